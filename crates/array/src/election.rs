@@ -1,48 +1,47 @@
-//! Which superblock is the pool's, whether the pool may be opened on the drives that are there, and which of them
-//! count.
+//! The election: determines the valid superblock of a pool, whether the drives present may open it, and which
+//! of them are current.
 //!
-//! A pool whose drives went separate ways must not be opened on those that stayed behind: the others may hold what
-//! was acknowledged since. `docs/format.md`, "Opening", has the rule; this is it, as a function.
+//! If the drives of a pool diverged, the ones left behind must not open it: the others may hold writes
+//! acknowledged since. `docs/format.md`, "Opening", has the rule; this module implements it as a pure
+//! function.
 
 use crate::{
     format::{
-        Access, DriveId, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
+        DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
     },
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What this program knows of a pool's features: all of version 1 that it can read and write.
+/// The pool features this program can read and write.
 pub const KNOWN: Features = Features {
     compatible: 0,
     read_only: 0,
     incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
 };
 
-/// Why a pool is not opened.
+/// The reason a pool is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOpened {
-    /// No drive has a superblock.
+pub enum OpenRefusal {
     #[error("none of the drives given belongs to a pool")]
     NoPool,
-    /// Drives of different pools were given.
     #[error("the drives given belong to different pools, {0} and {1}; name those of one")]
     TwoPools(PoolId, PoolId),
-    /// One drive was given twice, or was copied whole.
-    #[error("drive {0} is there twice; name one of them")]
+    /// The same drive twice, or a full copy of one.
+    #[error("drive {0} is given twice; name it once")]
     Twice(DriveId),
-    /// A newer program made it.
-    #[error("the pool uses features this program does not know: {0}")]
-    Features(Access),
-    /// Drives that are not there may hold newer data.
+    /// The pool was made by a newer program, or has a layout from before the first release.
+    #[error("the pool uses features unknown to this program: {0}")]
+    Features(FeatureAccess),
+    /// Absent drives may hold newer data.
     #[error(
-        "drives {} are not there, and may hold newer data than those that are; connect them",
+        "drives {} are missing and may hold newer data than those present; connect them",
         named(.0)
     )]
     MayBeNewerElsewhere(Vec<DriveId>),
     /// Some data has no copy left.
-    #[error("drives {} are not there, and some of the pool's data lies on them alone; connect them", named(.0))]
+    #[error("drives {} are missing and have the only copy of some data; connect them", named(.0))]
     TooFewDrives(Vec<DriveId>),
 }
 
@@ -50,60 +49,61 @@ fn named(drives: &[DriveId]) -> String {
     drives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What one drive that is there says: the valid superblock with the highest generation.
+/// The valid superblock of a drive with the highest generation.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// Which of the drives given.
+pub struct DriveSuperblock {
+    /// Index among the drives given.
     pub given: usize,
-    /// What it says.
     pub superblock: Superblock,
 }
 
 /// A pool that may be opened.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// The pool's superblock, as one of its drives has it.
+    /// The pool's superblock, from one of its drives.
     pub superblock: Superblock,
-    /// Members that are there and up to date, each with which of the drives given it is.
+    /// Current members, each with its index among the drives given.
     pub present: BTreeMap<MemberIndex, usize>,
-    /// Drives given that are behind, or no members any more: they count as missing.
+    /// Drives given that are outdated, or no members any more: they count as missing.
     pub stale: Vec<usize>,
-    /// Members that should have every superblock and are not there.
+    /// Absent members that should have every superblock.
     pub absent: Vec<MemberIndex>,
 }
 
-/// Decides. `forced`: whoever asks takes the loss of what absent drives may hold alone.
+/// Elects. With `forced` the caller accepts the loss of data only absent drives may hold.
 ///
 /// # Errors
 ///
-/// Why the pool is not opened; nothing was changed.
-pub fn elect(seen: &[Seen], forced: bool) -> Result<Election, NotOpened> {
+/// The reason the pool is not opened. Nothing was changed.
+pub fn elect(seen: &[DriveSuperblock], forced: bool) -> Result<Election, OpenRefusal> {
     check_one_pool(seen)?;
-    Election::of(newest(seen).ok_or(NotOpened::NoPool)?, seen, forced)
+    Election::of(newest(seen).ok_or(OpenRefusal::NoPool)?, seen, forced)
 }
 
-/// The superblock that counts, whether or not the drives that are there may open the pool; none if none of them has any.
-pub fn newest(seen: &[Seen]) -> Option<&Superblock> {
+/// The valid superblock, even if the drives present may not open the pool; none if no drive has one.
+pub fn newest(seen: &[DriveSuperblock]) -> Option<&Superblock> {
     let candidates = candidates(seen);
     let proved = candidates.iter().find(|candidate| {
         let is_disproved = is_disproved(candidate, seen);
         sometimes::reached_if(is_disproved, Sometimes::GenerationDisproved);
         !is_disproved
     });
-    // If each is disproved by another none was ever complete, and nobody relied on any: the best known will do.
+    // If each is disproved by another, none was ever complete and none was relied on: the one most drives
+    // have will do.
     let best_known = candidates.iter().rev().max_by_key(|candidate| up_to_date(candidate, seen).count());
     proved.or(best_known).copied()
 }
 
-/// Those of the highest generation, and what drives have that disprove one of them: nothing older can count. The highest
-/// first.
-fn candidates(seen: &[Seen]) -> Vec<&Superblock> {
+/// Superblocks of the highest generation, and those that disprove one of them; nothing older can be valid.
+/// The highest first.
+fn candidates(seen: &[DriveSuperblock]) -> Vec<&Superblock> {
     let Some(highest) = seen.iter().map(|seen| seen.superblock.generation).max() else { return Vec::new() };
-    let (mut candidates, mut others): (Vec<&Seen>, Vec<&Seen>) =
+    let (mut candidates, mut others): (Vec<&DriveSuperblock>, Vec<&DriveSuperblock>) =
         seen.iter().partition(|seen| seen.superblock.generation == highest);
     let mut looked_at = 0;
     while let Some(candidate) = candidates.get(looked_at) {
-        let disproves = |seen: &&Seen| standing(&candidate.superblock, seen) == Standing::Disproves;
+        let disproves =
+            |seen: &&DriveSuperblock| standing(&candidate.superblock, seen) == GenerationMatch::Disproves;
         let (more, rest) = others.into_iter().partition::<Vec<_>, _>(disproves);
         (others, looked_at) = (rest, looked_at + 1);
         candidates.extend(more);
@@ -113,61 +113,64 @@ fn candidates(seen: &[Seen]) -> Vec<&Superblock> {
     candidates
 }
 
-fn check_one_pool(seen: &[Seen]) -> Result<(), NotOpened> {
+fn check_one_pool(seen: &[DriveSuperblock]) -> Result<(), OpenRefusal> {
     let mut drives = BTreeSet::new();
-    for Seen { superblock, .. } in seen {
+    for DriveSuperblock { superblock, .. } in seen {
         if superblock.pool != seen[0].superblock.pool {
-            return Err(NotOpened::TwoPools(seen[0].superblock.pool, superblock.pool));
+            return Err(OpenRefusal::TwoPools(seen[0].superblock.pool, superblock.pool));
         }
         if !drives.insert(superblock.drive()) {
-            return Err(NotOpened::Twice(superblock.drive()));
+            return Err(OpenRefusal::Twice(superblock.drive()));
         }
     }
     Ok(())
 }
 
-/// What a drive has of a generation.
+/// Relation of a drive's superblock to a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// The very one, or the one it was made from: its writing was cut short.
+enum GenerationMatch {
+    /// The same superblock, or the one it was made from, if its writing was interrupted.
     UpToDate,
-    /// One that is not on the way to it, though it should have it.
+    /// A superblock that did not lead to it, on a drive that should have it.
     Disproves,
-    /// It is behind, or not meant to have it.
+    /// Outdated, or not meant to have it.
     Stale,
 }
 
-fn standing(superblock: &Superblock, seen: &Seen) -> Standing {
+fn standing(superblock: &Superblock, seen: &DriveSuperblock) -> GenerationMatch {
     let own = &seen.superblock;
     if !is_holder(superblock, seen) {
-        return Standing::Stale;
+        return GenerationMatch::Stale;
     }
     let (wanted, has) = (superblock.generation.0, own.generation.0);
     let mark_there = match has {
         _ if has == wanted => superblock.mark,
         _ if has + 1 == wanted => superblock.previous_mark,
-        _ => return Standing::Stale,
+        _ => return GenerationMatch::Stale,
     };
-    if own.mark == mark_there { Standing::UpToDate } else { Standing::Disproves }
+    if own.mark == mark_there { GenerationMatch::UpToDate } else { GenerationMatch::Disproves }
 }
 
-/// Whether a drive shows that `superblock` was never complete: the others went on without it.
-fn is_disproved(superblock: &Superblock, seen: &[Seen]) -> bool {
-    seen.iter().any(|seen| standing(superblock, seen) == Standing::Disproves)
+/// True if a drive proves that `superblock` was never complete: the others continued without it.
+fn is_disproved(superblock: &Superblock, seen: &[DriveSuperblock]) -> bool {
+    seen.iter().any(|seen| standing(superblock, seen) == GenerationMatch::Disproves)
 }
 
-fn up_to_date<'a>(superblock: &Superblock, seen: &'a [Seen]) -> impl Iterator<Item = &'a Seen> {
-    seen.iter().filter(|seen| standing(superblock, seen) == Standing::UpToDate)
+fn up_to_date<'a>(
+    superblock: &Superblock,
+    seen: &'a [DriveSuperblock],
+) -> impl Iterator<Item = &'a DriveSuperblock> {
+    seen.iter().filter(|seen| standing(superblock, seen) == GenerationMatch::UpToDate)
 }
 
-/// Whether a drive is a member that holds superblocks, as `superblock` says.
-fn is_holder(superblock: &Superblock, seen: &Seen) -> bool {
+/// True if a drive is a member that holds superblocks, according to `superblock`.
+fn is_holder(superblock: &Superblock, seen: &DriveSuperblock) -> bool {
     let row = superblock.members.get(usize::from(seen.superblock.this.0));
     row.is_some_and(|row| row.drive == seen.superblock.drive() && row.state.holds_superblocks())
 }
 
-/// Members that have a say: those that have a vote now, and those that had one when the last settled generation was
-/// written and were left out since.
+/// Members with a vote: those that have one now, and those that had one when the last settled generation was
+/// written and were removed since.
 fn voters(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
     let is_voter = |member: &Member| {
         member.state.has_vote() || member.state == MemberState::Missing && member.since > superblock.settled
@@ -183,11 +186,13 @@ fn indices_of(
     members.filter(move |(_, member)| is_meant(member)).map(|(index, _)| MemberIndex(index as u16))
 }
 
-/// Whether a pool that runs, with `superblock` written last, may go on with nothing but `left`: the others together can
-/// never open it, whether or not they know of those that came last, and all that the superblock names has a copy.
+/// True if a running pool, with `superblock` written last, may continue with `left` alone: the others
+/// together can never open it, whether or not they know the latest members, and everything the superblock
+/// names has a copy.
 pub fn can_go_on_with(superblock: &Superblock, left: &BTreeSet<MemberIndex>) -> bool {
     let (have, lost): (Vec<_>, Vec<_>) = voters(superblock).partition(|voter| left.contains(voter));
-    // That some are members may be known to those that are left alone, or, of those that join, to the lost alone.
+    // The remaining drives alone may know that some are members; of joining drives, the lost ones alone may
+    // know.
     let came_since = |voter: &&MemberIndex| {
         let member = &superblock.members[usize::from(voter.0)];
         member.state == MemberState::Active && member.since > superblock.settled
@@ -201,7 +206,7 @@ pub fn can_go_on_with(superblock: &Superblock, left: &BTreeSet<MemberIndex>) -> 
         && has_copy_of_all(superblock, left)
 }
 
-/// Whether every segment that the superblock names has a copy on one of `there`.
+/// True if every segment the superblock names has a copy on one of `there`.
 fn has_copy_of_all(superblock: &Superblock, there: &BTreeSet<MemberIndex>) -> bool {
     let checkpoint = &superblock.checkpoint;
     let mut known = std::iter::once(&checkpoint.log.segment).chain(&checkpoint.catalogue_segments);
@@ -209,14 +214,14 @@ fn has_copy_of_all(superblock: &Superblock, there: &BTreeSet<MemberIndex>) -> bo
 }
 
 impl Election {
-    /// What follows if `superblock` is the pool's.
-    fn of(superblock: &Superblock, seen: &[Seen], forced: bool) -> Result<Self, NotOpened> {
+    /// The election if `superblock` is the valid one.
+    fn of(superblock: &Superblock, seen: &[DriveSuperblock], forced: bool) -> Result<Self, OpenRefusal> {
         let access = superblock.features.access(KNOWN);
-        if access != Access::Full {
-            return Err(NotOpened::Features(access));
+        if access != FeatureAccess::Full {
+            return Err(OpenRefusal::Features(access));
         }
-        let (current, behind): (Vec<&Seen>, Vec<&Seen>) =
-            seen.iter().partition(|seen| standing(superblock, seen) == Standing::UpToDate);
+        let (current, behind): (Vec<&DriveSuperblock>, Vec<&DriveSuperblock>) =
+            seen.iter().partition(|seen| standing(superblock, seen) == GenerationMatch::UpToDate);
         let present: BTreeMap<_, _> = current.iter().map(|seen| (seen.superblock.this, seen.given)).collect();
         let absent = indices_of(superblock, |member| member.state.holds_superblocks())
             .filter(|index| !present.contains_key(index))
@@ -231,29 +236,28 @@ impl Election {
         Ok(election)
     }
 
-    /// The generation that counts.
     pub fn generation(&self) -> Generation {
         self.superblock.generation
     }
 
-    fn check(&self, seen: &BTreeSet<DriveId>, forced: bool) -> Result<(), NotOpened> {
+    fn check(&self, seen: &BTreeSet<DriveId>, forced: bool) -> Result<(), OpenRefusal> {
         let there = self.present.keys().copied().collect();
         if !has_copy_of_all(&self.superblock, &there) {
-            return Err(NotOpened::TooFewDrives(self.names(&self.missing())));
+            return Err(OpenRefusal::TooFewDrives(self.names(&self.missing())));
         }
         let (have, lack): (Vec<_>, Vec<_>) =
             voters(&self.superblock).partition(|voter| there.contains(voter));
-        // Stale drives have no vote, but what they hold is known.
+        // Stale drives have no vote, but their content is known.
         let elsewhere: Vec<DriveId> =
             self.names(&lack).into_iter().filter(|drive| !seen.contains(drive)).collect();
         if have.len() > lack.len() || elsewhere.is_empty() {
             return Ok(());
         }
         sometimes::reached(if forced { Sometimes::ForcedOpen } else { Sometimes::ForkRefused });
-        if forced { Ok(()) } else { Err(NotOpened::MayBeNewerElsewhere(elsewhere)) }
+        if forced { Ok(()) } else { Err(OpenRefusal::MayBeNewerElsewhere(elsewhere)) }
     }
 
-    /// Members that are not there and may have slots.
+    /// Absent members that may have slots.
     fn missing(&self) -> Vec<MemberIndex> {
         indices_of(&self.superblock, |member| member.state.has_slots())
             .filter(|index| !self.present.contains_key(index))

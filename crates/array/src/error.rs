@@ -1,75 +1,65 @@
-//! What can go wrong with a pool.
+//! Errors of a pool.
 
 use crate::{
     drive::WriteFailures,
-    election::NotOpened,
+    election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, MemberIndex, PoolId, Refusal, SegmentNumber, SlotAddress, VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, VolumeNumber,
     },
 };
 use world::IoError;
 
-/// Result of an operation of a pool.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, and where.
+/// An error of a pool.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A drive failed, and there was no other to turn to.
+    /// A drive failed, and no other could take its place.
     #[error("drive {member} of the pool: {error}")]
-    Drive {
-        /// Which.
-        member: MemberIndex,
-        /// What it said.
-        error: IoError,
-    },
-    /// Bytes of the pool are not what they should be, on any copy.
+    Drive { member: MemberIndex, error: IoError },
+    /// No copy of a structure is valid.
     #[error("{what}: {refusal}")]
     Damaged {
-        /// What was read, and where.
+        /// The structure, and its location.
         what: String,
-        /// Why it was refused.
-        refusal: Refusal,
+        refusal: DecodeError,
     },
-    /// Records that were acknowledged are missing: the pool may be read ([`open_read_only`](crate::pool::open_read_only)),
-    /// and nothing else.
+    /// Acknowledged records are missing: the pool can only be read
+    /// ([`open_read_only`](crate::pool::open_read_only)).
     #[error(
-        "the log ends at record {found}, but a record says that all below {acknowledged} were acknowledged; the \
-         pool is damaged, and is not written any more"
+        "the log ends at record {found}, but records below {acknowledged} were acknowledged; the pool is \
+         damaged and can only be read"
     )]
     LostRecords {
-        /// Position of the last record there is.
+        /// Position of the last record found.
         found: u64,
-        /// What was acknowledged.
+        /// End of the acknowledged records.
         acknowledged: u64,
     },
-    /// No copy of a log segment's header can be read: where the log goes on behind it is not known. The pool may be read
-    /// ([`open_read_only`](crate::pool::open_read_only)), and nothing else.
+    /// No copy of a log segment's header can be read, so the end of the log is unknown. The pool can only be
+    /// read ([`open_read_only`](crate::pool::open_read_only)).
     #[error(
-        "the header of log segment {segment}, in {}, cannot be read on any drive that is there: acknowledged writes may \
-         lie behind record {last}, and nobody knows where; connect drives that are missing; the pool is not written",
+        "the header of log segment {segment}, in {}, cannot be read on any drive present: acknowledged writes may \
+         follow record {last}, in unknown segments; connect the missing drives; the pool can only be read",
         places(.slots)
     )]
     NoLogHeader {
-        /// Which segment.
         segment: SegmentNumber,
-        /// Where its copies lie.
         slots: Vec<SlotAddress>,
-        /// Position of the last record that can be reached.
+        /// Position of the last record found.
         last: u64,
     },
-    /// Why a pool is not opened.
+    /// The election refused to open the pool.
     #[error(transparent)]
-    NotOpened(#[from] NotOpened),
-    /// A drive that is to become one of a pool belongs to one.
+    OpenRefused(#[from] OpenRefusal),
+    /// A drive to be added belongs to a pool already.
     #[error(
-        "drive {drive} belongs to pool {pool}, which may need it; 'spindle pool show' of that pool says whether anything \
-         lies on it alone"
+        "drive {drive} belongs to pool {pool}, which may need it; 'spindle pool show' of that pool says whether the drive \
+         has the only copy of anything"
     )]
     InUse {
-        /// Which of those given, from 0.
+        /// Index among those given, from 0.
         drive: usize,
-        /// Its pool.
         pool: PoolId,
     },
     /// A drive is too small for a pool.
@@ -77,130 +67,95 @@ pub enum Error {
         "drive {drive} has {size} bytes, and {needed} are the least; give it more, or take smaller slots"
     )]
     TooSmall {
-        /// Which of those given, from 0.
+        /// Index among those given, from 0.
         drive: usize,
-        /// What it has, in bytes.
+        /// In bytes.
         size: u64,
-        /// What it needs, in bytes.
+        /// In bytes.
         needed: u64,
     },
-    /// Something points to a segment that is not there.
-    #[error("segment {0} is pointed to and is not there; the pool is damaged")]
+    /// A reference to a segment that does not exist.
+    #[error("segment {0} is referenced but does not exist; the pool is damaged")]
     NoSegment(SegmentNumber),
-    /// No drive that is there has a copy of a segment.
-    #[error("no drive that is there has a copy of segment {0}")]
+    /// No drive present has a copy of a segment.
+    #[error("no drive present has a copy of segment {0}")]
     NoCopy(SegmentNumber),
-    /// Two segments are said to have one slot.
+    /// Two segments claim one slot.
     #[error("slot {} of drive {} is in two segments; the pool is damaged", .0.slot, .0.member)]
     SlotTwice(SlotAddress),
-    /// There is no such volume.
     #[error("the pool has no volume {0:?}")]
     NoVolume(String),
-    /// There is no such snapshot.
     #[error("volume {volume:?} has no snapshot {snapshot:?}")]
-    NoSnapshot {
-        /// Of which volume.
-        volume: String,
-        /// Its name.
-        snapshot: String,
-    },
-    /// The name is taken.
-    #[error("{0:?} is there already; take another name")]
+    NoSnapshot { volume: String, snapshot: String },
+    #[error("{0:?} exists already; choose another name")]
     NameTaken(String),
-    /// The name cannot be one.
-    #[error("{0:?} is no name: 1 to 128 bytes of UTF-8 without control characters")]
+    #[error("{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters")]
     BadName(String),
-    /// The size cannot be that of a volume.
-    #[error("a volume cannot have {0} bytes: a multiple of 512, at least 512 and at most 64 TiB")]
+    #[error(
+        "a volume of {0} bytes is not possible: the size is a multiple of 512, at least 512 and at most 64 TiB"
+    )]
     BadSize(u64),
-    /// There are as many volumes as there can be.
-    #[error("the pool has {0} volumes, and cannot have more; delete one first")]
+    /// The volume table is full.
+    #[error("the pool has {0} volumes, the most there can be; delete one first")]
     TooManyVolumes(usize),
-    /// The volume takes as much as it may.
+    /// The volume uses as much as its limit allows.
     #[error("volume number {0} has reached its limit; raise it, delete something, or delete snapshots")]
     LimitReached(VolumeNumber),
-    /// What is left is kept for other volumes.
+    /// The remaining space is reserved for other volumes.
     #[error(
         "what is left of the pool is kept for volumes other than number {0}; add drives or lower a reserve"
     )]
     Reserved(VolumeNumber),
-    /// Bounds that cannot be.
+    /// Invalid reserve or limit.
     #[error(
         "a reserve of {reserve_bytes} and a limit of {limit_bytes} bytes: both are multiples of 4096, and the limit is \
          not below the reserve"
     )]
-    BadBounds {
-        /// The reserve.
-        reserve_bytes: u64,
-        /// The limit.
-        limit_bytes: u64,
-    },
-    /// The reserves of all volumes would be more than there is.
-    #[error("{wanted_bytes} bytes cannot be kept for a volume; {left_bytes} can")]
-    NoRoomToReserve {
-        /// Asked for.
-        wanted_bytes: u64,
-        /// Possible.
-        left_bytes: u64,
-    },
-    /// So many copies nothing can have.
+    BadBounds { reserve_bytes: u64, limit_bytes: u64 },
+    /// The reserves of all volumes would exceed the pool.
+    #[error("{wanted_bytes} bytes cannot be reserved for a volume; {left_bytes} can")]
+    NoRoomToReserve { wanted_bytes: u64, left_bytes: u64 },
     #[error("a pool cannot keep {0} copies: one, two or three")]
     BadCopies(usize),
-    /// Snapshots are in the way.
+    /// The volume has snapshots.
     #[error("volume {volume:?} has {count} snapshots; delete them first, or with it")]
-    HasSnapshots {
-        /// Which volume.
-        volume: String,
-        /// How many it has.
-        count: usize,
-    },
-    /// Too many volumes for one cut.
-    #[error("{volumes} volumes cannot be cut at once; {at_most} can")]
+    HasSnapshots { volume: String, count: usize },
+    /// Too many volumes for one snapshot.
+    #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {
-        /// That were named.
         volumes: usize,
-        /// That one record has room for.
+        /// Most volumes one record has room for.
         at_most: usize,
     },
-    /// No copy of a block is right.
-    #[error("block {block} of branch {branch}: no copy of it can be read and is right")]
-    Unreadable {
-        /// Which block.
-        block: BlockIndex,
-        /// Of which branch.
-        branch: BranchNumber,
-    },
-    /// The pool holds something that this program cannot read.
+    /// No copy of a block is valid.
+    #[error("block {block} of branch {branch}: no copy is readable and valid")]
+    Unreadable { block: BlockIndex, branch: BranchNumber },
+    /// The pool uses something this program cannot read.
     #[error("{0} cannot be read by this program; a newer one can")]
     NotYet(&'static str),
-    /// No segment is free for what was asked.
+    /// No segment is free.
     #[error("the pool is full")]
     Full,
-    /// What was answered from a write cache did not become stable on any copy.
+    /// Writes acknowledged from a write cache did not become stable on any copy.
     #[error(
-        "segment {0} of the log could not be made stable on any of its drives; what was written since the last \
-             flush is lost"
+        "segment {0} of the log could not be made stable on any of its drives; writes since the last \
+             flush are lost"
     )]
     CacheLost(SegmentNumber),
-    /// Too few drives answer for what was asked.
-    #[error("{present} drives of the pool can be written, and {needed} copies are needed")]
-    TooFewDrives {
-        /// Drives that can be written.
-        present: usize,
-        /// Copies wanted.
-        needed: usize,
-    },
-    /// Too few drives have space for what is written to them.
+    /// Too few drives are writable.
+    #[error("{present} drives of the pool are writable; {needed} copies are needed")]
+    TooFewDrives { present: usize, needed: usize },
+    /// Too few drives have space.
     #[error(
-        "too many drives of the pool are out of space, {}; make room there: until then nothing can be written, and \
-         everything stays readable",
+        "too many drives of the pool are out of space, {}; make room there: until then the pool can be read but not \
+         written",
         drives_and_reasons(.0)
     )]
     OutOfSpace(WriteFailures),
     /// More drives failed to write than some data has copies to spare.
     #[error(
-        "{} cannot be written, and some data has no copy elsewhere: the pool takes no more writes, and gives up none of \
-         these drives, so that all it holds stays readable; see to the drives, then open the pool again",
+        "{} cannot be written, and some data has no copy elsewhere: the pool accepts no more writes and keeps \
+         these drives, so that all data stays readable; check the drives, then open the pool again",
         drives_and_reasons(.0)
     )]
     NoCopyToSpare(WriteFailures),
@@ -209,13 +164,13 @@ pub enum Error {
     Stopped(String),
 }
 
-/// Slots, for a person.
+/// Slots, as text.
 fn places(slots: &[SlotAddress]) -> String {
     let named = slots.iter().map(|slot| format!("slot {} of drive {}", slot.slot, slot.member));
     named.collect::<Vec<_>>().join(" and ")
 }
 
-/// Drives and what each of them said, for a person.
+/// Drives with their errors, as text.
 fn drives_and_reasons(failures: &WriteFailures) -> String {
     let named = failures.iter().map(|(member, error)| format!("drive {member} ({error})"));
     named.collect::<Vec<_>>().join(", ")

@@ -1,8 +1,8 @@
 //! The array: one log, mirrored volumes, snapshots.
 //!
-//! What a pool looks like on its drives is [`format`](mod@format), as pure functions of bytes; `docs/format.md` is the same in
-//! words, for whoever writes another reader. On it stand the [`log`], the [`map`] with its [`tree`]s and the
-//! [`segments`]; the [`pool`] brings them together, and a [`volume`] is what a host sees of it.
+//! [`format`](mod@format) defines the bytes on the drives as pure functions; `docs/format.md` is its
+//! specification for authors of other readers. On it stand the [`log`], the [`map`] with its [`tree`]s and
+//! the [`segments`]; the [`pool`] combines them, and a [`volume`] is the block device a host sees.
 
 pub mod drive;
 pub mod election;
@@ -13,12 +13,12 @@ pub mod format;
 pub mod lineage;
 pub mod log;
 pub mod map;
+pub mod member_table;
 pub mod mover;
 pub mod pool;
 pub mod segments;
 pub mod simulation;
-pub mod succession;
 pub mod superblocks;
+mod timed_device;
 pub mod tree;
 pub mod volume;
-mod watch;

@@ -1,12 +1,13 @@
-//! Lineage: whether two copies have one history, where they part, who is ahead, and what must be sent.
+//! Lineage: compares the histories of two copies: where they diverge, which one is ahead, and what must be
+//! sent.
 //!
-//! A history is a list of *epochs*. Each is one side's right to write: it leaves its parent at the *fork*, the last
-//! stamp of the parent that still belongs to it, and its own stamps begin at its *start*. Stamps of one history
-//! ascend, and those of two say nothing about each other beyond the point where they part.
+//! A history is a list of *epochs*. Each is one side's right to write: it leaves its parent at the *fork*,
+//! the last stamp of the parent that still belongs to it, and its own stamps begin at its *start*. Stamps of
+//! one history ascend; stamps of two histories are not comparable beyond the point where they diverge.
 //!
 //! ```text
-//! epoch 1   1 ───────── 900 ─── 905          what is above 900 is not a part of epoch 2's history
-//!                         └─ fork 900
+//! epoch 1   1 ───────── 900 ─── 905          stamps above 900 are not part of epoch 2's history
+//!                        └─ fork 900
 //! epoch 2                    start 900 + 2^32 ────
 //! ```
 //!
@@ -14,18 +15,20 @@
 //!
 //! 1. It has a first epoch, without a parent, with fork 0; each other one's parent is the one before it.
 //! 2. No epoch is in it twice.
-//! 3. A fork is a stamp of the parent: not below its start, but for the first, of which nothing may have been written.
+//! 3. A fork is a stamp of the parent: not below its start, except of the first, in which nothing may have
+//!    been written.
 //! 4. A start is above its fork.
 //!
-//! An epoch is added when its side is about to acknowledge its first write, and is stable before it does. So a side that
-//! was promoted and wrote nothing has parted from nobody.
+//! A side adds an epoch when it is about to acknowledge its first write, and makes it stable first. So a side
+//! that was promoted and wrote nothing has not diverged.
 //!
-//! A stamp must never be given twice in one epoch. Who opens after a crash and may have sent more than it kept begins a
-//! new epoch before it writes, or first gets back what the others have.
+//! A stamp must never be used twice in one epoch. A side that opens after a crash, and may have sent more
+//! than it kept, begins a new epoch before it writes, or first fetches what the others have.
 
 use crate::format::{EpochId, Stamp, row::EpochRow};
 
-/// How far promotion moves the stamps on: more than the old writer can have given since it was last heard.
+/// Distance by which promotion moves the stamps: more than the old writer can have used since it was last in
+/// contact.
 pub const PROMOTION_STEP: u64 = 1 << 32;
 
 /// A history of epochs, oldest first.
@@ -34,34 +37,31 @@ pub struct Lineage {
     epochs: Vec<EpochRow>,
 }
 
-/// A list of epochs that is no history.
+/// A list of epochs that is not a valid history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineageError {
-    /// There is no epoch.
     #[error("a lineage has at least one epoch")]
     Empty,
-    /// The first epoch has a parent, or another one's is not the one before it.
+    /// The first epoch has a parent, or another one's parent is not the one before it.
     #[error("epoch {0} does not follow the one before it")]
     NotAChild(EpochId),
-    /// It is in the list twice.
     #[error("epoch {0} is in the lineage twice")]
     Twice(EpochId),
-    /// Its fork is not a stamp of its parent, or its start not above the fork.
+    /// Its fork is not a stamp of its parent, or its start is not above the fork.
     #[error("epoch {0} does not begin within its parent")]
     Beginning(EpochId),
-    /// No stamp is left for another epoch.
     #[error("the stamps are used up")]
     UsedUp,
 }
 
 impl Lineage {
-    /// The lineage of something new.
+    /// A lineage of one epoch.
     pub fn new(epoch: EpochId) -> Self {
         assert_ne!(epoch, EpochId::NONE, "an epoch has a UUID");
         Self { epochs: vec![EpochRow { epoch, parent: None, fork: Stamp(0), start: Stamp(1) }] }
     }
 
-    /// A lineage of its epochs, oldest first.
+    /// Validates a list of epochs, oldest first.
     ///
     /// # Errors
     ///
@@ -91,25 +91,25 @@ impl Lineage {
         Ok(Self { epochs })
     }
 
-    /// Its epochs, oldest first; never none.
+    /// Oldest first; never empty.
     pub fn epochs(&self) -> &[EpochRow] {
         &self.epochs
     }
 
-    /// The epoch that is written now.
+    /// The epoch that is being written.
     pub fn current(&self) -> &EpochRow {
         self.epochs.last().expect("a lineage has an epoch")
     }
 
-    /// Begins an epoch, to be stable before its first write is acknowledged. Its stamps begin 2^32 above `has`,
-    /// the highest stamp there is here.
+    /// Begins an epoch, to be stable before its first write is acknowledged. Its stamps begin 2^32 above
+    /// `has`, the highest stamp this side has.
     ///
     /// # Errors
     ///
     /// The UUID was used before, or no stamps are left.
     pub fn promote(&mut self, epoch: EpochId, has: Stamp) -> Result<(), LineageError> {
         let start = Stamp(has.0.checked_add(PROMOTION_STEP).ok_or(LineageError::UsedUp)?);
-        // An epoch in which nothing was written is no parent: what forks from it forks from its own.
+        // An epoch without writes is no parent: the new one forks from the epoch before it.
         let mut epochs = self.epochs.clone();
         while epochs.len() > 1 && epochs.last().is_some_and(|last| has < last.start) {
             epochs.pop();
@@ -120,7 +120,7 @@ impl Lineage {
         Ok(())
     }
 
-    /// The epoch a stamp of this history was given in; none if it is in a gap between two.
+    /// The epoch of a stamp of this history; none if it is in a gap between two.
     pub fn epoch_of(&self, stamp: Stamp) -> Option<&EpochRow> {
         let index = self.epochs.partition_point(|epoch| epoch.start <= stamp).checked_sub(1)?;
         let is_left = self.epochs.get(index + 1).is_some_and(|next| next.fork < stamp);
@@ -128,29 +128,25 @@ impl Lineage {
     }
 }
 
-/// One copy: its history, and how far it is in it.
+/// One copy: its history, and its position in it.
 #[derive(Clone, Copy, Debug)]
-pub struct CopyState<'a> {
-    /// Its history.
+pub struct VolumeCopy<'a> {
     pub lineage: &'a Lineage,
     /// The highest stamp it has; at least the fork of its current epoch.
     pub has: Stamp,
-    /// The highest stamp of which, as far as is known here, a host was told that it is safe; at most `has`. A replica
-    /// learns it from its source's records.
+    /// The highest stamp known to be acknowledged to a host; at most `has`. A replica learns it from its
+    /// source's records.
     pub acknowledged: Stamp,
 }
 
 /// One of two copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// This one.
     Ours,
-    /// The other one.
     Theirs,
 }
 
 impl Side {
-    /// The other one of the two.
     pub fn other(self) -> Self {
         match self {
             Self::Ours => Self::Theirs,
@@ -159,53 +155,53 @@ impl Side {
     }
 }
 
-/// How two copies stand to each other.
+/// Relation of two copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// They have the same, and the same history.
+pub enum CopyRelation {
+    /// Same content and same history.
     Equal,
-    /// Ours is the beginning of theirs.
+    /// Ours is a prefix of theirs.
     Behind,
-    /// Theirs is the beginning of ours.
+    /// Theirs is a prefix of ours.
     Ahead,
-    /// Each has what the other has not, but what this side has was never acknowledged: it may be taken back, and the
-    /// side is then behind. If it is so of both, it is ours.
+    /// Each has writes the other lacks, but those of this side were never acknowledged: they may be revoked,
+    /// and the side is behind then. If that holds for both, it is ours.
     TailNeverAcknowledged(Side),
-    /// Both have acknowledged what the other has not. Somebody must choose; the loser becomes a fork, not nothing.
+    /// Both have acknowledged writes that the other lacks. A person must choose; the loser becomes a fork.
     Diverged,
-    /// They have no epoch in common, or tell different stories of the same one. Nothing may be sent.
+    /// No common epoch, or contradictory versions of one. Nothing may be sent.
     Unrelated,
 }
 
-/// Two copies, compared.
+/// Result of comparing two copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison {
-    /// How they stand to each other.
-    pub standing: Standing,
-    /// The last epoch both have and the last stamp in it that both have; none if they are unrelated. Up to there they
-    /// are the same, block by block.
+pub struct LineageComparison {
+    pub standing: CopyRelation,
+    /// The last common epoch and the last stamp in it that both have; none if they are unrelated. Up to there
+    /// they are the same, block by block.
     pub common: Option<(EpochId, Stamp)>,
 }
 
-/// What makes one copy like the other: the blocks that changed there since the common point, sent from there.
+/// The transfer that makes one copy equal to the other: the blocks the sender changed since the common point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
-    /// Who gets it.
+    /// Receiver.
     pub to: Side,
     /// Versions above this stamp are sent.
     pub since: Stamp,
-    /// Whether the receiver has changes of its own above it: it keeps them as a fork, and the blocks it
-    /// changed are sent as well, whatever the sender did with them.
+    /// True if the receiver has changes of its own above it. It keeps them as a fork, and the blocks it
+    /// changed are sent as well, even if the sender did not change them.
     pub receiver_forks: bool,
 }
 
-/// Compares two copies. What the two sides find mirrors each other, but for a tail that neither acknowledged: each then
-/// takes back its own or waits for the other's, which both lead to the common point.
+/// Compares two copies. The results of the two sides mirror each other, except for tails that neither
+/// acknowledged: each side then revokes its own or waits for the other to do so, and both lead to the common
+/// point.
 ///
 /// # Panics
 ///
 /// If a copy has less than the fork of its current epoch, or acknowledged more than it has.
-pub fn compare(ours: CopyState, theirs: CopyState) -> Comparison {
+pub fn compare(ours: VolumeCopy, theirs: VolumeCopy) -> LineageComparison {
     for copy in [ours, theirs] {
         let current = copy.lineage.current();
         assert!(copy.has == current.fork || copy.has >= current.start, "{} is in no epoch", copy.has);
@@ -218,37 +214,37 @@ pub fn compare(ours: CopyState, theirs: CopyState) -> Comparison {
         our_rest.iter().any(|epoch| their_epochs.iter().any(|other| other.epoch == epoch.epoch))
             || their_rest.iter().any(|epoch| our_epochs.iter().any(|other| other.epoch == epoch.epoch));
     if shared == 0 || tells_otherwise {
-        return Comparison { standing: Standing::Unrelated, common: None };
+        return LineageComparison { standing: CopyRelation::Unrelated, common: None };
     }
-    // How far each goes along the last epoch they share.
-    let along = |copy: CopyState, rest: &[EpochRow]| rest.first().map_or(copy.has, |epoch| epoch.fork);
+    // Position of each copy in the last epoch they share.
+    let along = |copy: VolumeCopy, rest: &[EpochRow]| rest.first().map_or(copy.has, |epoch| epoch.fork);
     let (our_end, their_end) = (along(ours, our_rest), along(theirs, their_rest));
     let common = our_end.min(their_end);
-    // Whether a copy has, or is about to have, what the other has not.
+    // True if a copy has, or is about to have, writes the other lacks.
     let we_part = !our_rest.is_empty() || our_end > common;
     let they_part = !their_rest.is_empty() || their_end > common;
     let standing = match (we_part, they_part) {
-        (false, false) => Standing::Equal,
-        (false, true) => Standing::Behind,
-        (true, false) => Standing::Ahead,
-        (true, true) if ours.acknowledged <= common => Standing::TailNeverAcknowledged(Side::Ours),
-        (true, true) if theirs.acknowledged <= common => Standing::TailNeverAcknowledged(Side::Theirs),
-        (true, true) => Standing::Diverged,
+        (false, false) => CopyRelation::Equal,
+        (false, true) => CopyRelation::Behind,
+        (true, false) => CopyRelation::Ahead,
+        (true, true) if ours.acknowledged <= common => CopyRelation::TailNeverAcknowledged(Side::Ours),
+        (true, true) if theirs.acknowledged <= common => CopyRelation::TailNeverAcknowledged(Side::Theirs),
+        (true, true) => CopyRelation::Diverged,
     };
-    Comparison { standing, common: Some((our_epochs[shared - 1].epoch, common)) }
+    LineageComparison { standing, common: Some((our_epochs[shared - 1].epoch, common)) }
 }
 
-impl Comparison {
-    /// What must be sent so that both are the same. `winner` is asked for only if they diverged; none if nothing is
-    /// to be sent, or nobody chose, or they are unrelated.
+impl LineageComparison {
+    /// The transfer that makes both equal. `winner` matters only if they diverged. None if nothing is to be
+    /// sent, no winner was chosen, or they are unrelated.
     pub fn catch_up(&self, winner: Option<Side>) -> Option<CatchUp> {
         let (_, since) = self.common?;
         let (to, receiver_forks) = match self.standing {
-            Standing::Equal | Standing::Unrelated => return None,
-            Standing::Behind => (Side::Ours, false),
-            Standing::Ahead => (Side::Theirs, false),
-            Standing::TailNeverAcknowledged(side) => (side, true),
-            Standing::Diverged => (winner?.other(), true),
+            CopyRelation::Equal | CopyRelation::Unrelated => return None,
+            CopyRelation::Behind => (Side::Ours, false),
+            CopyRelation::Ahead => (Side::Theirs, false),
+            CopyRelation::TailNeverAcknowledged(side) => (side, true),
+            CopyRelation::Diverged => (winner?.other(), true),
         };
         Some(CatchUp { to, since, receiver_forks })
     }
@@ -272,10 +268,10 @@ mod tests {
     fn check(
         ours: (&Lineage, u64, u64),
         theirs: (&Lineage, u64, u64),
-        standing: Standing,
+        standing: CopyRelation,
         common: Option<u64>,
     ) {
-        let copy = |(lineage, has, acknowledged)| CopyState {
+        let copy = |(lineage, has, acknowledged)| VolumeCopy {
             lineage,
             has: Stamp(has),
             acknowledged: Stamp(acknowledged),
@@ -287,30 +283,30 @@ mod tests {
     #[test]
     fn within_one_epoch_the_higher_stamp_is_ahead() {
         let a = Lineage::new(A);
-        check((&a, 900, 900), (&a, 900, 0), Standing::Equal, Some(900));
-        check((&a, 900, 900), (&a, 905, 905), Standing::Behind, Some(900));
-        check((&a, 905, 905), (&a, 900, 900), Standing::Ahead, Some(900));
-        check((&a, 0, 0), (&a, 905, 905), Standing::Behind, Some(0));
+        check((&a, 900, 900), (&a, 900, 0), CopyRelation::Equal, Some(900));
+        check((&a, 900, 900), (&a, 905, 905), CopyRelation::Behind, Some(900));
+        check((&a, 905, 905), (&a, 900, 900), CopyRelation::Ahead, Some(900));
+        check((&a, 0, 0), (&a, 905, 905), CopyRelation::Behind, Some(0));
     }
 
     #[test]
     fn a_promoted_side_is_ahead_of_who_has_no_more_than_its_fork() {
         let (a, b) = (Lineage::new(A), promoted(B, 900));
         let start = b.current().start.0;
-        check((&a, 900, 900), (&b, start + 7, start + 7), Standing::Behind, Some(900));
-        check((&a, 850, 850), (&b, start + 7, start + 7), Standing::Behind, Some(850));
-        check((&a, 900, 900), (&b, 900, 900), Standing::Behind, Some(900));
-        check((&b, start, start), (&a, 900, 900), Standing::Ahead, Some(900));
+        check((&a, 900, 900), (&b, start + 7, start + 7), CopyRelation::Behind, Some(900));
+        check((&a, 850, 850), (&b, start + 7, start + 7), CopyRelation::Behind, Some(850));
+        check((&a, 900, 900), (&b, 900, 900), CopyRelation::Behind, Some(900));
+        check((&b, start, start), (&a, 900, 900), CopyRelation::Ahead, Some(900));
     }
 
     #[test]
     fn a_tail_that_nobody_was_told_of_may_be_taken_back() {
         let (a, b) = (Lineage::new(A), promoted(B, 900));
         let start = b.current().start.0;
-        let ours = Standing::TailNeverAcknowledged(Side::Ours);
+        let ours = CopyRelation::TailNeverAcknowledged(Side::Ours);
         check((&a, 905, 900), (&b, start, start), ours, Some(900));
-        check((&a, 905, 901), (&b, start, start), Standing::Diverged, Some(900));
-        let theirs = Standing::TailNeverAcknowledged(Side::Theirs);
+        check((&a, 905, 901), (&b, start, start), CopyRelation::Diverged, Some(900));
+        let theirs = CopyRelation::TailNeverAcknowledged(Side::Theirs);
         check((&b, start, start), (&a, 905, 900), theirs, Some(900));
         check((&a, 905, 900), (&b, start, 900), ours, Some(900));
     }
@@ -319,18 +315,18 @@ mod tests {
     fn two_that_were_promoted_have_diverged() {
         let (b, c) = (promoted(B, 900), promoted(C, 870));
         let (b_has, c_has) = (b.current().start.0 + 1, c.current().start.0 + 1);
-        check((&b, b_has, b_has), (&c, c_has, c_has), Standing::Diverged, Some(870));
+        check((&b, b_has, b_has), (&c, c_has, c_has), CopyRelation::Diverged, Some(870));
         let (b, c) = (promoted(B, 900), promoted(C, 900));
         let start = b.current().start.0;
-        check((&b, start, start), (&c, start, start), Standing::Diverged, Some(900));
+        check((&b, start, start), (&c, start, start), CopyRelation::Diverged, Some(900));
     }
 
     #[test]
     fn who_shares_no_epoch_or_tells_it_otherwise_is_unrelated() {
         let (a, other) = (Lineage::new(A), Lineage::new(B));
-        check((&a, 9, 9), (&other, 9, 9), Standing::Unrelated, None);
+        check((&a, 9, 9), (&other, 9, 9), CopyRelation::Unrelated, None);
         let (one, another) = (promoted(B, 900), promoted(B, 901));
-        check((&one, 900, 900), (&another, 901, 901), Standing::Unrelated, None);
+        check((&one, 900, 900), (&another, 901, 901), CopyRelation::Unrelated, None);
     }
 
     #[test]

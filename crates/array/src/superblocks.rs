@@ -1,36 +1,37 @@
-//! Superblocks on drives: found when a pool is opened, written when its state changes.
+//! Reading and writing superblocks.
 //!
-//! Invariant: a generation is complete, and may be relied on, only when both of its places are stable on every member
-//! that is to have it ([`write_generation`] returned Ok).
+//! Invariant: a generation is complete, and may be relied on, only when both of its places are stable on
+//! every member that should have it ([`write_generation`] returned Ok).
 
 use crate::{
-    drive::{Drives, WriteFailures, Writes, all_written},
-    election::Seen,
+    drive::{DriveWrites, Drives, WriteFailures, all_written},
+    election::DriveSuperblock,
     error::Error,
     format::{
-        BLOCK_BYTES, Fault, MemberIndex, Refusal, Superblock,
+        BLOCK_BYTES, DecodeError, DecodeFault, MemberIndex, Superblock,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_places, superblock_start_bytes},
     },
 };
 use std::{rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, Stability};
 
-/// What a drive that was given has in its places for superblocks.
+/// Content of a drive's places for superblocks.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// The valid one with the highest generation; none if none is.
+pub struct SuperblockPlaces {
+    /// The valid one with the highest generation.
     pub newest: Option<Superblock>,
-    /// Other valid ones, of whatever generation.
+    /// The other valid ones.
     pub others: Vec<Superblock>,
-    /// Places that hold something that begins as a superblock does, and is refused.
-    pub refused: Vec<Refusal>,
-    /// Places that could not be read whole. What lies in front of the first bad block counts all the same.
+    /// Errors of places that begin like a superblock, and are invalid.
+    pub refused: Vec<DecodeError>,
+    /// Errors of places that could not be read whole. The part before the first bad block is still used.
     pub unreadable: Vec<IoError>,
 }
 
 /// Reads all places of one drive.
-pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
-    let mut places = Places { newest: None, others: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
+pub async fn read_places(device: &Rc<dyn BlockDevice>) -> SuperblockPlaces {
+    let mut places =
+        SuperblockPlaces { newest: None, others: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
     for place in 0..SUPERBLOCK_PLACES as u8 {
         let at = ByteOffset(superblock_start_bytes(place));
         let room = ByteCount(at.0 + SUPERBLOCK_BYTES_MAX as u64);
@@ -47,21 +48,24 @@ pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
         match Superblock::decode(&image) {
             Ok(found) => {
                 let is_newer = places.newest.as_ref().is_none_or(|known| known.generation < found.generation);
-                match found.place == place {
-                    true if is_newer => places.others.extend(places.newest.replace(found)),
-                    true => places.others.push(found),
-                    false => {}
+                if found.place != place {
+                    continue;
+                }
+                if is_newer {
+                    places.others.extend(places.newest.replace(found));
+                } else {
+                    places.others.push(found);
                 }
             }
-            Err(refusal) if refusal.fault == Fault::Magic => {}
+            Err(refusal) if refusal.fault == DecodeFault::Magic => {}
             Err(refusal) => places.refused.push(refusal),
         }
     }
     places
 }
 
-/// A place that cannot be read whole, as far as it can: an image is shorter than its place, and a bad sector behind
-/// it does no harm.
+/// Reads a damaged place up to its first bad block: an image is shorter than its place, so the rest may not
+/// matter.
 async fn read_front(device: &Rc<dyn BlockDevice>, place: ByteOffset) -> Buffer {
     let mut image = Buffer::zeroed(SUPERBLOCK_BYTES_MAX);
     for (index, into) in image.chunks_exact_mut(BLOCK_BYTES).enumerate() {
@@ -72,21 +76,22 @@ async fn read_front(device: &Rc<dyn BlockDevice>, place: ByteOffset) -> Buffer {
     image
 }
 
-/// Reads what every drive given says; those that say nothing are left out.
-pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<Seen> {
+/// Reads the superblocks of all drives given; drives without one are omitted.
+pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<DriveSuperblock> {
     let mut seen = Vec::new();
     for (given, device) in devices.iter().enumerate() {
         if let Some(superblock) = read_places(device).await.newest {
-            seen.push(Seen { given, superblock });
+            seen.push(DriveSuperblock { given, superblock });
         }
     }
     seen
 }
 
-/// Writes `superblock` to both places of its generation on every member that is to have it; all but `this` and `place`
-/// is the same for all. Ok: the generation is complete. Else: which members cannot be written.
+/// Writes `superblock` to both places of its generation on every member that should have it. Only `this` and
+/// `place` differ between the copies. On Ok the generation is complete; the error lists the members that
+/// cannot be written.
 pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Result<(), WriteFailures> {
-    let mut writes = Writes::new();
+    let mut writes = DriveWrites::new();
     for (index, member) in superblock.members.iter().enumerate() {
         let index = MemberIndex(index as u16);
         let Some(device) = drives.superblock_device(index).filter(|_| member.state.holds_superblocks())
@@ -103,7 +108,7 @@ pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Resul
     all_written(writes).await
 }
 
-/// Makes all places of the drives say nothing, whatever they held.
+/// Zeroes all places of the drives.
 ///
 /// # Errors
 ///

@@ -10,10 +10,10 @@ mod nodes;
 
 use array::{
     format::{
-        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Location, NodePointer, PoolId,
-        Roots, SegmentBlock, SegmentNumber, Stamp, Tree,
+        BlockChecksum, BlockIndex, BlockKey, BlockLocation, BranchNumber, CheckpointNumber, NodePointer,
+        PoolId, Roots, SegmentBlock, SegmentNumber, Stamp, TreeKind,
     },
-    map::{Branch, Branches, Budget, Merge, Points, Reclaim, Sources, Table},
+    map::{Branch, Branches, Budget, MapTable, Merge, Points, Reclaim, Sources},
     pool::OpenSetting,
     tree::Trees,
 };
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 struct Map {
     nodes: FileNodes,
     trees: Trees,
-    table: Table,
+    table: MapTable,
     points: Points,
     branches: Branches,
     roots: Roots,
@@ -80,7 +80,7 @@ impl Map {
         Self {
             trees: Trees::new(Rc::new(nodes.clone()), POOL, cache_bytes),
             nodes,
-            table: Table::new(),
+            table: MapTable::new(),
             points: Points::new(),
             branches,
             roots: Roots::default(),
@@ -97,7 +97,7 @@ impl Map {
             let key = BlockKey { branch: BRANCH, block: BlockIndex(block), stamp };
             let (segment, at) = (self.written / DATA_BLOCKS, self.written % DATA_BLOCKS);
             let location =
-                Location::plain(SegmentNumber(segment as u32), SegmentBlock(at as u32).first_grain());
+                BlockLocation::plain(SegmentNumber(segment as u32), SegmentBlock(at as u32).first_grain());
             // Like checksums of real data, these must not compress.
             let checksum = BlockChecksum((self.written as u32 + 1).wrapping_mul(0x9e37_79b9));
             self.table.write(key, location, Some(checksum), &self.points, &mut dead);
@@ -149,7 +149,7 @@ async fn make(world: &World, folder: &Path, blocks: u64, piece: u64, is_random: 
         aged = Some(write_all(world, &mut map, places, piece, setting.table_entries).await?);
     }
     let root = map.roots.head.expect("something was written");
-    let counted = map.trees.check(Tree::Head, Some(root), |_| {}).await?;
+    let counted = map.trees.check(TreeKind::Head, Some(root), |_| {}).await?;
     assert_eq!(counted.blocks, blocks, "every block has its version");
     host_files::write_atomically(&folder.join(ROOT), pointer_line(&root, blocks).as_bytes())?;
     let shown = |took: &Took| {

@@ -4,7 +4,7 @@
 
 use array::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, MemberIndex, NodePointer, SegmentBlock, SegmentNumber, Tree},
+    format::{BLOCK_BYTES, MemberIndex, NodePointer, SegmentBlock, SegmentNumber, TreeKind},
     tree::NodeStore,
 };
 use std::{cell::RefCell, collections::VecDeque, path::Path, rc::Rc, sync::Arc};
@@ -121,7 +121,7 @@ impl NodeStore for FileNodes {
         })
     }
 
-    fn place(&self, _: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
+    fn place(&self, _: TreeKind, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
         let places = &mut *self.0.places.borrow_mut();
         let (segment, block) = match places.open {
             Some((segment, block)) if block + u32::from(blocks) <= SEGMENT_BLOCKS => (segment, block),

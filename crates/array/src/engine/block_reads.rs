@@ -142,7 +142,7 @@ impl Shared {
                 if let Some(write) = write
                     && write.await.is_ok()
                 {
-                    sometimes::reached(Sometimes::BlockMended);
+                    sometimes::reached(Sometimes::BlockRepaired);
                     self.repaired.set(self.repaired.get() + 1);
                 }
             }

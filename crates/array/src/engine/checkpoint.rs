@@ -19,8 +19,8 @@ use crate::{
         features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
         row::{SegmentRow, SegmentState},
     },
-    log::Lane,
-    map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
+    log::LogWriter,
+    map::{Branches, Budget, MapTable, Merge, MergeOutcome, Points, ReclaimPlan},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -40,7 +40,7 @@ struct Frozen {
     number: CheckpointNumber,
     log: LogStart,
     roots: Roots,
-    table: Rc<Table>,
+    table: Rc<MapTable>,
     points: Rc<Points>,
     branches: Rc<Branches>,
     rows: Vec<(RowKey, Option<Vec<u8>>)>,
@@ -57,7 +57,7 @@ pub(crate) struct Checkpoints {
     pub(super) shared: Rc<Shared>,
     nodes: Rc<Nodes>,
     pub(super) trees: Rc<Trees>,
-    log: Rc<Lane>,
+    log: Rc<LogWriter>,
     usage: Rc<UsageCounter>,
     throttle: Rc<Throttle>,
     setting: OpenSetting,
@@ -88,7 +88,7 @@ impl TaskOwner for Checkpoints {
 
 impl Checkpoints {
     pub fn new(
-        (nodes, log): (Rc<Nodes>, Rc<Lane>),
+        (nodes, log): (Rc<Nodes>, Rc<LogWriter>),
         usage: &Rc<UsageCounter>,
         throttle: &Rc<Throttle>,
         setting: OpenSetting,
@@ -253,7 +253,7 @@ impl Checkpoints {
     }
 
     /// Replaces the frozen table by the merged trees.
-    fn adopt(&self, merged: Merged, deletions: u64) {
+    fn adopt(&self, merged: MergeOutcome, deletions: u64) {
         let span = self.shared.space().near();
         let mut state = self.shared.state.borrow_mut();
         state.roots = merged.roots;
@@ -263,7 +263,7 @@ impl Checkpoints {
         state.table.set_unfinished(&merged.unfinished);
         self.usage.merged(&merged.live);
         merged.dead.iter().for_each(|&location| state.reverse_map.remove(location));
-        state.segments.note_ebb(span);
+        state.segments.note_heat(span);
         for (segment, grains) in merged.live.iter() {
             state.segments.add_live(segment, grains);
         }

@@ -9,7 +9,7 @@
 
 use super::{Alarm, PoolSpace, Shared};
 use crate::{
-    election::{Election, Seen},
+    election::{DriveSuperblock, Election},
     error::Error,
     format::{DriveId, Member, MemberIndex},
 };
@@ -242,7 +242,7 @@ impl EventLog {
     }
 
     /// Reports the drives that do not take part: stale ones, and absent members.
-    pub(crate) fn report_election(&self, election: &Election, seen: &[Seen]) {
+    pub(crate) fn report_election(&self, election: &Election, seen: &[DriveSuperblock]) {
         let given = given_drives(seen);
         for &stale in &election.stale {
             let superblock = &seen.iter().find(|seen| seen.given == stale).expect("it was seen").superblock;
@@ -322,7 +322,7 @@ impl fmt::Display for BackgroundTask {
 }
 
 /// Index of each drive among the devices that the pool was opened with.
-pub(crate) fn given_drives(seen: &[Seen]) -> BTreeMap<DriveId, usize> {
+pub(crate) fn given_drives(seen: &[DriveSuperblock]) -> BTreeMap<DriveId, usize> {
     seen.iter().map(|seen| (seen.superblock.drive(), seen.given)).collect()
 }
 

@@ -10,11 +10,11 @@ use crate::{
     drive::WriteFailures,
     error::{Error, Result},
     format::{
-        BranchNumber, Entry, LogStart, MirroredSegment, Record, RedundancyClass, Refusal, RowKey,
-        SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
+        BranchNumber, CatalogueTable, DecodeError, LogEntry, LogRecord, LogStart, MirroredSegment,
+        RedundancyClass, RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp,
         row::{SegmentRow, VolumeState},
     },
-    log::{Draft, LogSink, Need, Placed},
+    log::{LogSink, Need, PlacedRecord, RecordDraft},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -76,7 +76,7 @@ impl LogSink for PoolLog {
         self.checkpoint()
     }
 
-    fn take(&self, placed: &Placed, draft: &Draft) {
+    fn take(&self, placed: &PlacedRecord, draft: &RecordDraft) {
         let record = &placed.record;
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
         let mut state = self.shared.state.borrow_mut();
@@ -89,13 +89,13 @@ impl LogSink for PoolLog {
         let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
         assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
         state.log_taken = LogStart {
-            previous: Record::link_of(&placed.header),
+            previous: LogRecord::link_of(&placed.header),
             segment,
             block: SegmentBlock(record.block.0 + record.blocks()),
         };
     }
 
-    fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
+    fn publish_start(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
         if self.is_opening() {
             // During an opening; its first checkpoint names the position of the log.
             return Box::pin(async { Ok(()) });
@@ -130,9 +130,9 @@ impl State {
     /// A row is invalid.
     pub fn take(
         &mut self,
-        record: &Record,
+        record: &LogRecord,
         rows: Vec<(RowKey, Vec<u8>)>,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), DecodeError> {
         let mut rows = rows.into_iter();
         // Versions that die in the table before they reach a tree.
         let mut dead = Vec::new();
@@ -140,7 +140,7 @@ impl State {
         for entry in &record.entries {
             let points = Rc::clone(self.catalogue.points());
             match entry {
-                Entry::Write(write) => {
+                LogEntry::Write(write) => {
                     let location = write.location(record.segment, payload);
                     self.table.write(write.key, location, Some(write.checksum), &points, &mut dead);
                     if self.catalogue.class_of(write.key.branch) == RedundancyClass::Raid0 {
@@ -148,19 +148,19 @@ impl State {
                     }
                     self.has_stamp(write.key.stamp);
                 }
-                Entry::Zeroes(interval) | Entry::Discard(interval) => {
+                LogEntry::Zeroes(interval) | LogEntry::Discard(interval) => {
                     self.table.discard(*interval, &points, &mut dead);
                     self.deletions_taken += 1;
                     self.has_stamp(interval.stamp);
                 }
-                Entry::Move(moved) => self.table.moved(moved, &mut dead),
-                Entry::Put(put) => {
+                LogEntry::Move(moved) => self.table.moved(moved, &mut dead),
+                LogEntry::Put(put) => {
                     let (row, bytes) = rows.next().expect("every put has its row");
                     assert_eq!(row, put.row, "rows come in the order of entries");
                     drop(points);
                     self.put(row, &bytes)?;
                 }
-                Entry::Remove(row) => {
+                LogEntry::Remove(row) => {
                     drop(points);
                     self.catalogue.remove(*row);
                 }
@@ -175,9 +175,9 @@ impl State {
         Ok(())
     }
 
-    fn put(&mut self, row: RowKey, bytes: &[u8]) -> std::result::Result<(), Refusal> {
+    fn put(&mut self, row: RowKey, bytes: &[u8]) -> std::result::Result<(), DecodeError> {
         match row.table {
-            Table::Segment => {
+            CatalogueTable::Segment => {
                 let (number, segment) = (SegmentNumber(row.id as u32), SegmentRow::decode(bytes)?);
                 // The row of a data segment from the mover. It is unknown only to a replay.
                 let known = self.segments.row(number).map(|known| known.segment_use);
@@ -186,20 +186,22 @@ impl State {
                 }
                 return Ok(());
             }
-            Table::Point => self.has_stamp(Stamp(row.sub)),
+            CatalogueTable::Point => self.has_stamp(Stamp(row.sub)),
             _ => {}
         }
         self.catalogue.put(row, bytes)?;
         let branch = BranchNumber(row.id as u32);
         let is_deleted = |state: Option<VolumeState>| state == Some(VolumeState::Deleting);
         match row.table {
-            Table::Point if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) => {
+            CatalogueTable::Point
+                if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) =>
+            {
                 if !self.catalogue.is_fork(branch, Stamp(row.sub)) {
                     self.reclaim.point_deleted(branch, Stamp(row.sub));
                 }
                 self.deletions_taken += 1;
             }
-            Table::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
+            CatalogueTable::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
                 for (branch, point) in self.catalogue.branch_deleted(branch) {
                     self.reclaim.point_deleted(branch, point);
                 }

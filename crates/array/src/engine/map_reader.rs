@@ -4,7 +4,8 @@ use super::Shared;
 use crate::{
     error::Result,
     format::{BlockIndex, BlockKey, BranchNumber, Stamp},
-    map::{Mapped, Version},
+    map::BlockMapping,
+    tree::BlockVersion,
     tree::Trees,
 };
 use std::rc::Rc;
@@ -25,25 +26,25 @@ impl MapReader {
         first: BlockIndex,
         count: u64,
         as_of: Option<Stamp>,
-    ) -> Result<Vec<Option<Mapped>>> {
+    ) -> Result<Vec<Option<BlockMapping>>> {
         let lookup = self.shared.state.borrow().sources().look_up(branch, as_of, first, count as usize);
         lookup.finish(&self.trees).await
     }
 
     /// The locations of versions, in the order of `keys`; `None` for a version that is no longer visible. The
     /// keys must be in ascending order.
-    pub async fn whereabouts(
+    pub async fn liveness(
         &self,
         keys: impl Iterator<Item = BlockKey> + Clone,
-    ) -> Result<Vec<Option<Version>>> {
+    ) -> Result<Vec<Option<BlockVersion>>> {
         let sought = {
             let state = self.shared.state.borrow();
-            state.sources().whereabouts(state.catalogue.points(), &state.reclaim, keys.clone())
+            state.sources().liveness(state.catalogue.points(), &state.reclaim, keys.clone())
         };
         let mut found = sought.finish(&self.trees).await?;
         let state = self.shared.state.borrow();
         for (found, key) in found.iter_mut().zip(keys) {
-            let mapped = found.map(|version| Mapped { branch: key.branch, version });
+            let mapped = found.map(|version| BlockMapping { branch: key.branch, version });
             *found = mapped.map(|mapped| state.sources().relocated(key.block, mapped).version);
         }
         Ok(found)

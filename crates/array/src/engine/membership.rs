@@ -13,11 +13,11 @@ use crate::{
     election::can_go_on_with,
     error::{Error, Result},
     format::{Generation, GenerationMark, Member, MemberIndex, MemberState, SlotAddress, Superblock},
+    member_table::{must_settle, next_generation},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
     },
-    succession::{must_settle, next_generation},
     superblocks::write_generation,
 };
 use std::{rc::Rc, time::Duration};

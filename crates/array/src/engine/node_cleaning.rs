@@ -8,10 +8,10 @@ use super::{Checkpoints, Shared};
 use crate::{
     error::Result,
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, CheckpointNumber, Roots, SegmentKind, SegmentNumber, Tree,
+        BLOCK_BYTES, BLOCK_GRAINS, CheckpointNumber, Roots, SegmentKind, SegmentNumber, TreeKind,
         row::SegmentState,
     },
-    log::log_shape,
+    log::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
@@ -53,16 +53,17 @@ impl Checkpoints {
             return Ok(roots);
         }
         sometimes::reached(Sometimes::NodesRelocated);
-        let head = self.trees.relocate(checkpoint, Tree::Head, roots.head, &victims).await?;
-        let history = self.trees.relocate(checkpoint, Tree::History, roots.history, &victims).await?;
-        let catalogue = self.trees.relocate(checkpoint, Tree::Catalogue, roots.catalogue, &victims).await?;
+        let head = self.trees.relocate(checkpoint, TreeKind::Head, roots.head, &victims).await?;
+        let history = self.trees.relocate(checkpoint, TreeKind::History, roots.history, &victims).await?;
+        let catalogue =
+            self.trees.relocate(checkpoint, TreeKind::Catalogue, roots.catalogue, &victims).await?;
         Ok(Roots { head, history, catalogue })
     }
 
     /// Segments whose live nodes fit into one.
     fn node_victims(&self) -> BTreeSet<SegmentNumber> {
         let geometry = self.shared.drives.geometry();
-        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         let segment_bytes = u64::from(shape.data_blocks()) * BLOCK_BYTES as u64;
         let room = self.shared.node_room();
         let space = self.shared.space();

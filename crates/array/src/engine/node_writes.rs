@@ -6,12 +6,12 @@
 
 use super::Shared;
 use crate::{
-    drive::{Writes, all_written},
+    drive::{DriveWrites, all_written},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader,
     },
-    log::log_shape,
+    log::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -49,11 +49,11 @@ impl Shared {
     /// # Errors
     ///
     /// No copy can be written, or the pool has stopped.
-    pub(super) async fn finish_header(&self, header: SlotHeader, begun: Writes) -> Result<()> {
+    pub(super) async fn finish_header(&self, header: SlotHeader, begun: DriveWrites) -> Result<()> {
         let mut begun = Some(begun);
         loop {
             let begin = |slots: &[SlotAddress]| {
-                let shape = log_shape(self.drives.geometry().slot_blocks(), slots.len());
+                let shape = mirror_shape(self.drives.geometry().slot_blocks(), slots.len());
                 let header = SlotHeader { slots: slots.to_vec(), shape, ..header.clone() };
                 begun.take().unwrap_or_else(|| self.drives.write_headers(&header, Stability::Volatile))
             };
@@ -70,7 +70,7 @@ impl Shared {
         &self,
         number: SegmentNumber,
         checkpoints: u64,
-        begin: impl FnOnce(&[SlotAddress]) -> Writes,
+        begin: impl FnOnce(&[SlotAddress]) -> DriveWrites,
     ) -> Result<bool> {
         let slots_still = self.node_slots.read().await;
         let writes = begin(&self.slots_of(number)?);

@@ -6,13 +6,13 @@
 
 use super::{Shared, hedged_read::HedgedRead};
 use crate::{
-    drive::{Writes, all_written},
+    drive::{DriveWrites, all_written},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MirroredSegment, Node, NodePointer, Position, SegmentBlock,
-        SegmentKind, SegmentNumber, SlotAddress, SlotHeader, Tree,
+        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MirroredSegment, NodePointer, Position, SegmentBlock,
+        SegmentKind, SegmentNumber, SlotAddress, SlotHeader, TreeKind, TreeNode,
     },
-    log::log_shape,
+    log::mirror_shape,
     simulation::sometimes::{self, Sometimes},
     tree::NodeStore,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Nodes {
     /// Segments that are full or lack a copy, whose writes may be under way.
     left: RefCell<Vec<SegmentNumber>>,
     /// Headers whose writes are under way.
-    headers: RefCell<Vec<(SlotHeader, Writes)>>,
+    headers: RefCell<Vec<(SlotHeader, DriveWrites)>>,
 }
 
 fn grains_of(blocks: u8) -> i64 {
@@ -139,7 +139,7 @@ impl Nodes {
             catalogue.retain(|_, blocks| *blocks > 0);
             catalogue.insert(segment.number, 0);
         }
-        let shape = log_shape(geometry.slot_blocks(), segment.slots.len());
+        let shape = mirror_shape(geometry.slot_blocks(), segment.slots.len());
         let header = SlotHeader {
             pool: self.shared.pool,
             number: segment.number,
@@ -165,8 +165,8 @@ impl NodeStore for Nodes {
         Box::pin(async move { shared.read_node(pointer).await })
     }
 
-    fn place(&self, tree: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
-        let is_catalogue = tree == Tree::Catalogue;
+    fn place(&self, tree: TreeKind, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
+        let is_catalogue = tree == TreeKind::Catalogue;
         let mut open = self.open[usize::from(is_catalogue)].borrow_mut();
         let drives = &self.shared.drives;
         let has_room = |open: &OpenSegment| {
@@ -230,8 +230,8 @@ impl Shared {
                     if all { continue } else { break }
                 }
                 Ok(bytes) => {
-                    let is_it = |node: Node<'_>| node.expect(self.pool, node.tree(), &pointer);
-                    let refusal = Node::decode(&bytes).and_then(is_it).expect_err("its seal is another");
+                    let is_it = |node: TreeNode<'_>| node.expect(self.pool, node.tree(), &pointer);
+                    let refusal = TreeNode::decode(&bytes).and_then(is_it).expect_err("its seal is another");
                     let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
                     refused = Some(Error::Damaged { what, refusal });
                 }
@@ -258,7 +258,7 @@ impl Shared {
             if let Some(write) = write
                 && write.await.is_ok()
             {
-                sometimes::reached(Sometimes::NodeMended);
+                sometimes::reached(Sometimes::NodeRepaired);
                 self.repaired.set(self.repaired.get() + 1);
             }
         }

@@ -9,7 +9,7 @@
 //! 2. It has at most [`BLOCKS_MAX`] blocks, apart from those of the newest segment; `blocks` counts them.
 
 use crate::format::{
-    Entry, Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry,
+    BlockLocation, LogEntry, LogRecord, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry,
 };
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ struct SegmentBlocks {
 
 impl ReverseMap {
     /// Adds the blocks of a record. A segment of which an earlier record was not added is forgotten.
-    pub fn add(&mut self, record: &Record) {
+    pub fn add(&mut self, record: &LogRecord) {
         let number = record.segment;
         if record.block == SegmentBlock(0) {
             self.forget(&[number]);
@@ -52,8 +52,8 @@ impl ReverseMap {
     }
 
     /// Removes a block that is no longer visible.
-    pub fn remove(&mut self, location: Location) {
-        if let Location::Direct { segment, at, .. } = location
+    pub fn remove(&mut self, location: BlockLocation) {
+        if let BlockLocation::Direct { segment, at, .. } = location
             && let Some(known) = self.segments.get_mut(&segment)
             && known.entries.remove(&at).is_some()
         {
@@ -84,10 +84,10 @@ impl ReverseMap {
 }
 
 /// The blocks that a record stored, with their locations in the segment.
-pub(crate) fn stored_blocks(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
+pub(crate) fn stored_blocks(record: &LogRecord) -> impl Iterator<Item = SummaryEntry> + '_ {
     let payload = SegmentBlock(record.block.0 + 1);
     record.entries.iter().filter_map(move |entry| {
-        let Entry::Write(write) = entry else { return None };
+        let LogEntry::Write(write) = entry else { return None };
         let at = SegmentGrain(payload.first_grain().0 + u32::from(write.at.0));
         Some(SummaryEntry { key: write.key, at, stored: write.stored, checksum: write.checksum })
     })
@@ -97,22 +97,22 @@ pub(crate) fn stored_blocks(record: &Record) -> impl Iterator<Item = SummaryEntr
 mod tests {
     use super::*;
     use crate::format::{
-        BlockChecksum, BlockIndex, BlockKey, BranchNumber, Entry, Fence, Incarnation, Link, PayloadGrain,
-        PoolId, Position, Stamp, Stored, WallNanoseconds, Write,
+        BlockChecksum, BlockIndex, BlockKey, BranchNumber, Fence, Incarnation, LogEntry, PayloadGrain,
+        PoolId, Position, RecordLink, Stamp, Stored, WallNanoseconds, Write,
     };
 
     /// A record of `blocks` blocks.
-    fn record(number: u32, segment_use: u64, at: u32, blocks: u16) -> Record {
+    fn record(number: u32, segment_use: u64, at: u32, blocks: u16) -> LogRecord {
         let write = |index: u16| {
             let key = BlockKey { branch: BranchNumber(1), block: BlockIndex(index.into()), stamp: Stamp(9) };
             let checksum = BlockChecksum(u32::from(index));
-            Entry::Write(Write { key, at: PayloadGrain(64 * index), stored: Stored::PLAIN, checksum })
+            LogEntry::Write(Write { key, at: PayloadGrain(64 * index), stored: Stored::PLAIN, checksum })
         };
-        Record {
+        LogRecord {
             pool: PoolId([1; 16]),
             incarnation: Incarnation(1),
             position: Position(1),
-            previous: Link::BEGINNING,
+            previous: RecordLink::BEGINNING,
             acknowledged_below: Position(1),
             fence: Fence(0),
             accepted_at: WallNanoseconds(0),
@@ -150,9 +150,9 @@ mod tests {
         let mut map = ReverseMap::default();
         map.add(&record(7, 1, 0, 3));
         for (number, at) in [(7, 2), (7, 2), (7, 9), (8, 1)] {
-            map.remove(Location::plain(SegmentNumber(number), SegmentBlock(at).first_grain()));
+            map.remove(BlockLocation::plain(SegmentNumber(number), SegmentBlock(at).first_grain()));
         }
-        map.remove(Location::Zero);
+        map.remove(BlockLocation::Zero);
         assert_eq!((places(&map, 7, 1), map.blocks), (Some(vec![1, 3]), 2));
     }
 

@@ -21,9 +21,9 @@ use crate::{
         Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Generation, LogStart, PoolId, Roots,
         SegmentNumber, SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
-    map::{Reclaim, Sources, Table},
+    map::{MapTable, Reclaim, Sources},
     segments::Segments,
-    watch::Watch,
+    timed_device::DriveTimeouts,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// Number of wrong or unreadable copies that were repaired.
     pub repaired: Cell<u64>,
     /// Watchdog of drives that do not answer.
-    pub watch: Rc<Watch>,
+    pub watch: Rc<DriveTimeouts>,
     pub events: Rc<EventLog>,
     /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
@@ -108,9 +108,9 @@ pub(crate) struct State {
     pub segments: Segments,
     pub roots: Roots,
     /// Records applied since the last freeze.
-    pub table: Table,
+    pub table: MapTable,
     /// The table that a checkpoint under way merges into the trees.
-    pub merging: Option<Rc<Table>>,
+    pub merging: Option<Rc<MapTable>>,
     /// The last complete checkpoint.
     pub checkpoint: CheckpointNumber,
     pub stamp_next: Stamp,
@@ -145,7 +145,7 @@ impl State {
             catalogue: Catalogue::default(),
             segments,
             roots: checkpoint.roots,
-            table: Table::default(),
+            table: MapTable::default(),
             merging: None,
             checkpoint: checkpoint.number,
             stamp_next: checkpoint.stamp_next,

@@ -22,7 +22,7 @@ use crate::{
         BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind,
         segment::SUCCESSORS_MAX,
     },
-    log::{log_shape, room_blocks},
+    log::{mirror_shape, room_blocks},
 };
 use std::time::Duration;
 
@@ -210,7 +210,7 @@ impl Shared {
         });
         debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
         let geometry = self.drives.geometry();
-        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         let grains = |blocks: u32| u64::from(blocks) * BLOCK_GRAINS as u64;
         let node_segments = state.segments.node_grains().div_ceil(grains(shape.data_blocks()));
         let usable_grains =

@@ -9,7 +9,7 @@
 use super::MapReader;
 use crate::{
     error::Result,
-    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Stamp, Tree, VolumeNumber},
+    format::{BLOCK_GRAINS, BlockLocation, BranchNumber, NodeKey, Stamp, TreeKind, VersionRun, VolumeNumber},
     map::{LiveGrains, Points},
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
@@ -155,9 +155,9 @@ impl UsageCounter {
             state.roots
         };
         let mut grains = 0;
-        for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
+        for (tree, root) in [(TreeKind::Head, roots.head), (TreeKind::History, roots.history)] {
             let [from, to] = [NodeKey::begin_of(branch), NodeKey::end_of(branch)];
-            let visit = |run: &Run<'_>| {
+            let visit = |run: &VersionRun<'_>| {
                 grains += grains_of(run);
                 ControlFlow::Continue(())
             };
@@ -200,9 +200,9 @@ impl UsageCounter {
     }
 }
 
-fn grains_of(run: &Run<'_>) -> i64 {
+fn grains_of(run: &VersionRun<'_>) -> i64 {
     match run.location {
-        Location::Direct { stored, .. } => {
+        BlockLocation::Direct { stored, .. } => {
             let blocks = run.last().0 - run.first.0 + 1;
             assert!(blocks == 1 || stored.grains() as usize == BLOCK_GRAINS, "runs are of whole blocks");
             blocks as i64 * i64::from(stored.grains())

@@ -1,11 +1,12 @@
-//! The checkpoint: the roots of the trees, where the log goes on from there, and the next of every number.
+//! The checkpoint: the roots of the trees, the start of replay, and the next of every number.
 //!
-//! It lies in the superblock image, behind the member table, so that members and roots change in one write.
+//! It is part of the superblock image, behind the member table, so that members and roots change in one
+//! write.
 
 use super::{
+    decode_error::{DecodeError, Head, Structure, seal},
     pointer::{NodePointer, RawNodePointer},
-    record::Link,
-    refusal::{Head, Refusal, Structure, seal},
+    record::RecordLink,
     segment::{MirroredSegment, RawMirroredSegment},
     units::{
         BLOCK_BYTES, CheckpointNumber, Fence, Incarnation, PoolId, Position, SegmentBlock, SegmentUse, Stamp,
@@ -15,67 +16,64 @@ use super::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Segments of the catalogue a checkpoint names at most.
+/// Most segments of the catalogue a checkpoint can name.
 pub const CATALOGUE_SEGMENTS_MAX: usize = 800;
 
-/// How far positions, stamps and segment uses jump when a pool is opened, from the highest that is found: what was under
-/// way in a crash and is not seen must not be numbered once more.
+/// Distance by which positions, stamps and segment uses jump when a pool is opened, from the highest that is
+/// found. Numbers that were in use in a crash, and left no trace, must not be assigned again.
 pub const OPENING_STEP: u64 = 1 << 32;
 
 const MAGIC: &[u8; 8] = b"SPNDLCHK";
 const VERSION: u16 = 1;
 const THIS: Structure = Structure::Checkpoint;
 
-/// The state of a pool, to which the log from `log` on is to be added.
+/// The state of a pool. Replaying the log from `log` on completes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Whose.
     pub pool: PoolId,
-    /// Counted up from 1.
+    /// Increments from 1.
     pub number: CheckpointNumber,
     /// The opening of the pool that made it. A pool is open for writing once a superblock with its own
     /// incarnation is stable.
     pub incarnation: Incarnation,
-    /// Where replay begins.
+    /// Start of replay.
     pub log: LogStart,
-    /// Everything below was acknowledged when this was written.
+    /// Positions below were acknowledged when this was written.
     pub acknowledged_below: Position,
-    /// No lower position is free: one that is given next is this or above.
+    /// No lower position is free.
     pub position_next: Position,
     /// No lower stamp is free, of branches that this pool writes.
     pub stamp_next: Stamp,
     /// No lower use of a segment is free.
     pub segment_use_next: SegmentUse,
-    /// The right to write it was written under.
+    /// Fencing epoch it was written under.
     pub fence: Fence,
-    /// When it was written.
     pub written_at: WallNanoseconds,
-    /// Which trees there are.
     pub roots: Roots,
-    /// Where nodes of the catalogue lie; all other segments are found in it. At most 800, in ascending order
-    /// of their numbers.
+    /// Segments of the catalogue's nodes; the catalogue lists all others. At most 800, in ascending order of
+    /// number.
     pub catalogue_segments: Vec<MirroredSegment>,
 }
 
-/// Where replay begins.
+/// Start of replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStart {
-    /// The last record that is in the trees.
-    pub previous: Link,
-    /// Where the next record lies, if there is one.
+    /// The last record that is merged into the trees.
+    pub previous: RecordLink,
+    /// Segment of the next record, if there is one.
     pub segment: MirroredSegment,
-    /// Where in that segment's data.
+    /// Block of that record.
     pub block: SegmentBlock,
 }
 
-/// The roots of the trees; none of a tree that is empty.
+/// The roots of the trees; none for an empty tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roots {
     /// (branch, block) → the version the branch's head sees.
     pub head: Option<NodePointer>,
-    /// (branch, block, birth) → versions only points see.
+    /// (branch, pivot, block) → versions only points see.
     pub history: Option<NodePointer>,
-    /// (table, id, sub) → rows.
+    /// (table, id, sub) → row.
     pub catalogue: Option<NodePointer>,
 }
 
@@ -109,16 +107,15 @@ const LOG_AT: usize = offset_of!(RawCheckpoint, log_segment);
 const _: () = assert!(HEAD_BYTES == 256);
 
 impl Checkpoint {
-    /// Bytes of the largest one.
+    /// Largest size in bytes.
     pub const BYTES_MAX: usize =
         (HEAD_BYTES + CATALOGUE_SEGMENTS_MAX * NAMED_BYTES).next_multiple_of(BLOCK_BYTES);
 
-    /// How many bytes it takes: whole blocks.
+    /// Size in bytes: whole blocks.
     pub fn encoded_bytes(&self) -> usize {
         (HEAD_BYTES + self.catalogue_segments.len() * NAMED_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let count = self.catalogue_segments.len();
         assert!(count <= CATALOGUE_SEGMENTS_MAX, "{count} segments of the catalogue are too many to name");
@@ -155,12 +152,12 @@ impl Checkpoint {
         bytes
     }
 
-    /// A checkpoint from its bytes; what is behind them is not looked at.
+    /// Decodes a checkpoint; ignores bytes behind it.
     ///
     /// # Errors
     ///
-    /// Bytes that are no checkpoint of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no checkpoint of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         THIS.begins(bytes, MAGIC, VERSION)?;
         let raw: &RawCheckpoint = THIS.view(bytes, 0)?;
         let length = raw.length.get() as usize;
@@ -189,8 +186,8 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// The rules that concern more than one field.
-    fn check(&self) -> Result<(), Refusal> {
+    /// Checks the rules that concern more than one field.
+    fn check(&self) -> Result<(), DecodeError> {
         let ascend = self.catalogue_segments.is_sorted_by(|one, next| one.number < next.number);
         THIS.agree(ascend, HEAD_BYTES, "segments of the catalogue do not ascend")?;
         let is_beyond = self.log.previous.position < self.position_next;
@@ -203,9 +200,9 @@ impl Checkpoint {
 }
 
 impl RawCheckpoint {
-    fn log_start(&self) -> Result<LogStart, Refusal> {
+    fn log_start(&self) -> Result<LogStart, DecodeError> {
         Ok(LogStart {
-            previous: Link {
+            previous: RecordLink {
                 position: Position(self.previous_position.get()),
                 seal: self.previous_seal.get(),
             },
@@ -214,7 +211,7 @@ impl RawCheckpoint {
         })
     }
 
-    fn roots(&self) -> Result<Roots, Refusal> {
+    fn roots(&self) -> Result<Roots, DecodeError> {
         let root = |index: usize| {
             let raw = &self.roots[index];
             let is_none = raw.as_bytes().iter().all(|&byte| byte == 0);
@@ -224,7 +221,7 @@ impl RawCheckpoint {
         Ok(Roots { head: root(0)?, history: root(1)?, catalogue: root(2)? })
     }
 
-    fn catalogue_segments(&self, bytes: &[u8]) -> Result<Vec<MirroredSegment>, Refusal> {
+    fn catalogue_segments(&self, bytes: &[u8]) -> Result<Vec<MirroredSegment>, DecodeError> {
         let count = usize::from(self.catalogue_segment_count.get());
         let count_at = offset_of!(Self, catalogue_segment_count);
         let used = HEAD_BYTES + count * NAMED_BYTES;

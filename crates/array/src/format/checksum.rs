@@ -1,12 +1,12 @@
 //! Checksums. All are CRC-32C; that of a block is also bound to the block's key.
 //!
-//! A checksum of data alone says that *something* was read whole. What a drive gives back may be whole
-//! and yet another block (misdirected), an older version of the right one (lost write, stale leg), or one of
-//! a pool that had the drive before. So the checksum of a block is CRC-32C of its stored bytes XOR
-//! 32 bits mixed from pool, branch, block and stamp: any of these passes with a chance of 2^-32.
+//! A plain checksum proves only that *some* block was read whole. A drive may return another block
+//! (misdirected write), an older version of the right one (lost write, stale copy), or one of a pool that
+//! used the drive before. So the checksum of a block is CRC-32C of its stored bytes XOR 32 bits mixed from
+//! pool, branch, block and stamp: any of these passes with a chance of 2^-32.
 //!
-//! XOR, so that a block whose key changes (taken over by a replica, fill of a deep clone) needs
-//! its checksum turned, not its data read.
+//! It is a XOR so that a block whose key changes (taken over by a replica, fill of a deep clone) needs its
+//! checksum converted, not its data read.
 
 use super::units::{BlockChecksum, BlockIndex, BranchNumber, PoolId, Stamp};
 use world::crc32c;
@@ -16,40 +16,38 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(&[bytes])
 }
 
-/// CRC-32C of `bytes`, the four from `at` on taken as zero.
+/// CRC-32C of `bytes`, with the four from `at` on taken as zero.
 pub(super) fn seal_of(bytes: &[u8], at: usize) -> u32 {
     crc32c::crc32c(&[&bytes[..at], &[0; 4], &bytes[at + 4..]])
 }
 
-/// One version of one block.
+/// Identifies one version of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     /// The branch that wrote it.
     pub branch: BranchNumber,
-    /// Where in the volume.
     pub block: BlockIndex,
-    /// When, in the branch's own order.
+    /// Stamp of the write; ascends within a branch.
     pub stamp: Stamp,
 }
 
-/// What sets the checksums of one pool apart from those of another.
+/// Makes the checksums of one pool differ from those of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumSeed(u64);
 
 impl ChecksumSeed {
-    /// The seed of a pool.
     pub fn of(pool: PoolId) -> Self {
         let [low, high] =
             [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| pool.0[at + index])));
         Self(mix(mix(low) ^ high))
     }
 
-    /// Checksum of the block `key`, of which `stored` lies on the drive.
+    /// Checksum of the block `key` stored as `stored`.
     pub fn checksum(self, key: BlockKey, stored: &[u8]) -> BlockChecksum {
         BlockChecksum(crc32c(stored) ^ self.mask(key))
     }
 
-    /// The checksum of the same stored bytes under another key, perhaps in another pool.
+    /// Converts the checksum of the same stored bytes to another key, possibly of another pool.
     pub fn rekeyed(self, checksum: BlockChecksum, from: BlockKey, to: (Self, BlockKey)) -> BlockChecksum {
         let (seed, key) = to;
         BlockChecksum(checksum.0 ^ self.mask(from) ^ seed.mask(key))

@@ -1,10 +1,10 @@
-//! What a record of the log says: entries of 32 bytes (a move: 64), each beginning with its kind.
+//! Entries of log records: 32 bytes each (a move: 64), the first of which is the kind.
 
 use super::{
     checksum::{BlockKey, ChecksumSeed, crc32c},
-    location::{Location, RawLocation, Stored},
-    refusal::{Fault, Refusal, Structure},
-    row::{ROW_BYTES_MAX, RowKey, Table},
+    decode_error::{DecodeError, DecodeFault, Structure},
+    location::{BlockLocation, RawLocation, Stored},
+    row::{CatalogueTable, ROW_BYTES_MAX, RowKey},
     units::{
         BLOCK_GRAINS, BlockChecksum, BlockCount, BlockIndex, BranchNumber, GRAIN_BYTES, SegmentBlock,
         SegmentGrain, SegmentNumber, Stamp,
@@ -13,70 +13,59 @@ use super::{
 use std::{mem::offset_of, ops::Range};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-const THIS: Structure = Structure::Record;
+const THIS: Structure = Structure::LogRecord;
 
-/// One thing that happened to the pool. Replay does it again.
+/// One change of the pool. Replay applies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// A block was written; it lies in the record's payload.
+pub enum LogEntry {
+    /// A block was written; the record's payload holds it.
     Write(Write),
     /// Blocks were written with zeroes.
     Zeroes(Interval),
     /// Blocks were discarded; until their tombstones are in the map the interval itself hides them.
     Discard(Interval),
-    /// A stored block was copied to another place.
+    /// A stored block was copied to another location.
     Move(Move),
-    /// A row of the catalogue has this content from now on; it lies in the record's payload.
+    /// A catalogue row was inserted or replaced; the record's payload holds it.
     Put(Put),
-    /// A row of the catalogue is gone.
+    /// A catalogue row was deleted.
     Remove(RowKey),
 }
 
-/// A block that was written.
+/// A block written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which version of which block.
     pub key: BlockKey,
-    /// Where in the payload.
     pub at: PayloadGrain,
-    /// How much, and as what.
     pub stored: Stored,
-    /// Of what is stored, under its key.
+    /// Checksum of the stored bytes, bound to the key.
     pub checksum: BlockChecksum,
 }
 
-/// Blocks in a row of one branch, with one stamp.
+/// Adjacent blocks of one branch, with one stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Of which branch.
     pub branch: BranchNumber,
-    /// The first.
     pub first: BlockIndex,
-    /// How many, at least one.
+    /// At least one.
     pub count: BlockCount,
-    /// When.
     pub stamp: Stamp,
 }
 
-/// A block in a new place. It counts only if its key still points to the old one.
+/// A change of location. It applies only if the map still has the version at the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which version of which block.
     pub key: BlockKey,
-    /// Where it was.
-    pub from: Location,
-    /// Where it is.
-    pub to: Location,
-    /// Of what is stored in the new place: the old one, unless it is stored in another way.
+    pub from: BlockLocation,
+    pub to: BlockLocation,
+    /// Checksum of the bytes at the new location. It differs from the old one only if the encoding changed.
     pub checksum: BlockChecksum,
 }
 
-/// A row of the catalogue in the payload.
+/// A catalogue row in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Which row.
     pub row: RowKey,
-    /// Where in the payload.
     pub at: PayloadGrain,
     /// Bytes of the row.
     pub length: u16,
@@ -84,12 +73,12 @@ pub struct Put {
     pub checksum: u32,
 }
 
-/// Place in a record's payload, in grains.
+/// Offset in a record's payload, in grains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PayloadGrain(pub u16);
 
 impl PayloadGrain {
-    /// As bytes from the start of the payload.
+    /// The same in bytes.
     pub fn byte(self) -> usize {
         usize::from(self.0) * GRAIN_BYTES
     }
@@ -159,8 +148,8 @@ struct RawRow {
 const _: () = assert!(size_of::<RawWrite>() == 32 && size_of::<RawInterval>() == 32);
 const _: () = assert!(size_of::<RawMove>() == 64 && size_of::<RawRow>() == 32);
 
-impl Entry {
-    /// Bytes it takes in the header of its record.
+impl LogEntry {
+    /// Bytes of the entry in the header of its record.
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::Move(_) => size_of::<RawMove>(),
@@ -168,7 +157,7 @@ impl Entry {
         }
     }
 
-    /// Bytes of the payload that are its own; none if it has none.
+    /// Range of the payload that belongs to the entry; none if it has none.
     pub fn payload(&self) -> Option<Range<usize>> {
         let part = |at: PayloadGrain, length: usize| Some(at.byte()..at.byte() + length);
         match self {
@@ -178,18 +167,18 @@ impl Entry {
         }
     }
 
-    /// Holds `part` against the entry's checksum; what has no payload has nothing to be wrong.
+    /// Verifies `part` against the entry's checksum. Always succeeds for an entry without payload.
     ///
     /// # Errors
     ///
     /// The checksums differ.
-    pub fn check_part(&self, seed: ChecksumSeed, part: &[u8]) -> Result<(), Fault> {
+    pub fn check_part(&self, seed: ChecksumSeed, part: &[u8]) -> Result<(), DecodeFault> {
         let (stored, computed) = match self {
             Self::Write(write) => (write.checksum.0, seed.checksum(write.key, part).0),
             Self::Put(put) => (put.checksum, crc32c(part)),
             Self::Zeroes(_) | Self::Discard(_) | Self::Move(_) | Self::Remove(_) => return Ok(()),
         };
-        if stored == computed { Ok(()) } else { Err(Fault::Checksum { stored, computed }) }
+        if stored == computed { Ok(()) } else { Err(DecodeFault::Checksum { stored, computed }) }
     }
 
     pub(super) fn encode(&self, into: &mut Vec<u8>) {
@@ -204,7 +193,7 @@ impl Entry {
     }
 
     /// The entry at byte `at` of a record's header.
-    pub(super) fn decode(header: &[u8], at: usize) -> Result<Self, Refusal> {
+    pub(super) fn decode(header: &[u8], at: usize) -> Result<Self, DecodeError> {
         let kind: u8 = *THIS.view(header, at)?;
         match kind {
             kind::WRITE => THIS.view::<RawWrite>(header, at)?.decode(at).map(Self::Write),
@@ -239,7 +228,7 @@ impl Write {
 }
 
 impl RawWrite {
-    fn decode(&self, place: usize) -> Result<Write, Refusal> {
+    fn decode(&self, place: usize) -> Result<Write, DecodeError> {
         let fields = [offset_of!(Self, stored_length), offset_of!(Self, encoding)];
         let stored =
             Stored::decode(THIS, self.stored_length.get(), self.encoding, fields.map(|at| place + at))?;
@@ -257,10 +246,10 @@ impl RawWrite {
 }
 
 impl Write {
-    /// Where it lies, if the payload of its record begins at `payload` of a segment.
-    pub fn location(&self, segment: SegmentNumber, payload: SegmentBlock) -> Location {
+    /// Location of the block, if the payload of its record begins at `payload` of a segment.
+    pub fn location(&self, segment: SegmentNumber, payload: SegmentBlock) -> BlockLocation {
         let at = SegmentGrain(payload.first_grain().0 + u32::from(self.at.0));
-        Location::Direct { segment, at, stored: self.stored }
+        BlockLocation::Direct { segment, at, stored: self.stored }
     }
 }
 
@@ -284,7 +273,7 @@ impl Interval {
 }
 
 impl RawInterval {
-    fn decode(&self, place: usize) -> Result<Interval, Refusal> {
+    fn decode(&self, place: usize) -> Result<Interval, DecodeError> {
         THIS.zero(&self.zero, place + offset_of!(Self, zero))?;
         let (first, count) = (self.first.get(), self.count.get());
         let is_interval = count > 0 && first.checked_add(count).is_some();
@@ -316,7 +305,7 @@ impl Move {
 }
 
 impl RawMove {
-    fn decode(&self, place: usize) -> Result<Move, Refusal> {
+    fn decode(&self, place: usize) -> Result<Move, DecodeError> {
         THIS.zero(&self.zero, place + offset_of!(Self, zero))?;
         THIS.zero(&self.also_zero, place + offset_of!(Self, also_zero))?;
         Ok(Move {
@@ -357,7 +346,7 @@ impl RowKey {
 }
 
 impl RawRow {
-    fn decode_put(&self, place: usize) -> Result<Put, Refusal> {
+    fn decode_put(&self, place: usize) -> Result<Put, DecodeError> {
         let at = PayloadGrain(self.at.get());
         let length = self.length.get();
         let rest = BLOCK_GRAINS * GRAIN_BYTES - at.byte() % (BLOCK_GRAINS * GRAIN_BYTES);
@@ -367,16 +356,16 @@ impl RawRow {
         Ok(Put { row: self.row(place)?, at, length, checksum: self.checksum.get() })
     }
 
-    fn decode_removal(&self, place: usize) -> Result<RowKey, Refusal> {
+    fn decode_removal(&self, place: usize) -> Result<RowKey, DecodeError> {
         THIS.zero(self.at.as_bytes(), place + offset_of!(Self, at))?;
         THIS.zero(self.checksum.as_bytes(), place + offset_of!(Self, checksum))?;
         THIS.zero(self.length.as_bytes(), place + offset_of!(Self, length))?;
         self.row(place)
     }
 
-    fn row(&self, place: usize) -> Result<RowKey, Refusal> {
+    fn row(&self, place: usize) -> Result<RowKey, DecodeError> {
         THIS.zero(&self.zero, place + offset_of!(Self, zero))?;
-        let table = Table::decode(THIS, self.table, place + offset_of!(Self, table))?;
+        let table = CatalogueTable::decode(THIS, self.table, place + offset_of!(Self, table))?;
         Ok(RowKey { table, id: self.id.get(), sub: self.sub.get() })
     }
 }

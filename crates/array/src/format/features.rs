@@ -1,9 +1,9 @@
-//! Feature flags: what a program must know to read a pool, or to write it.
+//! Feature flags: features a program must know to read a pool, or to write it.
 
 use std::fmt;
 
-/// Features a pool uses. A bit a program does not know means: of `compatible`, nothing; of `read_only`, that it
-/// may read the pool but not write; of `incompatible`, that it may not open it.
+/// Features a pool uses. An unknown bit of `compatible` has no effect; of `read_only` it forbids writing; of
+/// `incompatible` it forbids opening the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// May be ignored.
@@ -14,49 +14,48 @@ pub struct Features {
     pub incompatible: u64,
 }
 
-/// Segments of class raid5, raid6 or raid50 exist. To write is to keep parity right.
+/// Segments of class raid5, raid6 or raid50 exist: writers must maintain parity.
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
 /// Branches with a parent exist.
 pub const INCOMPATIBLE_BRANCHES: u64 = 1 << 0;
-/// Blocks that are stored compressed exist.
+/// Compressed blocks exist.
 pub const INCOMPATIBLE_COMPRESSION: u64 = 1 << 1;
-/// Blocks that are stored encrypted exist.
+/// Encrypted blocks exist.
 pub const INCOMPATIBLE_ENCRYPTION: u64 = 1 << 2;
 /// Shared blocks exist: indirect locations.
 pub const INCOMPATIBLE_SHARED_BLOCKS: u64 = 1 << 3;
 
-/// The catalogue says how far a scrub is.
+/// The catalogue has a row with the progress of a scrub.
 pub const INCOMPATIBLE_SCRUB: u64 = 1 << 4;
 /// A drive is joining, or has withdrawn: it has no vote.
 pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
-/// History is kept in the order of pivots.
+/// History is keyed by pivots.
 pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
 
-/// What a pool may be used for by a program that knows certain features.
+/// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// All.
+pub enum FeatureAccess {
     Full,
-    /// Reading; the bits are those of `read_only` that are not known.
+    /// Carries the unknown bits of `read_only`.
     ReadOnly(u64),
-    /// Nothing; the bits are those of `incompatible` that are not known.
+    /// Carries the unknown bits of `incompatible`.
     None(u64),
 }
 
 impl Features {
-    /// What a program that knows `known` may do with a pool that has these.
-    pub fn access(self, known: Self) -> Access {
+    /// Access permitted to a program that knows `known`.
+    pub fn access(self, known: Self) -> FeatureAccess {
         let to_read = self.incompatible & !known.incompatible;
         let to_write = self.read_only & !known.read_only;
         match (to_read, to_write) {
-            (0, 0) => Access::Full,
-            (0, unknown) => Access::ReadOnly(unknown),
-            (unknown, _) => Access::None(unknown),
+            (0, 0) => FeatureAccess::Full,
+            (0, unknown) => FeatureAccess::ReadOnly(unknown),
+            (unknown, _) => FeatureAccess::None(unknown),
         }
     }
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for FeatureAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("all features are known"),
@@ -80,9 +79,13 @@ mod tests {
         let access = |compatible, read_only, incompatible| {
             Features { compatible, read_only, incompatible }.access(known)
         };
-        assert_eq!(access(u64::MAX, 0, 0), Access::Full);
-        assert_eq!(access(0, 1, 0b11), Access::Full);
-        assert_eq!(access(0, 0b101, 0b01), Access::ReadOnly(0b100));
-        assert_eq!(access(0, 0b101, 0b100), Access::None(0b100), "what cannot be read is not opened at all");
+        assert_eq!(access(u64::MAX, 0, 0), FeatureAccess::Full);
+        assert_eq!(access(0, 1, 0b11), FeatureAccess::Full);
+        assert_eq!(access(0, 0b101, 0b01), FeatureAccess::ReadOnly(0b100));
+        assert_eq!(
+            access(0, 0b101, 0b100),
+            FeatureAccess::None(0b100),
+            "what cannot be read is not opened at all"
+        );
     }
 }

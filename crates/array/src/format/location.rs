@@ -1,31 +1,24 @@
-//! Where a version of a block lies, and how it is stored there. 16 bytes where the layout is fixed.
+//! Locations of versions, and their encoding. A location takes 16 bytes in structures of fixed layout.
 
 use super::{
-    refusal::{Refusal, Structure},
+    decode_error::{DecodeError, Structure},
     units::{BLOCK_BYTES, BLOCK_GRAINS, SegmentGrain, SegmentNumber},
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// How much of a shortened block fits into a location itself.
+/// Most bytes of a shortened block that fit into the location itself.
 pub const INLINE_BYTES_MAX: usize = 12;
 
-/// Where a version of a block lies.
+/// Location of a version of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
+pub enum BlockLocation {
     /// In a segment.
-    Direct {
-        /// Which.
-        segment: SegmentNumber,
-        /// Where in its data.
-        at: SegmentGrain,
-        /// How much lies there, and as what.
-        stored: Stored,
-    },
-    /// In a place that several keys share: a row of the table of shared blocks.
+    Direct { segment: SegmentNumber, at: SegmentGrain, stored: Stored },
+    /// In a row of the table of shared blocks, which several keys refer to.
     Indirect(SharedBlock),
-    /// Here.
+    /// In the location itself.
     Inline(InlineBytes),
-    /// All zero, or discarded: a tombstone, for it hides what a parent branch has there.
+    /// All zero, or discarded. Acts as a tombstone: it hides versions of a parent branch.
     Zero,
 }
 
@@ -33,42 +26,39 @@ pub enum Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedBlock(pub u64);
 
-/// How a block is stored. Invariant: uncompressed exactly if the length is that of a block.
+/// Stored form of a block. Invariant: uncompressed exactly if the length is that of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
     length: u16,
     encoding: Encoding,
 }
 
-/// What was done to a block before it was stored.
+/// Transformations applied before storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
-    /// Done first.
+    /// Applied first.
     pub compression: Compression,
-    /// Done second, under the key of the volume.
+    /// Applied second, with the key of the volume.
     pub encrypted: bool,
 }
 
-/// How a block was shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Not.
     None = 0,
     /// LZ4 block format.
     Lz4 = 1,
     /// A zstd frame.
     Zstd = 2,
-    /// A pattern that is repeated to the block's length; its own is a power of two.
+    /// A pattern repeated to the block's length; its length is a power of two.
     Fill = 3,
 }
 
 const ENCRYPTED: u8 = 0x80;
 
 impl Encoding {
-    /// As the host wrote it.
     pub const PLAIN: Self = Self { compression: Compression::None, encrypted: false };
 
-    /// One byte.
+    /// The encoding in one byte.
     pub fn to_byte(self) -> u8 {
         self.compression as u8 | if self.encrypted { ENCRYPTED } else { 0 }
     }
@@ -89,7 +79,7 @@ impl Stored {
     /// A whole block as the host wrote it.
     pub const PLAIN: Self = Self { length: BLOCK_BYTES as u16, encoding: Encoding::PLAIN };
 
-    /// A block of which `length` bytes are stored; none if the two cannot go together.
+    /// A block stored in `length` bytes; none if length and encoding contradict each other.
     pub fn new(length: usize, encoding: Encoding) -> Option<Self> {
         let is_whole = encoding.compression == Compression::None;
         let keeps = match encoding.compression {
@@ -101,26 +91,25 @@ impl Stored {
         keeps.then_some(Self { length: length as u16, encoding })
     }
 
-    /// Bytes that are stored, 1 to 4096.
+    /// Stored bytes, 1 to 4096.
     #[inline]
     pub fn length(self) -> usize {
         usize::from(self.length)
     }
 
-    /// Grains these take.
+    /// Grains of the stored bytes.
     #[inline]
     pub fn grains(self) -> u32 {
         self.length().div_ceil(super::units::GRAIN_BYTES) as u32
     }
 
-    /// What was done to the block.
     #[inline]
     pub fn encoding(self) -> Encoding {
         self.encoding
     }
 
-    /// Whether the block may begin at `at` grains: whole ones begin where a block does, for
-    /// drives are read in blocks; no shortened one lies in two.
+    /// True if a block stored like this may begin at `at` grains. Whole blocks are aligned, because drives
+    /// are read in blocks; no shortened one straddles two.
     #[inline]
     pub fn may_lie_at(self, at: u32) -> bool {
         at as usize % BLOCK_GRAINS + self.grains() as usize <= BLOCK_GRAINS
@@ -133,7 +122,7 @@ impl Stored {
         length: u16,
         encoding: u8,
         at: [usize; 2],
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, DecodeError> {
         let known = Encoding::from_byte(encoding);
         structure.value(known.is_some(), at[1], "encoding", encoding, "0 to 3, plus 128 if encrypted")?;
         let stored = Self::new(usize::from(length), known.expect("looked at above"));
@@ -151,25 +140,23 @@ pub struct InlineBytes {
 }
 
 impl InlineBytes {
-    /// `bytes` as the whole of a block; none if they are too many or cannot be a block.
+    /// `bytes` as the stored form of a block; none if they are too many or cannot be one.
     pub fn new(bytes: &[u8], encoding: Encoding) -> Option<Self> {
         let mut held = [0; INLINE_BYTES_MAX];
         held.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(Self { stored: Stored::new(bytes.len(), encoding)?, bytes: held })
     }
 
-    /// What is stored.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.stored.length()]
     }
 
-    /// How.
     pub fn stored(&self) -> Stored {
         self.stored
     }
 }
 
-/// A location where the layout is fixed.
+/// A location in structures of fixed layout.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct RawLocation {
@@ -179,7 +166,7 @@ pub(super) struct RawLocation {
     rest: [u8; INLINE_BYTES_MAX],
 }
 
-const _: () = assert!(size_of::<RawLocation>() == Location::BYTES);
+const _: () = assert!(size_of::<RawLocation>() == BlockLocation::BYTES);
 
 pub(super) mod kind {
     pub const DIRECT: u8 = 1;
@@ -188,7 +175,7 @@ pub(super) mod kind {
     pub const ZERO: u8 = 4;
 }
 
-impl Location {
+impl BlockLocation {
     /// Bytes of a location.
     pub const BYTES: usize = 16;
 
@@ -200,19 +187,18 @@ impl Location {
         location
     }
 
-    /// Its bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         zerocopy::transmute!(self.to_raw())
     }
 
-    /// A location from its bytes.
+    /// Decodes a location.
     ///
     /// # Errors
     ///
-    /// Bytes that no location has.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
-        let raw = Structure::Location.view::<RawLocation>(bytes, 0)?;
-        raw.decode(Structure::Location, 0)
+    /// Bytes that are no location.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let raw = Structure::BlockLocation.view::<RawLocation>(bytes, 0)?;
+        raw.decode(Structure::BlockLocation, 0)
     }
 
     pub(super) fn to_raw(self) -> RawLocation {
@@ -242,7 +228,7 @@ impl Location {
 
 impl RawLocation {
     /// The location at byte `at` of `structure`.
-    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<Location, Refusal> {
+    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<BlockLocation, DecodeError> {
         let word = |from: usize| u32::from_le_bytes(std::array::from_fn(|index| self.rest[from + index]));
         let stored = || Stored::decode(structure, self.stored_length.get(), self.encoding, [at + 2, at + 1]);
         let nothing_stored = || structure.zero(&self.as_bytes()[1..4], at + 1);
@@ -252,12 +238,12 @@ impl RawLocation {
                 let grain = word(4);
                 structure.value(stored.may_lie_at(grain), at + 8, "offset", grain, IN_ONE_BLOCK)?;
                 structure.zero(&self.rest[8..], at + 12)?;
-                Ok(Location::Direct { segment: SegmentNumber(word(0)), at: SegmentGrain(grain), stored })
+                Ok(BlockLocation::Direct { segment: SegmentNumber(word(0)), at: SegmentGrain(grain), stored })
             }
             kind::INDIRECT => {
                 nothing_stored()?;
                 structure.zero(&self.rest[..4], at + 4)?;
-                Ok(Location::Indirect(SharedBlock(u64::from(word(4)) | u64::from(word(8)) << 32)))
+                Ok(BlockLocation::Indirect(SharedBlock(u64::from(word(4)) | u64::from(word(8)) << 32)))
             }
             kind::INLINE => {
                 let stored = stored()?;
@@ -270,12 +256,12 @@ impl RawLocation {
                     "at most 12 inline",
                 )?;
                 structure.zero(&self.rest[length..], at + 4 + length)?;
-                Ok(Location::Inline(InlineBytes { stored, bytes: self.rest }))
+                Ok(BlockLocation::Inline(InlineBytes { stored, bytes: self.rest }))
             }
             kind::ZERO => {
                 nothing_stored()?;
                 structure.zero(&self.rest, at + 4)?;
-                Ok(Location::Zero)
+                Ok(BlockLocation::Zero)
             }
             other => {
                 structure.value(false, at, "location kind", other, "1 to 4")?;

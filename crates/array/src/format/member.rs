@@ -1,56 +1,56 @@
-//! The member table: which drives a pool has, and in what state.
+//! The member table: the drives of a pool, and their states.
 
 use super::{
-    refusal::{Refusal, Structure},
+    decode_error::{DecodeError, Structure},
     units::{DriveId, Generation},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Bytes of a drive's serial at most.
+/// Most bytes of a drive's serial number.
 pub const SERIAL_BYTES_MAX: usize = 48;
 
 const THIS: Structure = Structure::Superblock;
 
-/// What a drive is to its pool. The numbers are those on disk.
+/// State of a drive in its pool. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemberState {
     /// Has every superblock and all of its slots.
     Active = 1,
-    /// Failed or away. Whatever comes back under its name is stale, and re-admitted through rebuild only.
+    /// Failed or away. If the drive comes back it is stale, and joins again through rebuild only.
     Missing = 2,
     /// Named for the first time: it has every superblock, and neither a vote nor a slot yet.
     Joining = 3,
-    /// Still whole, being emptied.
+    /// Whole, and being emptied.
     Leaving = 4,
-    /// No longer one; the row stays, for its index is in old headers.
+    /// No member any more; the row stays, because old headers refer to its index.
     Gone = 5,
-    /// Was joining and is not there: others may know of a generation that made it a member.
+    /// Was joining and is absent. Other drives may hold a generation that made it a member.
     Withdrawn = 6,
 }
 
 impl MemberState {
-    /// Whether every superblock must be stable on it.
+    /// True if every superblock must be stable on it.
     pub fn holds_superblocks(self) -> bool {
         matches!(self, Self::Active | Self::Joining | Self::Leaving)
     }
 
-    /// Whether it has a say in who may open the pool.
+    /// True if it votes on opening the pool.
     pub fn has_vote(self) -> bool {
         matches!(self, Self::Active | Self::Leaving)
     }
 
-    /// Whether it has neither vote nor slots, and others may know of a generation that gave it both.
+    /// True if it has neither vote nor slots, although other drives may hold a generation that gave it both.
     pub fn is_applicant(self) -> bool {
         matches!(self, Self::Joining | Self::Withdrawn)
     }
 
-    /// Whether it may have slots, be it there or not.
+    /// True if it may have slots, present or not.
     pub fn has_slots(self) -> bool {
         !self.is_applicant() && self != Self::Gone
     }
 
-    fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {
+    fn decode(byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Active,
             2 => Self::Missing,
@@ -69,17 +69,15 @@ impl MemberState {
 /// A drive of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its UUID.
     pub drive: DriveId,
-    /// Its maker's serial number, for people: printable ASCII, at most 48 characters.
+    /// The manufacturer's serial number: printable ASCII, at most 48 characters.
     pub serial: String,
-    /// What it is to the pool.
     pub state: MemberState,
-    /// The first superblock that says so.
+    /// The first superblock with this state.
     pub since: Generation,
     /// Bytes of its sector: 512 or 4096. Everything is aligned to 4096 in both cases.
     pub sector_bytes: u16,
-    /// Slots it has.
+    /// Slots on the drive.
     pub slot_count: u32,
 }
 
@@ -116,7 +114,7 @@ impl Member {
 
 impl RawMember {
     /// The row at byte `at` of the superblock.
-    pub(super) fn decode(&self, at: usize) -> Result<Member, Refusal> {
+    pub(super) fn decode(&self, at: usize) -> Result<Member, DecodeError> {
         let place = |field: usize| at + field;
         let length = usize::from(self.serial_length);
         let length_at = place(offset_of!(Self, serial_length));

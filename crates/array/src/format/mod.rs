@@ -1,15 +1,15 @@
-//! What lies on the drives of a pool, as pure functions of bytes. `docs/format.md` has every table.
+//! The on-disk format of a pool, as pure functions of bytes. `docs/format.md` has every table.
 //!
-//! Nothing here reads or writes a device, and nothing decodes by a length it has not looked at. What is decoded is
-//! whole: it is what it says, sealed, with every field in its range; else it is a [`Refusal`] that names the
-//! structure, the byte and the fault. There is one way to encode a value, so what was accepted
-//! encodes to the very same bytes.
+//! Nothing here reads or writes a device, and every length is checked before it is used. A decoded value is
+//! valid: sealed, of the right kind, with every field in its range. Otherwise decoding returns a
+//! [`DecodeError`] with structure, offset and fault. A value has exactly one encoding, so decoded bytes
+//! encode to the very same bytes.
 //!
 //! Everything multi-byte is little-endian.
 
 pub mod units;
 
-mod refusal;
+mod decode_error;
 
 pub mod checksum;
 
@@ -43,15 +43,15 @@ pub mod node;
 
 pub use checkpoint::{Checkpoint, LogStart, Roots};
 pub use checksum::{BlockKey, ChecksumSeed};
-pub use entry::{Entry, Interval, Move, PayloadGrain, Put, Write};
-pub use features::{Access, Features};
-pub use location::{Compression, Encoding, InlineBytes, Location, SharedBlock, Stored};
+pub use decode_error::{DecodeError, DecodeFault, Structure};
+pub use entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write};
+pub use features::{FeatureAccess, Features};
+pub use location::{BlockLocation, Compression, Encoding, InlineBytes, SharedBlock, Stored};
 pub use member::{Member, MemberState};
-pub use node::{Node, NodeKey, Run, Tree};
+pub use node::{NodeKey, TreeKind, TreeNode, VersionRun};
 pub use pointer::NodePointer;
-pub use record::{Link, Record};
-pub use refusal::{Fault, Refusal, Structure};
-pub use row::{RowKey, Table};
+pub use record::{LogRecord, RecordLink};
+pub use row::{CatalogueTable, RowKey};
 pub use segment::{MirroredSegment, RedundancyClass, SegmentKind, SlotAddress, SlotHeader};
 pub use shape::{SegmentShape, SlotBlock};
 pub use summary::{SummaryBlock, SummaryEntry};

@@ -1,21 +1,22 @@
-//! Pivots: where history keeps a version, by when it lived.
+//! Pivots: keys of history, derived from the lifetimes of versions.
 //!
-//! History holds lives, which are intervals of stamps, and is asked which of them a point lies in. So it is an interval
-//! tree, laid out in keys. All stamps are the nodes of a binary tree, in order; a stamp lies the higher the more times
-//! two divides it. The *pivot* of a life is the highest stamp in it. (The relational interval tree: H.-P. Kriegel,
-//! M. Pötke, T. Seidl, "Managing Intervals Efficiently in Object-Relational Databases", VLDB 2000; its fork node.)
+//! History stores lifetimes, which are intervals of stamps, and answers which of them contain a given point.
+//! So it is an interval tree, laid out in keys. All stamps are the nodes of a binary tree, in order; a
+//! stamp's height is the number of times two divides it. The *pivot* of a lifetime is the highest stamp in
+//! it. (The relational interval tree: H.-P. Kriegel, M. Pötke, T. Seidl, "Managing Intervals Efficiently in
+//! Object-Relational Databases", VLDB 2000; its fork node.)
 //!
-//! 1. A life has one pivot, and lives through it.
-//! 2. Lives of one block do not overlap, so no two of a block have the same pivot.
-//! 3. The pivot of every life that a stamp lies in is that stamp, or one of those above it: 64 at most.
+//! 1. A lifetime has one pivot, which lies in it.
+//! 2. Lifetimes of one block do not overlap, so no two of a block have the same pivot.
+//! 3. The pivot of every lifetime that contains a stamp is that stamp, or one of its ancestors: 64 at most.
 
 use super::units::Stamp;
 
-/// The pivot of a life that ends before `death`.
+/// The pivot of a lifetime that ends before `death`.
 ///
 /// # Panics
 ///
-/// If it is over when it begins, or begins at 0: nothing is that old.
+/// If the lifetime is empty, or begins at 0: nothing is that old.
 #[inline]
 pub fn pivot_of(birth: Stamp, death: Stamp) -> Stamp {
     assert!(0 < birth.0 && birth < death, "a life from {birth} to {death}");
@@ -24,7 +25,7 @@ pub fn pivot_of(birth: Stamp, death: Stamp) -> Stamp {
     Stamp(last >> height << height)
 }
 
-/// A stamp, and those above it in the tree, the nearest first.
+/// A stamp and its ancestors in the tree, the nearest first.
 pub fn pivots_above(stamp: Stamp) -> impl Iterator<Item = Stamp> {
     assert!(stamp.0 > 0, "stamps begin at 1");
     (stamp.0.trailing_zeros()..u64::BITS).map(move |height| Stamp((stamp.0 >> height | 1) << height))
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A life, by its first stamp and its last, near each other as often as far apart.
+    /// A lifetime, by its first stamp and its last, near each other as often as far apart.
     fn life() -> impl Strategy<Value = (u64, u64)> {
         let birth = prop_oneof![1..300_u64, 1..u64::MAX / 2];
         let age = prop_oneof![0..300_u64, (0..62_u32).prop_map(|height| 1 << height)];

@@ -2,27 +2,25 @@
 
 use super::{
     checksum::seal_of,
-    refusal::{Refusal, SEAL_AT, Structure},
+    decode_error::{DecodeError, SEAL_AT, Structure},
     units::{BLOCK_BYTES, SegmentBlock, SegmentNumber, Stamp},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Blocks a node has at most: 64 KiB.
+/// Most blocks of a node: 64 KiB.
 pub const NODE_BLOCKS_MAX: u8 = 16;
 
-/// Where a node lies, and what it must read as.
+/// Location of a node, and the seal it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePointer {
-    /// The segment it lies in.
     pub segment: SegmentNumber,
-    /// Where in the segment's data.
     pub block: SegmentBlock,
-    /// Blocks it has: 1 to 16.
+    /// Length in blocks: 1 to 16.
     pub blocks: u8,
-    /// Nodes on the way down to a leaf: 0 of a leaf.
+    /// Levels below it: 0 for a leaf.
     pub level: u8,
-    /// The seal of the node. A node that was lost, misdirected or is of another time has another.
+    /// The seal of the node. A lost, misdirected or outdated node has another one.
     pub seal: u32,
     /// No version below it was born later.
     pub stamp_max: Stamp,
@@ -48,7 +46,7 @@ impl NodePointer {
         usize::from(self.blocks) * BLOCK_BYTES
     }
 
-    /// Whether these bytes have the seal of the node. A copy that has not is not the node, or rotten.
+    /// True if the bytes have the seal of the node.
     pub fn seals(&self, bytes: &[u8]) -> bool {
         bytes.len() == self.node_bytes() && seal_of(bytes, SEAL_AT) == self.seal
     }
@@ -69,7 +67,7 @@ impl NodePointer {
 
 impl RawNodePointer {
     /// The pointer at byte `at` of `structure`.
-    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<NodePointer, Refusal> {
+    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<NodePointer, DecodeError> {
         let is_size = (1..=NODE_BLOCKS_MAX).contains(&self.blocks);
         structure.value(is_size, at + offset_of!(Self, blocks), "node blocks", self.blocks, "1 to 16")?;
         structure.zero(&self.zero, at + offset_of!(Self, zero))?;

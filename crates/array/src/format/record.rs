@@ -1,14 +1,14 @@
 //! Records of the log: one header block, then up to 64 blocks of payload.
 //!
-//! The header carries the checksum of every part of the payload, so both may be written at once and in
-//! any order: a record is whole if its header is sealed and every part has its checksum. It says where it
-//! lies, so a copy of it elsewhere (in a host's data, in a former life of the segment) is no record; and it names its
-//! predecessor, so that a gap cannot be stepped over.
+//! The header carries the checksum of every part of the payload, so both may be written at once and in any
+//! order: a record is complete if its header is sealed and every part matches its checksum. The header names
+//! its own location, so a copy elsewhere (in a host's data, in a former use of the segment) is no record; and
+//! it names its predecessor, so that a gap cannot be skipped.
 
 use super::{
     checksum::ChecksumSeed,
-    entry::Entry,
-    refusal::{Head, Refusal, SEAL_AT, Structure, seal},
+    decode_error::{DecodeError, Head, SEAL_AT, Structure, seal},
+    entry::LogEntry,
     units::{
         BLOCK_BYTES, Fence, Incarnation, PoolId, Position, SegmentBlock, SegmentNumber, SegmentUse,
         WallNanoseconds,
@@ -17,57 +17,51 @@ use super::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Blocks of payload a record has at most: 256 KiB.
+/// Most blocks of payload of a record: 256 KiB.
 pub const PAYLOAD_BLOCKS_MAX: usize = 64;
-/// Bytes of entries a record has at most: 124 of 32 bytes.
+/// Most bytes of entries of a record: 124 of 32 bytes.
 pub const ENTRY_BYTES_MAX: usize = BLOCK_BYTES - size_of::<RawRecord>();
-/// Entries of a record at most: 124, if none is a move.
+/// Most entries of a record: 124, if none is a move.
 pub const ENTRIES_MAX: usize = ENTRY_BYTES_MAX / 32;
 
 const MAGIC: &[u8; 8] = b"SPNDLREC";
 const VERSION: u16 = 1;
-const THIS: Structure = Structure::Record;
+const THIS: Structure = Structure::LogRecord;
 
-/// A record of the log, its payload apart.
+/// A record of the log, without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Whose log.
+pub struct LogRecord {
     pub pool: PoolId,
-    /// Who wrote it: the opening of the pool.
+    /// The opening of the pool that wrote it.
     pub incarnation: Incarnation,
-    /// Its place in the log.
     pub position: Position,
-    /// The record it follows. Position 0 and seal 0 are the log's beginning.
-    pub previous: Link,
-    /// One above the last record up to which all were acknowledged when this was written.
+    /// The record before it. Position 0 and seal 0 are the beginning of the log.
+    pub previous: RecordLink,
+    /// End of the acknowledged records when this one was written.
     pub acknowledged_below: Position,
-    /// The right to write it was written under.
+    /// Fencing epoch it was written under.
     pub fence: Fence,
-    /// When it was accepted.
     pub accepted_at: WallNanoseconds,
-    /// The segment it lies in.
     pub segment: SegmentNumber,
-    /// In which of its lives.
     pub segment_use: SegmentUse,
-    /// Where its header lies in the segment's data; the payload follows.
+    /// Block of its header; the payload follows.
     pub block: SegmentBlock,
     /// Blocks of its payload.
     pub payload_blocks: u16,
-    /// What it says; at least one thing.
-    pub entries: Vec<Entry>,
+    /// At least one.
+    pub entries: Vec<LogEntry>,
 }
 
-/// A record, as its successor names it.
+/// Identifies a record in its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its position.
+pub struct RecordLink {
     pub position: Position,
-    /// Its header's checksum.
+    /// Checksum of its header.
     pub seal: u32,
 }
 
-impl Link {
-    /// What the first record of a pool follows.
+impl RecordLink {
+    /// Predecessor of the first record of a pool.
     pub const BEGINNING: Self = Self { position: Position(0), seal: 0 };
 }
 
@@ -92,17 +86,17 @@ struct RawRecord {
 
 const _: () = assert!(size_of::<RawRecord>() == 128);
 
-impl Record {
-    /// Blocks it takes in its segment.
+impl LogRecord {
+    /// Blocks of header and payload.
     pub fn blocks(&self) -> u32 {
         1 + u32::from(self.payload_blocks)
     }
 
-    /// Its header block. What a successor names it by is [`Record::link_of`] this.
+    /// Encodes the header block. [`LogRecord::link_of`] it is what the successor stores.
     ///
     /// # Panics
     ///
-    /// If its entries are none or too many, or do not fit the payload they speak of.
+    /// If there are no entries or too many, or they do not match the payload's length.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let mut entries = Vec::with_capacity(ENTRY_BYTES_MAX);
         self.entries.iter().for_each(|entry| entry.encode(&mut entries));
@@ -129,12 +123,12 @@ impl Record {
         bytes
     }
 
-    /// A record from its header block.
+    /// Decodes a record from its header block.
     ///
     /// # Errors
     ///
-    /// Bytes that are no header of a version this program knows.
-    pub fn decode(header: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no record header of a known version.
+    pub fn decode(header: &[u8]) -> Result<Self, DecodeError> {
         let header = THIS.take(header, BLOCK_BYTES)?;
         THIS.sealed(header, MAGIC, VERSION)?;
         let raw: &RawRecord = THIS.view(header, 0)?;
@@ -143,7 +137,10 @@ impl Record {
             pool: PoolId(raw.pool),
             incarnation: Incarnation(raw.incarnation.get()),
             position: Position(raw.position.get()),
-            previous: Link { position: Position(raw.previous_position.get()), seal: raw.previous_seal.get() },
+            previous: RecordLink {
+                position: Position(raw.previous_position.get()),
+                seal: raw.previous_seal.get(),
+            },
             acknowledged_below: Position(raw.acknowledged_below.get()),
             fence: Fence(raw.fence.get()),
             accepted_at: WallNanoseconds(raw.accepted_at.get()),
@@ -157,14 +154,14 @@ impl Record {
         Ok(record)
     }
 
-    fn decode_entries(header: &[u8], count: u16) -> Result<Vec<Entry>, Refusal> {
+    fn decode_entries(header: &[u8], count: u16) -> Result<Vec<LogEntry>, DecodeError> {
         let count_max = ENTRIES_MAX;
         let fits = (1..=count_max).contains(&usize::from(count));
         THIS.value(fits, 10, "entry count", count, "1 to 124")?;
         let mut entries = Vec::with_capacity(usize::from(count));
         let mut at = size_of::<RawRecord>();
         for _ in 0..count {
-            let entry = Entry::decode(header, at)?;
+            let entry = LogEntry::decode(header, at)?;
             at += entry.encoded_bytes();
             entries.push(entry);
         }
@@ -172,8 +169,8 @@ impl Record {
         Ok(entries)
     }
 
-    /// The rules that concern more than one field.
-    fn check(&self) -> Result<(), Refusal> {
+    /// Checks the rules that concern more than one field.
+    fn check(&self) -> Result<(), DecodeError> {
         let payload_at = offset_of!(RawRecord, payload_blocks);
         let fits = usize::from(self.payload_blocks) <= PAYLOAD_BLOCKS_MAX;
         THIS.value(fits, payload_at, "payload blocks", self.payload_blocks, "at most 64")?;
@@ -197,12 +194,12 @@ impl Record {
         THIS.agree(exact, payload_at, "the payload does not end in the block of its last part")
     }
 
-    /// Refuses a payload that is not the one the header was written for: a torn record.
+    /// Verifies that the payload belongs to the header: otherwise the record is torn.
     ///
     /// # Errors
     ///
-    /// The first part that does not have its checksum. `at` counts from the start of the payload.
-    pub fn check_payload(&self, seed: ChecksumSeed, payload: &[u8]) -> Result<(), Refusal> {
+    /// The first part that does not match its checksum. `at` counts from the start of the payload.
+    pub fn check_payload(&self, seed: ChecksumSeed, payload: &[u8]) -> Result<(), DecodeError> {
         let payload = THIS.take(payload, usize::from(self.payload_blocks) * BLOCK_BYTES)?;
         for entry in &self.entries {
             let Some(part) = entry.payload() else { continue };
@@ -212,15 +209,15 @@ impl Record {
         Ok(())
     }
 
-    /// What the successor of the record with this header names.
-    pub fn link_of(header: &[u8; BLOCK_BYTES]) -> Link {
+    /// The link that the successor of the record with this header stores.
+    pub fn link_of(header: &[u8; BLOCK_BYTES]) -> RecordLink {
         let position: le::U64 =
             *THIS.view(header, offset_of!(RawRecord, position)).expect("a header block has its position");
         let seal = std::array::from_fn(|index| header[SEAL_AT + index]);
-        Link { position: Position(position.get()), seal: u32::from_le_bytes(seal) }
+        RecordLink { position: Position(position.get()), seal: u32::from_le_bytes(seal) }
     }
 
-    /// Whether a block begins as a record of the log does, whole or not.
+    /// True if a block begins like a log record, complete or not.
     pub fn begins(block: &[u8]) -> bool {
         THIS.begins(block, MAGIC, VERSION).is_ok()
     }

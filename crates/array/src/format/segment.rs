@@ -1,27 +1,27 @@
-//! Segments: what a redundancy class is, which slots a segment has, and the header each slot begins with.
+//! Segments: redundancy classes, slots, and the header at the front of each slot.
 //!
-//! Every slot has the header in its first block, so that it says by itself what it is a part of. Headers of
-//! one segment differ in the slot's own number alone.
+//! Every slot begins with a header block, so that it identifies its segment. The headers of one segment
+//! differ only in the slot's own index.
 
 use super::{
-    refusal::{Head, Refusal, Structure, seal},
+    decode_error::{DecodeError, Head, Structure, seal},
     shape::SegmentShape,
     units::{BLOCK_BYTES, Incarnation, MemberIndex, PoolId, Position, SegmentNumber, SegmentUse, SlotNumber},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Slots a segment has at most.
+/// Most slots of a segment.
 pub const SLOTS_MAX: usize = 32;
-/// Copies a mirrored segment has at most.
+/// Most copies of a mirrored segment.
 pub const MIRRORS_MAX: usize = 3;
-/// Successors a log segment names.
+/// Most successors a log segment names.
 pub const SUCCESSORS_MAX: usize = 4;
 
 const MAGIC: &[u8; 8] = b"SPNDLSEG";
 const VERSION: u16 = 1;
 
-/// How a segment survives loss. The numbers are those on disk.
+/// Redundancy of a segment. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RedundancyClass {
     /// Striped, no copy.
@@ -39,7 +39,7 @@ pub enum RedundancyClass {
 }
 
 impl RedundancyClass {
-    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, Refusal> {
+    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             0 => Self::Raid0,
             1 => Self::Raid1,
@@ -55,10 +55,10 @@ impl RedundancyClass {
     }
 }
 
-/// What a segment is for. The numbers are those on disk.
+/// Content of a segment. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentKind {
-    /// Records of the log, data and all.
+    /// Records of the log with their payload.
     Log = 1,
     /// Blocks the mover wrote.
     Data = 2,
@@ -67,7 +67,7 @@ pub enum SegmentKind {
 }
 
 impl SegmentKind {
-    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, Refusal> {
+    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Log,
             2 => Self::Data,
@@ -83,9 +83,7 @@ impl SegmentKind {
 /// A slot of a drive of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotAddress {
-    /// Which drive.
     pub member: MemberIndex,
-    /// Which of its slots.
     pub slot: SlotNumber,
 }
 
@@ -106,13 +104,14 @@ pub(super) fn put_slots(slots: &[SlotAddress], into: &mut [RawSlot]) {
     }
 }
 
-/// The first `count` of `raw`, which is at byte `at`; the rest must be zero. No two lie on one drive.
+/// Decodes the first `count` of `raw`, which is at byte `at`; the rest must be zero. Each must be on a drive
+/// of its own.
 pub(super) fn take_slots(
     structure: Structure,
     raw: &[RawSlot],
     count: usize,
     at: usize,
-) -> Result<Vec<SlotAddress>, Refusal> {
+) -> Result<Vec<SlotAddress>, DecodeError> {
     assert!(count <= raw.len(), "the count was looked at");
     let mut slots: Vec<SlotAddress> = Vec::with_capacity(count);
     for (index, raw) in raw[..count].iter().enumerate() {
@@ -127,14 +126,12 @@ pub(super) fn take_slots(
     Ok(slots)
 }
 
-/// A mirrored segment together with where it lies: for what must be found before the catalogue can be read.
+/// A mirrored segment with its slots: for segments needed before the catalogue can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirroredSegment {
-    /// Which segment.
     pub number: SegmentNumber,
-    /// Which life of it.
     pub segment_use: SegmentUse,
-    /// One slot for each copy, 1 (raid0 of one slot) to 3.
+    /// One slot a copy, 1 (raid0 of one slot) to 3.
     pub slots: Vec<SlotAddress>,
 }
 
@@ -163,7 +160,7 @@ impl MirroredSegment {
 }
 
 impl RawMirroredSegment {
-    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<MirroredSegment, Refusal> {
+    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<MirroredSegment, DecodeError> {
         let count = usize::from(self.slot_count);
         let is_mirror = (1..=MIRRORS_MAX).contains(&count);
         structure.value(is_mirror, at + 12, "slot count", self.slot_count, "1 to 3 of a mirror")?;
@@ -176,28 +173,24 @@ impl RawMirroredSegment {
     }
 }
 
-/// What the first block of each slot says.
+/// The first block of each slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHeader {
-    /// Whose.
     pub pool: PoolId,
-    /// Which segment the slot is a part of.
+    /// The segment the slot belongs to.
     pub number: SegmentNumber,
-    /// In which of its lives.
     pub segment_use: SegmentUse,
-    /// Who allocated it.
+    /// The opening of the pool that allocated it.
     pub incarnation: Incarnation,
-    /// What for.
     pub kind: SegmentKind,
-    /// How its data is laid over its slots.
     pub shape: SegmentShape,
-    /// Its slots when it was allocated; later the catalogue knows better.
+    /// Slots as of the allocation; the catalogue is more recent.
     pub slots: Vec<SlotAddress>,
-    /// Which of these this one is.
+    /// Index of this slot among them.
     pub slot_index: usize,
     /// Log: no record in it has a lower position. Otherwise 0.
     pub first_position: Position,
-    /// Log: where it may go on, best first; at most four. Otherwise none.
+    /// Log: the segments that may follow, best first; at most four. Otherwise empty.
     pub successors: Vec<MirroredSegment>,
 }
 
@@ -228,7 +221,6 @@ const _: () = assert!(offset_of!(RawSlotHeader, slots) == 128);
 const THIS: Structure = Structure::SlotHeader;
 
 impl SlotHeader {
-    /// Its block.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         assert_eq!(self.slots.len(), self.shape.slot_count(), "the shape is of these slots");
         assert!(self.slot_index < self.slots.len(), "the slot is one of these");
@@ -257,12 +249,12 @@ impl SlotHeader {
         bytes
     }
 
-    /// The header from its block.
+    /// Decodes a slot header.
     ///
     /// # Errors
     ///
-    /// Bytes that are no slot header of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no slot header of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let bytes = THIS.take(bytes, BLOCK_BYTES)?;
         THIS.sealed(bytes, MAGIC, VERSION)?;
         let raw: &RawSlotHeader = THIS.view(bytes, 0)?;
@@ -297,7 +289,7 @@ impl SlotHeader {
         })
     }
 
-    fn successors(raw: &RawSlotHeader) -> Result<Vec<MirroredSegment>, Refusal> {
+    fn successors(raw: &RawSlotHeader) -> Result<Vec<MirroredSegment>, DecodeError> {
         let at = offset_of!(RawSlotHeader, successor_count);
         let count = usize::from(raw.successor_count);
         THIS.value(count <= SUCCESSORS_MAX, at, "successor count", raw.successor_count, "at most 4")?;

@@ -1,20 +1,20 @@
-//! How the data of a segment is laid over its slots.
+//! Shapes: the layout of a segment's data over its slots.
 //!
-//! The first block of each slot is its header. The rest is cut into rows of `stripe_blocks`; the last row is as
-//! high as what is left. A row holds one chunk on each slot. Data fills row after row, within a row chunk
-//! after chunk. Where there is parity, its chunk moves one slot to the left from row to row, and data begins to
-//! the right of it (left-symmetric).
+//! The first block of each slot is its header. The rest is cut into rows of `stripe_blocks`; the last row may
+//! be lower. A row has one chunk on each slot. Data fills row after row, within a row chunk after chunk. With
+//! parity, its chunk moves one slot to the left from row to row, and data begins to the right of it
+//! (left-symmetric).
 
 use super::{
-    refusal::{Refusal, Structure},
+    decode_error::{DecodeError, Structure},
     segment::{MIRRORS_MAX, RedundancyClass, SLOTS_MAX},
     units::SegmentBlock,
 };
 
-/// Blocks of a chunk where there is no copy: 64 KiB.
+/// Blocks of a chunk of raid0: 64 KiB.
 const RAID0_STRIPE_BLOCKS: u16 = 16;
 
-/// Shape of a segment. Made by [`SegmentShape::new`] only, which keeps the rules of each class.
+/// Shape of a segment. Only [`SegmentShape::new`] makes one, and checks the rules of each class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentShape {
     class: RedundancyClass,
@@ -27,13 +27,13 @@ pub struct SegmentShape {
 /// A block of one slot of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotBlock {
-    /// Which of the segment's slots.
+    /// Index among the segment's slots.
     pub slot_index: usize,
-    /// Which block of it; 0 is the slot's header.
+    /// Block 0 is the slot's header.
     pub block: u32,
 }
 
-/// Where one row lies in each slot, and which chunks of it are parity.
+/// Position of one row in each slot, and its parity chunks.
 struct Row {
     number: u32,
     height: u32,
@@ -42,18 +42,18 @@ struct Row {
 }
 
 impl SegmentShape {
-    /// Mirrored: `copies` slots with the same data.
+    /// `copies` slots with the same data.
     pub fn mirrored(slot_blocks: u16, copies: u8) -> Self {
         Self::new(RedundancyClass::Raid1, slot_blocks, 0, 0, copies).expect("two or three copies")
     }
 
-    /// Of one slot, with no copy, of data that rests so.
+    /// One slot without a copy, for data of raid0 volumes.
     pub fn raid0(slot_blocks: u16) -> Self {
         Self::new(RedundancyClass::Raid0, slot_blocks, RAID0_STRIPE_BLOCKS, 0, 1).expect("one slot")
     }
 
-    /// Mirrored, or one copy of what is to be mirrored as soon as there are drives for it: that is of class raid0, too,
-    /// but has one chunk, all of the slot.
+    /// True for mirrors, and for the single copy of data that will be mirrored once the pool has drives for
+    /// it. The latter is of class raid0, too, but has one chunk, the whole slot.
     pub fn is_mirror(self) -> bool {
         let is_one_chunk = self.slot_count == 1 && self.stripe_blocks + 1 == self.slot_blocks;
         match self.class {
@@ -63,8 +63,8 @@ impl SegmentShape {
         }
     }
 
-    /// A shape; none if its class does not allow it. `slot_blocks` counts the header, a chunk is of
-    /// `stripe_blocks` (0 for raid1), `group_slots` are those of one raid5 group of raid50 (otherwise 0).
+    /// A shape; none if its class does not allow it. `slot_blocks` counts the header, `stripe_blocks` is the
+    /// length of a chunk (0 for raid1), `group_slots` the slots of one raid5 group of raid50 (otherwise 0).
     pub fn new(
         class: RedundancyClass,
         slot_blocks: u16,
@@ -99,13 +99,12 @@ impl SegmentShape {
         [slot_blocks, stripe_blocks]: [u16; 2],
         [group_slots, slot_count]: [u8; 2],
         at: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, DecodeError> {
         let shape = Self::new(class, slot_blocks, stripe_blocks, group_slots, slot_count);
         structure.agree(shape.is_some(), at, "slots, stripe and group do not make a segment of its class")?;
         Ok(shape.expect("looked at above"))
     }
 
-    /// How it survives loss.
     pub fn class(self) -> RedundancyClass {
         self.class
     }
@@ -115,7 +114,7 @@ impl SegmentShape {
         self.slot_blocks
     }
 
-    /// Blocks of a chunk; 0 of mirrors.
+    /// Blocks of a chunk; 0 for mirrors.
     pub fn stripe_blocks(self) -> u16 {
         self.stripe_blocks
     }
@@ -125,12 +124,11 @@ impl SegmentShape {
         self.group_slots
     }
 
-    /// Slots it has.
     pub fn slot_count(self) -> usize {
         usize::from(self.slot_count)
     }
 
-    /// Slots whose worth of data it holds.
+    /// Number of slots' worth of data.
     pub fn data_columns(self) -> usize {
         let count = self.slot_count();
         match self.class {
@@ -143,12 +141,12 @@ impl SegmentShape {
         }
     }
 
-    /// Blocks of data it holds.
+    /// Blocks of data.
     pub fn data_blocks(self) -> u32 {
         (u32::from(self.slot_blocks) - 1) * self.data_columns() as u32
     }
 
-    /// Where a block of data lies: one place for each copy, the first being as good as any.
+    /// Slot blocks of a data block, one a copy; all are equivalent.
     ///
     /// # Panics
     ///
@@ -173,7 +171,7 @@ impl SegmentShape {
             .map(move |slot_index| SlotBlock { slot_index, block: row.first_block + depth })
     }
 
-    /// Slots that hold parity of the row in which `block` lies: P of each group, then Q.
+    /// Slots that hold parity of the row of `block`: P of each group, then Q.
     pub fn parity_slots(self, block: SegmentBlock) -> Vec<usize> {
         let (row, ..) = self.locate(block);
         let width = self.group_width();

@@ -1,12 +1,12 @@
 //! The summary of a sealed segment: the key of every block in it, in its last blocks.
 //!
-//! With it a segment can be cleaned, rebuilt and checked without asking the trees what it holds. A segment
-//! whose last block is no summary was not sealed.
+//! The summary lets a segment be cleaned, rebuilt and checked without searching the trees. A segment whose
+//! last block is no summary was not sealed.
 
 use super::{
     checksum::BlockKey,
+    decode_error::{DecodeError, Head, Structure, seal},
     location::{IN_ONE_BLOCK, Stored},
-    refusal::{Head, Refusal, Structure, seal},
     units::{
         BLOCK_BYTES, BlockChecksum, BlockIndex, BranchNumber, PoolId, SegmentGrain, SegmentNumber,
         SegmentUse, Stamp,
@@ -15,7 +15,7 @@ use super::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Keys one block of a summary holds.
+/// Most keys of one block of a summary.
 pub const SUMMARY_ENTRIES_MAX: usize = 126;
 
 const MAGIC: &[u8; 8] = b"SPNDLSUM";
@@ -25,30 +25,24 @@ const THIS: Structure = Structure::Summary;
 /// One block of the summary of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryBlock {
-    /// Whose.
     pub pool: PoolId,
-    /// Of which segment.
     pub number: SegmentNumber,
-    /// In which of its lives.
     pub segment_use: SegmentUse,
-    /// Which block of the summary; the last one is the last block of the segment's data.
+    /// Index in the summary; its last block is the last block of the segment's data.
     pub block_index: u16,
     /// Blocks of the summary.
     pub block_count: u16,
-    /// In ascending order of their place; at most 126, and in all blocks but the last exactly so many.
+    /// In ascending order of location; at most 126, and exactly so many in all blocks but the last.
     pub entries: Vec<SummaryEntry>,
 }
 
-/// A block that lies in the segment.
+/// A block in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SummaryEntry {
-    /// Which version of which block.
     pub key: BlockKey,
-    /// Where in the segment's data.
     pub at: SegmentGrain,
-    /// How much, and as what.
     pub stored: Stored,
-    /// Of what is stored, under its key.
+    /// Checksum of the stored bytes, bound to the key.
     pub checksum: BlockChecksum,
 }
 
@@ -83,7 +77,6 @@ const _: () = assert!(size_of::<RawSummary>() == BLOCK_BYTES);
 const _: () = assert!(offset_of!(RawSummary, entries) == 64);
 
 impl SummaryBlock {
-    /// Its block.
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         assert!(self.block_index < self.block_count, "the block is one of the summary's");
         assert!(self.has_right_count(), "only the last block of a summary may have room left");
@@ -104,12 +97,12 @@ impl SummaryBlock {
         bytes
     }
 
-    /// A block of a summary from its bytes.
+    /// Decodes a block of a summary.
     ///
     /// # Errors
     ///
-    /// Bytes that are no summary of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no summary of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let bytes = THIS.take(bytes, BLOCK_BYTES)?;
         THIS.sealed(bytes, MAGIC, VERSION)?;
         let raw: &RawSummary = THIS.view(bytes, 0)?;
@@ -165,7 +158,7 @@ impl SummaryEntry {
 }
 
 impl RawEntry {
-    fn decode(&self, place: usize) -> Result<SummaryEntry, Refusal> {
+    fn decode(&self, place: usize) -> Result<SummaryEntry, DecodeError> {
         let fields = [offset_of!(Self, stored_length), offset_of!(Self, encoding)];
         let stored =
             Stored::decode(THIS, self.stored_length.get(), self.encoding, fields.map(|at| place + at))?;

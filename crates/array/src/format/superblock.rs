@@ -1,80 +1,74 @@
-//! The superblock: whose drive this is, what the pool is, its members, and its checkpoint.
+//! The superblock: identity of the drive and its pool, the members, and the checkpoint.
 //!
 //! Each drive has four places for it in its first MiB, 256 KiB apart. A generation is written to two of them,
-//! even ones to 0 and 2, odd ones to 1 and 3: a write that is cut short leaves the generation before it,
-//! and one bad place costs nothing.
+//! even ones to 0 and 2, odd ones to 1 and 3: an interrupted write leaves the generation before it, and one
+//! bad place costs nothing.
 
 use super::{
     checkpoint::Checkpoint,
+    decode_error::{DecodeError, Head, Structure, seal},
     features::Features,
     member::{Member, RawMember},
-    refusal::{Head, Refusal, Structure, seal},
     units::{BLOCK_BYTES, DriveId, Generation, GenerationMark, MemberIndex, PoolId, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Members a pool has at most, those that are gone included.
+/// Most members a pool has, those that are gone included.
 pub const MEMBERS_MAX: usize = 256;
-/// Bytes of a pool's name at most.
+/// Most bytes of a pool's name.
 pub const POOL_NAME_BYTES_MAX: usize = 64;
-/// Bytes of a superblock at most.
+/// Most bytes of a superblock.
 pub const SUPERBLOCK_BYTES_MAX: usize = 64 * 1024;
 /// Places for superblocks on a drive.
 pub const SUPERBLOCK_PLACES: usize = 4;
-/// From one place to the next, in bytes.
+/// Distance of the places, in bytes.
 pub const SUPERBLOCK_STRIDE_BYTES: u64 = 256 * 1024;
-/// Where slots begin at the earliest, in bytes.
+/// Lowest start of slots, in bytes.
 pub const DATA_START_BYTES_MIN: u64 = SUPERBLOCK_PLACES as u64 * SUPERBLOCK_STRIDE_BYTES;
 
 const MAGIC: &[u8; 8] = b"SPNDLSUP";
 const VERSION: u16 = 1;
 const THIS: Structure = Structure::Superblock;
 
-/// What a pool and one of its drives are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which pool.
     pub pool: PoolId,
-    /// For people: UTF-8, at most 64 bytes, nothing but printable characters.
+    /// UTF-8, at most 64 bytes, printable characters only.
     pub name: String,
-    /// Counted up from 1 with each superblock the pool writes.
+    /// Increments from 1 with each superblock the pool writes.
     pub generation: Generation,
-    /// The last generation that was known to be complete when this one was written; 0 if it is the first.
+    /// The last generation known to be complete when this one was written; 0 in the first.
     pub settled: Generation,
-    /// Drawn for this generation: another of the same number has another.
+    /// Random number of this generation: another superblock of the same number has another one.
     pub mark: GenerationMark,
-    /// That of the generation before, from which this one was made.
+    /// Mark of the generation before, from which this one was made.
     pub previous_mark: GenerationMark,
-    /// What must be known to read or write the pool.
     pub features: Features,
-    /// When the pool was made.
     pub created_at: WallNanoseconds,
-    /// Sizes that hold for the whole pool.
     pub geometry: PoolGeometry,
-    /// Its drives; the index is the [`MemberIndex`].
+    /// The index is the [`MemberIndex`].
     pub members: Vec<Member>,
-    /// The drive it lies on.
+    /// The drive this copy is on.
     pub this: MemberIndex,
-    /// The place it lies in, 0 to 3; even exactly if the generation is.
+    /// The place this copy is in, 0 to 3; even exactly if the generation is.
     pub place: u8,
-    /// The state of the pool.
     pub checkpoint: Checkpoint,
 }
 
 /// Sizes that hold for the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolGeometry {
-    /// Where slots begin on each drive, in bytes: a multiple of 4096, from 1 MiB on.
+    /// Start of the slots of each drive, in bytes: a multiple of 4096, from 1 MiB on.
     pub data_start_bytes: u64,
     /// Bytes of a slot: 1, 2 or 4 MiB.
     pub slot_bytes: u32,
-    /// Copies of the log: 2; 3 once a raid6 volume exists; 1 only in a pool of one drive.
+    /// Copies of log and nodes, and of data that is mirrored: 2 or 3; 1 only in a pool of one drive.
     pub log_copies: u8,
 }
 
 impl PoolGeometry {
-    /// Where a slot begins on its drive, in bytes.
+    /// Start of a slot on its drive, in bytes.
     pub fn slot_start_bytes(self, slot: super::units::SlotNumber) -> u64 {
         self.data_start_bytes + u64::from(slot.0) * u64::from(self.slot_bytes)
     }
@@ -85,7 +79,7 @@ impl PoolGeometry {
     }
 }
 
-/// Where the places for superblocks begin, in bytes from the drive's start.
+/// Start of a place for superblocks, in bytes from the start of the drive.
 pub fn superblock_start_bytes(place: u8) -> u64 {
     assert!(usize::from(place) < SUPERBLOCK_PLACES, "there are four places");
     u64::from(place) * SUPERBLOCK_STRIDE_BYTES
@@ -134,7 +128,7 @@ const _: () = assert!(
 );
 
 impl Superblock {
-    /// Its bytes: whole blocks, at most 64 KiB.
+    /// Encodes it: whole blocks, at most 64 KiB.
     pub fn encode(&self) -> Vec<u8> {
         self.check().expect("a superblock that is written would be accepted");
         let members_end = HEAD_BYTES + self.members.len() * MEMBER_BYTES;
@@ -176,12 +170,12 @@ impl Superblock {
         bytes
     }
 
-    /// A superblock from what lies in one of a drive's places; what is behind it is not looked at.
+    /// Decodes a superblock from one of a drive's places; ignores bytes behind it.
     ///
     /// # Errors
     ///
-    /// Bytes that are no superblock of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no superblock of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         THIS.begins(bytes, MAGIC, VERSION)?;
         let raw: &RawSuperblock = THIS.view(bytes, 0)?;
         let length = raw.length.get() as usize;
@@ -226,18 +220,18 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// The drive it lies on.
+    /// The drive this copy is on.
     pub fn drive(&self) -> DriveId {
         self.members[usize::from(self.this.0)].drive
     }
 
-    /// The same for another drive and place.
+    /// The same superblock for another drive and place.
     pub fn for_place(&self, this: MemberIndex, place: u8) -> Self {
         Self { this, place, ..self.clone() }
     }
 
-    /// The rules that concern more than bytes of one field.
-    fn check(&self) -> Result<(), Refusal> {
+    /// Checks the rules that concern more than one field.
+    fn check(&self) -> Result<(), DecodeError> {
         let (place, this) = (self.place, self.this.0);
         let is_place = superblock_places(self.generation).contains(&place);
         let rule = "0 or 2 of an even generation, 1 or 3 of an odd one";
@@ -262,7 +256,7 @@ impl Superblock {
 }
 
 impl PoolGeometry {
-    fn check(self) -> Result<(), Refusal> {
+    fn check(self) -> Result<(), DecodeError> {
         let start = self.data_start_bytes;
         let is_start = start >= DATA_START_BYTES_MIN && start.is_multiple_of(BLOCK_BYTES as u64);
         let start_at = offset_of!(RawSuperblock, data_start_bytes);
@@ -282,8 +276,8 @@ impl PoolGeometry {
 }
 
 impl RawSuperblock {
-    /// The member table and where it ends.
-    fn members(&self, bytes: &[u8]) -> Result<(Vec<Member>, usize), Refusal> {
+    /// The member table, and its end.
+    fn members(&self, bytes: &[u8]) -> Result<(Vec<Member>, usize), DecodeError> {
         let count = usize::from(self.member_count.get());
         let count_at = offset_of!(Self, member_count);
         let end = HEAD_BYTES + count * MEMBER_BYTES;
@@ -294,7 +288,7 @@ impl RawSuperblock {
         Ok((members.collect::<Result<_, _>>()?, end))
     }
 
-    fn name(&self) -> Result<String, Refusal> {
+    fn name(&self) -> Result<String, DecodeError> {
         let length = usize::from(self.name_length);
         let fits = length <= POOL_NAME_BYTES_MAX;
         THIS.value(fits, offset_of!(Self, name_length), "name length", length as u64, "at most 64")?;
@@ -306,7 +300,7 @@ impl RawSuperblock {
         Ok(name.expect("looked at above").to_owned())
     }
 
-    fn checkpoint(&self, bytes: &[u8], members_end: usize) -> Result<Checkpoint, Refusal> {
+    fn checkpoint(&self, bytes: &[u8], members_end: usize) -> Result<Checkpoint, DecodeError> {
         let at = self.checkpoint_at.get();
         let place = offset_of!(Self, checkpoint_at);
         let expected = members_end.next_multiple_of(BLOCK_BYTES);

@@ -1,15 +1,14 @@
-//! Kinds of number that must not be mixed up, and names of 16 bytes.
+//! Types for numbers that must not be mixed up, and for identifiers of 16 bytes.
 
 use std::fmt;
 use world::WallTime;
 
 /// Bytes of a block, the unit of mapping, checksum and stamp.
 pub const BLOCK_BYTES: usize = 4096;
-/// Bytes of a grain, the unit in which places of shortened blocks are counted.
+/// Bytes of a grain, the unit in which shortened blocks are located.
 pub const GRAIN_BYTES: usize = 64;
 /// Bytes of a sector, the unit in which volumes are addressed.
 pub const SECTOR_BYTES: u64 = 512;
-/// Grains of a block.
 pub const BLOCK_GRAINS: usize = BLOCK_BYTES / GRAIN_BYTES;
 
 macro_rules! numbers {
@@ -27,9 +26,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A block of a volume, counted in blocks from the volume's start.
+    /// A block of a volume, counted from the volume's start.
     BlockIndex(u64);
-    /// So many blocks.
+    /// A number of blocks.
     BlockCount(u64);
     /// A branch of a pool; never reused.
     BranchNumber(u32);
@@ -39,30 +38,30 @@ numbers! {
     GroupNumber(u32);
     /// Birth number of a version of a block; monotonic within a branch.
     Stamp(u64);
-    /// Place of a record in the pool's log, counted in records. Never reused: a pool that is opened
-    /// goes on far beyond anything seen.
+    /// Place of a record in the pool's log, counted in records. Never reused: opening a pool skips far beyond
+    /// any position seen.
     Position(u64);
-    /// How often the pool was opened for writing.
+    /// Counts the times the pool was opened for writing.
     Incarnation(u64);
-    /// Number of a superblock image; the highest complete one counts.
+    /// Number of a superblock; the highest complete one is valid.
     Generation(u64);
-    /// Random number of one superblock image, the same on all drives: tells two of one generation apart.
+    /// Random number of one superblock, the same on all drives: distinguishes two of one generation.
     GenerationMark(u64);
     /// Number of a checkpoint.
     CheckpointNumber(u64);
     /// Fencing epoch of the right to write.
     Fence(u64);
-    /// Nanoseconds since 1970 in UTC, for people; nothing is ordered by it. 0 is unknown.
+    /// Nanoseconds since 1970 in UTC, for display only; nothing is ordered by it. 0 is unknown.
     WallNanoseconds(u64);
     /// A segment of the pool; reused.
     SegmentNumber(u32);
-    /// One life of a segment, from its allocation until it is freed; counted up for the pool, never reused.
+    /// One use of a segment, from its allocation until it is freed; increments across the pool, never reused.
     SegmentUse(u64);
     /// A block of a segment's data, counted from the first; see [`SegmentShape`](super::SegmentShape).
     SegmentBlock(u32);
-    /// Place in a segment's data, in grains.
+    /// Offset in a segment's data, in grains.
     SegmentGrain(u32);
-    /// A drive's row in the member table; not reused while a segment lies there.
+    /// A drive's row in the member table; not reused while a segment is on the drive.
     MemberIndex(u16);
     /// A slot of a drive, counted from the drive's first.
     SlotNumber(u32);
@@ -70,32 +69,32 @@ numbers! {
     BlockChecksum(u32);
 }
 
-/// Blocks that so many sectors take, the last one perhaps in part.
+/// Blocks that hold so many sectors, the last one possibly in part.
 pub fn sectors_to_blocks(sectors: u64) -> u64 {
     sectors.div_ceil(BLOCK_BYTES as u64 / SECTOR_BYTES)
 }
 
 impl WallNanoseconds {
-    /// A time of day; 0 before 1970.
+    /// Converts a time of day; 0 before 1970.
     pub fn of(time: WallTime) -> Self {
         Self(u64::try_from(time.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(time.nanos))
     }
 }
 
 impl SegmentBlock {
-    /// Where the block begins.
+    /// The block's first grain.
     pub fn first_grain(self) -> SegmentGrain {
         SegmentGrain(self.0.checked_mul(BLOCK_GRAINS as u32).expect("a segment has fewer than 2^26 blocks"))
     }
 }
 
 impl SegmentGrain {
-    /// The block in which the grain lies.
+    /// The block the grain is in.
     pub fn block(self) -> SegmentBlock {
         SegmentBlock(self.0 / BLOCK_GRAINS as u32)
     }
 
-    /// Bytes from the start of [`Self::block`].
+    /// Offset in [`Self::block`], in bytes.
     pub fn byte_in_block(self) -> usize {
         self.0 as usize % BLOCK_GRAINS * GRAIN_BYTES
     }
@@ -133,7 +132,7 @@ macro_rules! names {
 names! {
     /// UUID of a pool.
     PoolId;
-    /// UUID of a drive, given when it joined its pool. Drives are known by it, never by a path.
+    /// UUID of a drive, assigned when it joined its pool. It identifies the drive; paths do not.
     DriveId;
     /// UUID of a volume, the same on every replica.
     VolumeId;

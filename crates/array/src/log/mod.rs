@@ -1,38 +1,39 @@
-//! The log of a pool: one order of everything that happens to it, stable on as many drives as it must be.
+//! The log of a pool: one total order of all changes, stable on as many drives as the pool keeps copies.
 //!
 //! ```text
-//! append(parts)    ─ queue ─▶ draft: entries and payload of one record
-//!                              │ several make a flight, one write to each copy
-//!                             tail: position, predecessor, place; enters the next segment when one is full
-//!                              │ stable on all copies, or once more elsewhere
-//!                             sink: the pool takes the record into its tables; then the caller is answered
-//! open             ─ replay: record after record from the checkpoint on, from any copy; then the lane goes on
+//! append(items)    ─ queue ─▶ draft: entries and payload of one record
+//!                             │ several records make a batch, one write to each copy
+//!                            tail: position, predecessor, place; enters the next segment when one is full
+//!                             │ stable on all copies; after a failure the batch is written again elsewhere
+//!                            sink: the pool applies the record to its tables; then the caller gets its answer
+//! open             ─ replay: record after record from the checkpoint on, from any copy; then the writer continues
 //! ```
 //!
-//! One flight is under way at a time: each costs the drives a flush, and what gathers meanwhile makes the next
-//! one long. Positions are therefore acknowledged in order by themselves.
+//! One batch is in flight at a time: each costs the drives a flush, and items that arrive meanwhile make the
+//! next batch longer. Positions are therefore acknowledged in order without further bookkeeping.
 //!
-//! Reading order: `draft`, `tail`, `lane`, `chain`, `replay`.
+//! Reading order: `record_draft`, `tail`, `writer`, `segment_reader`, `replay`.
 
-mod chain;
-mod draft;
-mod lane;
+mod record_draft;
 mod replay;
+mod segment_reader;
 mod tail;
+mod writer;
 
-pub use draft::{Draft, Part};
-pub use lane::{Lane, LaneSetting, LogSink, Need, log_shape};
-pub use replay::{Replayed, Start, TakenRecord, replay, replay_for_reading};
-pub use tail::{Placed, Tail};
+pub use record_draft::{LogItem, RecordDraft};
+pub use replay::{ReplayOutcome, ReplayStart, ReplayedRecord, replay, replay_for_reading};
+pub use tail::{LogTail, PlacedRecord};
+pub use writer::{LogSink, LogWriter, LogWriterSetting, Need, mirror_shape};
 
 use crate::format::SegmentShape;
 
-/// Blocks at the end of a log segment that records leave for its summary: an entry for each block, 126 to a block.
+/// Blocks at the end of a log segment that records leave free for its summary: 126 entries to a block, one
+/// entry a block of data.
 fn summary_blocks(shape: SegmentShape) -> u32 {
     shape.data_blocks().div_ceil(crate::format::summary::SUMMARY_ENTRIES_MAX as u32)
 }
 
-/// Blocks of a segment of log or data that are there beside its summary.
+/// Data blocks of a segment of log or data, without those of its summary.
 pub fn room_blocks(shape: SegmentShape) -> u32 {
     shape.data_blocks() - summary_blocks(shape)
 }

@@ -1,15 +1,15 @@
-//! Reading the log after a stop: every record behind a checkpoint, in order, and where the log goes on.
+//! Replay: reads every record behind a checkpoint, in order, and finds the end of the log.
 //!
-//! A record is there or it is not; what says which is in `docs/format.md`, "Positions, and the end of the log". A log
-//! that ends before what was acknowledged is damaged, and nothing here mends that.
+//! `docs/format.md`, "Positions, and the end of the log", defines which records belong to it. A log that ends
+//! before acknowledged data is damaged, and replay does not repair that.
 
-use super::chain::{Chain, Found};
+use super::segment_reader::{CompleteRecord, SegmentReader};
 use crate::{
     drive::{Drives, all_written, first_of},
     error::{Error, Result},
     format::{
-        ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
-        SegmentBlock, SegmentNumber, SegmentUse, SlotAddress, checkpoint::OPENING_STEP,
+        ChecksumSeed, Incarnation, LogEntry, LogRecord, LogStart, MirroredSegment, PoolId, Position,
+        RecordLink, RowKey, SegmentBlock, SegmentNumber, SegmentUse, SlotAddress, checkpoint::OPENING_STEP,
     },
     simulation::{
         canary::{self, Canary},
@@ -18,63 +18,63 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// A record as replay gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TakenRecord {
-    /// What it says, and where it lies.
-    pub record: Record,
+pub struct ReplayedRecord {
+    pub record: LogRecord,
     /// The rows it puts, in the order of its entries.
     pub rows: Vec<(RowKey, Vec<u8>)>,
 }
 
-/// Where the log goes on, once it was read.
+/// The end of the log, and what replay learned on its way.
 #[derive(Clone, Debug)]
-pub struct Replayed {
-    /// Every segment records were looked for in, in the order of the log. It ends in the last one.
+pub struct ReplayOutcome {
+    /// Every segment that was read, in the order of the log; the last one holds the end.
     pub segments: Vec<MirroredSegment>,
-    /// Where in it the next record lies.
+    /// Block of the last segment at which the next record goes.
     pub block: SegmentBlock,
-    /// Where it may go on, as that segment's header says; or, if that cannot be read, as the last one before it does.
+    /// Successors named by that segment's header or, if it cannot be read, by the last header before it.
     pub successors: Vec<MirroredSegment>,
-    /// Whether a header of that segment can be read: else the log may go on where nobody knows.
+    /// False if no header of the last segment can be read: the log may continue in segments no one can name.
     pub has_header: bool,
-    /// The last record that is there.
-    pub last: Link,
-    /// Beyond every position that was given, by [`OPENING_STEP`].
+    pub last: RecordLink,
+    /// Above every position ever assigned, by [`OPENING_STEP`].
     pub position_next: Position,
-    /// The highest incarnation seen in a record.
+    /// Highest incarnation of any record.
     pub incarnation: Incarnation,
-    /// The highest use of a segment seen.
+    /// Highest use of any segment.
     pub segment_use: SegmentUse,
-    /// Records there were.
+    /// Number of records read.
     pub records: u64,
-    /// Copies of records that were not whole, and are now.
-    pub mended: u64,
-    /// Copies of segments that lack a record, for their drives have no space for it: another one has it.
+    /// Copies of records that were incomplete and were rewritten.
+    pub repaired: u64,
+    /// Copies of segments that lack a record because their drives are full; another copy has it.
     pub lacking: BTreeSet<(SegmentNumber, SlotAddress)>,
 }
 
-/// What replay knows when it begins.
-pub struct Start<'a> {
-    /// Whose log.
+/// Facts of the checkpoint from which replay begins.
+pub struct ReplayStart<'a> {
     pub pool: PoolId,
-    /// Where it begins.
     pub log: &'a LogStart,
     /// No lower position is free.
     pub position_next: Position,
-    /// Everything below was acknowledged as stable, as far as superblocks know.
+    /// Positions below were acknowledged as stable, according to the superblocks.
     pub acknowledged_below: Position,
 }
 
-/// Reads the log from `start` on; `take` is given each record, in order. Then each is whole and stable on every copy
-/// there is, also what a write cache had when its writer was killed; but for copies that have no space for it.
+/// Reads the log from `start` on and hands each record to `take`, in order. Afterwards every record is
+/// complete and stable on every copy present, including what a write cache held when its writer was killed.
+/// Copies on full drives are the exception: see [`ReplayOutcome::lacking`].
 ///
 /// # Errors
 ///
-/// [`Error::NoLogHeader`]: nobody knows whether the log goes on. [`Error::LostRecords`]: it ends before what was
-/// acknowledged. [`Error::OutOfSpace`]: no copy of a segment has space for
-/// what it lacks. Or a drive cannot be written or flushed.
-pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRecord)) -> Result<Replayed> {
+/// [`Error::NoLogHeader`]: the last segment's header is unreadable, so the end is unknown.
+/// [`Error::LostRecords`]: the log ends before acknowledged data. [`Error::OutOfSpace`]: no copy of a segment
+/// has space for the records it lacks. Also if a drive cannot be written or flushed.
+pub async fn replay(
+    drives: &Drives,
+    start: ReplayStart<'_>,
+    take: impl FnMut(ReplayedRecord),
+) -> Result<ReplayOutcome> {
     let (replayed, acknowledged) = read_log(drives, start, true, take).await?;
     let found = replayed.last.position;
     if !replayed.has_header && !canary::is(Canary::HeaderlessLogTakenForItsEnd) {
@@ -92,78 +92,79 @@ pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRec
     Ok(replayed)
 }
 
-/// Reads the log as far as it goes, and writes nothing. Also gives the position below which everything was acknowledged: it
-/// may lie beyond the last record there is.
+/// Reads the log as far as it goes and writes nothing. The position returned is the end of what was
+/// acknowledged: it may lie beyond the last record found.
 pub async fn replay_for_reading(
     drives: &Drives,
-    start: Start<'_>,
-    take: impl FnMut(TakenRecord),
-) -> (Replayed, Position) {
+    start: ReplayStart<'_>,
+    take: impl FnMut(ReplayedRecord),
+) -> (ReplayOutcome, Position) {
     read_log(drives, start, false, take).await.expect("only writes fail here")
 }
 
 async fn read_log(
     drives: &Drives,
-    start: Start<'_>,
-    mends: bool,
-    mut take: impl FnMut(TakenRecord),
-) -> Result<(Replayed, Position)> {
+    start: ReplayStart<'_>,
+    repairs: bool,
+    mut take: impl FnMut(ReplayedRecord),
+) -> Result<(ReplayOutcome, Position)> {
     let seed = ChecksumSeed::of(start.pool);
-    let mut reader = Reader::new(&start);
-    let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
+    let mut state = ReplayState::new(&start);
+    let mut reader = SegmentReader::open(drives, (start.pool, seed), &start.log.segment).await;
     let mut block = start.log.block;
-    let mut segments = vec![chain.segment.clone()];
-    let mut successors = successors_of(&chain, Vec::new());
-    let (mut records, mut mended, mut lacking) = (0, 0, BTreeSet::new());
+    let mut segments = vec![reader.segment.clone()];
+    let mut successors = successors_of(&reader, Vec::new());
+    let (mut records, mut repaired, mut lacking) = (0, 0, BTreeSet::new());
     let beyond = loop {
-        let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
+        let found = match reader.record_at(block, |record| state.is_next(record, block)) {
             Some(found) => found,
-            None => match enter_successor(drives, (start.pool, seed), &successors, &reader).await {
-                Next::Entered(next, found) => {
+            None => match enter_successor(drives, (start.pool, seed), &successors, &state).await {
+                Continuation::Entered(next, found) => {
                     sometimes::reached(Sometimes::SuccessorEntered);
-                    chain = *next;
-                    segments.push(chain.segment.clone());
-                    successors = successors_of(&chain, successors);
+                    reader = *next;
+                    segments.push(reader.segment.clone());
+                    successors = successors_of(&reader, successors);
                     found
                 }
-                Next::End(beyond) => break beyond,
+                Continuation::End(beyond) => break beyond,
             },
         };
-        reader.took(&found);
+        state.took(&found);
         block = SegmentBlock(found.record.block.0 + found.record.blocks());
         records += 1;
-        if mends && !canary::is(Canary::OneLegTailServed) {
-            let (written, unwritten) = chain.mend(drives, &found).await?;
-            mended += u64::from(written);
-            lacking.extend(unwritten.into_iter().map(|slot| (chain.segment.number, slot)));
+        if repairs && !canary::is(Canary::OneLegTailServed) {
+            let (written, unwritten) = reader.repair(drives, &found).await?;
+            repaired += u64::from(written);
+            lacking.extend(unwritten.into_iter().map(|slot| (reader.segment.number, slot)));
         }
         let rows = rows_of(&found);
-        take(TakenRecord { record: found.record, rows });
+        take(ReplayedRecord { record: found.record, rows });
     };
-    // Behind the end: positions that were given, and what they say was acknowledged.
-    sometimes::reached_if(chain.headers_at(block).next().is_some(), Sometimes::TornTail);
+    // Headers behind the end were assigned positions too, and carry what was acknowledged when they were
+    // written.
+    sometimes::reached_if(reader.headers_at(block).next().is_some(), Sometimes::TornTail);
     sometimes::reached_if(records > 0, Sometimes::LogReplayed);
-    sometimes::reached_if(mended > 0, Sometimes::CopyOfRecordMended);
-    reader.look_at(&chain, block);
-    beyond.iter().for_each(|successor| reader.look_at(successor, SegmentBlock(0)));
+    sometimes::reached_if(repaired > 0, Sometimes::CopyOfRecordRepaired);
+    state.note_headers(&reader, block);
+    beyond.iter().for_each(|successor| state.note_headers(successor, SegmentBlock(0)));
     let uses = successors.iter().map(|segment| segment.segment_use);
-    let replayed = Replayed {
-        segment_use: uses.chain([chain.segment.segment_use]).max().expect("its own, at least"),
+    let replayed = ReplayOutcome {
+        segment_use: uses.chain([reader.segment.segment_use]).max().expect("its own, at least"),
         segments,
         block,
         successors,
-        has_header: chain.header.is_some(),
-        last: reader.last,
-        position_next: Position(reader.position_seen.0 + OPENING_STEP),
-        incarnation: reader.incarnation,
+        has_header: reader.header.is_some(),
+        last: state.last,
+        position_next: Position(state.position_seen.0 + OPENING_STEP),
+        incarnation: state.incarnation,
         records,
-        mended,
+        repaired,
         lacking,
     };
-    Ok((replayed, reader.acknowledged_below))
+    Ok((replayed, state.acknowledged_below))
 }
 
-/// Of each segment a copy has all of its records.
+/// Fails unless one copy of each segment has all of its records.
 fn check_whole_copies(
     drives: &Drives,
     segments: &[MirroredSegment],
@@ -191,71 +192,72 @@ async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()
     all_written(drives.flush_all(members)).await.map_err(first_of)
 }
 
-impl Replayed {
-    /// The segment it ends in.
+impl ReplayOutcome {
+    /// The segment in which the log ends.
     pub fn segment(&self) -> &MirroredSegment {
         self.segments.last().expect("the log begins somewhere")
     }
 }
 
-/// Where the log may go on behind a segment. Without its header: in those that are left of the header before, for each header
-/// takes those over.
-fn successors_of(chain: &Chain, mut before: Vec<MirroredSegment>) -> Vec<MirroredSegment> {
-    match &chain.header {
+/// Successors of a segment. If its header is unreadable they are those left of the header before, which each
+/// header inherits.
+fn successors_of(reader: &SegmentReader, mut before: Vec<MirroredSegment>) -> Vec<MirroredSegment> {
+    match &reader.header {
         Some(header) => header.successors.clone(),
         None => {
-            before.retain(|segment| *segment != chain.segment);
+            before.retain(|segment| *segment != reader.segment);
             before
         }
     }
 }
 
-/// What follows a segment whose records are all read.
-enum Next {
-    /// The segment in which the log goes on, with the record at its front.
-    Entered(Box<Chain>, Found),
-    /// Nothing: the log does not go on in any of its successors, which these are.
-    End(Vec<Chain>),
+/// The search for the segment that follows one read to its end.
+enum Continuation {
+    /// The log continues in this segment, with this record at its front.
+    Entered(Box<SegmentReader>, CompleteRecord),
+    /// The log ends: none of these successors continues it.
+    End(Vec<SegmentReader>),
 }
 
 async fn enter_successor(
     drives: &Drives,
     pool: (PoolId, ChecksumSeed),
     successors: &[MirroredSegment],
-    reader: &Reader,
-) -> Next {
+    state: &ReplayState,
+) -> Continuation {
     let mut others = Vec::new();
     for successor in successors {
-        let next = Chain::open(drives, pool, successor).await;
+        let next = SegmentReader::open(drives, pool, successor).await;
         let front = SegmentBlock(0);
-        match next.record_at(front, |record| reader.is_next(record, front)) {
-            Some(found) => return Next::Entered(Box::new(next), found),
+        match next.record_at(front, |record| state.is_next(record, front)) {
+            Some(found) => return Continuation::Entered(Box::new(next), found),
             None => others.push(next),
         }
     }
-    Next::End(others)
+    Continuation::End(others)
 }
 
-fn rows_of(found: &Found) -> Vec<(RowKey, Vec<u8>)> {
+fn rows_of(found: &CompleteRecord) -> Vec<(RowKey, Vec<u8>)> {
     let puts = found.record.entries.iter().filter_map(|entry| match entry {
-        Entry::Put(put) => Some((put.row, entry.payload()?)),
+        LogEntry::Put(put) => Some((put.row, entry.payload()?)),
         _ => None,
     });
     puts.map(|(row, part)| (row, found.payload()[part].to_vec())).collect()
 }
 
-/// What was read so far decides what is next.
-struct Reader {
-    last: Link,
+/// Decides, from the records read so far, which record is next.
+struct ReplayState {
+    last: RecordLink,
     incarnation: Incarnation,
-    /// Records of this incarnation, and what the first of them followed: where a rewritten flight may join.
+    /// Records of this incarnation, and the one its first record followed: a batch that was written again may
+    /// follow any of them.
     joints: BTreeSet<(Position, u32)>,
     position_seen: Position,
     acknowledged_below: Position,
 }
 
-impl Reader {
-    fn new(start: &Start<'_>) -> Self {
+impl ReplayState {
+    fn new(start: &ReplayStart<'_>) -> Self {
         let last = start.log.previous;
         let before_next = Position(start.position_next.0.saturating_sub(1));
         Self {
@@ -267,8 +269,8 @@ impl Reader {
         }
     }
 
-    /// Whether a record at `block` is the one that follows what was taken.
-    fn is_next(&self, record: &Record, block: SegmentBlock) -> bool {
+    /// True if a record at `block` directly follows the records read so far.
+    fn is_next(&self, record: &LogRecord, block: SegmentBlock) -> bool {
         let joins = record.previous == self.last
             || block == SegmentBlock(0)
                 && record.incarnation == self.incarnation
@@ -276,28 +278,28 @@ impl Reader {
         joins && record.position > self.last.position && record.incarnation >= self.incarnation
     }
 
-    fn took(&mut self, found: &Found) {
+    fn took(&mut self, found: &CompleteRecord) {
         let record = &found.record;
-        sometimes::reached_if(record.previous != self.last, Sometimes::FlightReadTwice);
+        sometimes::reached_if(record.previous != self.last, Sometimes::BatchReadTwice);
         if record.incarnation > self.incarnation {
             self.incarnation = record.incarnation;
             self.joints = BTreeSet::from([(record.previous.position, record.previous.seal)]);
         }
-        self.last = Record::link_of(found.header());
+        self.last = LogRecord::link_of(found.header());
         assert_eq!(self.last.position, record.position, "a link names its record");
         self.joints.insert((self.last.position, self.last.seal));
         self.note(record);
     }
 
-    fn note(&mut self, record: &Record) {
+    fn note(&mut self, record: &LogRecord) {
         self.position_seen = self.position_seen.max(record.position);
         self.acknowledged_below = self.acknowledged_below.max(record.acknowledged_below);
     }
 
-    /// Notes every valid header from `from` on, of whatever record.
-    fn look_at(&mut self, chain: &Chain, from: SegmentBlock) {
-        for block in (from.0..chain.data_blocks()).map(SegmentBlock) {
-            chain.headers_at(block).for_each(|(record, _)| self.note(&record));
+    /// Notes every valid header from `from` on, whether or not it is part of the log.
+    fn note_headers(&mut self, reader: &SegmentReader, from: SegmentBlock) {
+        for block in (from.0..reader.data_blocks()).map(SegmentBlock) {
+            reader.headers_at(block).for_each(|(record, _)| self.note(&record));
         }
     }
 }

@@ -1,50 +1,45 @@
-//! The end of the log: which record comes next, and where it lies.
+//! The end of the log: position and place of the next record.
 //!
 //! Invariants:
 //!
-//! 1. `position_next` is above every position that was ever placed, also of records that were placed in vain.
-//! 2. `previous` is the last record that is written to all copies, or one placed after it in this segment.
-//! 3. Records end before the room of the segment's summary.
-//! 4. All below `acknowledged_below` is stable on all copies: a record that says so never outlives it. It is never above
-//!    `position_next`, and never falls.
+//! 1. `position_next` is above every position ever assigned, including those of records that were withdrawn.
+//! 2. `previous` is the last record written to all copies, or one placed after it in this segment.
+//! 3. Records end before the blocks of the segment's summary.
+//! 4. All records below `acknowledged_below` are stable on all copies: a record that says so never outlives
+//!    them. It is never above `position_next`, and never decreases.
 
-use super::{Draft, room_blocks};
+use super::{RecordDraft, room_blocks};
 use crate::format::{
-    BLOCK_BYTES, Fence, Incarnation, Link, MirroredSegment, PoolId, Position, Record, SegmentBlock,
+    BLOCK_BYTES, Fence, Incarnation, LogRecord, MirroredSegment, PoolId, Position, RecordLink, SegmentBlock,
     SegmentShape, WallNanoseconds,
 };
 
-/// See the module's documentation.
+/// Position and place of the next record.
 #[derive(Clone, Debug)]
-pub struct Tail {
-    /// Whose log.
+pub struct LogTail {
     pub pool: PoolId,
-    /// Who writes.
     pub incarnation: Incarnation,
-    /// The right to.
     pub fence: Fence,
     position_next: Position,
-    previous: Link,
+    previous: RecordLink,
     acknowledged_below: Position,
     segment: MirroredSegment,
     shape: SegmentShape,
     block_next: SegmentBlock,
 }
 
-/// A record with its place.
+/// A record with its position and place.
 #[derive(Clone, Debug)]
-pub struct Placed {
-    /// What it says.
-    pub record: Record,
-    /// Its header block.
+pub struct PlacedRecord {
+    pub record: LogRecord,
     pub header: [u8; BLOCK_BYTES],
 }
 
-impl Tail {
-    /// The log goes on at `block` of `segment`, behind the record `previous`.
+impl LogTail {
+    /// The next record goes to `block` of `segment`, behind the record `previous`.
     pub fn new(
         (pool, incarnation, fence): (PoolId, Incarnation, Fence),
-        (position_next, acknowledged_below, previous): (Position, Position, Link),
+        (position_next, acknowledged_below, previous): (Position, Position, RecordLink),
         (segment, shape, block): (MirroredSegment, SegmentShape, SegmentBlock),
     ) -> Self {
         assert!(previous.position < position_next, "positions ascend");
@@ -63,17 +58,16 @@ impl Tail {
         }
     }
 
-    /// The next position.
     pub fn position_next(&self) -> Position {
         self.position_next
     }
 
-    /// The record the next one follows.
-    pub fn previous(&self) -> Link {
+    /// Link to the record before the next one.
+    pub fn previous(&self) -> RecordLink {
         self.previous
     }
 
-    /// Everything below is stable on all copies, and acknowledged.
+    /// Records below are stable on all copies, and acknowledged.
     pub fn acknowledged_below(&self) -> Position {
         self.acknowledged_below
     }
@@ -83,18 +77,18 @@ impl Tail {
         &self.segment
     }
 
-    /// Where in it the next record lies.
+    /// Block of that segment at which the next record goes.
     pub fn block_next(&self) -> SegmentBlock {
         self.block_next
     }
 
-    /// Gives a draft its position and place; none if the segment has no room for it.
-    pub fn place(&mut self, draft: &Draft, accepted_at: WallNanoseconds) -> Option<Placed> {
+    /// Assigns position and place to a draft; none if the segment has no room for it.
+    pub fn place(&mut self, draft: &RecordDraft, accepted_at: WallNanoseconds) -> Option<PlacedRecord> {
         let end = self.block_next.0 + 1 + u32::from(draft.payload_blocks());
         if end > room_blocks(self.shape) {
             return None;
         }
-        let record = Record {
+        let record = LogRecord {
             pool: self.pool,
             incarnation: self.incarnation,
             position: self.position_next,
@@ -109,25 +103,26 @@ impl Tail {
             entries: draft.entries().to_vec(),
         };
         let header = record.encode();
-        self.previous = Record::link_of(&header);
+        self.previous = LogRecord::link_of(&header);
         self.position_next = Position(self.position_next.0 + 1);
         self.block_next = SegmentBlock(end);
-        Some(Placed { record, header })
+        Some(PlacedRecord { record, header })
     }
 
-    /// Everything up to the record the next one follows is stable, and acknowledged or soon will be.
+    /// Marks everything placed so far as stable: it is acknowledged, or about to be.
     pub fn acknowledge(&mut self) {
         self.acknowledged_below = self.acknowledged_below.max(Position(self.previous.position.0 + 1));
         assert!(self.acknowledged_below <= self.position_next, "what is acknowledged was placed");
     }
 
-    /// What was placed behind `last_taken` is not on all copies: it is placed again, in another segment.
-    pub fn withdraw(&mut self, last_taken: Link) {
+    /// Drops the records placed behind `last_taken`, which are not on all copies. They are placed again, in
+    /// another segment.
+    pub fn withdraw(&mut self, last_taken: RecordLink) {
         assert!(last_taken.position < self.position_next, "it was placed once");
         self.previous = last_taken;
     }
 
-    /// Goes on at the front of another segment.
+    /// Continues at the front of another segment.
     pub fn enter(&mut self, segment: MirroredSegment, shape: SegmentShape) {
         (self.segment, self.shape, self.block_next) = (segment, shape, SegmentBlock(0));
     }

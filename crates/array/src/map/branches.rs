@@ -1,4 +1,4 @@
-//! Branches, as far as the map must know them: where each one's history goes on above its beginning.
+//! Branches and their parents, as the map needs them.
 
 use crate::format::{
     BlockIndex, BranchNumber, Stamp,
@@ -6,38 +6,36 @@ use crate::format::{
 };
 use std::collections::BTreeMap;
 
-/// One line of history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// The branch it left, if it left one, and where: what that had with this stamp or a lower one is its own too.
+    /// The parent and the stamp of the fork, if there is one: versions of the parent up to that stamp are
+    /// inherited.
     pub parent: Option<(BranchNumber, Stamp)>,
-    /// While it is filled from its parent: blocks below are its own.
+    /// Set while a clone is being filled from its parent: blocks below are its own already.
     pub filled_below: Option<BlockIndex>,
-    /// Whether a volume reads its newest versions. One that was deleted is there for its points alone.
+    /// True if a volume reads its newest versions. A deleted branch is kept only for its points.
     pub has_head: bool,
 }
 
 impl Branch {
-    /// As the catalogue has it.
     pub fn of_row(row: &BranchRow) -> Self {
         let has_head = row.state == VolumeState::Live;
         Self { parent: row.parent, filled_below: row.filled_below, has_head }
     }
 }
 
-/// All branches of a pool. Invariant: a parent has a lower number than its child, so there are no circles.
+/// All branches of a pool. Invariant: a parent has a lower number than its child, so there are no cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branches {
     branches: BTreeMap<BranchNumber, Branch>,
 }
 
 impl Branches {
-    /// None.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a branch, or says anew what it is.
+    /// Adds or replaces a branch.
     pub fn set(&mut self, number: BranchNumber, branch: Branch) {
         assert!(branch.parent.is_none_or(|(parent, _)| parent < number), "a parent is older than its child");
         assert!(
@@ -47,12 +45,11 @@ impl Branches {
         self.branches.insert(number, branch);
     }
 
-    /// Forgets a branch of which nothing is left.
+    /// Removes a branch of which nothing is left.
     pub fn remove(&mut self, number: BranchNumber) {
         self.branches.remove(&number);
     }
 
-    /// What is known of a branch.
     pub fn get(&self, number: BranchNumber) -> Option<&Branch> {
         self.branches.get(&number)
     }
@@ -62,23 +59,24 @@ impl Branches {
         self.branches.iter().map(|(&number, branch)| (number, branch))
     }
 
-    /// Where a block is looked for that the branch itself never had.
+    /// The parent, and the stamp of the fork, from which the branch inherits `block`; none if it owns the
+    /// block.
     pub fn parent(&self, number: BranchNumber, block: BlockIndex) -> Option<(BranchNumber, Stamp)> {
         let branch = self.branches.get(&number)?;
         branch.parent.filter(|_| branch.filled_below.is_none_or(|end| block >= end))
     }
 
-    /// Whether zeroes hide something: a parent's versions.
+    /// True if zeroes of the branch may hide versions of a parent.
     pub fn hides(&self, number: BranchNumber) -> bool {
         self.branches.get(&number).is_some_and(|branch| branch.parent.is_some())
     }
 
-    /// Whether somebody reads the newest versions of the branch.
+    /// True if a volume reads the newest versions of the branch.
     pub fn has_head(&self, number: BranchNumber) -> bool {
         self.branches.get(&number).is_some_and(|branch| branch.has_head)
     }
 
-    /// Its parent, and where it left it; that one's, and so on: nearest first.
+    /// Its parent with the stamp of the fork, then the parent's parent, and so on: nearest first.
     pub fn ancestors(&self, number: BranchNumber) -> impl Iterator<Item = (BranchNumber, Stamp)> {
         let above = |number: BranchNumber| self.branches.get(&number)?.parent;
         let ancestors = std::iter::successors(above(number), move |&(parent, _)| above(parent));

@@ -1,40 +1,41 @@
-//! Discards on their way into the trees.
+//! Merge of discards into the trees.
 //!
-//! What was discarded goes from the head tree. Where the branch has a parent it leaves a tombstone if the parent
-//! has something to hide, or might have. A discard may be as long as a volume: a checkpoint does as much as its budget
-//! allows, and what is left goes on as an *unfinished* discard, an interval that hides what is older.
+//! A discard removes blocks from the head tree. If the branch has a parent that stores these blocks, or may
+//! store them, the discard leaves a tombstone. A discard may be as long as a volume: each checkpoint does as
+//! much as its budget allows and leaves the rest as an *unfinished* discard, an interval that hides
+//! everything older.
 
-use super::{Merge, Version};
+use super::Merge;
 use crate::{
     error::Result,
     format::{
-        BlockCount, BlockIndex, BranchNumber, Interval, NodeKey, NodePointer, Run, Stamp, Tree,
+        BlockCount, BlockIndex, BranchNumber, Interval, NodeKey, NodePointer, Stamp, TreeKind, VersionRun,
         node::BRANCH_BLOCKS_MAX, pivot::pivots_above,
     },
     simulation::canary::{self, Canary},
-    tree::{HeadChange, Trees},
+    tree::{BlockVersion, HeadChange, Trees},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::{ControlFlow, Range},
 };
 
-/// Blocks of a discard that are not worth a look at the tree beforehand.
+/// Discards of at most so many blocks are merged without reading the tree first.
 const SHORT_BLOCKS: u64 = 256;
 
-/// What a checkpoint does of the discards of its table.
+/// Changes that one checkpoint makes for the discards of its table.
 #[derive(Debug, Default)]
 pub(super) struct Discards {
-    /// In no order.
+    /// Unsorted.
     pub changes: Vec<HeadChange>,
-    /// What is left: one interval a branch and stamp.
+    /// The rest: one interval a branch and stamp.
     pub unfinished: Vec<Interval>,
 }
 
 struct Planner<'a> {
     merge: &'a Merge<'a>,
     trees: &'a Trees,
-    /// Blocks that may still be looked at.
+    /// Blocks that may still be examined.
     budget: u64,
     removals: Vec<HeadChange>,
     tombstones: BTreeMap<(BranchNumber, u64), Stamp>,
@@ -60,7 +61,7 @@ impl Discards {
 
 impl Planner<'_> {
     async fn plan(&mut self, branch: BranchNumber) -> Result<()> {
-        // The older ones first: they have waited.
+        // Unfinished discards go first: they are the oldest.
         for (blocks, stamps) in self.merge.frozen.unfinished(branch) {
             self.discard(branch, blocks, stamps).await?;
         }
@@ -68,17 +69,18 @@ impl Planner<'_> {
         for piece in self.merge.frozen.pieces(branch, all).filter(|piece| piece.is_zero()) {
             let blocks = piece.first.0..piece.end().0;
             let cut = self.discard(branch, blocks.clone(), &[piece.birth]).await?;
-            // Of these blocks other versions are merged now, so that this is the last moment to say what came after.
+            // The merge adds other versions of these blocks now, so their zeroes must be recorded in the same
+            // merge.
             let kept = self.merge.frozen.kept_in(branch, cut..blocks.end);
             for block in kept.map(|(block, _)| block.0).collect::<BTreeSet<_>>() {
                 let block = block..block + 1;
-                self.settle(branch, block.clone(), &[piece.birth], &[], std::slice::from_ref(&block));
+                self.plan_blocks(branch, block.clone(), &[piece.birth], &[], std::slice::from_ref(&block));
             }
         }
         Ok(())
     }
 
-    /// Plans for as much of `blocks` as the budget allows; gives the first block that is left.
+    /// Plans as much of `blocks` as the budget allows. Returns the first block left over.
     async fn discard(&mut self, branch: BranchNumber, blocks: Range<u64>, stamps: &[Stamp]) -> Result<u64> {
         let mut cut = blocks.start;
         if self.budget > 0 {
@@ -86,18 +88,18 @@ impl Planner<'_> {
             let needs_look = self.leaves_tombstones(branch) || blocks.end - blocks.start > SHORT_BLOCKS;
             cut = blocks.end;
             if needs_look {
-                cut = self.look_at_head(branch, blocks.start..cut, &mut own).await?;
+                cut = self.collect_from_head(branch, blocks.start..cut, &mut own).await?;
             }
             if self.leaves_tombstones(branch) {
                 for (ancestor, fork) in self.merge.branches.ancestors(branch) {
-                    cut = self.look_at_ancestor(ancestor, fork, blocks.start..cut, &mut hidden).await?;
+                    cut = self.collect_from_ancestor(ancestor, fork, blocks.start..cut, &mut hidden).await?;
                 }
             }
             let looked_at = own.iter().map(|(blocks, _)| blocks).chain(&hidden);
             let looked_at: u64 = looked_at.map(|blocks| blocks.end - blocks.start).sum();
             let cost = if needs_look { looked_at.max(1) } else { blocks.end - blocks.start };
             self.budget = self.budget.saturating_sub(cost);
-            self.settle(branch, blocks.start..cut, stamps, &own, &hidden);
+            self.plan_blocks(branch, blocks.start..cut, stamps, &own, &hidden);
         }
         assert!(self.budget == 0 || cut == blocks.end || cut > blocks.start, "a discard goes on");
         if cut < blocks.end {
@@ -109,13 +111,13 @@ impl Planner<'_> {
         Ok(cut)
     }
 
-    /// Plans the changes for blocks of which the head tree has `own`, and older branches perhaps `hidden`.
-    fn settle(
+    /// Plans the changes of blocks of which the head tree has `own` and ancestors may have `hidden`.
+    fn plan_blocks(
         &mut self,
         branch: BranchNumber,
         blocks: Range<u64>,
         stamps: &[Stamp],
-        own: &[(Range<u64>, Version)],
+        own: &[(Range<u64>, BlockVersion)],
         hidden: &[Range<u64>],
     ) {
         if blocks.is_empty() || canary::is(Canary::DiscardForgetsTheTrees) {
@@ -147,9 +149,9 @@ impl Planner<'_> {
         is_seen && self.merge.branches.hides(branch)
     }
 
-    /// What an ancestor has, in memory and in the trees. Whether the branch sees it is hardly asked: a tombstone too many
-    /// does no harm.
-    async fn look_at_ancestor(
+    /// Collects blocks an ancestor has, in memory and in the trees. Some may be invisible to the branch: a
+    /// superfluous tombstone does no harm.
+    async fn collect_from_ancestor(
         &self,
         branch: BranchNumber,
         fork: Stamp,
@@ -157,11 +159,11 @@ impl Planner<'_> {
         hidden: &mut Vec<Range<u64>>,
     ) -> Result<u64> {
         let mut found = Vec::new();
-        let mut cut = self.look_at_head(branch, blocks.clone(), &mut found).await?;
+        let mut cut = self.collect_from_head(branch, blocks.clone(), &mut found).await?;
         for pivot in pivots_above(fork).filter(|pivot| *pivot < self.merge.stamp_next) {
             let keys = [blocks.start, cut].map(|block| NodeKey::of_pivot(branch, pivot, BlockIndex(block)));
             let root = self.merge.roots.history;
-            cut = self.look((Tree::History, root), keys, blocks.start..cut, &mut found).await?;
+            cut = self.collect((TreeKind::History, root), keys, blocks.start..cut, &mut found).await?;
         }
         hidden.extend(found.into_iter().filter(|(_, version)| !version.is_zero()).map(|(blocks, _)| blocks));
         let mut count = 0;
@@ -180,27 +182,27 @@ impl Planner<'_> {
         Ok(cut)
     }
 
-    async fn look_at_head(
+    async fn collect_from_head(
         &self,
         branch: BranchNumber,
         blocks: Range<u64>,
-        found: &mut Vec<(Range<u64>, Version)>,
+        found: &mut Vec<(Range<u64>, BlockVersion)>,
     ) -> Result<u64> {
         let keys = [blocks.start, blocks.end].map(|block| NodeKey::of_block(branch, BlockIndex(block)));
-        self.look((Tree::Head, self.merge.roots.head), keys, blocks, found).await
+        self.collect((TreeKind::Head, self.merge.roots.head), keys, blocks, found).await
     }
 
-    /// What a tree has between two keys, which are of `blocks`, with the first version of each run: as much as the budget
-    /// allows. Gives the first block that was not looked at.
-    async fn look(
+    /// Collects what a tree has between two keys of `blocks`, with the first version of each run, as far as
+    /// the budget allows. Returns the first block that was not examined.
+    async fn collect(
         &self,
-        (tree, root): (Tree, Option<NodePointer>),
+        (tree, root): (TreeKind, Option<NodePointer>),
         [from, to]: [NodeKey; 2],
         blocks: Range<u64>,
-        found: &mut Vec<(Range<u64>, Version)>,
+        found: &mut Vec<(Range<u64>, BlockVersion)>,
     ) -> Result<u64> {
         let (mut cut, mut count, mut is_cut) = (blocks.start, 0, false);
-        let visit = |run: &Run<'_>| {
+        let visit = |run: &VersionRun<'_>| {
             let part = run.first.0.max(blocks.start)..(run.last().0 + 1).min(blocks.end);
             if part.is_empty() {
                 return ControlFlow::Continue(());
@@ -211,7 +213,7 @@ impl Planner<'_> {
             }
             count += part.end - part.start;
             cut = part.end;
-            found.push((part, Version { birth: run.birth, location: run.location, checksum: None }));
+            found.push((part, BlockVersion { birth: run.birth, location: run.location, checksum: None }));
             ControlFlow::Continue(())
         };
         self.trees.scan(tree, root, from, to, visit).await?;
@@ -223,7 +225,7 @@ impl Planner<'_> {
         changes.extend(self.tombstones.into_iter().map(|((branch, block), since)| HeadChange::Set {
             branch,
             block: BlockIndex(block),
-            version: Version::zero(since),
+            version: BlockVersion::zero(since),
         }));
         let unfinished = self.left.into_iter().map(|((branch, stamp), blocks)| Interval {
             branch,

@@ -1,14 +1,15 @@
-//! Extents: the newest versions a branch has in memory. Blocks that one command wrote in a row are one entry.
+//! Extents: the newest versions a branch has in memory. Adjacent blocks of one command share an entry.
 //!
 //! Invariants:
 //!
 //! 1. Extents do not overlap, and none is empty.
-//! 2. Blocks of an extent have one birth, and lie one after the other as whole plain blocks, or are zeroes. Anything
-//!    else is an extent of one block.
-//! 3. A block in a segment has a checksum, which is in the list its table keeps for all branches; no other has one.
+//! 2. Blocks of an extent have one birth, and are adjacent uncompressed blocks of one segment, or zeroes. Any
+//!    other version is an extent of one block.
+//! 3. A block in a segment has a checksum, kept in one list for all branches of the table; no other block has
+//!    one.
 
-use super::Version;
-use crate::format::{BLOCK_GRAINS, BlockChecksum, BlockIndex, Location, SegmentGrain, Stamp, Stored};
+use crate::format::{BLOCK_GRAINS, BlockChecksum, BlockIndex, BlockLocation, SegmentGrain, Stamp, Stored};
+use crate::tree::BlockVersion;
 use std::{collections::BTreeMap, ops::Range};
 
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +20,9 @@ struct Extent {
 
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// Where the first block lies, the index of its checksum if it has one, and how many blocks there are.
+    /// Location of the first block, index of its checksum if it has one, and the number of blocks.
     Stored {
-        location: Location,
+        location: BlockLocation,
         checksum_at: u32,
         count: u32,
     },
@@ -32,68 +33,65 @@ enum Content {
 
 const _: () = assert!(size_of::<Extent>() == 32, "memory of an entry is counted on");
 
-/// Checksums of all extents of a table. What was overwritten stays in it until the table goes.
+/// Checksums of all extents of a table. Those of overwritten blocks stay until the table is dropped.
 pub(super) type Checksums = Vec<BlockChecksum>;
 
 /// A part of an extent.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
-    /// The first block.
+pub struct ExtentPart<'a> {
     pub first: BlockIndex,
-    /// Blocks, at least one.
+    /// At least one.
     pub count: u64,
-    /// When they were written.
+    /// Stamp of the write.
     pub birth: Stamp,
-    /// Where the first one lies.
-    location: Location,
-    /// Of each block, if such a location has one.
+    /// Location of the first block.
+    location: BlockLocation,
+    /// One a block, or empty if the location carries none.
     checksums: &'a [BlockChecksum],
 }
 
-impl<'a> Piece<'a> {
+impl<'a> ExtentPart<'a> {
     /// The first block behind it.
     pub fn end(&self) -> BlockIndex {
         BlockIndex(self.first.0 + self.count)
     }
 
-    /// Whether it reads as zero.
     pub fn is_zero(&self) -> bool {
-        self.location == Location::Zero
+        self.location == BlockLocation::Zero
     }
 
-    /// Its blocks.
-    pub fn versions(self) -> impl Iterator<Item = (BlockIndex, Version)> + use<'a> {
+    /// Its blocks with their versions.
+    pub fn versions(self) -> impl Iterator<Item = (BlockIndex, BlockVersion)> + use<'a> {
         (0..self.count).map(move |index| {
             let checksum = self.checksums.get(index as usize).copied();
-            let version = Version { birth: self.birth, location: along(self.location, index), checksum };
+            let version = BlockVersion { birth: self.birth, location: along(self.location, index), checksum };
             (BlockIndex(self.first.0 + index), version)
         })
     }
 }
 
-/// Extents of one branch, by their first blocks.
+/// Extents of one branch, by first block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extents(BTreeMap<u64, Extent>);
 
 impl Extents {
-    /// How many there are.
+    /// Number of extents.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The version of a block.
     #[inline]
-    pub fn version(&self, block: u64, checksums: &Checksums) -> Option<Version> {
+    pub fn version(&self, block: u64, checksums: &Checksums) -> Option<BlockVersion> {
         let (&first, extent) = self.0.range(..=block).next_back()?;
         (block < first + extent.count()).then(|| extent.version(block - first, checksums))
     }
 
-    /// What there is of `range`, in order.
+    /// Parts of extents within `range`, in order.
     pub fn pieces<'a>(
         &'a self,
         range: Range<u64>,
         checksums: &'a Checksums,
-    ) -> impl Iterator<Item = Piece<'a>> {
+    ) -> impl Iterator<Item = ExtentPart<'a>> {
         let before = self.0.range(..range.start).next_back();
         let within = self.0.range(range.clone());
         before.into_iter().chain(within).filter_map(move |(&first, extent)| {
@@ -102,9 +100,14 @@ impl Extents {
         })
     }
 
-    /// Gives a block its newest version; the one it had.
+    /// Sets the newest version of a block. Returns the version it replaces.
     #[inline]
-    pub fn replace(&mut self, block: u64, version: Version, checksums: &mut Checksums) -> Option<Version> {
+    pub fn replace(
+        &mut self,
+        block: u64,
+        version: BlockVersion,
+        checksums: &mut Checksums,
+    ) -> Option<BlockVersion> {
         let Some((&first, extent)) = self.0.range_mut(..=block).next_back() else {
             self.0.insert(block, Extent::new(version, checksums));
             return None;
@@ -126,7 +129,7 @@ impl Extents {
         None
     }
 
-    /// Adds zeroes where there is nothing.
+    /// Adds zeroes. No extent may overlap `range`.
     pub fn put_zeroes(&mut self, range: Range<u64>, birth: Stamp) {
         let before = self.0.range(..range.end).next_back();
         let is_free = before.is_none_or(|(&first, extent)| first + extent.count() <= range.start);
@@ -135,7 +138,7 @@ impl Extents {
         self.0.insert(range.start, Extent { birth, content: Content::Zero { count } });
     }
 
-    /// Takes out what lies in one extent.
+    /// Removes `range`, which must lie in one extent.
     pub fn remove(&mut self, range: Range<u64>) {
         let (&first, &extent) = self.0.range(..=range.start).next_back().expect("it is there");
         let end = first + extent.count();
@@ -150,8 +153,8 @@ impl Extents {
         }
     }
 
-    /// Adds a block where there is nothing, to the extent before if it fits.
-    fn append(&mut self, block: u64, version: Version, checksums: &mut Checksums) {
+    /// Adds a block that no extent covers, by growing the extent before it if possible.
+    fn append(&mut self, block: u64, version: BlockVersion, checksums: &mut Checksums) {
         if let Some((&first, extent)) = self.0.range_mut(..block).next_back() {
             let end = first + extent.count();
             assert!(end <= block, "extents do not overlap");
@@ -165,11 +168,11 @@ impl Extents {
 
 impl Extent {
     #[inline]
-    fn new(version: Version, checksums: &mut Checksums) -> Self {
-        let Version { birth, location, checksum } = version;
-        let is_direct = matches!(location, Location::Direct { .. });
+    fn new(version: BlockVersion, checksums: &mut Checksums) -> Self {
+        let BlockVersion { birth, location, checksum } = version;
+        let is_direct = matches!(location, BlockLocation::Direct { .. });
         assert_eq!(checksum.is_some(), is_direct, "what lies in a segment has a checksum, and nothing else");
-        if location == Location::Zero {
+        if location == BlockLocation::Zero {
             return Self { birth, content: Content::Zero { count: 1 } };
         }
         let checksum_at = u32::try_from(checksums.len()).expect("a table is bounded");
@@ -185,16 +188,17 @@ impl Extent {
         }
     }
 
-    /// Takes in the block behind, if it belongs there, and no other checksum came in between.
+    /// Adds the next block if it continues the extent, and its checksum comes next in the list. Returns false
+    /// otherwise.
     #[inline]
-    fn grow(&mut self, version: &Version, checksums: &mut Checksums) -> bool {
+    fn grow(&mut self, version: &BlockVersion, checksums: &mut Checksums) -> bool {
         if self.birth != version.birth {
             return false;
         }
         match (&mut self.content, version.location) {
-            (Content::Zero { count }, Location::Zero) => *count += 1,
-            (Content::Stored { location, checksum_at, count }, Location::Direct { stored, .. }) => {
-                let is_plain = stored == Stored::PLAIN && matches!(location, Location::Direct { .. });
+            (Content::Zero { count }, BlockLocation::Zero) => *count += 1,
+            (Content::Stored { location, checksum_at, count }, BlockLocation::Direct { stored, .. }) => {
+                let is_plain = stored == Stored::PLAIN && matches!(location, BlockLocation::Direct { .. });
                 let is_last = *checksum_at as usize + *count as usize == checksums.len();
                 if !is_plain || !is_last || along(*location, (*count).into()) != version.location {
                     return false;
@@ -208,18 +212,18 @@ impl Extent {
     }
 
     #[inline]
-    fn version(&self, index: u64, checksums: &Checksums) -> Version {
+    fn version(&self, index: u64, checksums: &Checksums) -> BlockVersion {
         match self.content {
-            Content::Zero { .. } => Version::zero(self.birth),
+            Content::Zero { .. } => BlockVersion::zero(self.birth),
             Content::Stored { location, checksum_at, .. } => {
-                let is_direct = matches!(location, Location::Direct { .. });
+                let is_direct = matches!(location, BlockLocation::Direct { .. });
                 let checksum = is_direct.then(|| checksums[checksum_at as usize + index as usize]);
-                Version { birth: self.birth, location: along(location, index), checksum }
+                BlockVersion { birth: self.birth, location: along(location, index), checksum }
             }
         }
     }
 
-    /// All but its first blocks.
+    /// The extent without its first `skipped` blocks.
     fn from(self, skipped: u64) -> Self {
         let content = match self.content {
             Content::Zero { count } => Content::Zero { count: count - skipped },
@@ -232,7 +236,7 @@ impl Extent {
         Self { birth: self.birth, content }
     }
 
-    /// Its first blocks alone.
+    /// The first `kept` blocks of the extent.
     fn first(self, kept: u64) -> Self {
         let content = match self.content {
             Content::Zero { .. } => Content::Zero { count: kept },
@@ -243,25 +247,25 @@ impl Extent {
         Self { birth: self.birth, content }
     }
 
-    fn piece(self, first: u64, count: u64, checksums: &Checksums) -> Piece<'_> {
+    fn piece(self, first: u64, count: u64, checksums: &Checksums) -> ExtentPart<'_> {
         let (location, checksums) = match self.content {
-            Content::Zero { .. } => (Location::Zero, &[][..]),
-            Content::Stored { location: location @ Location::Direct { .. }, checksum_at, .. } => {
+            Content::Zero { .. } => (BlockLocation::Zero, &[][..]),
+            Content::Stored { location: location @ BlockLocation::Direct { .. }, checksum_at, .. } => {
                 (location, &checksums[checksum_at as usize..checksum_at as usize + count as usize])
             }
             Content::Stored { location, .. } => (location, &[][..]),
         };
-        Piece { first: BlockIndex(first), count, birth: self.birth, location, checksums }
+        ExtentPart { first: BlockIndex(first), count, birth: self.birth, location, checksums }
     }
 }
 
-/// Where the block lies that is `index` blocks behind one at `location`.
+/// Location of the block `index` blocks behind the one at `location`.
 #[inline]
-fn along(location: Location, index: u64) -> Location {
+fn along(location: BlockLocation, index: u64) -> BlockLocation {
     match location {
-        Location::Direct { segment, at, stored } => {
+        BlockLocation::Direct { segment, at, stored } => {
             let at = u64::from(at.0) + index * BLOCK_GRAINS as u64;
-            Location::Direct { segment, at: SegmentGrain(at as u32), stored }
+            BlockLocation::Direct { segment, at: SegmentGrain(at as u32), stored }
         }
         other => other,
     }

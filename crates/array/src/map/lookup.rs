@@ -1,38 +1,36 @@
-//! Lookups: what blocks read as, at the head of a branch or at one of its points.
+//! Lookups: which version a block has, at the head of a branch or at one of its points.
 //!
-//! Younger sources are asked first: the active table, the one that is being merged, the head tree, for points the
-//! history tree, and what is still open is looked for in the parent branch, as of where the branch left it. Of a head,
-//! history is never asked, however many snapshots there are.
+//! Sources are consulted from young to old: the active table, the table being merged, the head tree, and for
+//! points the history tree. Blocks that are still unresolved are looked up in the parent branch, as of the
+//! fork. A lookup at the head never reads history, however many snapshots there are.
 //!
-//! A lookup is begun and ended in two steps. The first asks the tables, of all branches concerned, at one moment; the second
-//! reads trees, those of the same moment, and waits. So it does not matter what is written or merged meanwhile, as
-//! long as nobody reuses what the old trees name; that is for the caller to hold back.
+//! A lookup has two steps. The first consults the tables of all branches concerned, at one moment; the second
+//! reads the trees of that moment, and awaits. Writes and merges in between do no harm, as long as no segment
+//! that the old trees name is reused; the caller ensures that.
 
-use super::{Branches, Found, Mapped, Table, Version};
+use super::{BlockMapping, Branches, MapTable, VersionLookup};
 use crate::{
     error::{Error, Result},
-    format::{BlockIndex, BranchNumber, Roots, Run, Stamp},
+    format::{BlockIndex, BranchNumber, Roots, Stamp, VersionRun},
     simulation::canary::{self, Canary},
-    tree::Trees,
+    tree::{BlockVersion, Trees},
 };
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
-/// Where the map is, at one moment.
+/// The sources of the map at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
-    /// What happens now goes here.
-    pub active: &'a Table,
-    /// What the checkpoint under way merges into the trees.
-    pub merging: Option<&'a Table>,
-    /// The trees.
+    /// Receives all new changes.
+    pub active: &'a MapTable,
+    /// The table that the checkpoint under way is merging into the trees.
+    pub merging: Option<&'a MapTable>,
     pub roots: Roots,
-    /// Which branch goes on where.
     pub branches: &'a Branches,
-    /// Nothing has happened with this stamp, or a higher one.
+    /// All changes so far have lower stamps.
     pub stamp_next: Stamp,
 }
 
-/// A lookup that has asked the tables.
+/// A lookup that has consulted the tables.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     first: BlockIndex,
@@ -44,16 +42,16 @@ pub struct Lookup {
 #[derive(Clone, Debug)]
 struct Level {
     branch: BranchNumber,
-    /// As of when; none is now.
+    /// None is the head.
     point: Option<Stamp>,
-    /// What the tables say of each block.
-    found: Vec<Found>,
-    /// Blocks from here on are the parent's where the branch has nothing; none has no parent.
+    /// One a block, from the tables.
+    found: Vec<VersionLookup>,
+    /// The branch inherits blocks from here on; none if it has no parent.
     inherited_from: Option<BlockIndex>,
 }
 
 impl Sources<'_> {
-    /// Begins to look up `count` blocks from `first` on, as they are now, or as `point` of the branch sees them.
+    /// Begins a lookup of `count` blocks from `first` on, at the head or at `point` of the branch.
     pub fn look_up(
         &self,
         branch: BranchNumber,
@@ -66,12 +64,12 @@ impl Sources<'_> {
         let mut levels = Vec::with_capacity(1);
         let mut next = Some((branch, point));
         while let Some((branch, point)) = next {
-            let mut found = vec![Found::NOTHING; count];
+            let mut found = vec![VersionLookup::NOTHING; count];
             self.active.refine(branch, first, point, &mut found);
             if let Some(merging) = self.merging {
                 merging.refine(branch, first, point, &mut found);
             }
-            let is_open = found.contains(&Found::NOTHING);
+            let is_open = found.contains(&VersionLookup::NOTHING);
             let known = self.branches.get(branch).filter(|branch| is_open && branch.parent.is_some());
             let inherited_from = known.map(|branch| branch.filled_below.unwrap_or_default());
             next = known.and_then(|branch| branch.parent).map(|(parent, fork)| (parent, Some(fork)));
@@ -80,45 +78,46 @@ impl Sources<'_> {
         Lookup { first, roots: self.roots, levels }
     }
 
-    /// What was looked up, in the place it has by now. The old place is as good as long as it is not reused.
-    pub fn relocated(&self, block: BlockIndex, mapped: Mapped) -> Mapped {
-        let Mapped { branch, mut version } = mapped;
+    /// The current location of a version that was looked up. The old one stays valid as long as its segment
+    /// is not reused.
+    pub fn relocated(&self, block: BlockIndex, mapped: BlockMapping) -> BlockMapping {
+        let BlockMapping { branch, mut version } = mapped;
         for table in self.merging.into_iter().chain([self.active]) {
             version = table.relocated(branch, block, version);
         }
-        Mapped { branch, version }
+        BlockMapping { branch, version }
     }
 }
 
-/// What a lookup came to past nodes that cannot be read.
+/// Result of a lookup that skipped unreadable nodes.
 #[derive(Debug, Default)]
-pub struct PartialAnswer {
-    /// One answer a block: none reads as zero, unless the block is among those that are lost.
-    pub mapped: Vec<Option<Mapped>>,
-    /// Blocks of which nobody can say what they are.
+pub struct PartialLookup {
+    /// One entry a block: none reads as zero, unless `lost` has the block.
+    pub mapped: Vec<Option<BlockMapping>>,
+    /// Blocks below unreadable nodes: their content is unknown.
     pub lost: BTreeSet<BlockIndex>,
-    /// Why, of the first node that could not be read.
+    /// Error of the first node that could not be read.
     pub error: Option<Error>,
 }
 
 impl Lookup {
-    /// Asks the trees. Gives one answer a block: none reads as zero.
+    /// Consults the trees. Returns one entry a block: none reads as zero.
     ///
     /// # Errors
     ///
     /// A node that cannot be read.
-    pub async fn finish(self, trees: &Trees) -> Result<Vec<Option<Mapped>>> {
+    pub async fn finish(self, trees: &Trees) -> Result<Vec<Option<BlockMapping>>> {
         let answer = self.finish_past_gaps(trees).await;
         answer.error.map_or(Ok(answer.mapped), Err)
     }
 
-    /// Asks the trees; a node that cannot be read costs the blocks below it.
-    pub async fn finish_past_gaps(mut self, trees: &Trees) -> PartialAnswer {
+    /// Like [`Lookup::finish`], but an unreadable node costs only the blocks below it.
+    pub async fn finish_past_gaps(mut self, trees: &Trees) -> PartialLookup {
         let mut levels = self.levels.drain(..);
         let own = levels.next().expect("a lookup has the branch itself");
         let mut inherited_from = own.inherited_from;
         let mut branch = own.branch;
-        let mut answer = PartialAnswer::default();
+        let mut answer = PartialLookup::default();
         let mut found =
             own.ask(trees, self.first, self.roots, &vec![true; own.found.len()], &mut answer).await;
         answer.mapped = found.iter().map(|found| mapped(branch, found)).collect();
@@ -127,7 +126,9 @@ impl Lookup {
             let is_open: Vec<_> = (self.first.0..)
                 .zip(&found)
                 .map(|(block, found)| {
-                    *found == Found::NOTHING && block >= from.0 && !answer.lost.contains(&BlockIndex(block))
+                    *found == VersionLookup::NOTHING
+                        && block >= from.0
+                        && !answer.lost.contains(&BlockIndex(block))
                 })
                 .collect();
             if !is_open.contains(&true) {
@@ -139,10 +140,10 @@ impl Lookup {
                 found[index] = inherited[index];
                 answer.mapped[index] = mapped(branch, &inherited[index]);
             }
-            // What a branch on the way down owns, zeroes included, is no longer open for those above.
+            // A block that a nearer branch owns, zeroes included, is resolved for all levels above.
             for index in (0..is_open.len()).filter(|&index| !is_open[index]) {
-                if found[index] == Found::NOTHING {
-                    found[index] = Found::Version(Version::zero(Stamp(0)));
+                if found[index] == VersionLookup::NOTHING {
+                    found[index] = VersionLookup::Version(BlockVersion::zero(Stamp(0)));
                 }
             }
         }
@@ -151,16 +152,16 @@ impl Lookup {
 }
 
 impl Level {
-    /// What tables and trees have of the branch's own versions, of the blocks that are open. Of those that are lost
-    /// `answer` says so.
+    /// Resolves the branch's own versions of the unresolved blocks, from tables and trees. Records in
+    /// `answer` those that are lost.
     async fn ask(
         &self,
         trees: &Trees,
         first: BlockIndex,
         roots: Roots,
         is_open: &[bool],
-        answer: &mut PartialAnswer,
-    ) -> Vec<Found> {
+        answer: &mut PartialLookup,
+    ) -> Vec<VersionLookup> {
         let mut found = self.found.clone();
         let mut gaps: Vec<RangeInclusive<u64>> = Vec::new();
         let mut error = None;
@@ -170,7 +171,7 @@ impl Level {
             Ok(())
         };
         if let Some((from, count)) = unknown(first, &found, is_open) {
-            let take = |run: &Run<'_>| {
+            let take = |run: &VersionRun<'_>| {
                 if self.point.is_none_or(|point| run.birth <= point) {
                     refine(&mut found, first, run);
                 }
@@ -181,14 +182,14 @@ impl Level {
         if let Some(point) = self.point
             && let Some((from, count)) = unknown(first, &found, is_open)
         {
-            let take = |run: &Run<'_>| refine(&mut found, first, run);
+            let take = |run: &VersionRun<'_>| refine(&mut found, first, run);
             let range = (self.branch, from, count, point);
             let asked = trees.runs_at_or_gaps(roots.history, range, take, &mut gap).await;
             asked.expect("gaps are no errors here");
         }
         for block in gaps.into_iter().flatten() {
             let index = (block - first.0) as usize;
-            if is_open[index] && matches!(found[index], Found::Unknown { .. }) {
+            if is_open[index] && matches!(found[index], VersionLookup::Unknown { .. }) {
                 answer.lost.insert(BlockIndex(block));
             }
         }
@@ -199,24 +200,26 @@ impl Level {
     }
 }
 
-/// The blocks from the first open one on of which nothing is known yet, up to the last one.
-fn unknown(first: BlockIndex, found: &[Found], is_open: &[bool]) -> Option<(BlockIndex, u64)> {
-    let is_unknown = |&index: &usize| is_open[index] && matches!(found[index], Found::Unknown { .. });
+/// The range from the first unresolved block to the last one.
+fn unknown(first: BlockIndex, found: &[VersionLookup], is_open: &[bool]) -> Option<(BlockIndex, u64)> {
+    let is_unknown = |&index: &usize| is_open[index] && matches!(found[index], VersionLookup::Unknown { .. });
     let from = (0..found.len()).find(is_unknown)?;
     let last = (0..found.len()).rfind(is_unknown)?;
     Some((BlockIndex(first.0 + from as u64), (last - from) as u64 + 1))
 }
 
-fn refine(found: &mut [Found], first: BlockIndex, run: &Run<'_>) {
+fn refine(found: &mut [VersionLookup], first: BlockIndex, run: &VersionRun<'_>) {
     for block in run.first.0..=run.last().0 {
         let block = BlockIndex(block);
-        found[(block.0 - first.0) as usize].refine(Found::Version(Version::of(run, block)));
+        found[(block.0 - first.0) as usize].refine(VersionLookup::Version(BlockVersion::of(run, block)));
     }
 }
 
-fn mapped(branch: BranchNumber, found: &Found) -> Option<Mapped> {
+fn mapped(branch: BranchNumber, found: &VersionLookup) -> Option<BlockMapping> {
     match found {
-        Found::Version(version) if !version.is_zero() => Some(Mapped { branch, version: *version }),
+        VersionLookup::Version(version) if !version.is_zero() => {
+            Some(BlockMapping { branch, version: *version })
+        }
         _ => None,
     }
 }

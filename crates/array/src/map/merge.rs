@@ -1,92 +1,88 @@
-//! The merge of a checkpoint: what a frozen table holds goes into the trees, and what nothing sees any more goes.
+//! The merge of a checkpoint: moves a frozen table into the trees, and removes versions nothing sees any
+//! more.
 //!
-//! Which version of a block is displaced shows only where its leaf is rewritten. The points as of the freeze say what
-//! becomes of it: it goes to history if one sees it, else it is dead. Points that are made later see nothing of it;
-//! those that go later leave it to the next pass of [`Reclaim`](super::Reclaim).
+//! The merge finds a superseded version only when it rewrites its leaf. The points as of the freeze decide
+//! its fate: it goes to history if one of them sees it, else it is dead. Points made later do not see it;
+//! points deleted later leave it to the next pass of [`Reclaim`](super::Reclaim).
 
 use super::{
-    Branches, LiveGrains, Points, ReclaimPlan, Reclaimed, Table, Version, discards::Discards,
+    Branches, LiveGrains, MapTable, Points, ReclaimPlan, ReclaimProgress, discards::Discards,
     reclaim::Removals,
 };
 use crate::{
     error::Result,
     format::{
-        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Interval, Location, Move, NodeKey, Roots, Run,
-        Stamp, node::BRANCH_BLOCKS_MAX,
+        BlockIndex, BlockKey, BlockLocation, BranchNumber, CheckpointNumber, Interval, Move, NodeKey, Roots,
+        Stamp, VersionRun, node::BRANCH_BLOCKS_MAX,
     },
     simulation::sometimes::{self, Sometimes},
-    tree::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, Trees},
+    tree::{BlockVersion, HeadChange, HeadEvent, HistoryChange, HistoryEvent, Trees},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter::Peekable,
 };
 
-/// How much of what can wait one checkpoint does. It bounds memory.
+/// Limits of the deferrable work of one checkpoint. They bound its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Blocks of discards looked at.
+    /// Blocks of discards examined.
     pub discarded: u64,
-    /// Versions looked at for what deletion of points gives back.
+    /// Versions examined for reclamation after points were deleted.
     pub reclaimed: u64,
 }
 
-/// What is merged, as of the moment at which the table was frozen.
+/// Input of a merge, as of the moment the table was frozen.
 #[derive(Clone, Copy, Debug)]
 pub struct Merge<'a> {
-    /// Of which checkpoint.
     pub checkpoint: CheckpointNumber,
-    /// What happened since the last one. Nothing is added to it any more.
-    pub frozen: &'a Table,
-    /// The trees of the last one.
+    /// All changes since the last checkpoint; nothing is added to it any more.
+    pub frozen: &'a MapTable,
+    /// Trees of the last checkpoint.
     pub roots: Roots,
-    /// All points.
     pub points: &'a Points,
-    /// All branches.
     pub branches: &'a Branches,
-    /// What deleted points may have left.
+    /// Passes over what deleted points may have left.
     pub reclaim: &'a ReclaimPlan,
-    /// How much of that, and of discards.
     pub budget: Budget,
-    /// Nothing in the table, or the trees, happened with this stamp, or a higher one.
+    /// All changes in the table and the trees have lower stamps.
     pub stamp_next: Stamp,
 }
 
-/// What came of it. Takes effect at one moment: new roots, the frozen table gone, [`Table::set_unfinished`] for the active
-/// one, [`Reclaim::finish`](super::Reclaim::finish).
+/// Result of a merge. The caller applies it at one moment: new roots, the frozen table dropped,
+/// [`MapTable::set_unfinished`] on the active one, [`Reclaim::finish`](super::Reclaim::finish).
 #[derive(Clone, Debug)]
-pub struct Merged {
-    /// The new trees; the catalogue is the old one.
+pub struct MergeOutcome {
+    /// The new trees, with the catalogue unchanged.
     pub roots: Roots,
-    /// By how much what the two trees take has changed.
+    /// Change of the grains that head and history reference.
     pub live: LiveGrains,
-    /// Where nothing lies any more that is needed: out of the trees, the frozen table, and copies in vain.
-    pub dead: Vec<Location>,
-    /// What is left of discards: one a branch and stamp, each a row of the catalogue.
+    /// Locations nothing references any more: from the trees, from the frozen table, and copies made in vain.
+    pub dead: Vec<BlockLocation>,
+    /// Rest of discards: one a branch and stamp, each a row of the catalogue.
     pub unfinished: Vec<Interval>,
-    /// How far the search for what nothing sees has come.
-    pub reclaimed: Reclaimed,
+    pub reclaimed: ReclaimProgress,
 }
 
-/// What is known so far.
+/// State between the steps of a merge.
 struct Progress<'a> {
     merge: &'a Merge<'a>,
     live: LiveGrains,
-    dead: Vec<Location>,
+    dead: Vec<BlockLocation>,
     inserts: Vec<HistoryChange>,
-    /// Moves of what is not the newest version of its block: perhaps a point's.
+    /// Moves that did not apply to the head tree: the version may be in history.
     missed: Vec<Move>,
-    /// Births of what was displaced in branches that have a parent.
-    displaced: BTreeMap<(BranchNumber, BlockIndex), Stamp>,
+    /// Births of versions superseded in branches that have a parent.
+    superseded: BTreeMap<(BranchNumber, BlockIndex), Stamp>,
 }
 
 impl Merge<'_> {
-    /// Merges. The old trees stay as they are.
+    /// Runs the merge. The old trees stay valid.
     ///
     /// # Errors
     ///
-    /// Nodes that cannot be read, written or placed. Nothing has happened then.
-    pub async fn run(&self, trees: &Trees) -> Result<Merged> {
+    /// Nodes that cannot be read, written or placed. Nothing is changed then.
+    pub async fn run(&self, trees: &Trees) -> Result<MergeOutcome> {
         let discards = Discards::plan(self, trees).await?;
         let removals = Removals::find(self, trees).await?;
         let mut planned = discards.changes;
@@ -101,12 +97,13 @@ impl Merge<'_> {
 
         let mut progress = Progress {
             merge: self,
-            // Versions and targets of moves are counted as if all went into the trees; what does not is taken off.
+            // Counts as if every version and every target of a move went into the trees; the steps below
+            // subtract those that do not.
             live: self.frozen.live().clone(),
             dead: Vec::new(),
             inserts: Vec::new(),
             missed: Vec::new(),
-            displaced: BTreeMap::new(),
+            superseded: BTreeMap::new(),
         };
         let changes = InOrder { left: planned.into_iter().peekable(), right: self.sets().peekable() };
         let head = trees
@@ -123,7 +120,7 @@ impl Merge<'_> {
         let history = trees
             .merge_history(self.checkpoint, self.roots.history, history, |event| progress.take_history(event))
             .await?;
-        Ok(Merged {
+        Ok(MergeOutcome {
             roots: Roots { head, history, catalogue: self.roots.catalogue },
             live: progress.live,
             dead: progress.dead,
@@ -132,12 +129,12 @@ impl Merge<'_> {
         })
     }
 
-    /// Whether nobody can see anything of a branch any more: it was deleted, and has no points.
+    /// True if the branch was deleted and has no points: nothing can see it any more.
     fn is_wiped(&self, branch: BranchNumber) -> bool {
         self.points.of(branch).is_empty() && !self.branches.has_head(branch)
     }
 
-    /// The newest versions that store something and that somebody sees, in order.
+    /// The newest versions that store data in branches that are not wiped, in order.
     fn sets(&self) -> impl Iterator<Item = HeadChange> {
         let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
         self.frozen.branches().filter(|&branch| !self.is_wiped(branch)).flat_map(move |branch| {
@@ -154,9 +151,9 @@ impl Merge<'_> {
 impl Progress<'_> {
     fn take_head(&mut self, event: HeadEvent) {
         match event {
-            HeadEvent::Displaced { branch, block, version, by: _ } => {
+            HeadEvent::Superseded { branch, block, version, by: _ } => {
                 if self.merge.branches.hides(branch) {
-                    self.displaced.insert((branch, block), version.birth);
+                    self.superseded.insert((branch, block), version.birth);
                 }
                 let death = self.merge.frozen.death(branch, block, version.birth);
                 assert!(
@@ -168,27 +165,27 @@ impl Progress<'_> {
                         sometimes::reached(Sometimes::WentToHistory);
                         self.inserts.push(HistoryChange::Insert { branch, block, version, death });
                     }
-                    _ => self.bury(branch, version.location),
+                    _ => self.mark_dead(branch, version.location),
                 }
             }
-            HeadEvent::Moved(moved) => self.bury(moved.key.branch, moved.from),
+            HeadEvent::Moved(moved) => self.mark_dead(moved.key.branch, moved.from),
             HeadEvent::Missed(moved) => self.missed.push(moved),
         }
     }
 
     fn take_history(&mut self, event: HistoryEvent) {
         match event {
-            HistoryEvent::Removed { branch, version, .. } => self.bury(branch, version.location),
+            HistoryEvent::Removed { branch, version, .. } => self.mark_dead(branch, version.location),
             HistoryEvent::Absent(key) => unreachable!("{key:?} was found before, and nobody else removes"),
-            HistoryEvent::Moved(moved) => self.bury(moved.key.branch, moved.from),
+            HistoryEvent::Moved(moved) => self.mark_dead(moved.key.branch, moved.from),
             HistoryEvent::Missed(moved) => {
                 sometimes::reached(Sometimes::MoveInVain);
-                self.bury(moved.key.branch, moved.to);
+                self.mark_dead(moved.key.branch, moved.to);
             }
         }
     }
 
-    /// Moves of versions that history has, or will have. Of all others the copy was not needed.
+    /// Moves of versions that are in history, or will be. All other copies were made in vain.
     async fn moves_in_history(&mut self, trees: &Trees) -> Result<Vec<HistoryChange>> {
         let missed = std::mem::take(&mut self.missed);
         let versions: BTreeSet<BlockKey> = missed.iter().map(|moved| moved.key).collect();
@@ -197,7 +194,7 @@ impl Progress<'_> {
             inserted.filter(|(key, _)| versions.contains(key)).collect();
         let open: Vec<_> =
             versions.iter().filter(|key| !deaths.contains_key(key)).map(|key| (*key, key.stamp)).collect();
-        let found = |index: usize, run: &Run<'_>| {
+        let found = |index: usize, run: &VersionRun<'_>| {
             deaths.insert(open[index].0, run.death.expect("versions in history have died"));
         };
         trees.lives_of(self.merge.roots.history, &open, self.merge.stamp_next, found).await?;
@@ -211,7 +208,7 @@ impl Progress<'_> {
         Ok(moves)
     }
 
-    /// Versions of branches that are gone altogether never come into a tree.
+    /// Marks the versions of wiped branches dead: they never enter a tree.
     fn take_wiped(&mut self) {
         let frozen = self.merge.frozen;
         let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
@@ -219,11 +216,11 @@ impl Progress<'_> {
             let stored = frozen.pieces(branch, all.clone()).filter(|piece| !piece.is_zero());
             stored
                 .flat_map(|piece| piece.versions())
-                .for_each(|(_, version)| self.bury(branch, version.location));
+                .for_each(|(_, version)| self.mark_dead(branch, version.location));
         }
     }
 
-    /// Versions of which the table knows that they are not the newest.
+    /// Moves older versions from the table to history, or marks them dead.
     fn take_kept(&mut self) {
         for branch in self.merge.frozen.branches() {
             for (block, past) in self.merge.frozen.kept(branch) {
@@ -231,13 +228,13 @@ impl Progress<'_> {
                 if self.is_seen(branch, &version, death) {
                     self.inserts.push(HistoryChange::Insert { branch, block, version, death });
                 } else {
-                    self.bury(branch, version.location);
+                    self.mark_dead(branch, version.location);
                 }
             }
         }
     }
 
-    /// Between an unfinished discard and what was written over it since, a child branch read zeroes, not its parent.
+    /// Adds the zeroes that a child branch read between an unfinished discard and the next write of a block.
     fn take_gaps(&mut self) {
         let frozen = self.merge.frozen;
         for branch in frozen.branches().filter(|&branch| self.merge.branches.hides(branch)) {
@@ -248,9 +245,9 @@ impl Progress<'_> {
                     .filter(|piece| !piece.is_zero())
                     .flat_map(|piece| (piece.first.0..piece.end().0).map(BlockIndex));
                 for block in kept.chain(stored).collect::<BTreeSet<_>>() {
-                    let birth = self.displaced.get(&(branch, block)).copied();
+                    let birth = self.superseded.get(&(branch, block)).copied();
                     let Some((since, until)) = frozen.gap(branch, block, birth) else { continue };
-                    let version = Version::zero(since);
+                    let version = BlockVersion::zero(since);
                     if self.merge.points.sees(branch, since, until) {
                         self.inserts.push(HistoryChange::Insert { branch, block, version, death: until });
                     }
@@ -259,19 +256,19 @@ impl Progress<'_> {
         }
     }
 
-    /// Whether a point sees a version that lived until `death`. Zeroes that hide nothing need not be seen.
-    fn is_seen(&self, branch: BranchNumber, version: &Version, death: Stamp) -> bool {
+    /// True if a point sees a version that lived until `death`. Zeroes that hide nothing are not needed.
+    fn is_seen(&self, branch: BranchNumber, version: &BlockVersion, death: Stamp) -> bool {
         let says_something = !version.is_zero() || self.merge.branches.hides(branch);
         says_something && self.merge.points.sees(branch, version.birth, death)
     }
 
-    fn bury(&mut self, branch: BranchNumber, location: Location) {
+    fn mark_dead(&mut self, branch: BranchNumber, location: BlockLocation) {
         self.live.subtract(branch, location);
         self.dead.push(location);
     }
 }
 
-/// Two sorted sequences as one; of one key the left ones come first.
+/// Merges two sorted sequences; at equal keys those of `left` come first.
 struct InOrder<L: Iterator<Item = HeadChange>, R: Iterator<Item = HeadChange>> {
     left: Peekable<L>,
     right: Peekable<R>,
@@ -297,7 +294,7 @@ fn key(change: &HeadChange) -> NodeKey {
     }
 }
 
-/// In which order changes of one version take place.
+/// Order in which changes of one version apply.
 fn rank(change: &HistoryChange) -> u8 {
     match change {
         HistoryChange::Insert { .. } => 0,

@@ -1,8 +1,9 @@
-//! Points: the stamps of each branch at which what was there is kept.
+//! Points: stamps of a branch whose state is preserved.
 //!
-//! A version lives over [birth, birth of its successor in the same branch). It is kept if it is the newest its branch
-//! has, or if a point of the branch lies there. So whoever makes a point (a snapshot, the beginning of a child
-//! branch, a reader, a transfer) says so here before the next command is taken, and what died before stays dead.
+//! A version lives from its birth until the birth of its successor in the same branch. It is kept if it is
+//! the newest of its branch, or if a point of the branch lies in its lifetime. So a new point (of a snapshot,
+//! a child branch, a reader, a transfer) has to be inserted before the next command is applied; versions that
+//! died earlier stay dead.
 
 use crate::{
     format::{BranchNumber, Stamp},
@@ -10,26 +11,25 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Points of all branches of a pool. Invariant: those of a branch ascend, and no branch is listed without any.
+/// Points of all branches of a pool. Invariant: those of a branch ascend, and every branch listed has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Points {
     branches: BTreeMap<BranchNumber, Vec<Stamp>>,
 }
 
 impl Points {
-    /// None.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a point of `branch` lies in [birth, death).
+    /// True if a point of `branch` lies in [birth, death).
     pub fn sees(&self, branch: BranchNumber, birth: Stamp, death: Stamp) -> bool {
         assert!(birth < death, "a version that died when it was born");
         let death = Stamp(death.0 - u64::from(canary::is(Canary::DeathOffByOne)));
         self.at_or_after(branch, birth).is_some_and(|point| point < death)
     }
 
-    /// Adds a point. Whether it is a new one.
+    /// Adds a point. Returns false if it is there already.
     pub fn insert(&mut self, branch: BranchNumber, point: Stamp) -> bool {
         let points = self.branches.entry(branch).or_default();
         match points.binary_search(&point) {
@@ -42,7 +42,7 @@ impl Points {
         }
     }
 
-    /// Takes a point away. Whether it was there.
+    /// Removes a point. Returns false if it is not there.
     pub fn remove(&mut self, branch: BranchNumber, point: Stamp) -> bool {
         let Some(points) = self.branches.get_mut(&branch) else { return false };
         let Ok(index) = points.binary_search(&point) else { return false };
@@ -53,7 +53,6 @@ impl Points {
         true
     }
 
-    /// Whether it is a point of the branch.
     pub fn contains(&self, branch: BranchNumber, point: Stamp) -> bool {
         self.of(branch).binary_search(&point).is_ok()
     }

@@ -1,14 +1,16 @@
-//! Reclaim: what nothing sees any more after points were deleted, and how much that would be.
+//! Reclamation of versions that nothing sees after points were deleted.
 //!
-//! A pass goes along what of a branch's history the deleted points may have seen, and takes out what no point sees; of
-//! a branch that has neither head nor points it then takes out the head, too. It is a part of checkpoints, a budget's
-//! worth in each, and goes on where the last one stopped. A point that is deleted while a pass is under way asks for
-//! another pass.
+//! A pass walks the history of a branch that the deleted points may have seen and removes versions no point
+//! sees; of a branch with neither head nor points it then removes the head, too. Passes run as part of
+//! checkpoints, within a budget, and resume where the last checkpoint stopped. A point deleted during a pass
+//! causes another pass.
 
 use super::Merge;
 use crate::{
     error::Result,
-    format::{BlockIndex, BlockKey, BranchNumber, NodeKey, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX},
+    format::{
+        BlockIndex, BlockKey, BranchNumber, NodeKey, Stamp, TreeKind, VersionRun, node::BRANCH_BLOCKS_MAX,
+    },
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -20,7 +22,7 @@ use std::{
     ops::ControlFlow,
 };
 
-/// Which branches are gone through, and how far. Invariant: a pass is there for at least one deleted point.
+/// Passes over branches, and their progress. Invariant: each pass has at least one deleted point.
 #[derive(Clone, Debug, Default)]
 pub struct Reclaim {
     passes: BTreeMap<BranchNumber, Pass>,
@@ -28,22 +30,22 @@ pub struct Reclaim {
 
 #[derive(Clone, Debug, Default)]
 struct Pass {
-    /// Points that were gone when it began.
+    /// Points deleted before the pass began.
     points: BTreeSet<Stamp>,
-    /// Points that went later.
+    /// Points deleted since: for the next pass.
     later: BTreeSet<Stamp>,
-    /// Where it goes on; none has not begun.
-    next: Option<Next>,
+    /// Where the pass resumes; none before it begins.
+    next: Option<Resume>,
 }
 
-/// Where a pass goes on.
+/// Key at which a pass resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum Resume {
     History(NodeKey),
     Head(NodeKey),
 }
 
-/// What a checkpoint is to go through.
+/// Work of the next checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct ReclaimPlan {
     passes: Vec<PlannedPass>,
@@ -52,42 +54,42 @@ pub struct ReclaimPlan {
 #[derive(Clone, Debug)]
 struct PlannedPass {
     branch: BranchNumber,
-    /// Points that are gone; none: all that a branch had.
+    /// Deleted points; none for all points the branch ever had.
     points: Option<Vec<Stamp>>,
-    next: Next,
+    next: Resume,
 }
 
-/// How far it came: where each pass goes on, if it is not finished.
+/// Progress of a checkpoint: where each pass resumes, none if it is finished.
 #[derive(Clone, Debug, Default)]
-pub struct Reclaimed {
-    passes: Vec<(BranchNumber, Option<Next>)>,
+pub struct ReclaimProgress {
+    passes: Vec<(BranchNumber, Option<Resume>)>,
 }
 
-/// What a checkpoint takes out.
+/// Removals of one checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     pub history: Vec<HistoryChange>,
     pub head: Vec<HeadChange>,
-    pub reclaimed: Reclaimed,
+    pub reclaimed: ReclaimProgress,
 }
 
 impl Reclaim {
-    /// As the stamp of a point: all that a branch has.
+    /// Stands for every point of a deleted branch.
     pub const ALL: Stamp = Stamp(u64::MAX);
 
-    /// Nothing to do.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A point is gone, and not in [`Points`](super::Points) any more: what it alone saw is to be found.
+    /// Adds a deleted point, which [`Points`](super::Points) must no longer contain. The versions it alone
+    /// saw are to be removed.
     pub fn point_deleted(&mut self, branch: BranchNumber, point: Stamp) {
         let pass = self.passes.entry(branch).or_default();
         if pass.next.is_none() { &mut pass.points } else { &mut pass.later }.insert(point);
     }
 
-    /// The first of the deleted points that may have seen a version, of which something may be left. Of a branch that is
-    /// gone altogether its points are not known any more: then the birth.
+    /// The first deleted point that may have seen a version and is not fully reclaimed. The points of a
+    /// branch that is gone altogether are unknown: then the version's birth.
     pub fn deleted_at_or_after(&self, branch: BranchNumber, birth: Stamp) -> Option<Stamp> {
         let pass = self.passes.get(&branch)?;
         let all = [&pass.points, &pass.later];
@@ -97,20 +99,19 @@ impl Reclaim {
         all.iter().filter_map(|points| points.range(birth..).next()).min().copied()
     }
 
-    /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
         self.passes.is_empty()
     }
 
-    /// Whether a checkpoint began with something, and left the rest to the next.
+    /// True if a checkpoint began a pass and left the rest to the next.
     pub fn has_begun(&self) -> bool {
         self.passes.values().any(|pass| pass.next.is_some())
     }
 
-    /// What the next checkpoint is to go through: to be asked when its table is frozen.
+    /// The work of the next checkpoint. Call it when the table is frozen.
     pub fn begin(&mut self) -> ReclaimPlan {
         let passes = self.passes.iter_mut().map(|(&branch, pass)| {
-            let next = *pass.next.get_or_insert(Next::History(NodeKey::begin_of(branch)));
+            let next = *pass.next.get_or_insert(Resume::History(NodeKey::begin_of(branch)));
             let is_all = pass.points.contains(&Self::ALL);
             let points = (!is_all).then(|| pass.points.iter().copied().collect());
             PlannedPass { branch, points, next }
@@ -118,8 +119,9 @@ impl Reclaim {
         ReclaimPlan { passes: passes.collect() }
     }
 
-    /// Takes in what a checkpoint did, once it is in force. Gives the deleted points of which nothing is left.
-    pub fn finish(&mut self, reclaimed: Reclaimed) -> Vec<(BranchNumber, Stamp)> {
+    /// Records the progress of a checkpoint once it is in force. Returns the deleted points that are fully
+    /// reclaimed.
+    pub fn finish(&mut self, reclaimed: ReclaimProgress) -> Vec<(BranchNumber, Stamp)> {
         let mut gone = Vec::new();
         for (branch, next) in reclaimed.passes {
             let pass = self.passes.get_mut(&branch).expect("only finished here");
@@ -139,7 +141,7 @@ impl Reclaim {
 }
 
 impl Removals {
-    /// Goes through what the budget allows.
+    /// Walks as far as the budget allows.
     pub async fn find(merge: &Merge<'_>, trees: &Trees) -> Result<Self> {
         let mut removals = Self::default();
         let mut budget = merge.budget.reclaimed;
@@ -148,8 +150,10 @@ impl Removals {
             let mut next = Some(pass.next);
             while let (Some(at), true) = (next, budget > 0) {
                 next = match at {
-                    Next::History(from) => removals.of_history(merge, trees, pass, from, &mut budget).await?,
-                    Next::Head(from) => removals.of_head(merge, trees, branch, from, &mut budget).await?,
+                    Resume::History(from) => {
+                        removals.of_history(merge, trees, pass, from, &mut budget).await?
+                    }
+                    Resume::Head(from) => removals.of_head(merge, trees, branch, from, &mut budget).await?,
                 };
             }
             removals.reclaimed.passes.push((branch, next));
@@ -164,12 +168,12 @@ impl Removals {
         pass: &PlannedPass,
         from: NodeKey,
         budget: &mut u64,
-    ) -> Result<Option<Next>> {
+    ) -> Result<Option<Resume>> {
         let branch = pass.branch;
         let mut next = None;
-        let visit = |run: &Run<'_>| {
+        let visit = |run: &VersionRun<'_>| {
             if *budget == 0 {
-                next = Some(Next::History(run.first_key()));
+                next = Some(Resume::History(run.first_key()));
                 return ControlFlow::Break(());
             }
             *budget = budget.saturating_sub(run.count.into());
@@ -186,10 +190,10 @@ impl Removals {
         let (root, end) = (merge.roots.history, NodeKey::end_of(branch));
         match &pass.points {
             Some(points) => trees.scan_lives(root, branch, points, from, visit).await?,
-            None => trees.scan(Tree::History, root, from, end, visit).await?,
+            None => trees.scan(TreeKind::History, root, from, end, visit).await?,
         }
         let is_gone = !merge.branches.has_head(branch) && merge.points.of(branch).is_empty();
-        let head = is_gone.then_some(Next::Head(NodeKey::of_block(branch, BlockIndex(0))));
+        let head = is_gone.then_some(Resume::Head(NodeKey::of_block(branch, BlockIndex(0))));
         Ok(next.or(head))
     }
 
@@ -200,9 +204,9 @@ impl Removals {
         branch: BranchNumber,
         from: NodeKey,
         budget: &mut u64,
-    ) -> Result<Option<Next>> {
+    ) -> Result<Option<Resume>> {
         let mut end = None;
-        let visit = |run: &Run<'_>| {
+        let visit = |run: &VersionRun<'_>| {
             if *budget == 0 {
                 end = Some(run.first);
                 return ControlFlow::Break(());
@@ -210,15 +214,15 @@ impl Removals {
             *budget = budget.saturating_sub(run.count.into());
             ControlFlow::Continue(())
         };
-        trees.scan(Tree::Head, merge.roots.head, from, NodeKey::end_of(branch), visit).await?;
+        trees.scan(TreeKind::Head, merge.roots.head, from, NodeKey::end_of(branch), visit).await?;
         let count = end.map_or(BRANCH_BLOCKS_MAX, |end| end.0) - from.id;
         let (first, by) = (BlockIndex(from.id), Stamp(u64::MAX));
         self.head.push(HeadChange::Remove { branch, first, count, by });
-        Ok(end.map(|end| Next::Head(NodeKey::of_block(branch, end))))
+        Ok(end.map(|end| Resume::Head(NodeKey::of_block(branch, end))))
     }
 }
 
-/// When the versions of a run of history died.
-pub(super) fn death(run: &Run<'_>) -> Stamp {
+/// Stamp at which the versions of a run of history died.
+pub(super) fn death(run: &VersionRun<'_>) -> Stamp {
     run.death.expect("versions in history have died")
 }

@@ -1,33 +1,32 @@
-//! Space in use, by segment and by branch: what the versions of some part of the map take.
+//! Space in use, by segment and by branch.
 
-use crate::format::{BranchNumber, Location, SegmentNumber};
+use crate::format::{BlockLocation, BranchNumber, SegmentNumber};
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Grains by segment: a sum, or a change of one. Invariants: nothing is listed with none; `total` is
-/// the sum of either.
+/// Grains by segment: a sum, or a change of one. Invariants: no entry is zero; `total` is the sum of either
+/// map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveGrains {
     segments: BTreeMap<SegmentNumber, i64>,
-    /// The same, by branch.
+    /// The same grains, by branch.
     branches: BTreeMap<BranchNumber, i64>,
     total: i64,
 }
 
 impl LiveGrains {
-    /// None anywhere.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts what lies at `location`, if that is in a segment.
+    /// Adds the grains at `location`, if it is in a segment.
     #[inline]
-    pub fn add(&mut self, branch: BranchNumber, location: Location) {
+    pub fn add(&mut self, branch: BranchNumber, location: BlockLocation) {
         self.change(branch, location, 1);
     }
 
-    /// Counts it no more.
+    /// Subtracts them.
     #[inline]
-    pub fn subtract(&mut self, branch: BranchNumber, location: Location) {
+    pub fn subtract(&mut self, branch: BranchNumber, location: BlockLocation) {
         self.change(branch, location, -1);
     }
 
@@ -42,12 +41,10 @@ impl LiveGrains {
         self.total += other.total;
     }
 
-    /// Grains of one segment.
     pub fn of(&self, segment: SegmentNumber) -> i64 {
         self.segments.get(&segment).copied().unwrap_or(0)
     }
 
-    /// Grains of one branch.
     pub fn of_branch(&self, branch: BranchNumber) -> i64 {
         self.branches.get(&branch).copied().unwrap_or(0)
     }
@@ -64,8 +61,8 @@ impl LiveGrains {
     }
 
     #[inline]
-    fn change(&mut self, branch: BranchNumber, location: Location, sign: i64) {
-        if let Location::Direct { segment, stored, .. } = location {
+    fn change(&mut self, branch: BranchNumber, location: BlockLocation, sign: i64) {
+        if let BlockLocation::Direct { segment, stored, .. } = location {
             let grains = sign * i64::from(stored.grains());
             change_by(&mut self.segments, segment, grains);
             change_by(&mut self.branches, branch, grains);

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     engine::Permit,
     error::{Error, Result},
-    format::{BranchNumber, Location, Move, RedundancyClass, RowKey, SegmentNumber, SegmentUse},
-    log::Part,
+    format::{BlockLocation, BranchNumber, Move, RedundancyClass, RowKey, SegmentNumber, SegmentUse},
+    log::LogItem,
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
 use futures_util::{TryStreamExt, future::join3, stream};
@@ -148,8 +148,8 @@ impl Mover {
                 let at = into.add(self, alive.key, data, alive.checksum).await?;
                 moves.push(Move {
                     key: alive.key,
-                    from: Location::plain(alive.victim, alive.at.first_grain()),
-                    to: Location::plain(into.segment.number, at.first_grain()),
+                    from: BlockLocation::plain(alive.victim, alive.at.first_grain()),
+                    to: BlockLocation::plain(into.segment.number, at.first_grain()),
                     checksum: alive.checksum,
                 });
                 blocks += 1;
@@ -197,8 +197,8 @@ impl Mover {
             return Err(error);
         }
         let row = self.shared.state.borrow().segments.row(number).expect("it was allocated").encode();
-        let announced = Part::Put { row: RowKey::of_segment(number), bytes: row };
-        let parts = std::iter::once(announced).chain(moves.into_iter().map(Part::Move)).collect();
+        let announced = LogItem::Put { row: RowKey::of_segment(number), bytes: row };
+        let parts = std::iter::once(announced).chain(moves.into_iter().map(LogItem::Move)).collect();
         self.log.append(parts).await?;
         self.shared.state.borrow_mut().filled.push(number);
         Ok(())

@@ -5,7 +5,7 @@ use crate::{
     engine::Shared,
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, Record, SegmentBlock, SegmentKind, SegmentNumber, SummaryBlock, SummaryEntry,
+        BLOCK_BYTES, LogRecord, SegmentBlock, SegmentKind, SegmentNumber, SummaryBlock, SummaryEntry,
         row::SegmentRow,
     },
 };
@@ -100,7 +100,7 @@ impl RecordReader {
     }
 
     /// The next record; `None` after the last one.
-    pub async fn next(&mut self, shared: &Shared) -> Option<Record> {
+    pub async fn next(&mut self, shared: &Shared) -> Option<LogRecord> {
         let block = self.next;
         if block.0 >= self.row.shape.data_blocks() {
             return None;
@@ -148,8 +148,8 @@ impl RecordReader {
         }
     }
 
-    fn decode(&self, shared: &Shared, bytes: &[u8], block: SegmentBlock) -> Option<Record> {
-        Record::decode(bytes).ok().filter(|record| {
+    fn decode(&self, shared: &Shared, bytes: &[u8], block: SegmentBlock) -> Option<LogRecord> {
+        LogRecord::decode(bytes).ok().filter(|record| {
             record.pool == shared.pool
                 && (record.segment, record.segment_use, record.block)
                     == (self.number, self.row.segment_use, block)

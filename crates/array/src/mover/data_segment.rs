@@ -4,7 +4,7 @@
 
 use super::Mover;
 use crate::{
-    drive::{Writes, all_written, first_of},
+    drive::{DriveWrites, all_written, first_of},
     engine::Purpose,
     error::{Error, Result},
     format::{
@@ -143,7 +143,7 @@ impl DataSegment {
 
     /// A drive that fails for any reason but lack of space is removed. In either case the segment is given
     /// up: its blocks are safer where they are.
-    async fn finish(&self, mover: &Mover, writes: Writes) -> Result<()> {
+    async fn finish(&self, mover: &Mover, writes: DriveWrites) -> Result<()> {
         if writes.is_empty() {
             return Err(Error::TooFewDrives { present: 0, needed: 1 });
         }

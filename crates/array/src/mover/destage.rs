@@ -10,8 +10,8 @@ use crate::{
     engine::Purpose,
     error::Result,
     format::{
-        BLOCK_GRAINS, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape, SegmentUse, Tree,
-        row::SegmentState,
+        BLOCK_GRAINS, BlockLocation, NodeKey, SegmentKind, SegmentNumber, SegmentShape, SegmentUse, TreeKind,
+        VersionRun, row::SegmentState,
     },
     log::room_blocks,
 };
@@ -135,9 +135,9 @@ impl Mover {
         let mut found = BTreeSet::new();
         for branch in branches {
             let [from, to] = [NodeKey::begin_of(branch), NodeKey::end_of(branch)];
-            for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
-                let visit = |run: &Run<'_>| {
-                    if let Location::Direct { segment, .. } = run.location {
+            for (tree, root) in [(TreeKind::Head, roots.head), (TreeKind::History, roots.history)] {
+                let visit = |run: &VersionRun<'_>| {
+                    if let BlockLocation::Direct { segment, .. } = run.location {
                         found.insert(segment);
                     }
                     ControlFlow::Continue(())

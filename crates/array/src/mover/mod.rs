@@ -36,7 +36,7 @@ pub use scrub::{ScrubProgress, ScrubResult};
 use crate::{
     engine::{Checkpoints, MapReader, Shared, Throttle},
     format::{CheckpointNumber, MemberIndex},
-    log::Lane,
+    log::LogWriter,
 };
 use cleaning_rounds::CleaningBasis;
 use progress::Progress;
@@ -52,7 +52,7 @@ use world::Moment;
 pub(crate) struct Mover {
     shared: Rc<Shared>,
     map: MapReader,
-    log: Rc<Lane>,
+    log: Rc<LogWriter>,
     checkpoints: Rc<Checkpoints>,
     throttle: Rc<Throttle>,
     /// Held during a round of cleaning.
@@ -78,7 +78,7 @@ pub(crate) struct Mover {
 impl Mover {
     pub fn new(
         map: MapReader,
-        log: &Rc<Lane>,
+        log: &Rc<LogWriter>,
         checkpoints: &Rc<Checkpoints>,
         throttle: &Rc<Throttle>,
     ) -> Rc<Self> {

@@ -13,7 +13,7 @@ use crate::{
         BLOCK_BYTES, MemberIndex, RowKey, SegmentNumber, SegmentUse, SlotAddress,
         row::{SegmentRow, SegmentState},
     },
-    log::Part,
+    log::LogItem,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -148,7 +148,7 @@ impl Mover {
         };
         // Without volumes the log is empty.
         let Some((number, bytes)) = row else { return Ok(()) };
-        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes }]).await
+        self.log.append(vec![LogItem::Put { row: RowKey::of_volume(number), bytes }]).await
     }
 
     /// Makes the copies that can be made now. Returns how many segments gained a copy.

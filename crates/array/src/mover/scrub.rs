@@ -9,8 +9,8 @@ use crate::{
     engine::{Permit, StoredRun, Urgency},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, Location, NodeKey, NodePointer, Run, SegmentNumber, Stored,
-        Tree,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BlockLocation, NodeKey, NodePointer, SegmentNumber, Stored,
+        TreeKind, VersionRun,
         row::{ScrubCounts, ScrubPlace, ScrubRow},
     },
 };
@@ -45,7 +45,7 @@ pub(super) struct ScrubRound {
 }
 
 impl From<ScrubCounts> for ScrubResult {
-    fn from(ScrubCounts { blocks, nodes, mended: repaired, lost }: ScrubCounts) -> Self {
+    fn from(ScrubCounts { blocks, nodes, repaired, lost }: ScrubCounts) -> Self {
         Self { blocks, nodes, repaired, lost_places: lost, ..Self::default() }
     }
 }
@@ -53,7 +53,7 @@ impl From<ScrubCounts> for ScrubResult {
 impl From<&ScrubResult> for ScrubCounts {
     fn from(found: &ScrubResult) -> Self {
         let ScrubResult { blocks, nodes, repaired, lost_places, .. } = *found;
-        Self { blocks, nodes, mended: repaired, lost: lost_places }
+        Self { blocks, nodes, repaired, lost: lost_places }
     }
 }
 
@@ -147,19 +147,21 @@ impl Mover {
             let next = match place {
                 ScrubPlace::Segments(from) => {
                     self.scrub_segments(from, &mut round).await?;
-                    Some(ScrubPlace::Nodes(Tree::Head))
+                    Some(ScrubPlace::Nodes(TreeKind::Head))
                 }
                 ScrubPlace::Nodes(tree) => {
                     self.scrub_nodes(tree, &mut round.found).await?;
                     Some(match tree {
-                        Tree::Head => ScrubPlace::Nodes(Tree::History),
-                        Tree::History | Tree::HistoryByBlock => ScrubPlace::Nodes(Tree::Catalogue),
-                        Tree::Catalogue => ScrubPlace::Blocks(Tree::Head, NodeKey::FIRST),
+                        TreeKind::Head => ScrubPlace::Nodes(TreeKind::History),
+                        TreeKind::History | TreeKind::HistoryByBlock => {
+                            ScrubPlace::Nodes(TreeKind::Catalogue)
+                        }
+                        TreeKind::Catalogue => ScrubPlace::Blocks(TreeKind::Head, NodeKey::FIRST),
                     })
                 }
                 ScrubPlace::Blocks(tree, from) => {
                     self.scrub_blocks(tree, from, &mut round).await?;
-                    (tree == Tree::Head).then_some(ScrubPlace::Blocks(Tree::History, NodeKey::FIRST))
+                    (tree == TreeKind::Head).then_some(ScrubPlace::Blocks(TreeKind::History, NodeKey::FIRST))
                 }
             };
             if next.is_none() {
@@ -173,7 +175,7 @@ impl Mover {
     /// Records that everything before `next` was checked.
     pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut ScrubRound) {
         round.row.next = next;
-        round.found.repaired = round.row.counts.mended + self.shared.repaired.get() - round.repaired_before;
+        round.found.repaired = round.row.counts.repaired + self.shared.repaired.get() - round.repaired_before;
         round.row.counts = ScrubCounts::from(&round.found);
         round.repaired_before = self.shared.repaired.get();
         self.shared.state.borrow_mut().catalogue.set_scrub(round.row);
@@ -191,13 +193,13 @@ impl Mover {
         usize::from(self.shared.drives.geometry().log_copies)
     }
 
-    async fn scrub_nodes(&self, tree: Tree, found: &mut ScrubResult) -> Result<()> {
+    async fn scrub_nodes(&self, tree: TreeKind, found: &mut ScrubResult) -> Result<()> {
         let _reading = self.shared.begin_reading();
         let roots = self.shared.state.borrow().roots;
         let root = match tree {
-            Tree::Head => roots.head,
-            Tree::History | Tree::HistoryByBlock => roots.history,
-            Tree::Catalogue => roots.catalogue,
+            TreeKind::Head => roots.head,
+            TreeKind::History | TreeKind::HistoryByBlock => roots.history,
+            TreeKind::Catalogue => roots.catalogue,
         };
         let mut pointers: Vec<NodePointer> = Vec::new();
         self.map.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
@@ -214,16 +216,16 @@ impl Mover {
         Ok(())
     }
 
-    async fn scrub_blocks(&self, tree: Tree, mut from: NodeKey, round: &mut ScrubRound) -> Result<()> {
+    async fn scrub_blocks(&self, tree: TreeKind, mut from: NodeKey, round: &mut ScrubRound) -> Result<()> {
         let end = NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX };
         loop {
             self.shared.check_runs()?;
             // Blocks that a checkpoint moves meanwhile are met later in the tree, or were just written.
             let _reading = self.shared.begin_reading();
             let roots = self.shared.state.borrow().roots;
-            let root = if tree == Tree::Head { roots.head } else { roots.history };
+            let root = if tree == TreeKind::Head { roots.head } else { roots.history };
             let (mut runs, mut next) = (Vec::new(), None);
-            let visit = |run: &Run<'_>| {
+            let visit = |run: &VersionRun<'_>| {
                 let key = run.first_key();
                 if runs.len() == RUNS_AT_ONCE {
                     next = Some(key);
@@ -260,8 +262,8 @@ pub(super) fn note_lost(found: &mut ScrubResult, error: &Error) {
 }
 
 /// The blocks that a run of the map has in a segment, if any.
-fn stored(run: &Run<'_>) -> Option<StoredRun> {
-    let Location::Direct { segment, at, stored: Stored::PLAIN } = run.location else { return None };
+fn stored(run: &VersionRun<'_>) -> Option<StoredRun> {
+    let BlockLocation::Direct { segment, at, stored: Stored::PLAIN } = run.location else { return None };
     let blocks = (run.first.0..=run.last().0).map(BlockIndex).map(|block| {
         let key = crate::format::BlockKey { branch: run.branch, block, stamp: run.birth };
         (key, run.checksum_of(block).expect("what is stored in a segment has a checksum"))

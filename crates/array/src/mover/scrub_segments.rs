@@ -11,7 +11,7 @@ use crate::{
     engine::Shared,
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, Entry, Position, Record, SegmentBlock, SegmentKind, SegmentNumber, SlotAddress,
+        BLOCK_BYTES, LogEntry, LogRecord, Position, SegmentBlock, SegmentKind, SegmentNumber, SlotAddress,
         SlotHeader, Stored, SummaryBlock, Superblock,
         row::{ScrubPlace, SegmentRow, SegmentState},
         superblock::{SUPERBLOCK_BYTES_MAX, superblock_places, superblock_start_bytes},
@@ -115,7 +115,7 @@ impl Mover {
         let mut block = SegmentBlock(0);
         while block.0 < row.shape.data_blocks() {
             let found = (0..copies.slots.len()).find_map(|copy| {
-                let record = Record::decode(copies.block(copy, 1 + block.0)).ok()?;
+                let record = LogRecord::decode(copies.block(copy, 1 + block.0)).ok()?;
                 let is_it = record.pool == shared.pool
                     && (record.segment, record.segment_use, record.block) == (number, row.segment_use, block);
                 is_it.then_some((record, copies.block(copy, 1 + block.0).to_vec()))
@@ -135,9 +135,9 @@ impl Mover {
 
     /// Checks the payload of a record. A block that is right on no copy is reported when its tree is
     /// scrubbed.
-    async fn scrub_payload(&self, record: &Record, copies: &mut Copies) {
+    async fn scrub_payload(&self, record: &LogRecord, copies: &mut Copies) {
         for entry in &record.entries {
-            let Entry::Write(write) = entry else { continue };
+            let LogEntry::Write(write) = entry else { continue };
             if write.stored != Stored::PLAIN {
                 continue;
             }

@@ -9,7 +9,7 @@ use crate::{
     engine::{PARALLELISM_MAX, StoredRun, events::BackgroundTask, stored_blocks},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockChecksum, BlockKey, BlockLocation, RedundancyClass, SegmentBlock,
         SegmentKind, SegmentNumber, Stored, SummaryEntry,
         row::{SegmentRow, SegmentState},
     },
@@ -189,9 +189,9 @@ impl Victim<'_> {
         let mut is_alive = vec![false; entries.len()];
         for part in sought.chunks(SOUGHT_AT_ONCE) {
             let keys = part.iter().map(|&index| entries[index].key);
-            let found = self.mover.map.whereabouts(keys).await?;
+            let found = self.mover.map.liveness(keys).await?;
             for (&index, found) in part.iter().zip(found) {
-                let here = Location::plain(self.number, entries[index].at);
+                let here = BlockLocation::plain(self.number, entries[index].at);
                 is_alive[index] = found.is_some_and(|version| version.location == here);
             }
             // Lets hosts on this thread run between lookups.

@@ -12,7 +12,7 @@ use super::Mover;
 use crate::{
     engine::{PoolSpace, Purpose, VICTIMS_MAX},
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
-    log::{log_shape, room_blocks},
+    log::{mirror_shape, room_blocks},
     simulation::sometimes::{self, Sometimes},
 };
 
@@ -108,7 +108,7 @@ impl Mover {
         // A round writes its targets before its victims are free.
         let free = space.free_for(Purpose::Upkeep);
         let geometry = self.shared.drives.geometry();
-        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         Limits {
             room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),
@@ -137,7 +137,7 @@ impl Mover {
                     && !state.unreadable.contains(number)
             })
             .map(|(number, row)| {
-                let is_cold = state.segments.has_settled(number);
+                let is_cold = state.segments.is_cold(number);
                 Candidate { number, live_grains: row.live_grains, is_cold }
             })
             .collect();

@@ -5,7 +5,7 @@ use crate::{
     engine::{MapReader, Shared, TaskOwner, events::BackgroundTask, spawn_repeated},
     error::Result,
     format::MemberIndex,
-    log::Lane,
+    log::LogWriter,
     mover::Mover,
 };
 use std::{
@@ -19,7 +19,7 @@ use world::Moment;
 /// The watch over the drives of a pool.
 pub(super) struct DriveWatch {
     pub shared: Rc<Shared>,
-    pub log: Rc<Lane>,
+    pub log: Rc<LogWriter>,
     mover: Rc<Mover>,
     pub health: Health,
     /// Drives reported as out of space, and the time since when each has space again.
@@ -42,7 +42,7 @@ impl TaskOwner for DriveWatch {
 }
 
 impl DriveWatch {
-    pub fn new(map: &MapReader, log: &Rc<Lane>, mover: &Rc<Mover>) -> Rc<Self> {
+    pub fn new(map: &MapReader, log: &Rc<LogWriter>, mover: &Rc<Mover>) -> Rc<Self> {
         Rc::new(Self {
             shared: Rc::clone(&map.shared),
             log: Rc::clone(log),

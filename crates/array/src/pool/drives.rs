@@ -40,7 +40,7 @@ impl Pool {
         }
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
-        self.log.look_at_copies();
+        self.log.check_copies();
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ use crate::{
     },
     error::Result,
     format::{DriveId, MemberIndex, VolumeNumber},
-    log::Lane,
+    log::LogWriter,
     mover::{CleaningResult, DegradedSegments, Mover, RebuildProgress, ScrubProgress, ScrubResult},
     tree::Trees,
     volume::{Admission, HostPath, Volume},
@@ -65,14 +65,14 @@ struct Parts {
     nodes: Rc<Nodes>,
     trees: Rc<Trees>,
     sink: Rc<PoolLog>,
-    log: Rc<Lane>,
+    log: Rc<LogWriter>,
 }
 
 /// An open pool.
 pub struct Pool {
     shared: Rc<Shared>,
     map: MapReader,
-    log: Rc<Lane>,
+    log: Rc<LogWriter>,
     usage: Rc<UsageCounter>,
     checkpoints: Rc<Checkpoints>,
     throttle: Rc<Throttle>,

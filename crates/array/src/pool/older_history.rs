@@ -7,7 +7,7 @@ use crate::{
     engine::MapReader,
     error::Result,
     format::{
-        CheckpointNumber, NodeKey, Tree,
+        CheckpointNumber, NodeKey, TreeKind,
         features::INCOMPATIBLE_PIVOTS,
         row::{ScrubPlace, ScrubRow},
     },
@@ -34,8 +34,8 @@ pub(super) async fn order_history(MapReader { shared, trees }: &MapReader) -> Re
     state.roots.history = history;
     // A scrub within the history tree restarts at its beginning.
     let scrub = state.catalogue.scrub();
-    if let Some(row @ ScrubRow { next: Some(ScrubPlace::Blocks(Tree::History, _)), .. }) = scrub {
-        let next = Some(ScrubPlace::Blocks(Tree::History, NodeKey::FIRST));
+    if let Some(row @ ScrubRow { next: Some(ScrubPlace::Blocks(TreeKind::History, _)), .. }) = scrub {
+        let next = Some(ScrubPlace::Blocks(TreeKind::History, NodeKey::FIRST));
         state.catalogue.set_scrub(ScrubRow { next, ..row });
     }
     Ok(())

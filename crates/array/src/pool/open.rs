@@ -16,28 +16,28 @@ use super::{
 };
 use crate::{
     drive::Drives,
-    election::{Election, NotOpened, can_go_on_with, elect},
+    election::{Election, OpenRefusal, can_go_on_with, elect},
     engine::{
         Catalogue, Nodes, Phase, PoolLog, Shared, State,
         events::{DriveName, EventLog, given_drives},
     },
     error::{Error, Result},
     format::{
-        BLOCK_GRAINS, Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Incarnation, LogStart,
-        MemberIndex, MemberState, MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind,
-        SegmentNumber, SegmentUse, SlotAddress, Stamp, Superblock, Table as CatalogueTable,
+        BLOCK_GRAINS, CatalogueTable, Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Incarnation,
+        LogStart, MemberIndex, MemberState, MirroredSegment, NodePointer, Position, RowKey, SegmentBlock,
+        SegmentKind, SegmentNumber, SegmentUse, SlotAddress, Stamp, Superblock,
         checkpoint::OPENING_STEP,
         row::{SegmentRow, SegmentState},
     },
-    log::{Lane, LaneSetting, LogSink, Replayed, Start, Tail, log_shape, replay},
+    log::{LogSink, LogTail, LogWriter, LogWriterSetting, ReplayOutcome, ReplayStart, mirror_shape, replay},
     segments::Segments,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
     },
     superblocks::{look, write_generation},
+    timed_device::DriveTimeouts,
     tree::{NodeStore, Trees},
-    watch::Watch,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -46,7 +46,7 @@ use std::{
 };
 use world::{BlockDevice, IoError, World};
 
-const FLIGHT_RECORDS_MAX: usize = 4;
+const BATCH_RECORDS_MAX: usize = 4;
 
 /// Opens the pool on `devices`.
 ///
@@ -82,7 +82,7 @@ async fn read_all(
     devices: &[Rc<dyn BlockDevice>],
     setting: OpenSetting,
 ) -> Result<(ReadIn, Checkpoint)> {
-    let watch = Watch::new(world, setting.answer_within, setting.read_within);
+    let watch = DriveTimeouts::new(world, setting.answer_within, setting.read_within);
     let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
     let seen = look(&devices).await;
     let election = elect(&seen, setting.forced)?;
@@ -110,7 +110,7 @@ async fn read_all(
 /// Context of an opening.
 struct Around<'a> {
     world: &'a World,
-    watch: &'a Rc<Watch>,
+    watch: &'a Rc<DriveTimeouts>,
     events: &'a Rc<EventLog>,
     given: BTreeMap<DriveId, usize>,
 }
@@ -166,7 +166,7 @@ struct ReadIn {
     shared: Rc<Shared>,
     nodes: Rc<Nodes>,
     trees: Rc<Trees>,
-    replayed: Replayed,
+    replayed: ReplayOutcome,
 }
 
 /// Reads catalogue and log. The inner error is a drive that failed during a repair.
@@ -284,7 +284,7 @@ fn row_of(drives: &Drives, segment: &MirroredSegment, kind: SegmentKind) -> Segm
         segment_use: segment.segment_use,
         kind,
         state: SegmentState::Open,
-        shape: log_shape(drives.geometry().slot_blocks(), segment.slots.len()),
+        shape: mirror_shape(drives.geometry().slot_blocks(), segment.slots.len()),
         slots: segment.slots.clone(),
         live_grains: 0,
     }
@@ -304,8 +304,8 @@ fn catalogue_of(rows: &[(RowKey, Vec<u8>)]) -> Result<Catalogue> {
     Ok(catalogue)
 }
 
-async fn replay_into(shared: &Shared, checkpoint: &Checkpoint) -> Result<Replayed> {
-    let start = Start {
+async fn replay_into(shared: &Shared, checkpoint: &Checkpoint) -> Result<ReplayOutcome> {
+    let start = ReplayStart {
         pool: shared.pool,
         log: &checkpoint.log,
         position_next: checkpoint.position_next,
@@ -337,7 +337,7 @@ fn segments_of(
     drives: &Drives,
     superblock: &Superblock,
     known: Known<'_>,
-    replayed: &Replayed,
+    replayed: &ReplayOutcome,
 ) -> Result<Segments> {
     let Known { rows, catalogue_nodes, announced } = known;
     let checkpoint = &superblock.checkpoint;
@@ -392,7 +392,7 @@ fn segments_of(
 
 /// Fails if mirrored data, or a segment in which the log may continue, has all its copies on drives that are
 /// members and would be left out.
-fn check_none_left_behind(shared: &Shared, replayed: &Replayed) -> Result<()> {
+fn check_none_left_behind(shared: &Shared, replayed: &ReplayOutcome) -> Result<()> {
     let superblock = shared.superblock.borrow();
     let state = shared.state.borrow();
     let is_left_out = |slot: &SlotAddress| {
@@ -410,11 +410,11 @@ fn check_none_left_behind(shared: &Shared, replayed: &Replayed) -> Result<()> {
         return Ok(());
     }
     let drives = members.iter().map(|member| superblock.members[usize::from(member.0)].drive);
-    Err(NotOpened::TooFewDrives(drives.collect()).into())
+    Err(OpenRefusal::TooFewDrives(drives.collect()).into())
 }
 
 /// Publishes the new incarnation and its first numbers to all drives.
-async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed) -> Result<()> {
+async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &ReplayOutcome) -> Result<()> {
     let (stamp_next, segment_use_next) = {
         let state = shared.state.borrow();
         (state.stamp_next, state.segments.use_next())
@@ -437,27 +437,27 @@ async fn new_log(
     shared: &Rc<Shared>,
     sink: &Rc<PoolLog>,
     incarnation: Incarnation,
-    replayed: &Replayed,
-) -> Result<Rc<Lane>> {
+    replayed: &ReplayOutcome,
+) -> Result<Rc<LogWriter>> {
     let owner = Rc::clone(sink) as Rc<dyn LogSink>;
     let geometry = shared.drives.geometry();
     let fence = shared.superblock.borrow().checkpoint.fence;
     let acknowledged = Position(replayed.last.position.0 + 1);
     let segment = replayed.segment();
-    let shape = log_shape(geometry.slot_blocks(), segment.slots.len());
-    let tail = Tail::new(
+    let shape = mirror_shape(geometry.slot_blocks(), segment.slots.len());
+    let tail = LogTail::new(
         (shared.pool, incarnation, fence),
         (replayed.position_next, acknowledged, replayed.last),
         (segment.clone(), shape, replayed.block),
     );
-    let setting = LaneSetting { flight_records_max: FLIGHT_RECORDS_MAX };
+    let setting = LogWriterSetting { batch_records_max: BATCH_RECORDS_MAX };
     let parts = (shared.drives.clone(), shared.seed, setting);
-    let lane = Lane::new(&shared.world, parts, owner, (tail, Vec::new()));
-    lane.begin_anew().await?;
-    let tail = lane.tail();
+    let log_writer = LogWriter::new(&shared.world, parts, owner, (tail, Vec::new()));
+    log_writer.start_elsewhere().await?;
+    let tail = log_writer.tail();
     let mut state = shared.state.borrow_mut();
     state.log_taken =
         LogStart { previous: replayed.last, segment: tail.segment().clone(), block: SegmentBlock(0) };
     state.log_segments.push_back(tail.segment().number);
-    Ok(lane)
+    Ok(log_writer)
 }

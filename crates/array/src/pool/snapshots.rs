@@ -9,8 +9,8 @@ use crate::{
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
-    log::Part,
-    map::Figure,
+    log::LogItem,
+    map::ReclaimableQuery,
     volume::SnapshotDevice,
 };
 use std::{collections::BTreeMap, rc::Rc};
@@ -67,7 +67,7 @@ impl Pool {
                 expires_at: WallNanoseconds(0),
                 sectors: self.volume_row(number).sectors,
             };
-            parts.push(Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
+            parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
         if parts.len() > ENTRIES_MAX {
             return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
@@ -108,7 +108,7 @@ impl Pool {
         let found = self.find_snapshot(self.number_of(volume)?, name);
         let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         let row = PointRow { state: VolumeState::Deleting, ..row };
-        let put = Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
+        let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
         self.log.append(vec![put]).await
     }
 
@@ -159,7 +159,7 @@ pub(super) async fn reclaimable_bytes(
     let _reading = map.shared.begin_reading();
     let figure = {
         let state = map.shared.state.borrow();
-        Figure::new(&state.sources(), state.catalogue.points(), branch, stamps)
+        ReclaimableQuery::new(&state.sources(), state.catalogue.points(), branch, stamps)
     };
     let grains = figure.finish(&map.trees).await?.total();
     Ok(u64::try_from(grains).expect("nothing is freed more than once") * GRAIN_BYTES as u64)

@@ -36,7 +36,7 @@ impl DriveWatch {
             if self.accepts_a_slot(member).await? {
                 self.shared.drives.set_has_space(member);
                 self.shared.note_drive_change();
-                self.log.look_at_copies();
+                self.log.check_copies();
             }
         }
         self.next_probe.set(self.shared.world.now() + TRY_AGAIN);

@@ -7,7 +7,7 @@ use crate::{
         BLOCK_BYTES, BlockCount, RedundancyClass, RowKey, VolumeNumber,
         row::{VolumeRow, WriteCache},
     },
-    log::Part,
+    log::LogItem,
     volume::{Bounds, Rates},
 };
 
@@ -85,7 +85,7 @@ impl Pool {
     async fn set_row(&self, number: VolumeNumber, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
         let mut row = self.volume_row(number);
         change(&mut row);
-        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        self.log.append(vec![LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
 }
 

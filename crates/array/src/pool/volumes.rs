@@ -10,7 +10,7 @@ use crate::{
         row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState},
         sectors_to_blocks,
     },
-    log::Part,
+    log::LogItem,
     simulation::canary::{self, Canary},
     volume::Volume,
 };
@@ -95,8 +95,8 @@ impl Pool {
             filled_below: None,
         };
         let parts = vec![
-            Part::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
-            Part::Put { row: RowKey::of_volume(number), bytes: row.encode() },
+            LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
+            LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() },
         ];
         self.log.append_together(parts).await
     }
@@ -145,7 +145,7 @@ impl Pool {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
         let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
-        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        self.log.append(vec![LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
 
     /// Resizes a volume. Shrinking discards the end of its head; snapshots keep it.
@@ -159,7 +159,7 @@ impl Pool {
         let number = self.number_of(name)?;
         let before = self.volume_row(number);
         let row = VolumeRow { sectors, ..before.clone() };
-        let put = Part::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         if sectors >= before.sectors {
             return self.log.append(vec![put]).await;
         }
@@ -172,10 +172,10 @@ impl Pool {
         let stamp = self.shared.state.borrow_mut().next_stamp();
         if let Some((block, data)) = tail {
             let key = BlockKey { branch: before.branch, block, stamp };
-            parts.push(Part::Write { key, data });
+            parts.push(LogItem::Write { key, data });
         }
         if first < end && !canary::is(Canary::ShrinkKeepsTheEnd) {
-            parts.push(Part::Discard(Interval {
+            parts.push(LogItem::Discard(Interval {
                 branch: before.branch,
                 first: BlockIndex(first),
                 count: BlockCount(end - first),
@@ -209,10 +209,10 @@ impl Pool {
         }
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
-        let volume = Part::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        let volume = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         let branches = branches
             .into_iter()
-            .map(|(branch, row)| Part::Put { row: RowKey::of_branch(branch), bytes: row.encode() });
+            .map(|(branch, row)| LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() });
         self.log.append_together(std::iter::once(volume).chain(branches).collect()).await
     }
 

@@ -8,12 +8,13 @@ use fixedbitset::FixedBitSet;
 
 const WORD_BITS: usize = usize::BITS as usize;
 
-/// See the module's documentation.
+/// Free slots of one drive.
 #[derive(Debug)]
 pub struct FreeSlots {
     slots: FixedBitSet,
     free: u32,
-    /// Where to look first: slots are given in rising order, so that segments that follow each other lie so.
+    /// Start of the next search: slots are allocated in rising order, so that consecutive segments are
+    /// adjacent.
     next: usize,
 }
 
@@ -25,17 +26,17 @@ impl FreeSlots {
         Self { slots, free: count, next: 0 }
     }
 
-    /// Slots that are free.
+    /// Number of free slots.
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Slots of the drive.
+    /// Number of slots of the drive.
     pub fn all_slots(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Takes a certain slot; false if it is not free, or not there.
+    /// Takes a given slot; false if it is not free, or does not exist.
     pub fn take(&mut self, slot: SlotNumber) -> bool {
         let index = slot.0 as usize;
         let is_free = self.slots.contains(index);
@@ -46,7 +47,7 @@ impl FreeSlots {
         is_free
     }
 
-    /// Takes the next slot that is free, round the drive.
+    /// Takes the next free slot, wrapping around at the end of the drive.
     pub fn take_next(&mut self) -> Option<SlotNumber> {
         let slot = SlotNumber(self.first_from(self.next).or_else(|| self.slots.minimum())? as u32);
         assert!(self.take(slot), "a slot that was found free is");
@@ -54,7 +55,7 @@ impl FreeSlots {
         Some(slot)
     }
 
-    /// The next slot to be taken, if it is free.
+    /// Makes a slot the next to be taken, if it is free.
     pub fn set_next(&mut self, slot: SlotNumber) {
         self.next = slot.0 as usize;
     }
@@ -70,14 +71,14 @@ impl FreeSlots {
         Some(behind * WORD_BITS + words[behind].trailing_zeros() as usize)
     }
 
-    /// The slot is free again.
+    /// Frees a slot.
     pub fn give_back(&mut self, slot: SlotNumber) {
         let index = slot.0 as usize;
         assert!(!self.slots.contains(index), "slot {slot} was not taken");
         self.slots.insert(index);
         self.free += 1;
         if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
-            // At once, not when the round comes to it.
+            // At once, not on the next round.
             self.next = index;
         }
     }

@@ -1,16 +1,16 @@
-//! The segments of a pool: which there are, how much of each is alive, and where the next one goes.
+//! The segments of a pool: allocation, live data, and reuse.
 //!
 //! Invariants:
 //!
 //! 1. A slot is free, or belongs to one segment, or waits to become free (`condemned`).
 //! 2. So does a number.
-//! 3. `live_grains` of a segment is what the trees point to, as of the last merge. It is never negative. `raid0_grains`
-//!    is its sum over segments that are no mirrors, each of one slot, by drive.
-//! 4. What a segment had becomes free only when a checkpoint without it is complete, and everyone who began to read
-//!    before that is done.
+//! 3. `live_grains` of a segment counts the grains the trees reference, as of the last merge. It is never
+//!    negative. `raid0_grains` is its sum over segments without a mirror, each of one slot, by drive.
+//! 4. The slots of a segment become free only when a checkpoint without it is complete, and all readers from
+//!    before that are done.
 
-mod ebb;
 mod free_slots;
+mod heat;
 
 use crate::format::checksum::mix;
 use crate::{
@@ -19,43 +19,43 @@ use crate::{
         SegmentShape, SegmentUse, SlotAddress,
         row::{SegmentRow, SegmentState},
     },
-    log::log_shape,
+    log::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
-use ebb::Ebb;
 use free_slots::FreeSlots;
+use heat::Heat;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Drives whose free slots differ by less count as equally free.
 const EVENED_SLOTS: u32 = 8;
 
-/// See the module's documentation.
+/// All segments of a pool, and its free slots.
 #[derive(Debug)]
 pub struct Segments {
     geometry: PoolGeometry,
     /// By number.
     rows: Vec<Option<SegmentRow>>,
-    /// Numbers below `rows.len()` that no segment has, condemned ones not among them.
+    /// Unused numbers below `rows.len()`, without those of condemned segments.
     free_numbers: BTreeSet<u32>,
     slots: BTreeMap<MemberIndex, FreeSlots>,
     use_next: SegmentUse,
     /// Rows that differ from those of the last checkpoint.
     changed: BTreeSet<SegmentNumber>,
     condemned: VecDeque<Condemned>,
-    /// Slots of copies that do not count any more, each with the checkpoint from which on nobody needs it.
+    /// Slots of dropped copies, each with the checkpoint from which on it is not needed.
     dropped: VecDeque<(CheckpointNumber, SlotAddress)>,
     /// Of all segments but those of nodes.
     live_grains: u64,
     /// Of those of nodes.
     node_grains: u64,
-    /// Of those that have no copy, by the drive they lie on.
+    /// Of those without a copy, by drive.
     raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
     slot_changes: u64,
-    ebb: Ebb,
+    heat: Heat,
 }
 
-/// A segment nothing needs any more, from a checkpoint on.
+/// A segment that is not needed from a checkpoint on.
 #[derive(Debug)]
 struct Condemned {
     number: SegmentNumber,
@@ -84,12 +84,12 @@ impl Segments {
             node_grains: 0,
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
-            ebb: Ebb::default(),
+            heat: Heat::default(),
         }
     }
 
-    /// A segment that is there already: as the catalogue, the checkpoint or the log says. What is said later of the
-    /// same number counts.
+    /// Adds an existing segment, from the catalogue, the checkpoint or the log. The last row of a number
+    /// wins.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Segments {
         }
         self.slot_changes += 1;
         for &slot in &row.slots {
-            // A member that is gone has no slots left to give.
+            // A member that is gone has no slots left.
             if let Some(free) = self.slots.get_mut(&slot.member)
                 && !free.take(slot.slot)
             {
@@ -116,18 +116,18 @@ impl Segments {
         self.use_next
     }
 
-    /// A mirrored segment of up to `copies` copies on the members of `there` that have the most room; none if none
-    /// has any.
+    /// Allocates a mirrored segment of up to `copies` copies on those members of `there` that have the most
+    /// free slots; none if there are too few.
     pub fn allocate(
         &mut self,
         kind: SegmentKind,
         copies: usize,
         there: &[MemberIndex],
     ) -> Option<MirroredSegment> {
-        self.allocate_shaped(kind, copies, there, log_shape)
+        self.allocate_shaped(kind, copies, there, mirror_shape)
     }
 
-    /// A segment of data that rests in one copy, on the member of `there` that has the most room.
+    /// Allocates a data segment without a copy, on the member of `there` that has the most free slots.
     pub fn allocate_raid0(&mut self, there: &[MemberIndex]) -> Option<MirroredSegment> {
         self.allocate_shaped(SegmentKind::Data, 1, there, |slot_blocks, _| SegmentShape::raid0(slot_blocks))
     }
@@ -148,8 +148,8 @@ impl Segments {
         if roomy.len() < copies.min(there.len()) || roomy.is_empty() {
             return None;
         }
-        // Drives with about equal room pair up as it falls, each with every other: when one is lost, all of them have
-        // something to copy. Where room is short, it is evened out.
+        // Drives with about equal room are paired at random, each with every other: when one is lost, all
+        // others help to rebuild. Where room is short, the fuller drives are spared.
         let about =
             |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
         let turn = self.use_next.0;
@@ -177,7 +177,7 @@ impl Segments {
         Some(MirroredSegment { number, segment_use, slots })
     }
 
-    /// A free slot on the member of `members` that has the most room.
+    /// Allocates a slot on the member of `members` that has the most free slots.
     pub fn allocate_slot(&mut self, members: &[MemberIndex]) -> Option<SlotAddress> {
         let roomy = members.iter().filter_map(|&member| Some((self.slots.get(&member)?.free(), member)));
         let (_, member) = roomy.filter(|&(free, _)| free > 0).max()?;
@@ -186,7 +186,7 @@ impl Segments {
         Some(SlotAddress { member, slot })
     }
 
-    /// A slot that was allocated and written, to see whether its drive takes it, is the next that is allocated there.
+    /// Frees an allocated slot that proved its drive writable; it is the next to be allocated there.
     pub fn give_back_as_next(&mut self, slot: SlotAddress) {
         self.give_back(&[slot]);
         if let Some(free) = self.slots.get_mut(&slot.member) {
@@ -194,33 +194,33 @@ impl Segments {
         }
     }
 
-    /// A slot that was allocated is not needed after all.
+    /// Frees an allocated slot that is not needed after all.
     pub fn give_back_slot(&mut self, slot: SlotAddress) {
         self.give_back(&[slot]);
     }
 
-    /// A copy of a segment lies elsewhere.
+    /// Moves a copy of a segment to another slot.
     pub fn replace_slot(&mut self, number: SegmentNumber, old: SlotAddress, new: SlotAddress) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
         let place = row.slots.iter().position(|&slot| slot == old).expect("it had the old one");
         row.slots[place] = new;
         self.changed.insert(number);
-        // Nobody writes to a drive that is lost: its slots need not wait for readers.
+        // Nothing writes to a lost drive: its slots need not wait for readers.
         self.give_back(&[old]);
     }
 
-    /// A copy of a mirrored segment does not count any more: something could not be written to it. Its slot is free from the
-    /// checkpoint `from` on, whose row of the segment is the first without it. It must not be the last one.
+    /// Drops a copy of a mirrored segment that could not be written. Its slot becomes free after the
+    /// checkpoint `from`, the first one whose row lacks it. Must not be the last copy.
     pub fn drop_copy(&mut self, number: SegmentNumber, slot: SlotAddress, from: CheckpointNumber) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that lost a copy is there");
         assert!(row.shape.is_mirror() && row.slots.len() > 1, "another copy is left");
         row.slots.retain(|&other| other != slot);
-        row.shape = log_shape(row.shape.slot_blocks(), row.slots.len());
+        row.shape = mirror_shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
         self.dropped.push_back((from, slot));
     }
 
-    /// A copy lies elsewhere from the checkpoint `from` on; the one before still needs the old slot.
+    /// Moves a copy from the checkpoint `from` on; the one before still needs the old slot.
     pub fn move_copy(
         &mut self,
         number: SegmentNumber,
@@ -234,30 +234,30 @@ impl Segments {
         self.dropped.push_back((from, old));
     }
 
-    /// A mirrored segment has one more copy. Its data is laid out in the same way whether it has one or more.
+    /// Adds a copy to a mirrored segment. The layout of its data does not depend on the number of copies.
     pub fn add_slot(&mut self, number: SegmentNumber, new: SlotAddress) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
         assert!(row.shape.is_mirror(), "what rests in one copy gets no other");
         row.slots.push(new);
-        row.shape = log_shape(row.shape.slot_blocks(), row.slots.len());
+        row.shape = mirror_shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
     }
 
-    /// One more drive.
+    /// Adds a drive.
     pub fn add_member(&mut self, member: MemberIndex, slot_count: u32) {
         self.slot_changes += 1;
         let before = self.slots.insert(member, FreeSlots::all(slot_count));
         assert!(before.is_none(), "member {member} is new");
     }
 
-    /// Nothing more is written into it.
+    /// Marks a segment as complete.
     pub fn seal(&mut self, number: SegmentNumber) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is sealed is there");
         row.state = SegmentState::Sealed;
         self.changed.insert(number);
     }
 
-    /// So much more of it is pointed to, or less.
+    /// Changes the number of live grains of a segment.
     pub fn add_live(&mut self, number: SegmentNumber, grains: i64) {
         let row = self.rows[number.0 as usize].as_mut().expect("what is pointed to is there");
         let live = i64::from(row.live_grains) + grains;
@@ -279,18 +279,18 @@ impl Segments {
         self.changed.insert(number);
     }
 
-    /// A checkpoint is about to say what is alive: [`Segments::has_settled`] compares with what was so many segments, or
-    /// up to about twice as many, before.
-    pub fn note_ebb(&mut self, span: u64) {
-        self.ebb.note(&self.rows, self.use_next, span);
+    /// Call it before a checkpoint changes the live grains: [`Segments::is_cold`] compares with the state
+    /// `span` segments, or up to about twice as many, before.
+    pub fn note_heat(&mut self, span: u64) {
+        self.heat.note(&self.rows, self.use_next, span);
     }
 
-    /// Whether about as much of a segment is alive as was some time before: else it is dying by itself.
-    pub fn has_settled(&self, number: SegmentNumber) -> bool {
-        self.row(number).is_some_and(|row| self.ebb.has_settled(number, row))
+    /// True if the segment lost little live data for some time; a hot segment will become free by overwrites.
+    pub fn is_cold(&self, number: SegmentNumber) -> bool {
+        self.row(number).is_some_and(|row| self.heat.is_cold(number, row))
     }
 
-    /// From the checkpoint `from` on nobody needs it.
+    /// Gives a segment up from the checkpoint `from` on.
     pub fn condemn(&mut self, number: SegmentNumber, from: CheckpointNumber) {
         let row = self.rows[number.0 as usize].take().expect("a segment is condemned once");
         assert_eq!(row.live_grains, 0, "segment {number} is pointed to");
@@ -318,8 +318,8 @@ impl Segments {
         self.condemned.front().is_some_and(|condemned| condemned.from <= complete)
     }
 
-    /// A segment as one who reads needs it: also one that is condemned, for what a reader found before that is there
-    /// until it is done.
+    /// The row of a segment for a reader. Includes condemned segments: they stay until readers from before
+    /// are done.
     pub fn readable(&self, number: SegmentNumber) -> Option<&SegmentRow> {
         let condemned = || {
             sometimes::reached(Sometimes::CondemnedSegmentRead);
@@ -328,61 +328,61 @@ impl Segments {
         self.row(number).or_else(|| condemned().map(|condemned| &condemned.row))
     }
 
-    /// All rows that the last complete checkpoint may lead to.
+    /// All rows that the last complete checkpoint may reference.
     pub fn with_condemned(&self) -> impl Iterator<Item = &SegmentRow> {
         self.rows.iter().flatten().chain(self.condemned.iter().map(|condemned| &condemned.row))
     }
 
-    /// A segment.
+    /// The row of a segment.
     pub fn row(&self, number: SegmentNumber) -> Option<&SegmentRow> {
         self.rows.get(number.0 as usize)?.as_ref()
     }
 
-    /// A segment as those name it who write to it or read it from a checkpoint.
+    /// A segment by number, use and slots.
     pub fn mirrored(&self, number: SegmentNumber) -> Option<MirroredSegment> {
         let row = self.row(number)?;
         Some(MirroredSegment { number, segment_use: row.segment_use, slots: row.slots.clone() })
     }
 
-    /// All of them.
+    /// All segments.
     pub fn iter(&self) -> impl Iterator<Item = (SegmentNumber, &SegmentRow)> {
         let rows = self.rows.iter().enumerate();
         rows.filter_map(|(number, row)| Some((SegmentNumber(number as u32), row.as_ref()?)))
     }
 
-    /// Grains of all segments of log and data that are pointed to.
+    /// Live grains of all segments of log and data.
     pub fn live_grains(&self) -> u64 {
         self.live_grains
     }
 
-    /// Grains of all nodes that are pointed to.
+    /// Live grains of all nodes.
     pub fn node_grains(&self) -> u64 {
         self.node_grains
     }
 
-    /// Grains of what rests in one copy and is pointed to, by the drive it lies on.
+    /// Live grains without a copy, by drive.
     pub fn raid0_grains(&self) -> impl Iterator<Item = (MemberIndex, u64)> {
         self.raid0_grains.iter().map(|(&member, &grains)| (member, grains))
     }
 
-    /// What differs from the last checkpoint, none being gone; from now on nothing does.
+    /// Rows changed since the last checkpoint, none for a deleted one. Resets the list.
     pub fn take_changes(&mut self) -> Vec<(SegmentNumber, Option<SegmentRow>)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|number| (number, self.row(number).cloned())).collect()
     }
 
-    /// Counts changes of which slots are free, and of how many there are: as long as it stays, so does what can be
-    /// allocated.
+    /// Counts changes of which slots are free, and of how many there are. While it is unchanged, so is the
+    /// number of segments that can be allocated.
     pub fn slot_changes(&self) -> u64 {
         self.slot_changes
     }
 
-    /// Segments of `copies` copies that can still be allocated on `there`.
+    /// Number of segments of `copies` copies that can still be allocated on `there`.
     pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
         let mut free: Vec<u64> =
             there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
         free.sort_unstable();
-        // The most that can be had: the largest drives cannot be paired with themselves.
+        // An upper bound: the largest drives cannot be paired with themselves.
         let copies = copies.min(there.len()).max(1) as u64;
         let (mut low, mut high) = (0, free.iter().sum::<u64>() / copies);
         while low < high {
@@ -393,7 +393,7 @@ impl Segments {
         low
     }
 
-    /// Segments that would be there if all slots of `there` were free.
+    /// Number of segments if all slots of `there` were free.
     pub fn all_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
         let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
         slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
@@ -448,7 +448,7 @@ mod tests {
 
     const MEMBER: MemberIndex = MemberIndex(0);
 
-    /// Of one drive of four slots, one segment, which checkpoint 5 does not need any more.
+    /// One drive of four slots and one segment, condemned from checkpoint 5 on.
     fn condemned_from_5() -> Segments {
         let geometry =
             crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };

@@ -1,51 +1,51 @@
-//! Planted bugs. Each stands at the very place where somebody might make the mistake.
+//! Planted bugs, each at the very place where a programmer might make the mistake.
 
 listed! {
     /// A bug to plant.
     Canary {
-        /// Whatever a drive gives is taken for the block.
+        /// A read is not verified against its checksum.
         SkipCrc,
-        /// A version that the very next command replaced is not kept for a snapshot.
+        /// A snapshot loses a version that the very next command superseded.
         DeathOffByOne,
-        /// An opening goes on with the numbers of the checkpoint, not beyond those it has seen in the log.
+        /// Opening continues with the numbers of the checkpoint, not above those found in the log.
         ForgottenBump,
-        /// A snapshot shows the command after its cut, too.
+        /// A snapshot shows the command after it, too.
         SnapshotSeesALaterWrite,
-        /// A block that was moved is taken to be where it was moved to, though it was overwritten meanwhile.
+        /// A moved block is looked up at its new location although it was overwritten meanwhile.
         MoverRacesAnOverwrite,
-        /// A rebuild copies what happens to lie in the new slot.
+        /// A rebuild copies the old content of the new slot.
         RebuildReadsAStaleSlot,
-        /// A checkpoint names the end of the log as it is when the checkpoint is done.
+        /// A checkpoint names the end of the log as of its completion.
         CheckpointTooFar,
-        /// What a checkpoint gives up is used again before that checkpoint counts.
+        /// Segments a checkpoint frees are reused before it is complete.
         SegmentReusedBeforeCheckpoint,
-        /// What a checkpoint gave up is used again while somebody still reads it.
+        /// Segments a checkpoint freed are reused while they are still read.
         ReadersNotWaitedFor,
-        /// A log that ends before what was acknowledged has just ended there.
+        /// A log that ends before acknowledged data is accepted.
         MidLogRotTakenForTheTail,
-        /// A record that one copy alone has is served as it is.
+        /// A record that only one copy has is not rewritten on the others.
         OneLegTailServed,
-        /// A flight that one copy refused is answered all the same.
+        /// A batch that one copy failed to write is acknowledged.
         OneLegAcknowledged,
-        /// What a deleted snapshot leaves is taken from its neighbours, too.
+        /// Reclaiming a deleted snapshot also frees versions of its neighbours.
         LiveSnapshotLosesHistory,
-        /// Blocks written in part are not locked.
+        /// Partial writes do not lock their blocks.
         BlocksNotLocked,
-        /// A write takes its stamp before it has a place in the log.
+        /// A write takes its stamp before its place in the log.
         StampBeforeItsTurn,
-        /// A discard does not look at what the trees have.
+        /// A discard ignores the trees.
         DiscardForgetsTheTrees,
-        /// The log goes on in another segment before what lies in the one before is stable.
+        /// The log enters another segment before the records of the last one are stable.
         SegmentEnteredOverUnstableRecords,
-        /// A drive that had no space for a write is given up as if it were dead.
+        /// A drive that had no space for a write is failed.
         FullDriveTakenForDead,
-        /// A log whose last segment has no header any more has just ended there.
+        /// A log whose last segment has lost its header is accepted.
         HeaderlessLogTakenForItsEnd,
-        /// Whoever reads a pool whose log has a hole is told that nothing is missing.
+        /// Reading a pool whose log has a hole reports nothing as missing.
         CutLogTakenForWhole,
-        /// A replay does not flush what a killed process had cached.
+        /// Replay does not flush what a killed process had cached.
         ReplayWithoutFlush,
-        /// A volume that becomes smaller keeps what lies behind its end.
+        /// Shrinking a volume keeps the blocks behind its end.
         ShrinkKeepsTheEnd,
     }
 }
@@ -59,7 +59,7 @@ mod planted {
         static PLANTED: Cell<Option<Canary>> = const { Cell::new(None) };
     }
 
-    /// A bug is in until this is dropped.
+    /// Removes the bug when dropped.
     #[derive(Debug)]
     pub struct Planted(());
 
@@ -87,7 +87,7 @@ pub(crate) use planted::is;
 #[cfg(feature = "simulation")]
 pub use planted::{Planted, plant};
 
-/// Whether a bug is planted.
+/// Always false without the feature.
 #[cfg(not(feature = "simulation"))]
 pub(crate) const fn is(_: Canary) -> bool {
     false

@@ -1,9 +1,9 @@
-//! What only the simulator asks for: bugs it plants, to see whether it would catch them; and branches it counts, to see
-//! whether it ever takes them.
+//! Hooks for the simulator: planted bugs, to test that it would find them, and counters of branches, to test
+//! that it reaches them.
 //!
-//! Both are off in a program that is built without the feature `simulation`: then `canary::is` is false and
-//! `sometimes::reached` nothing, whatever anybody does. With it they belong to the thread, so that one run does not
-//! see another, and two runs of a seed agree.
+//! Without the feature `simulation` both compile to nothing: `canary::is` is false and `sometimes::reached`
+//! does nothing. With it they are thread-local, so that runs do not affect each other, and two runs of one
+//! seed agree.
 
 /// An enum of plain names, and the list of them.
 macro_rules! listed {
@@ -15,7 +15,7 @@ macro_rules! listed {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants, in order.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
         }
     };

@@ -1,145 +1,147 @@
-//! Branches that a run may or may not take: over many runs each must be taken, else nobody knows that it works.
+//! Rare branches. Over many runs each must be reached, or it is untested.
 
 listed! {
-    /// A branch.
+    /// A rare branch.
     Sometimes {
-        /// Opening: a generation that was cut short was given to drives that lacked it.
+        /// Opening: an incomplete generation was written to the drives that lacked it.
         GenerationFinished,
-        /// Opening: a drive that was given is behind the others, and counts as missing.
+        /// Opening: a stale drive was given, and counts as missing.
         StaleDriveLeftOut,
-        /// Opening: a generation that the others went on without was passed over.
+        /// Opening: a generation that the others continued without was skipped.
         GenerationDisproved,
-        /// Opening: a drive was joining when the pool stopped, and went on to join.
+        /// Opening: a drive was joining when the pool stopped, and continued to join.
         JoiningWentOn,
-        /// Opening: it was refused, for drives that are not there may hold newer data.
+        /// Opening: refused because absent drives may hold newer data.
         ForkRefused,
-        /// Opening: it would have been refused, and was forced.
+        /// Opening: forced although absent drives may hold newer data.
         ForcedOpen,
-        /// Opening: a drive failed meanwhile, and was given up.
+        /// Opening: a drive failed meanwhile, and was lost.
         DriveGivenUpWhileOpening,
         /// Replay: there were records behind the checkpoint.
         LogReplayed,
-        /// Replay: the log went on in another segment.
+        /// Replay: the log continued in another segment.
         SuccessorEntered,
-        /// Replay: a record was there on some copies only, or not whole, and is whole now.
-        CopyOfRecordMended,
-        /// Replay: a header lies behind the end of the log, of a record that is not whole.
+        /// Replay: an incomplete or missing copy of a record was rewritten.
+        CopyOfRecordRepaired,
+        /// Replay: the header of an incomplete record lies behind the end of the log.
         TornTail,
-        /// Replay: a flight that had been written again was read twice.
-        FlightReadTwice,
-        /// Replay: the log told of a segment that blocks were moved into.
+        /// Replay: a batch that had been written twice was read twice.
+        BatchReadTwice,
+        /// Replay: the log announced a segment that blocks were moved into.
         SegmentAnnounced,
-        /// Replay: what was acknowledged is missing, and the pool stays closed.
+        /// Replay: acknowledged records are missing, and the pool stays closed.
         LostRecordsRefused,
-        /// Replay: no copy of a header can be read, nobody knows where the log goes on, and the pool stays closed.
+        /// Replay: no copy of a header can be read, so the end of the log is unknown, and the pool stays
+        /// closed.
         HeaderlessLogRefused,
-        /// Opening: cut short while the log was replayed.
+        /// Opening: interrupted during replay.
         CutWhileReplaying,
-        /// Opening: cut short before its first checkpoint was complete.
+        /// Opening: interrupted before its first checkpoint was complete.
         CutWhileBeginning,
-        /// Log: a flight failed on a copy, and was written again elsewhere.
-        FlightTurnedAway,
-        /// Log: a drive failed to take the header of a segment that was to be entered.
+        /// Log: a batch failed on a copy, and was written again elsewhere.
+        BatchRetriedElsewhere,
+        /// Log: a drive failed to write the header of the next segment.
         HeaderRefused,
-        /// Log: a copy failed to become stable, and was given up.
+        /// Log: a copy failed to flush, and was lost.
         LogFlushFailed,
-        /// Log: it goes on in a segment that no header names.
-        BegunAnew,
-        /// Log: there was no segment to go on in, and a checkpoint was made for one.
+        /// Log: it continued in a segment that no header names.
+        LogRestarted,
+        /// Log: a checkpoint was made to free a segment for it.
         LogMadeRoom,
         /// Log: a record needed the next segment.
         SegmentFilled,
         /// Drives: one was lost while the pool ran.
         DriveLost,
-        /// Drives: another one failed while the loss of one was written down.
+        /// Drives: another one failed while the loss of one was being recorded.
         DriveLostWhilePublishing,
-        /// Drives: those that are left are too few to go on.
+        /// Drives: those left are too few to continue.
         TooFewToGoOn,
         /// Drives: one had no space for a write, and stays a member.
         DriveOutOfSpace,
         /// Drives: one that had no space has some again.
         SpaceFoundAgain,
-        /// Drives: too few have space for what is written, and the pool waits.
+        /// Drives: too few have space, and the pool waits.
         WaitedForSpace,
-        /// Drives: more failed to write than data has copies to spare, and the pool stopped without giving them up.
+        /// Drives: more failed to write than data has copies to spare, and the pool stopped without failing
+        /// them.
         NoCopyToSpare,
-        /// Log: a copy could not be made whole for want of space, and does not count any more.
+        /// Log: a copy could not be completed for lack of space, and was dropped.
         CopyGivenUpForSpace,
-        /// Checkpoint: nodes found no space on any of their drives, and their segment got a slot elsewhere.
+        /// Checkpoint: the drives of a node segment had no space, and the segment got a slot elsewhere.
         NodesMovedForSpace,
-        /// Drives: one that does not answer was given up.
+        /// Drives: one that did not answer was failed.
         StuckDriveGivenUp,
         /// Drives: one was added.
         DriveAdded,
-        /// Drives: one that was lost has nothing left on it, and was taken out of the table.
+        /// Drives: a lost one has nothing left on it, and was removed from the table.
         DriveForgotten,
-        /// Drives: cut short while the loss of one was written down.
+        /// Drives: interrupted while the loss of one was being recorded.
         CutWhileLosing,
-        /// Drives: cut short while one was added.
+        /// Drives: interrupted while one was being added.
         CutWhileAdding,
-        /// Checkpoint: cut short while head and history were merged.
+        /// Checkpoint: interrupted while head and history were merged.
         CutWhileMerging,
-        /// Checkpoint: cut short while the catalogue was merged.
+        /// Checkpoint: interrupted while the catalogue was merged.
         CutWhileMergingRows,
-        /// Checkpoint: cut short before all was flushed.
+        /// Checkpoint: interrupted before the flush.
         CutWhileFlushing,
-        /// Checkpoint: cut short before its superblock was complete.
+        /// Checkpoint: interrupted before its superblock was complete.
         CutWhilePublishing,
         /// Checkpoint: a drive failed to flush.
         FlushFailed,
         /// Checkpoint: nodes could not be written to every copy.
         NodeWrittenToFewer,
-        /// Checkpoint: records were taken in while it was made.
+        /// Checkpoint: records were applied while it was made.
         TakenMeanwhile,
-        /// Checkpoint: what it gave up has to wait for a reader.
+        /// Checkpoint: freed segments have to wait for a reader.
         ReaderHoldsSegments,
-        /// Checkpoint: a pass over what deleted snapshots left was finished.
+        /// Checkpoint: a reclamation pass was finished.
         PassFinished,
-        /// Checkpoint: nodes were written elsewhere, so that their segments come free.
+        /// Checkpoint: nodes were rewritten elsewhere, to free their segments.
         NodesRelocated,
-        /// Map: a version that was displaced went to history.
+        /// Map: a superseded version went to history.
         WentToHistory,
-        /// Map: a block that was moved had been overwritten meanwhile.
+        /// Map: a moved block had been overwritten meanwhile.
         MoveInVain,
-        /// Reading: a copy of a block was wrong or unreadable, and was mended.
-        BlockMended,
-        /// Reading: a run was put together from several copies.
+        /// Reading: a wrong or unreadable copy of a block was rewritten.
+        BlockRepaired,
+        /// Reading: a run was assembled from several copies.
         RunFromSeveralCopies,
-        /// Reading: a copy took long, and another one was asked.
+        /// Reading: a copy was slow, and another one was read.
         OtherCopyAsked,
         /// Reading: no copy of a block was right.
         BlockLost,
-        /// Reading: a copy of a node was wrong or unreadable, and was mended.
-        NodeMended,
+        /// Reading: a wrong or unreadable copy of a node was rewritten.
+        NodeRepaired,
         /// Reading: no copy of a node was right.
         NodeLost,
-        /// Reading: a segment that was given up was still read.
+        /// Reading: a condemned segment was still read.
         CondemnedSegmentRead,
         /// Cleaning: segments were emptied.
         SegmentsCleaned,
-        /// Cleaning: segments that are dying by themselves were left alone.
+        /// Cleaning: hot segments were left alone.
         LeftToDie,
-        /// Cleaning: what lay in a segment of the log was still known.
+        /// Cleaning: the reverse map still knew the content of a log segment.
         VictimKnown,
-        /// Cleaning: a segment could not be read through, and was set aside.
+        /// Cleaning: a segment could not be read completely, and was set aside.
         VictimSetAside,
-        /// Cleaning: the segment in the making was given up.
+        /// Cleaning: the target segment was abandoned.
         TargetGivenUp,
-        /// Cleaning: cut short.
+        /// Cleaning: interrupted.
         CutWhileCleaning,
         /// Rebuild: a segment has its copy back.
         CopyRebuilt,
-        /// Rebuild: a segment came free, or the new drive failed, before its copy was done.
+        /// Rebuild: a segment became free, or the new drive failed, before its copy was complete.
         RebuildInVain,
         /// Rebuild: only the reserve is left.
         RebuildWaitsForRoom,
-        /// Rebuild: cut short while a slot was copied.
+        /// Rebuild: interrupted while a slot was copied.
         CutWhileRebuilding,
-        /// Space: a host was held up.
+        /// Space: a host write was delayed.
         HostHeldUp,
-        /// Space: a host was refused.
+        /// Space: a host write was refused.
         HostRefused,
-        /// Volumes: a write waited for a block that another one wrote in part.
+        /// Volumes: a write waited for a partial write of the same block.
         WriteWaited,
     }
 }
@@ -153,7 +155,7 @@ mod counted {
         static COUNTS: RefCell<BTreeMap<Sometimes, u64>> = const { RefCell::new(BTreeMap::new()) };
     }
 
-    /// How often each branch was taken on this thread since this was last asked.
+    /// Counts of this thread since the last call.
     #[doc(hidden)]
     pub fn take_counts() -> BTreeMap<Sometimes, u64> {
         COUNTS.take()
@@ -169,33 +171,31 @@ pub(crate) use counted::reached;
 #[cfg(feature = "simulation")]
 pub use counted::take_counts;
 
-/// A branch is taken.
+/// Does nothing without the feature.
 #[cfg(not(feature = "simulation"))]
 pub(crate) const fn reached(_: Sometimes) {}
 
-/// A branch is taken if it is so.
+/// Counts the branch if the condition holds.
 pub(crate) fn reached_if(is_so: bool, branch: Sometimes) {
     if is_so {
         reached(branch);
     }
 }
 
-/// Something under way: dropped before its end, by a crash or an error, it counts the branch of where it was.
+/// An activity. If dropped before [`UnderWay::end`], by a crash or an error, it counts the branch of its
+/// current step.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Option<Sometimes>);
 
 impl UnderWay {
-    /// It begins.
     pub fn begin(cut: Sometimes) -> Self {
         Self(Some(cut))
     }
 
-    /// It goes on.
     pub fn goes_on(&mut self, cut: Sometimes) {
         self.0 = Some(cut);
     }
 
-    /// It is done.
     pub fn end(mut self) {
         self.0 = None;
     }

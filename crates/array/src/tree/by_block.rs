@@ -1,10 +1,9 @@
 //! History as it was kept before pivots, by branch, block and birth: put into the order of today, once.
 
-use super::{Trees, change::HistoryChange};
+use super::{BlockVersion, Trees, change::HistoryChange};
 use crate::{
     error::Result,
-    format::{BlockIndex, CheckpointNumber, NodeKey, NodePointer, Run, Tree},
-    map::Version,
+    format::{BlockIndex, CheckpointNumber, NodeKey, NodePointer, TreeKind, VersionRun},
 };
 use std::ops::ControlFlow;
 
@@ -30,7 +29,7 @@ impl Trees {
             root = self.merge_history(checkpoint, root, changes, |event| unreachable!("{event:?}")).await?;
         }
         let mut nodes = Vec::new();
-        self.check(Tree::HistoryByBlock, Some(old), |node| nodes.push(*node)).await?;
+        self.check(TreeKind::HistoryByBlock, Some(old), |node| nodes.push(*node)).await?;
         nodes.into_iter().for_each(|node| self.store.release(node));
         Ok(root)
     }
@@ -44,7 +43,7 @@ impl Trees {
     ) -> Result<Option<NodeKey>> {
         let mut next = None;
         let end = NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX };
-        let visit = |run: &Run<'_>| {
+        let visit = |run: &VersionRun<'_>| {
             if changes.len() >= count {
                 next = Some(NodeKey { major: run.branch.0, id: run.first.0, minor: run.birth.0 });
                 return ControlFlow::Break(());
@@ -52,12 +51,12 @@ impl Trees {
             let death = run.death.expect("versions in history have died");
             let blocks = (run.first.0..=run.last().0).map(BlockIndex);
             changes.extend(blocks.map(|block| {
-                let version = Version::of(run, block);
+                let version = BlockVersion::of(run, block);
                 HistoryChange::Insert { branch: run.branch, block, version, death }
             }));
             ControlFlow::Continue(())
         };
-        self.scan(Tree::HistoryByBlock, Some(old), from, end, visit).await?;
+        self.scan(TreeKind::HistoryByBlock, Some(old), from, end, visit).await?;
         Ok(next)
     }
 }

@@ -1,123 +1,106 @@
-//! What a merge is asked to change, and what it found where it did.
+//! Input and output of merges: changes of each tree, and the events they cause.
 
-use crate::{
-    format::{BlockIndex, BlockKey, BranchNumber, Move, NodeKey, RowKey, Stamp, pivot::pivot_of},
-    map::Version,
-};
+use super::BlockVersion;
+use crate::format::{BlockIndex, BlockKey, BranchNumber, Move, NodeKey, RowKey, Stamp, pivot::pivot_of};
 
 /// A change of the head tree. A merge takes them in ascending order of their first block.
 ///
-/// Of one block there may be several. Those that move it come first, whatever happened in between: a version that is
-/// displaced is told with the place it has by then.
+/// Changes of one block: moves come first, whatever the order in which things happened, so a superseded
+/// version is reported at its last location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadChange {
-    /// The block has this version now.
+    /// Sets the version of a block.
     Set {
-        /// Of which branch.
         branch: BranchNumber,
-        /// Which block.
         block: BlockIndex,
-        /// What it has. No removal of the same merge that covers it is younger.
-        version: Version,
+        /// No removal of the same merge that covers the block may be younger.
+        version: BlockVersion,
     },
-    /// No version of these blocks that was born before `by` is in the tree any more. Intervals may overlap; what is
-    /// displaced is so by the first one after its birth.
+    /// Removes versions of these blocks born before `by`. Intervals may overlap; the first removal after its
+    /// birth supersedes a version.
     Remove {
-        /// Of which branch.
         branch: BranchNumber,
-        /// The first block.
         first: BlockIndex,
-        /// How many, at least one.
+        /// At least one.
         count: u64,
-        /// When.
+        /// Stamp of the removal.
         by: Stamp,
     },
-    /// The version lies elsewhere, if it is in the tree and lies where the move says.
+    /// Changes the location of a version, if the tree has it where the move begins.
     Relocate(Move),
 }
 
-/// What a merge of the head tree comes upon, in the order of blocks.
+/// An event of a merge of the head tree; events come in the order of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEvent {
-    /// A version is in the tree no more.
-    Displaced {
-        /// Of which branch.
+    /// A version was removed from the tree.
+    Superseded {
         branch: BranchNumber,
-        /// Of which block.
         block: BlockIndex,
-        /// What was there, in the place it has now.
-        version: Version,
-        /// When its life ended: the birth of what took its place, or the time of the removal.
+        /// The version at its last location.
+        version: BlockVersion,
+        /// End of its lifetime: the birth of its successor, or the stamp of the removal.
         by: Stamp,
     },
-    /// A move took place.
     Moved(Move),
-    /// A move did not: the tree has no such version, or has it elsewhere.
+    /// A move did not apply: the tree does not have the version at that location.
     Missed(Move),
 }
 
-/// A change of the history tree. A merge takes them in ascending order of branch, pivot, block; those of one version
-/// in the order given. Each says when the life of the version ended, for that decides where it is.
+/// A change of the history tree. A merge takes them in ascending order of branch, pivot, block; those of one
+/// version apply in the order given. Each names the death of the version, which determines its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryChange {
-    /// A version that is not there is there.
+    /// Adds a version that the tree does not have.
     Insert {
-        /// Of which branch.
         branch: BranchNumber,
-        /// Of which block.
         block: BlockIndex,
-        /// The version.
-        version: Version,
-        /// When its life ended: above its birth.
+        version: BlockVersion,
+        /// End of its lifetime: above its birth.
         death: Stamp,
     },
-    /// The version is there no more.
+    /// Removes a version.
     Remove {
-        /// Which.
         key: BlockKey,
-        /// When its life ended.
+        /// End of its lifetime.
         death: Stamp,
     },
-    /// The version lies elsewhere, if it is in the tree and lies where the move says.
+    /// Changes the location of a version, if the tree has it where the move begins.
     Relocate {
-        /// From where to where.
         moved: Move,
-        /// When its life ended.
+        /// End of its lifetime.
         death: Stamp,
     },
 }
 
-/// What a merge of the history tree comes upon, in the order of versions.
+/// An event of a merge of the history tree; events come in the order of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryEvent {
-    /// A version is in the tree no more.
+    /// A version was removed from the tree.
     Removed {
-        /// Of which branch.
         branch: BranchNumber,
-        /// Of which block.
         block: BlockIndex,
-        /// What was there, in the place it has now.
-        version: Version,
-        /// When its life had ended.
+        /// The version at its last location.
+        version: BlockVersion,
+        /// End of its lifetime.
         death: Stamp,
     },
-    /// A version that was to be removed is not there.
+    /// A version to be removed was not in the tree.
     Absent(BlockKey),
-    /// A move took place.
     Moved(Move),
-    /// A move did not: the tree has no such version, or has it elsewhere.
+    /// A move did not apply: the tree does not have the version at that location.
     Missed(Move),
 }
 
-/// A row put, or with none removed. A merge takes them in ascending order; of one row the last counts.
+/// Row to insert or replace, or none to delete it. A merge takes them in ascending order; the last one for a
+/// row wins.
 pub type RowChange = (RowKey, Option<Vec<u8>>);
 
-/// What every change has.
 pub(super) trait Change {
-    /// The first key it concerns.
+    /// The first key the change affects.
     fn key(&self) -> NodeKey;
 
-    /// Of one that concerns an interval: the first key behind it.
+    /// For a change of an interval: the first key behind it.
     fn reach(&self) -> Option<NodeKey> {
         None
     }
@@ -146,7 +129,7 @@ impl Change for HistoryChange {
 }
 
 impl HistoryChange {
-    /// Of which version, and when its life ended.
+    /// Key and death of the version.
     pub fn life(&self) -> (BlockKey, Stamp) {
         match *self {
             Self::Insert { branch, block, version, death } => (version.key(branch, block), death),
@@ -154,7 +137,7 @@ impl HistoryChange {
         }
     }
 
-    /// Where in the tree: changes ascend by it.
+    /// Position in the tree: changes ascend by it.
     pub fn node_key(&self) -> NodeKey {
         self.key()
     }

@@ -1,50 +1,50 @@
-//! Sorted changes, seen some way ahead: which parts of a tree they touch is known before they are made.
+//! Sorted changes with lookahead: a merge knows which parts of a tree they touch before it applies them.
 
 use super::change::Change;
 use crate::format::NodeKey;
 use std::{collections::VecDeque, iter::Fuse};
 
-/// Changes looked at before they are made, at most: it bounds the RAM, and how far ahead leaves can be read.
+/// Most changes held for lookahead. Bounds the RAM, and how far ahead leaves can be read.
 const AHEAD_MAX: usize = 1 << 14;
 
 /// Changes in ascending order.
 pub(super) struct Changes<I: Iterator> {
     source: Fuse<I>,
     ahead: VecDeque<I::Item>,
-    /// How many were taken.
+    /// Changes taken so far.
     taken: u64,
     last: NodeKey,
 }
 
-/// How far one look along a tree has come.
+/// Position of one scan along a tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
-    /// Changes it has seen, counted from the first of all.
+pub(super) struct LookAhead {
+    /// Changes scanned, counted from the first of all.
     seen: u64,
-    /// Below this key, intervals it has seen go on.
+    /// End of the intervals scanned so far.
     reach: Option<NodeKey>,
 }
 
-/// Whether changes touch a part of a tree.
+/// Effect of the changes on a part of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// None does.
+    /// No change touches it.
     None,
-    /// Some do.
+    /// At least one touches it.
     Some,
-    /// Some do, and what is behind it cannot be said before they are made.
+    /// So many touch it that the parts behind cannot be judged before these are applied.
     Many,
-    /// It cannot be said before earlier ones are made.
+    /// Unknown before earlier changes are applied.
     Unknown,
 }
 
-impl Sight {
-    /// From the first change on.
+impl LookAhead {
+    /// Begins at the first change.
     pub fn start() -> Self {
         Self { seen: 0, reach: None }
     }
 
-    /// Intervals already taken go on below `reach`.
+    /// Extends the reach by that of intervals already taken.
     pub fn reach_to(&mut self, reach: Option<NodeKey>) {
         self.reach = self.reach.max(reach);
     }
@@ -63,7 +63,7 @@ impl<C: Change, I: Iterator<Item = C>> Changes<I> {
         end.is_none_or(|end| key < end).then_some(key)
     }
 
-    /// The next change, if it is of `key`.
+    /// Takes the next change, if it is at `key`.
     #[inline]
     pub fn take_of(&mut self, key: NodeKey) -> Option<C> {
         if self.get(0)?.key() != key {
@@ -73,19 +73,19 @@ impl<C: Change, I: Iterator<Item = C>> Changes<I> {
         self.ahead.pop_front()
     }
 
-    /// Whether all were taken.
+    /// True if all changes were taken.
     pub fn is_empty(&mut self) -> bool {
         self.get(0).is_none()
     }
 
-    /// A look along a tree from the next change on; below `reach`, intervals already taken go on.
-    pub fn sight(&self, reach: Option<NodeKey>) -> Sight {
-        Sight { seen: self.taken, reach }
+    /// A scan from the next change on; intervals already taken end at `reach`.
+    pub fn sight(&self, reach: Option<NodeKey>) -> LookAhead {
+        LookAhead { seen: self.taken, reach }
     }
 
-    /// Moves on to the end of a part of a tree, which has keys from `first` on. It gets all changes that come before
-    /// its end and belong to no part before.
-    pub fn look(&mut self, sight: &mut Sight, first: NodeKey, end: Option<NodeKey>) -> Touch {
+    /// Advances to the end of a part of a tree, whose keys begin at `first`. The part gets all changes before
+    /// its end that belong to no earlier part.
+    pub fn look(&mut self, sight: &mut LookAhead, first: NodeKey, end: Option<NodeKey>) -> Touch {
         let mut touch = match sight.reach {
             Some(reach) if reach > first => Touch::Some,
             _ => Touch::None,
@@ -118,7 +118,7 @@ impl<C: Change, I: Iterator<Item = C>> Changes<I> {
     }
 }
 
-/// Keys that a walk is to come by. Not a change, but seen as one.
+/// A range of keys that a walk has to visit, in the role of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub from: NodeKey,
@@ -127,7 +127,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// All there are.
+    /// All keys.
     pub const ALL: Self =
         Self { from: NodeKey::FIRST, to: NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX } };
 }

@@ -1,4 +1,4 @@
-//! The check of a whole tree.
+//! Verification of a whole tree.
 
 use super::{
     Trees,
@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     error::Result,
-    format::{Node, NodePointer, Tree},
+    format::{NodePointer, TreeKind, TreeNode},
 };
 
-/// What [`Trees::check`] counted.
+/// Counts of [`Trees::check`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct TreeCounts {
     /// Nodes of all levels.
     pub nodes: u64,
     /// Runs, or rows.
@@ -22,18 +22,19 @@ pub struct Counted {
 }
 
 impl Trees {
-    /// Reads a whole tree, from where it lies and past the cache, and shows every node, in order, parents first.
+    /// Reads a whole tree from the drives, past the cache, and shows every node to `visit`, in order, parents
+    /// first.
     ///
     /// # Errors
     ///
-    /// The first node that breaks a rule: of its own, or with its pointer, or with its neighbours.
+    /// The first node that is invalid by itself, or contradicts its pointer or its neighbours.
     pub async fn check(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         root: Option<NodePointer>,
         mut visit: impl FnMut(&NodePointer),
-    ) -> Result<Counted> {
-        let mut counted = Counted::default();
+    ) -> Result<TreeCounts> {
+        let mut counted = TreeCounts::default();
         let Some(root) = root else { return Ok(counted) };
         let mut all = Changes::new([Span::ALL]);
         let mut walker = Walker::past_cache(self, tree);
@@ -44,13 +45,13 @@ impl Trees {
                 visit(&pointer);
             }
             if let Some(Step::Leaf(leaf)) = step {
-                match Node::again(&leaf.bytes) {
-                    Node::Map(leaf) => leaf.runs().for_each(|run| {
+                match TreeNode::again(&leaf.bytes) {
+                    TreeNode::Map(leaf) => leaf.runs().for_each(|run| {
                         counted.entries += 1;
                         counted.blocks += u64::from(run.count);
                     }),
-                    Node::Catalogue(leaf) => counted.entries += leaf.rows().count() as u64,
-                    Node::Inner(_) => unreachable!("an inner node is no leaf"),
+                    TreeNode::Catalogue(leaf) => counted.entries += leaf.rows().count() as u64,
+                    TreeNode::Inner(_) => unreachable!("an inner node is no leaf"),
                 }
             }
             step = walker.next(&mut all, None).await?;

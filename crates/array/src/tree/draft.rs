@@ -1,27 +1,25 @@
-//! Nodes that are being made, of all kinds alike.
+//! Nodes under construction, of all kinds.
 
 use crate::format::{
-    NodeKey, NodePointer, RowKey, Run, Tree,
-    node::{CHILDREN_MAX, CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodeFull, NodePlace},
+    NodeKey, NodePointer, RowKey, TreeKind, VersionRun,
+    node::{CHILDREN_MAX, CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodeFull, NodePlace},
 };
 
 /// Blocks of a node. Leaves of one block cost a random write least, and an inner node of one has 83 children.
 pub(super) const NODE_BLOCKS: u8 = 1;
 
-/// A node that is being made: entries are added in ascending order.
-pub(super) trait Draft: Sized {
-    /// What it holds.
+/// A node under construction: entries are added in ascending order.
+pub(super) trait NodeDraft: Sized {
     type Entry<'e>: Copy;
 
-    /// An empty one.
-    fn new(tree: Tree, level: u8) -> Self;
+    fn new(tree: TreeKind, level: u8) -> Self;
 
-    /// Adds an entry behind all others; if there is no room, the node is as it was.
+    /// Adds an entry behind all others; if it does not fit, the node is unchanged.
     fn push(&mut self, entry: Self::Entry<'_>) -> Result<(), NodeFull>;
 
     fn is_empty(&self) -> bool;
 
-    /// Bytes used, head included.
+    /// Bytes used, header included.
     fn used_bytes(&self) -> usize;
 
     /// Key of the first entry.
@@ -30,22 +28,22 @@ pub(super) trait Draft: Sized {
     /// Shows all entries, in order.
     fn each(&self, visit: impl FnMut(Self::Entry<'_>));
 
-    /// The node's bytes, and what points to it.
+    /// The node's bytes, and the pointer to it.
     fn finish(self, place: NodePlace) -> (Vec<u8>, NodePointer);
 }
 
 /// A leaf of head or history.
 pub(super) type RunDraft = MapBuilder;
 
-impl Draft for RunDraft {
-    type Entry<'e> = Run<'e>;
+impl NodeDraft for RunDraft {
+    type Entry<'e> = VersionRun<'e>;
 
-    fn new(tree: Tree, level: u8) -> Self {
+    fn new(tree: TreeKind, level: u8) -> Self {
         assert_eq!(level, 0, "runs are in leaves");
         MapBuilder::new(tree, NODE_BLOCKS)
     }
 
-    fn push(&mut self, run: Run<'_>) -> Result<(), NodeFull> {
+    fn push(&mut self, run: VersionRun<'_>) -> Result<(), NodeFull> {
         MapBuilder::push(self, &run)
     }
 
@@ -61,7 +59,7 @@ impl Draft for RunDraft {
         self.runs().next().expect("a node holds something").first_key()
     }
 
-    fn each(&self, visit: impl FnMut(Run<'_>)) {
+    fn each(&self, visit: impl FnMut(VersionRun<'_>)) {
         self.runs().for_each(visit);
     }
 
@@ -73,11 +71,11 @@ impl Draft for RunDraft {
 /// A leaf of the catalogue.
 pub(super) type RowDraft = CatalogueBuilder;
 
-impl Draft for RowDraft {
+impl NodeDraft for RowDraft {
     type Entry<'e> = (RowKey, &'e [u8]);
 
-    fn new(tree: Tree, level: u8) -> Self {
-        assert!(tree == Tree::Catalogue && level == 0, "rows are in leaves of the catalogue");
+    fn new(tree: TreeKind, level: u8) -> Self {
+        assert!(tree == TreeKind::Catalogue && level == 0, "rows are in leaves of the catalogue");
         CatalogueBuilder::new(NODE_BLOCKS)
     }
 
@@ -106,28 +104,28 @@ impl Draft for RowDraft {
     }
 }
 
-/// A node above the leaves.
+/// An inner node.
 pub(super) struct ChildDraft {
-    tree: Tree,
+    tree: TreeKind,
     level: u8,
-    children: Vec<Child>,
+    children: Vec<ChildPointer>,
 }
 
 impl ChildDraft {
-    /// The only child it has, if it is the only one.
-    pub fn only(&self) -> Option<Child> {
+    /// The child, if there is exactly one.
+    pub fn only(&self) -> Option<ChildPointer> {
         if let &[child] = &self.children[..] { Some(child) } else { None }
     }
 }
 
-impl Draft for ChildDraft {
-    type Entry<'e> = Child;
+impl NodeDraft for ChildDraft {
+    type Entry<'e> = ChildPointer;
 
-    fn new(tree: Tree, level: u8) -> Self {
+    fn new(tree: TreeKind, level: u8) -> Self {
         Self { tree, level, children: Vec::new() }
     }
 
-    fn push(&mut self, child: Child) -> Result<(), NodeFull> {
+    fn push(&mut self, child: ChildPointer) -> Result<(), NodeFull> {
         if self.children.len() == CHILDREN_MAX {
             return Err(NodeFull);
         }
@@ -147,7 +145,7 @@ impl Draft for ChildDraft {
         self.children.first().expect("a node holds something").first
     }
 
-    fn each(&self, visit: impl FnMut(Child)) {
+    fn each(&self, visit: impl FnMut(ChildPointer)) {
         self.children.iter().copied().for_each(visit);
     }
 

@@ -1,31 +1,32 @@
 //! Merges of the head tree.
 //!
-//! A version is displaced by the first of what came after its birth: what is set in its place, or a removal.
+//! The first change after its birth supersedes a version: the version set in its place, or a removal.
 
 use super::{
-    Trees,
+    BlockVersion, Trees,
     change::{Change, HeadChange, HeadEvent},
     changes::Changes,
     draft::RunDraft,
     levels::Levels,
     lookup::is_map_leaf,
-    merge::{Content, Poured},
+    merge::{Content, PourProgress},
     runs::{Joiner, OldRuns},
 };
 use crate::{
     error::Result,
     format::{
-        BlockIndex, BranchNumber, CheckpointNumber, Move, Node, NodeKey, NodePointer, Run, Stamp, Tree,
+        BlockIndex, BranchNumber, CheckpointNumber, Move, NodeKey, NodePointer, Stamp, TreeKind, TreeNode,
+        VersionRun,
     },
-    map::Version,
 };
 
 impl Trees {
-    /// A head tree with `changes`, which ascend by their first block; its root. Tells what it comes upon.
+    /// Merges `changes`, which ascend by their first block, into a head tree. Returns the new root and passes
+    /// each event to `report`.
     ///
     /// # Errors
     ///
-    /// The old tree is as it was, and what was told counts for nothing.
+    /// The old tree is unchanged; ignore the events.
     ///
     /// # Panics
     ///
@@ -35,18 +36,18 @@ impl Trees {
         checkpoint: CheckpointNumber,
         root: Option<NodePointer>,
         changes: impl IntoIterator<Item = HeadChange>,
-        tell: impl FnMut(HeadEvent),
+        report: impl FnMut(HeadEvent),
     ) -> Result<Option<NodePointer>> {
-        let content = HeadContent { joiner: Joiner::new(), removals: Vec::new(), tell };
+        let content = HeadContent { joiner: Joiner::new(), removals: Vec::new(), report };
         self.merge(checkpoint, root, changes, content).await
     }
 }
 
 struct HeadContent<F> {
     joiner: Joiner,
-    /// Removals whose first block was passed, and whose last one perhaps was not.
+    /// Removals whose first block was passed, and whose last one may be ahead.
     removals: Vec<Removal>,
-    tell: F,
+    report: F,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ struct Removal {
 }
 
 impl Removal {
-    /// Whether it takes a version of a block that is not before its first one.
+    /// True if it removes a version of a block, which must not precede its first one.
     fn takes(&self, branch: BranchNumber, block: BlockIndex, birth: Stamp) -> bool {
         self.branch == branch && block < self.end && birth < self.by
     }
@@ -68,12 +69,12 @@ impl Removal {
 }
 
 impl<F: FnMut(HeadEvent)> Content for HeadContent<F> {
-    const TREE: Tree = Tree::Head;
+    const TREE: TreeKind = TreeKind::Head;
     type Draft = RunDraft;
     type Change = HeadChange;
     type Old<'a> = OldRuns<'a>;
 
-    fn old<'a>(&self, leaf: Option<Node<'a>>) -> OldRuns<'a> {
+    fn old<'a>(&self, leaf: Option<TreeNode<'a>>) -> OldRuns<'a> {
         OldRuns::new(leaf.map(is_map_leaf))
     }
 
@@ -83,11 +84,11 @@ impl<F: FnMut(HeadEvent)> Content for HeadContent<F> {
         end: Option<NodeKey>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RunDraft>,
-    ) -> Result<Poured> {
+    ) -> Result<PourProgress> {
         while !into.writer.has_full() {
             let next = changes.next_below(end);
             let before = match (old.front(), next) {
-                (None, None) => return Ok(Poured::All),
+                (None, None) => return Ok(PourProgress::All),
                 (Some(run), None) => u64::from(run.count),
                 (Some(run), Some(key)) if run.last_key() < key => u64::from(run.count),
                 (Some(run), Some(key)) if run.first_key() < key => key.id - run.first.0,
@@ -99,12 +100,12 @@ impl<F: FnMut(HeadEvent)> Content for HeadContent<F> {
             }
             let key = next.expect("looked at above");
             let is_there = old.front().is_some_and(|run| run.first_key() == key);
-            let there = is_there.then(|| Version::of(&old.take(1), BlockIndex(key.id)));
+            let there = is_there.then(|| BlockVersion::of(&old.take(1), BlockIndex(key.id)));
             if let Some(refused) = self.change(key, there, changes, into)? {
-                return Ok(Poured::Refused(refused));
+                return Ok(PourProgress::Refused(refused));
             }
         }
-        Ok(Poured::Some)
+        Ok(PourProgress::Some)
     }
 
     fn flush(&mut self, into: &mut Levels<'_, RunDraft>) -> Result<()> {
@@ -117,9 +118,9 @@ impl<F: FnMut(HeadEvent)> Content for HeadContent<F> {
 }
 
 impl<F: FnMut(HeadEvent)> HeadContent<F> {
-    /// Old blocks that no change begins at.
+    /// Old blocks between changes.
     #[inline]
-    fn pass(&mut self, run: &Run, into: &mut Levels<'_, RunDraft>) -> Result<()> {
+    fn pass(&mut self, run: &VersionRun, into: &mut Levels<'_, RunDraft>) -> Result<()> {
         if self.removals.is_empty() {
             return self.joiner.push(run, into);
         }
@@ -127,7 +128,7 @@ impl<F: FnMut(HeadEvent)> HeadContent<F> {
         let mut first = run.first;
         while first <= run.last() {
             let taken = self.removals.iter().filter(|removal| removal.takes(run.branch, first, run.birth));
-            // From one end of a removal to the next one, the same ones take.
+            // Up to the next end of a removal the same removals apply.
             let Some((by, end)) = taken
                 .map(|removal| (removal.by, removal.end))
                 .reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
@@ -135,24 +136,25 @@ impl<F: FnMut(HeadEvent)> HeadContent<F> {
                 return self.joiner.push(&run.part(first, run.last()), into);
             };
             while first < end && first <= run.last() {
-                let version = Version::of(run, first);
-                (self.tell)(HeadEvent::Displaced { branch: run.branch, block: first, version, by });
+                let version = BlockVersion::of(run, first);
+                (self.report)(HeadEvent::Superseded { branch: run.branch, block: first, version, by });
                 first.0 += 1;
             }
         }
         Ok(())
     }
 
-    /// All changes that begin at a block, of which the tree has `there`. Gives why the tree cannot be right.
+    /// Applies all changes that begin at a block whose version in the tree is `there`. Returns the reason if
+    /// the tree contradicts them.
     fn change<I: Iterator<Item = HeadChange>>(
         &mut self,
         key: NodeKey,
-        mut there: Option<Version>,
+        mut there: Option<BlockVersion>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RunDraft>,
     ) -> Result<Option<&'static str>> {
         let (branch, block) = (BranchNumber(key.major), BlockIndex(key.id));
-        let mut set: Option<Version> = None;
+        let mut set: Option<BlockVersion> = None;
         while let Some(change) = changes.take_of(key) {
             match change {
                 HeadChange::Set { version, .. } => {
@@ -166,7 +168,7 @@ impl<F: FnMut(HeadEvent)> HeadContent<F> {
                 }
                 HeadChange::Relocate(moved) => {
                     let applies = relocate(&mut there, &moved);
-                    (self.tell)(if applies { HeadEvent::Moved(moved) } else { HeadEvent::Missed(moved) });
+                    (self.report)(if applies { HeadEvent::Moved(moved) } else { HeadEvent::Missed(moved) });
                 }
             }
         }
@@ -182,7 +184,7 @@ impl<F: FnMut(HeadEvent)> HeadContent<F> {
             let by = removals(version.birth).into_iter().chain(set.map(|set| set.birth)).min();
             match by {
                 Some(by) if by <= version.birth => return Ok(Some("it has a version that is not yet born")),
-                Some(by) => (self.tell)(HeadEvent::Displaced { branch, block, version, by }),
+                Some(by) => (self.report)(HeadEvent::Superseded { branch, block, version, by }),
                 None => self.joiner.push_version(branch, block, version, None, into)?,
             }
         }
@@ -197,11 +199,11 @@ impl<F: FnMut(HeadEvent)> HeadContent<F> {
     }
 }
 
-/// Moves a version, if it is the one, and where the move says.
-pub(super) fn relocate(there: &mut Option<Version>, moved: &Move) -> bool {
+/// Applies a move, if the version matches and has the location where the move begins.
+pub(super) fn relocate(there: &mut Option<BlockVersion>, moved: &Move) -> bool {
     match there {
         Some(version) if version.birth == moved.key.stamp && version.location == moved.from => {
-            let is_stored = matches!(moved.to, crate::format::Location::Direct { .. });
+            let is_stored = matches!(moved.to, crate::format::BlockLocation::Direct { .. });
             version.location = moved.to;
             version.checksum = is_stored.then_some(moved.checksum);
             true

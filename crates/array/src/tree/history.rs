@@ -1,28 +1,32 @@
-//! Merges of the history tree: a block has any number of versions there, each by the pivot of its life.
+//! Merges of the history tree. A block may have any number of versions there, each keyed by the pivot of its
+//! lifetime.
 
 use super::{
-    Trees,
+    BlockVersion, Trees,
     change::{HistoryChange, HistoryEvent},
     changes::Changes,
     draft::RunDraft,
     head::relocate,
     levels::Levels,
     lookup::is_map_leaf,
-    merge::{Content, Poured},
+    merge::{Content, PourProgress},
     runs::{Joiner, OldRuns},
 };
 use crate::{
     error::Result,
-    format::{BlockIndex, BranchNumber, CheckpointNumber, Node, NodeKey, NodePointer, Run, Stamp, Tree},
-    map::Version,
+    format::{
+        BlockIndex, BranchNumber, CheckpointNumber, NodeKey, NodePointer, Stamp, TreeKind, TreeNode,
+        VersionRun,
+    },
 };
 
 impl Trees {
-    /// A history tree with `changes`, which ascend by branch, pivot, block; its root. Tells what it comes upon.
+    /// Merges `changes`, which ascend by branch, pivot, block, into a history tree. Returns the new root and
+    /// passes each event to `report`.
     ///
     /// # Errors
     ///
-    /// The old tree is as it was, and what was told counts for nothing.
+    /// The old tree is unchanged; ignore the events.
     ///
     /// # Panics
     ///
@@ -32,24 +36,24 @@ impl Trees {
         checkpoint: CheckpointNumber,
         root: Option<NodePointer>,
         changes: impl IntoIterator<Item = HistoryChange>,
-        tell: impl FnMut(HistoryEvent),
+        report: impl FnMut(HistoryEvent),
     ) -> Result<Option<NodePointer>> {
-        self.merge(checkpoint, root, changes, HistoryContent { joiner: Joiner::new(), tell }).await
+        self.merge(checkpoint, root, changes, HistoryContent { joiner: Joiner::new(), report }).await
     }
 }
 
 struct HistoryContent<F> {
     joiner: Joiner,
-    tell: F,
+    report: F,
 }
 
 impl<F: FnMut(HistoryEvent)> Content for HistoryContent<F> {
-    const TREE: Tree = Tree::History;
+    const TREE: TreeKind = TreeKind::History;
     type Draft = RunDraft;
     type Change = HistoryChange;
     type Old<'a> = OldRuns<'a>;
 
-    fn old<'a>(&self, leaf: Option<Node<'a>>) -> OldRuns<'a> {
+    fn old<'a>(&self, leaf: Option<TreeNode<'a>>) -> OldRuns<'a> {
         OldRuns::new(leaf.map(is_map_leaf))
     }
 
@@ -59,11 +63,11 @@ impl<F: FnMut(HistoryEvent)> Content for HistoryContent<F> {
         end: Option<NodeKey>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RunDraft>,
-    ) -> Result<Poured> {
+    ) -> Result<PourProgress> {
         while !into.writer.has_full() {
             let next = changes.next_below(end);
             let before = match (old.front(), next) {
-                (None, None) => return Ok(Poured::All),
+                (None, None) => return Ok(PourProgress::All),
                 (Some(run), None) => u64::from(run.count),
                 (Some(run), Some(key)) => blocks_before(run, key),
                 (None, Some(_)) => 0,
@@ -74,14 +78,14 @@ impl<F: FnMut(HistoryEvent)> Content for HistoryContent<F> {
             }
             let key = next.expect("looked at above");
             let is_there = old.front().is_some_and(|run| run.first_key() == key);
-            let there = is_there
-                .then(|| old.take(1))
-                .map(|run| (Version::of(&run, run.first), run.death.expect("versions in history have died")));
+            let there = is_there.then(|| old.take(1)).map(|run| {
+                (BlockVersion::of(&run, run.first), run.death.expect("versions in history have died"))
+            });
             if let Some(refused) = self.change(key, there, changes, into)? {
-                return Ok(Poured::Refused(refused));
+                return Ok(PourProgress::Refused(refused));
             }
         }
-        Ok(Poured::Some)
+        Ok(PourProgress::Some)
     }
 
     fn flush(&mut self, into: &mut Levels<'_, RunDraft>) -> Result<()> {
@@ -90,11 +94,12 @@ impl<F: FnMut(HistoryEvent)> Content for HistoryContent<F> {
 }
 
 impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
-    /// All changes of one version, of which the tree has `there`. Gives why the tree cannot be right.
+    /// Applies all changes of one version, which the tree has as `there`. Returns the reason if the tree
+    /// contradicts them.
     fn change<I: Iterator<Item = HistoryChange>>(
         &mut self,
         key: NodeKey,
-        there: Option<(Version, Stamp)>,
+        there: Option<(BlockVersion, Stamp)>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RunDraft>,
     ) -> Result<Option<&'static str>> {
@@ -111,14 +116,14 @@ impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
                 HistoryChange::Remove { key, .. } => {
                     let is_it = there.is_some_and(|there| there.birth == key.stamp);
                     let gone = if is_it { there.take().zip(death.take()) } else { None };
-                    (self.tell)(match gone {
+                    (self.report)(match gone {
                         Some((version, death)) => HistoryEvent::Removed { branch, block, version, death },
                         None => HistoryEvent::Absent(key),
                     });
                 }
                 HistoryChange::Relocate { moved, .. } => {
                     let applies = relocate(&mut there, &moved);
-                    (self.tell)(if applies {
+                    (self.report)(if applies {
                         HistoryEvent::Moved(moved)
                     } else {
                         HistoryEvent::Missed(moved)
@@ -133,9 +138,9 @@ impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
     }
 }
 
-/// How many versions of a run come before a key.
+/// Number of versions of a run that precede a key.
 #[inline]
-fn blocks_before(run: &Run, key: NodeKey) -> u64 {
+fn blocks_before(run: &VersionRun, key: NodeKey) -> u64 {
     let first = run.first_key();
     if key <= first {
         return 0;

@@ -1,52 +1,53 @@
-//! A tree that is being made, from left to right: one row of nodes a level.
+//! A tree under construction, from left to right: one row of nodes a level.
 //!
-//! Entries fill node after node. Where a part of the old tree follows that nothing touched, the rows below it end: the
-//! last two nodes even out; if there is but one, and it is *thin*, less than a third full, that part is opened and its
-//! entries follow ([`Levels::is_thin`]). So nodes that change alone split into halves, rows of nodes that change
-//! together are filled to the brim, and nodes that lose their entries join their neighbours. Only at the right end of the
-//! tree a thin node stays: there it will be filled.
+//! Entries fill node after node. Before an untouched part of the old tree the rows below it end: the last two
+//! nodes even out; if there is only one, and it is *thin*, less than a third full, that part is opened and
+//! its entries follow ([`Levels::is_thin`]). So nodes that change alone split into halves, rows of nodes that
+//! change together are filled completely, and nodes that lose their entries merge with their neighbours. A
+//! thin node remains only at the right end of the tree, where later entries fill it.
 
 use super::{
-    draft::{ChildDraft, Draft, NODE_BLOCKS},
+    draft::{ChildDraft, NODE_BLOCKS, NodeDraft},
     reading::contradiction,
     writer::Writer,
 };
 use crate::{
     error::Result,
     format::{
-        BLOCK_BYTES, NodePointer, Tree,
-        node::{Child, LEVELS_MAX},
+        BLOCK_BYTES, NodePointer, TreeKind,
+        node::{ChildPointer, LEVELS_MAX},
     },
 };
 
 const THIN_BYTES: usize = NODE_BLOCKS as usize * BLOCK_BYTES / 3;
-/// The last node of a row with fewer bytes gets some of the full one before it.
+/// If the last node of a row has fewer bytes, the full one before it shares its entries.
 const UNEVEN_BYTES: usize = NODE_BLOCKS as usize * BLOCK_BYTES * 3 / 4;
 
-/// The nodes of one level that are not yet placed. Invariant: `open` holds something if `full` is there.
+/// The nodes of one level that are not placed yet. Invariant: `open` is not empty while there is a `full`
+/// one.
 struct Row<D> {
-    tree: Tree,
+    tree: TreeKind,
     level: u8,
-    /// The last one that was filled.
+    /// The last node that was filled.
     full: Option<D>,
     open: D,
 }
 
-/// Where a row ends.
+/// The reason a row ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Before a part of the old tree.
+    /// A part of the old tree follows.
     Part,
-    /// At the right end of the tree.
+    /// The tree ends.
     Tree,
 }
 
-impl<D: Draft> Row<D> {
-    fn new(tree: Tree, level: u8) -> Self {
+impl<D: NodeDraft> Row<D> {
+    fn new(tree: TreeKind, level: u8) -> Self {
         Self { tree, level, full: None, open: D::new(tree, level) }
     }
 
-    /// Adds an entry; gives the node that is to be placed for it, if one is.
+    /// Adds an entry. Returns the node to place, if the row has one to spare.
     fn push(&mut self, entry: D::Entry<'_>) -> Option<D> {
         if self.open.push(entry).is_ok() {
             return None;
@@ -65,7 +66,7 @@ impl<D: Draft> Row<D> {
         self.full.is_none() && !self.open.is_empty() && self.open.used_bytes() < THIN_BYTES
     }
 
-    /// The last nodes of the row; it is empty then.
+    /// Takes the last nodes of the row, which is empty then.
     fn close(&mut self, end: End) -> Vec<D> {
         if self.is_empty() {
             return Vec::new();
@@ -77,12 +78,12 @@ impl<D: Draft> Row<D> {
         }
     }
 
-    /// The entries of both, evenly.
+    /// Distributes the entries of both evenly.
     fn evened(&self, full: &D, open: &D) -> Vec<D> {
         let half = (full.used_bytes() + open.used_bytes()) / 2;
         let mut nodes: Vec<D> = Vec::with_capacity(2);
         let mut share = |entry: D::Entry<'_>| {
-            // Two nodes; a third if entries are so large that they do not part evenly.
+            // Two nodes; a third if entries are so large that they do not split evenly.
             let is_half = nodes.len() == 1 && nodes[0].used_bytes() >= half;
             let fits = !is_half && nodes.last_mut().is_some_and(|node| node.push(entry).is_ok());
             if !fits {
@@ -98,27 +99,27 @@ impl<D: Draft> Row<D> {
 }
 
 impl Row<ChildDraft> {
-    /// The only child of the row, if it is the only one: a full node before the open one has others.
-    fn only(&self) -> Option<Child> {
+    /// The only child of the row, if it has just one.
+    fn only(&self) -> Option<ChildPointer> {
         if self.full.is_none() { self.open.only() } else { None }
     }
 }
 
-/// A tree that is being made.
+/// A tree under construction.
 pub(super) struct Levels<'t, D> {
-    tree: Tree,
+    tree: TreeKind,
     leaves: Row<D>,
     /// From level 1 on.
     inner: Vec<Row<ChildDraft>>,
     pub writer: Writer<'t>,
 }
 
-impl<'t, D: Draft> Levels<'t, D> {
-    pub fn new(tree: Tree, writer: Writer<'t>) -> Self {
+impl<'t, D: NodeDraft> Levels<'t, D> {
+    pub fn new(tree: TreeKind, writer: Writer<'t>) -> Self {
         Self { tree, leaves: Row::new(tree, 0), inner: Vec::new(), writer }
     }
 
-    /// Adds an entry to the leaves, behind all that was added.
+    /// Adds an entry to the leaves, behind all others.
     #[inline]
     pub fn push(&mut self, entry: D::Entry<'_>) -> Result<()> {
         match self.leaves.push(entry) {
@@ -127,20 +128,20 @@ impl<'t, D: Draft> Levels<'t, D> {
         }
     }
 
-    /// Whether a part of such a level had better be opened than kept: a node before it is thin.
+    /// True if a part of this level should be opened rather than kept: the node before it is thin.
     pub fn is_thin(&self, level: u8) -> bool {
         self.leaves.is_thin() || self.inner.iter().take(level.into()).any(Row::is_thin)
     }
 
-    /// Adds a part of the old tree, behind all that was added.
-    pub fn keep(&mut self, part: Child) -> Result<()> {
+    /// Adds a part of the old tree, behind all others.
+    pub fn keep(&mut self, part: ChildPointer) -> Result<()> {
         for level in 0..=part.pointer.level {
             self.close(level, End::Part)?;
         }
         self.adopt(part)
     }
 
-    /// Places all that is left; gives the root. The tree is as low as it can be.
+    /// Places all remaining nodes. Returns the root. The tree has as few levels as possible.
     pub fn finish(&mut self) -> Result<Option<NodePointer>> {
         for level in 0..LEVELS_MAX {
             let above = self.inner.get(usize::from(level)..).unwrap_or_default();
@@ -172,17 +173,17 @@ impl<'t, D: Draft> Levels<'t, D> {
         Ok(())
     }
 
-    fn place<N: Draft>(&mut self, level: u8, draft: N) -> Result<()> {
+    fn place<N: NodeDraft>(&mut self, level: u8, draft: N) -> Result<()> {
         let first = draft.first_key();
         let pointer = self.writer.write(level, draft)?;
-        self.adopt(Child { first, pointer })
+        self.adopt(ChildPointer { first, pointer })
     }
 
     /// Adds a child to the level above its own.
-    fn adopt(&mut self, child: Child) -> Result<()> {
+    fn adopt(&mut self, child: ChildPointer) -> Result<()> {
         let level = child.pointer.level + 1;
         if level == LEVELS_MAX {
-            // No tree that was made has so many; one that was forged may.
+            // No real tree has so many levels; a forged one may.
             return Err(contradiction(
                 self.tree,
                 child.pointer,

@@ -1,10 +1,10 @@
-//! Reads of history: what lived at a point, and what is left of versions.
+//! Reads of history: versions alive at a point, and the remains of given versions.
 //!
-//! Of one block that is one key for each pivot above the stamp that is asked for. Many of them fall between
-//! the keys that are there, and are passed over at once.
+//! A block may have one key for each pivot above the stamp. Many of them fall between keys the tree has, and
+//! are skipped at once.
 
 use super::{
-    Trees,
+    BlockVersion, Trees,
     changes::Span,
     lookup::{SPANS_MAX, last_of, map_leaf},
     reading::Leaf,
@@ -12,11 +12,10 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BlockIndex, BlockKey, BranchNumber, NodeKey, NodePointer, Run, Stamp, Tree,
+        BlockIndex, BlockKey, BranchNumber, NodeKey, NodePointer, Stamp, TreeKind, VersionRun,
         node::BRANCH_BLOCKS_MAX,
         pivot::{pivot_of, pivots_above},
     },
-    map::Version,
 };
 use std::{
     collections::BTreeSet,
@@ -24,21 +23,21 @@ use std::{
 };
 
 impl Trees {
-    /// What a history tree has of a block that was alive at `point`.
+    /// The version of a block in a history tree that was alive at `point`.
     pub async fn version_at(
         &self,
         root: Option<NodePointer>,
         branch: BranchNumber,
         block: BlockIndex,
         point: Stamp,
-    ) -> Result<Option<Version>> {
+    ) -> Result<Option<BlockVersion>> {
         let mut found = None;
-        self.runs_at(root, branch, block, 1, point, |run| found = Some(Version::of(run, block))).await?;
+        self.runs_at(root, branch, block, 1, point, |run| found = Some(BlockVersion::of(run, block))).await?;
         Ok(found)
     }
 
-    /// Shows all that a history tree has of `count` blocks from `first` on and was alive at `point`, as parts of runs that
-    /// lie within, by pivot and block: of a block one at most.
+    /// Shows the versions alive at `point` of `count` blocks from `first` on, as clipped runs, by pivot and
+    /// block: at most one a block.
     pub async fn runs_at(
         &self,
         root: Option<NodePointer>,
@@ -46,13 +45,13 @@ impl Trees {
         first: BlockIndex,
         count: u64,
         point: Stamp,
-        visit: impl FnMut(&Run<'_>),
+        visit: impl FnMut(&VersionRun<'_>),
     ) -> Result<()> {
         self.runs_at_or_gaps(root, (branch, first, count, point), visit, |_, error| Err(error)).await
     }
 
-    /// As [`Trees::runs_at`]; blocks of which a leaf cannot be read are shown to `gap`, with the reason: one that was shown
-    /// to `visit` as well is known all the same.
+    /// As [`Trees::runs_at`], but passes blocks below an unreadable leaf to `gap`, with the error. Some of
+    /// these may have been shown to `visit` already.
     ///
     /// # Errors
     ///
@@ -61,14 +60,14 @@ impl Trees {
         &self,
         root: Option<NodePointer>,
         (branch, first, count, point): (BranchNumber, BlockIndex, u64, Stamp),
-        mut visit: impl FnMut(&Run<'_>),
+        mut visit: impl FnMut(&VersionRun<'_>),
         mut gap: impl FnMut(RangeInclusive<u64>, Error) -> Result<()>,
     ) -> Result<()> {
         let (Some(root), Some(last)) = (root, last_of(first, count)) else { return Ok(()) };
         let mut pivots: Vec<Stamp> = pivots_above(point).collect();
         pivots.sort_unstable();
         let mut leaf: Option<Leaf> = None;
-        // The first key of the tree that is not below all that was asked for so far.
+        // The tree has no key between those examined so far and this one.
         let mut next_there = NodeKey::FIRST;
         for pivot in pivots {
             let [mut key, last_key] = [first, last].map(|block| NodeKey::of_pivot(branch, pivot, block));
@@ -79,7 +78,7 @@ impl Trees {
                 }
                 let here = match leaf.take().filter(|leaf| leaf.end.is_none_or(|end| key < end)) {
                     Some(here) => here,
-                    None => match self.leaf_or_gap(Tree::History, root, key).await {
+                    None => match self.leaf_or_gap(TreeKind::History, root, key).await {
                         Ok(here) => here,
                         Err(lost) => {
                             let from = lost.first.map_or(key, |first| first.max(key));
@@ -88,7 +87,7 @@ impl Trees {
                                 let last = behind.map_or(last.0, |end| end.minor.saturating_sub(1));
                                 gap(from.minor..=last, lost.error)?;
                             }
-                            // Keys of the next pivot may be in it, too: it is not passed over.
+                            // It may hold keys of the next pivot, too.
                             match behind {
                                 Some(end) => key = end,
                                 None => break,
@@ -112,15 +111,15 @@ impl Trees {
         Ok(())
     }
 
-    /// Shows the runs of a branch in which there may be something that lived at one of `points`, from a key on, in order,
-    /// until told to stop. For long walks, as [`Trees::scan`].
+    /// Shows the runs of a branch, from a key on and in order, that may hold a version alive at one of
+    /// `points`, until `visit` breaks. For long walks, as [`Trees::scan`].
     pub async fn scan_lives(
         &self,
         root: Option<NodePointer>,
         branch: BranchNumber,
         points: &[Stamp],
         from: NodeKey,
-        mut visit: impl FnMut(&Run<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let pivots: BTreeSet<Stamp> = points.iter().flat_map(|&point| pivots_above(point)).collect();
         let spans = pivots.into_iter().map(|pivot| {
@@ -132,21 +131,21 @@ impl Trees {
         });
         let spans: Vec<Span> = spans.collect();
         for spans in spans.chunks(SPANS_MAX) {
-            if self.scan_spans(Tree::History, root, spans, &mut visit).await?.is_break() {
+            if self.scan_spans(TreeKind::History, root, spans, &mut visit).await?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Shows what a history tree has of versions: their runs, by the index of the version. Each is given with a stamp
-    /// up to which it lived at least; none lived at `stamp_next`.
+    /// Shows the runs that hold given versions, by index. Each version comes with a stamp up to which it
+    /// lived at least; none lived at `stamp_next`.
     pub async fn lives_of(
         &self,
         root: Option<NodePointer>,
         versions: &[(BlockKey, Stamp)],
         stamp_next: Stamp,
-        mut visit: impl FnMut(usize, &Run<'_>),
+        mut visit: impl FnMut(usize, &VersionRun<'_>),
     ) -> Result<()> {
         let mut sought = Vec::new();
         for (index, &(key, seen)) in versions.iter().enumerate() {
@@ -159,15 +158,15 @@ impl Trees {
         }
         sought.sort_unstable();
         let keys: Vec<NodeKey> = sought.iter().map(|(key, _)| *key).collect();
-        let take = |at: usize, run: &Run<'_>| {
+        let take = |at: usize, run: &VersionRun<'_>| {
             let (node_key, index) = sought[at];
             let (key, _) = versions[index];
             let is_it = run.covers(key.branch, key.block) && run.birth == key.stamp;
-            // What lies before a key that is not there may be of another of the version's own.
+            // The key before an absent one may be another of the same version.
             if is_it && run.first_key().id == node_key.id {
                 visit(index, run);
             }
         };
-        self.runs_at_keys(Tree::History, root, &keys, take).await
+        self.runs_at_keys(TreeKind::History, root, &keys, take).await
     }
 }

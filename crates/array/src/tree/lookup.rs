@@ -1,49 +1,50 @@
-//! Reads of head and history: one leaf after the other, each found from the root. Nothing is awaited, nor allocated, as
-//! long as nodes are cached.
+//! Reads of head and history: one leaf after the other, each found from the root. While nodes are cached they
+//! neither await nor allocate.
 
 use super::{
-    Trees,
+    BlockVersion, Trees,
     changes::{Changes, Span},
     walker::{Step, Walker},
 };
 use crate::{
     error::{Error, Result},
-    format::{BlockIndex, BranchNumber, Node, NodeKey, NodePointer, RowKey, Run, Tree, node::MapLeaf},
-    map::Version,
+    format::{
+        BlockIndex, BranchNumber, NodeKey, NodePointer, RowKey, TreeKind, TreeNode, VersionRun, node::MapLeaf,
+    },
 };
 use std::ops::{ControlFlow, RangeInclusive};
 
-/// Spans that one walk comes by at most.
+/// Most ranges of one walk.
 pub(super) const SPANS_MAX: usize = 1 << 10;
 
 impl Trees {
-    /// What a head tree has of a block.
+    /// The version of a block in a head tree.
     pub async fn version(
         &self,
         root: Option<NodePointer>,
         branch: BranchNumber,
         block: BlockIndex,
-    ) -> Result<Option<Version>> {
+    ) -> Result<Option<BlockVersion>> {
         let Some(root) = root else { return Ok(None) };
         let key = NodeKey::of_block(branch, block);
-        let leaf = self.leaf_for(Tree::Head, root, key).await?;
+        let leaf = self.leaf_for(TreeKind::Head, root, key).await?;
         let run = map_leaf(&leaf.bytes).before(key);
-        Ok(run.filter(|run| run.covers(branch, block)).map(|run| Version::of(&run, block)))
+        Ok(run.filter(|run| run.covers(branch, block)).map(|run| BlockVersion::of(&run, block)))
     }
 
-    /// Shows all that a head tree has of `count` blocks from `first` on, in order, as parts of runs that lie within.
+    /// Shows the versions of `count` blocks from `first` on in a head tree, in order, as clipped runs.
     pub async fn runs(
         &self,
         root: Option<NodePointer>,
         branch: BranchNumber,
         first: BlockIndex,
         count: u64,
-        visit: impl FnMut(&Run<'_>),
+        visit: impl FnMut(&VersionRun<'_>),
     ) -> Result<()> {
         self.runs_or_gaps(root, (branch, first, count), visit, |_, error| Err(error)).await
     }
 
-    /// As [`Trees::runs`]; blocks whose leaf cannot be read are shown to `gap`, with the reason.
+    /// As [`Trees::runs`], but passes blocks below an unreadable leaf to `gap`, with the error.
     ///
     /// # Errors
     ///
@@ -52,14 +53,14 @@ impl Trees {
         &self,
         root: Option<NodePointer>,
         (branch, first, count): (BranchNumber, BlockIndex, u64),
-        mut visit: impl FnMut(&Run<'_>),
+        mut visit: impl FnMut(&VersionRun<'_>),
         mut gap: impl FnMut(RangeInclusive<u64>, Error) -> Result<()>,
     ) -> Result<()> {
         let (Some(root), Some(last)) = (root, last_of(first, count)) else { return Ok(()) };
         let last_key = NodeKey::of_block(branch, last);
         let mut key = NodeKey::of_block(branch, first);
         loop {
-            let end = match self.leaf_or_gap(Tree::Head, root, key).await {
+            let end = match self.leaf_or_gap(TreeKind::Head, root, key).await {
                 Ok(leaf) => {
                     for run in map_leaf(&leaf.bytes).seek(key) {
                         if run.first_key() > last_key {
@@ -86,16 +87,16 @@ impl Trees {
         }
     }
 
-    /// Shows of each of `keys`, which ascend, the last run of head or history that begins at or below it, if its leaf has
-    /// one: by the index of the key.
+    /// Shows for each of `keys`, which ascend, the last run of head or history that begins at or below it, if
+    /// the same leaf has one; by index of the key.
     pub async fn runs_at_keys(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         root: Option<NodePointer>,
         keys: &[NodeKey],
-        mut visit: impl FnMut(usize, &Run<'_>),
+        mut visit: impl FnMut(usize, &VersionRun<'_>),
     ) -> Result<()> {
-        assert!(tree != Tree::Catalogue, "a catalogue has no runs");
+        assert!(tree != TreeKind::Catalogue, "a catalogue has no runs");
         assert!(keys.is_sorted(), "keys ascend");
         let Some(root) = root else { return Ok(()) };
         let mut done = 0;
@@ -111,27 +112,27 @@ impl Trees {
         Ok(())
     }
 
-    /// Shows the runs of head or history that are not wholly below `from`, and begin below `to`, in order, until told
-    /// to stop. For long walks: it reads ahead, and leaves the cache alone.
+    /// Shows the runs of head or history that begin below `to` and do not end below `from`, in order, until
+    /// `visit` breaks. For long walks: it reads ahead and bypasses the cache.
     pub async fn scan(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         root: Option<NodePointer>,
         from: NodeKey,
         to: NodeKey,
-        mut visit: impl FnMut(&Run<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        assert!(tree != Tree::Catalogue, "a catalogue has no runs");
+        assert!(tree != TreeKind::Catalogue, "a catalogue has no runs");
         self.scan_spans(tree, root, &[Span { from, to }], &mut visit).await.map(drop)
     }
 
-    /// The same of several spans, which ascend and do not overlap: at most 1,024. Tells whether it was told to stop.
+    /// As [`Trees::scan`] for at most 1,024 ascending, disjoint ranges. Returns true if `visit` broke.
     pub(super) async fn scan_spans(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         root: Option<NodePointer>,
         spans: &[Span],
-        visit: &mut impl FnMut(&Run<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         assert!(spans.len() <= SPANS_MAX, "{} spans", spans.len());
         assert!(spans.is_sorted_by(|one, other| one.to <= other.from), "spans ascend");
@@ -160,8 +161,8 @@ impl Trees {
         }
     }
 
-    /// Shows all rows of a catalogue that can be read, in order, and to `gap` why others cannot: once for each part that
-    /// is lost.
+    /// Shows all readable rows of a catalogue, in order, and passes the error of each unreadable part to
+    /// `gap`, once a part.
     pub async fn rows_or_gaps(
         &self,
         root: Option<NodePointer>,
@@ -170,9 +171,9 @@ impl Trees {
     ) {
         let (Some(root), mut key) = (root, NodeKey::FIRST) else { return };
         loop {
-            let end = match self.leaf_or_gap(Tree::Catalogue, root, key).await {
+            let end = match self.leaf_or_gap(TreeKind::Catalogue, root, key).await {
                 Ok(leaf) => {
-                    let Node::Catalogue(rows) = Node::again(&leaf.bytes) else {
+                    let TreeNode::Catalogue(rows) = TreeNode::again(&leaf.bytes) else {
                         unreachable!("a node of another tree is refused")
                     };
                     rows.rows().for_each(|(key, row)| visit(key, row));
@@ -199,12 +200,12 @@ impl Trees {
         let mut rows = Vec::new();
         let Some(root) = root else { return Ok(rows) };
         let mut span = Changes::new([Span::ALL]);
-        let mut walker = Walker::new(self, Tree::Catalogue);
+        let mut walker = Walker::new(self, TreeKind::Catalogue);
         let mut step = walker.enter_root(root).await?;
         loop {
             walker.take_entered().iter().for_each(&mut visit);
             if let Some(Step::Leaf(leaf)) = step {
-                let Node::Catalogue(leaf) = Node::again(&leaf.bytes) else {
+                let TreeNode::Catalogue(leaf) = TreeNode::again(&leaf.bytes) else {
                     unreachable!("a node of another tree is refused")
                 };
                 rows.extend(leaf.rows().map(|(key, row)| (key, row.to_vec())));
@@ -223,17 +224,10 @@ pub(super) fn last_of(first: BlockIndex, count: u64) -> Option<BlockIndex> {
 }
 
 pub(super) fn map_leaf(bytes: &[u8]) -> MapLeaf<'_> {
-    is_map_leaf(Node::again(bytes))
+    is_map_leaf(TreeNode::again(bytes))
 }
 
-pub(super) fn is_map_leaf(node: Node<'_>) -> MapLeaf<'_> {
-    let Node::Map(leaf) = node else { unreachable!("a node of another tree is refused") };
+pub(super) fn is_map_leaf(node: TreeNode<'_>) -> MapLeaf<'_> {
+    let TreeNode::Map(leaf) = node else { unreachable!("a node of another tree is refused") };
     leaf
-}
-
-impl Version {
-    /// The version of one of a run's blocks.
-    pub fn of(run: &Run, block: BlockIndex) -> Self {
-        Self { birth: run.birth, location: run.location_of(block), checksum: run.checksum_of(block) }
-    }
 }

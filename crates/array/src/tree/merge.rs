@@ -1,13 +1,13 @@
-//! Merges: a walk along the old tree, and the new one built behind it.
+//! Merges: a walk along the old tree that builds the new one behind it.
 //!
-//! A leaf that changes touch is poured, together with them, into the new tree; so is one beside which a thin leaf would
-//! be left. All others become the new tree's as they are.
+//! A leaf that changes touch is poured into the new tree together with them; so is one beside which a thin
+//! leaf would remain. The new tree shares all others.
 
 use super::{
     Trees,
     change::Change,
     changes::Changes,
-    draft::Draft,
+    draft::NodeDraft,
     levels::Levels,
     reading::{Leaf, contradiction},
     walker::{Step, Walker},
@@ -15,22 +15,21 @@ use super::{
 };
 use crate::{
     error::Result,
-    format::{CheckpointNumber, Node, NodeKey, NodePointer, Tree},
+    format::{CheckpointNumber, NodeKey, NodePointer, TreeKind, TreeNode},
 };
 
-/// What leaves of a tree hold, and how changes meet it.
+/// Kind of entries of a tree, and how changes apply to them.
 pub(super) trait Content {
-    /// Which tree.
-    const TREE: Tree;
-    type Draft: Draft;
+    const TREE: TreeKind;
+    type Draft: NodeDraft;
     type Change: Change;
-    /// What is left of an old leaf.
+    /// Remaining entries of an old leaf.
     type Old<'a>;
 
-    /// All of an old leaf; none: nothing.
-    fn old<'a>(&self, leaf: Option<Node<'a>>) -> Self::Old<'a>;
+    /// All entries of an old leaf; without one there are none.
+    fn old<'a>(&self, leaf: Option<TreeNode<'a>>) -> Self::Old<'a>;
 
-    /// Pours an old leaf and all changes below `end`, until there is something to write: false; or all is poured.
+    /// Pours an old leaf and all changes below `end`, until all is poured or a write is due.
     ///
     /// # Errors
     ///
@@ -41,26 +40,25 @@ pub(super) trait Content {
         end: Option<NodeKey>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, Self::Draft>,
-    ) -> Result<Poured>;
+    ) -> Result<PourProgress>;
 
-    /// Adds to the new tree what was held back to be joined with what follows.
+    /// Adds the entry that was held back to be joined with the next one.
     fn flush(&mut self, _into: &mut Levels<'_, Self::Draft>) -> Result<()> {
         Ok(())
     }
 
-    /// Below this key, intervals of changes already taken go on.
+    /// End of the intervals of changes already taken.
     fn reach(&self) -> Option<NodeKey> {
         None
     }
 }
 
-/// How far a leaf was poured.
-pub(super) enum Poured {
-    /// To its end.
+/// Progress of pouring a leaf.
+pub(super) enum PourProgress {
     All,
-    /// There is something to write first.
+    /// A write is due first.
     Some,
-    /// It does not go together with a change: why.
+    /// The leaf contradicts a change; the reason.
     Refused(&'static str),
 }
 
@@ -73,7 +71,7 @@ struct Merge<'t, C: Content, I: Iterator> {
 }
 
 impl Trees {
-    /// The root of the tree at `root` with `changes`.
+    /// Merges `changes` into the tree at `root`. Returns the new root.
     pub(super) async fn merge<C: Content, I: Iterator<Item = C::Change>>(
         &self,
         checkpoint: CheckpointNumber,
@@ -140,22 +138,22 @@ impl<C: Content, I: Iterator<Item = C::Change>> Merge<'_, C, I> {
     }
 
     async fn pour_leaf(&mut self, leaf: &Leaf) -> Result<()> {
-        let node = Node::again(&leaf.bytes);
+        let node = TreeNode::again(&leaf.bytes);
         self.levels.writer.keeps_leaves = self.trees.cache.has(&node.pointer());
         self.pour(Some(node), leaf.end).await
     }
 
-    async fn pour(&mut self, leaf: Option<Node<'_>>, end: Option<NodeKey>) -> Result<()> {
+    async fn pour(&mut self, leaf: Option<TreeNode<'_>>, end: Option<NodeKey>) -> Result<()> {
         let mut old = self.content.old(leaf);
         loop {
             let poured = self.content.pour(&mut old, end, &mut self.changes, &mut self.levels)?;
             self.drain().await?;
-            // A leaf takes a fraction of a millisecond: hosts on the same thread wait for no more than that.
+            // A leaf takes a fraction of a millisecond: no longer do hosts on the same thread wait.
             world::yield_now().await;
             match poured {
-                Poured::All => return Ok(()),
-                Poured::Some => {}
-                Poured::Refused(why) => {
+                PourProgress::All => return Ok(()),
+                PourProgress::Some => {}
+                PourProgress::Refused(why) => {
                     let leaf = leaf.expect("nothing is refused that is not there");
                     return Err(contradiction(C::TREE, leaf.pointer(), why));
                 }

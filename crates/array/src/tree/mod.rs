@@ -1,78 +1,65 @@
 //! The pool's trees: head, history and catalogue, each a copy-on-write B+tree of the format's nodes.
 //!
-//! A tree is its root's pointer; none is the empty tree. A merge takes sorted changes to an old tree and gives the root
-//! of a new one. It streams through the leaves that change, and shares all others with the old tree.
+//! The pointer to its root is the tree; none is the empty tree. A merge applies sorted changes to an old tree
+//! and returns the root of a new one. It streams through the leaves that change, and shares all others with
+//! the old tree.
 //!
-//! 1. A node that was written is never touched again. The old tree is good until its nodes are released, and they are
-//!    only if the merge that replaces them succeeds.
-//! 2. Every node of the new tree that is not one of the old was placed by the merge; every node of the old that is not
-//!    one of the new was released by it, once. A merge that fails, or is dropped, releases what it placed.
-//! 3. A pointer's key is the first one below it, and its stamp the largest below it.
-//! 4. No node is used that is not the one pointed to: each is decoded down to its last entry when it is read.
-
-mod change;
-
-mod check;
-
-mod lookup;
-
-mod lives;
+//! 1. A node is never modified after it was written. The old tree stays valid until its nodes are released,
+//!    which happens only if the merge that replaces them succeeds.
+//! 2. Every new node was placed by the merge; every node that only the old tree has was released by it, once.
+//!    A merge that fails or is dropped releases what it placed.
+//! 3. A pointer's key is the first key below it, and its stamp the largest below it.
+//! 4. A node is used only if it is the one pointed to: each is validated down to its last entry when it is
+//!    read.
 
 mod by_block;
-
-mod head;
-
-mod history;
-
-mod rows;
-
-mod runs;
-
-mod merge;
-
-mod relocate;
-
+mod cache;
+mod change;
 mod changes;
-
-mod walker;
-
-mod levels;
-
+mod check;
 mod draft;
-
+mod head;
+mod history;
+mod levels;
+mod lives;
+mod lookup;
+mod merge;
+mod reading;
+mod relocate;
+mod rows;
+mod runs;
+mod version;
+mod walker;
 mod writer;
 
-mod reading;
-
-mod cache;
-
 pub use change::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, RowChange};
-pub use check::Counted;
+pub use check::TreeCounts;
+pub use version::BlockVersion;
 
 use crate::{
     error::Result,
-    format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, Tree},
+    format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, TreeKind},
 };
 use cache::NodeCache;
 use std::rc::Rc;
 use world::LocalFuture;
 
-/// Where nodes lie. The pool has one over its segments of nodes.
+/// Storage of nodes. The pool implements it over its segments of nodes.
 pub trait NodeStore {
-    /// The bytes of a node, from a copy whose seal is the pointer's. Everything else is looked at by the trees.
+    /// The bytes of a node, from a copy whose seal matches the pointer. The trees validate everything else.
     fn read(&self, pointer: NodePointer) -> LocalFuture<Result<Rc<[u8]>>>;
 
-    /// The next free place for a node of so many blocks; places that follow each other make long writes.
+    /// Reserves the next free place for a node of so many blocks; adjacent places make long writes.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`](crate::error::Error::Full), if there is none.
-    fn place(&self, tree: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)>;
+    /// [`Error::Full`](crate::error::Error::Full) if there is none.
+    fn place(&self, tree: TreeKind, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)>;
 
-    /// Writes nodes one behind the other from a place on. They are stable with the checkpoint's flush.
+    /// Writes adjacent nodes from a place on. The flush of the checkpoint makes them stable.
     fn write(&self, at: (SegmentNumber, SegmentBlock), nodes: Vec<Vec<u8>>) -> LocalFuture<Result<()>>;
 
-    /// The node is no part of the tree any more, once the checkpoint that is being made is durable.
+    /// Frees a node's place once the checkpoint in progress is durable.
     fn release(&self, pointer: NodePointer);
 }
 
@@ -84,12 +71,12 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// Over `store`, with at most `cache_bytes` of nodes kept in RAM.
+    /// Trees over `store`, with at most `cache_bytes` of nodes kept in RAM.
     pub fn new(store: Rc<dyn NodeStore>, pool: PoolId, cache_bytes: usize) -> Self {
         Self { store, pool, cache: NodeCache::new(cache_bytes) }
     }
 
-    /// Drops from the cache what merges have replaced: to be called when the new roots are in use.
+    /// Drops nodes from the cache that merges have replaced. Call it once the new roots are in use.
     pub fn forget_replaced(&self) {
         self.cache.forget_replaced();
     }

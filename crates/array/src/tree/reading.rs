@@ -1,9 +1,9 @@
-//! How a node comes into hand: from the cache or the store, and never another than the one pointed to.
+//! Reads of single nodes, from the cache or the store; each is validated against its pointer.
 
 use super::Trees;
 use crate::{
     error::{Error, Result},
-    format::{Fault, Node, NodeKey, NodePointer, Refusal, Structure, Tree},
+    format::{DecodeError, DecodeFault, NodeKey, NodePointer, Structure, TreeKind, TreeNode},
 };
 use std::rc::Rc;
 
@@ -13,26 +13,26 @@ pub(super) struct Leaf {
     pub end: Option<NodeKey>,
 }
 
-/// Part of a tree that cannot be read: a node is lost, and with it all keys below it.
+/// An unreadable part of a tree: a lost node with all keys below it.
 pub(super) struct Gap {
-    /// The first key in it; none if that is unknown, for the whole tree is lost.
+    /// The first key in it; none if the root is lost.
     pub first: Option<NodeKey>,
-    /// The first key behind it; none if it reaches to the end of the tree.
+    /// The first key behind it; none if it extends to the end of the tree.
     pub end: Option<NodeKey>,
-    /// Why the node cannot be read.
+    /// Error of the lost node.
     pub error: Error,
 }
 
 impl Trees {
-    /// The leaf of a tree in which `key` is, if it is in the tree. Awaits nothing if all nodes on the way are cached.
-    pub(super) async fn leaf_for(&self, tree: Tree, root: NodePointer, key: NodeKey) -> Result<Leaf> {
+    /// The leaf whose range covers `key`. Does not await if all nodes on the way are cached.
+    pub(super) async fn leaf_for(&self, tree: TreeKind, root: NodePointer, key: NodeKey) -> Result<Leaf> {
         self.leaf_or_gap(tree, root, key).await.map_err(|gap| gap.error)
     }
 
-    /// As [`Trees::leaf_for`], for a caller that goes on behind a node that is lost.
+    /// As [`Trees::leaf_for`], for a caller that continues behind a lost node.
     pub(super) async fn leaf_or_gap(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         root: NodePointer,
         key: NodeKey,
     ) -> std::result::Result<Leaf, Box<Gap>> {
@@ -48,7 +48,7 @@ impl Trees {
                     bytes
                 }
             };
-            let Node::Inner(inner) = Node::again(&bytes) else { return Ok(Leaf { bytes, end }) };
+            let TreeNode::Inner(inner) = TreeNode::again(&bytes) else { return Ok(Leaf { bytes, end }) };
             let index = inner.index_for(key);
             let child = inner.child(index);
             if index + 1 < inner.len() {
@@ -62,25 +62,25 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// It cannot be read: then nothing of the tree can.
-    pub async fn check_root(&self, tree: Tree, root: Option<NodePointer>) -> Result<()> {
+    /// The root cannot be read, and so nothing of the tree.
+    pub async fn check_root(&self, tree: TreeKind, root: Option<NodePointer>) -> Result<()> {
         match root {
             Some(root) => self.accept(tree, root, None, self.store.read(root).await?).map(drop),
             None => Ok(()),
         }
     }
 
-    /// Bytes the store gave for a node, if they are it: looked at down to the last entry. `first`: the key beside the
-    /// pointer, if it has one.
+    /// Validates the bytes of a node down to the last entry. `first` is the key beside the pointer, if it has
+    /// one.
     pub(super) fn accept(
         &self,
-        tree: Tree,
+        tree: TreeKind,
         pointer: NodePointer,
         first: Option<NodeKey>,
         bytes: Rc<[u8]>,
     ) -> Result<Rc<[u8]>> {
         let refused = |refusal| damaged(tree, pointer, refusal);
-        let node = Node::decode(&bytes).map_err(refused)?;
+        let node = TreeNode::decode(&bytes).map_err(refused)?;
         node.expect(self.pool, tree, &pointer).map_err(refused)?;
         if first.is_some_and(|first| node.first_key() != first) {
             return Err(contradiction(tree, pointer, "it does not begin with the key that leads to it"));
@@ -89,13 +89,13 @@ impl Trees {
     }
 }
 
-/// The error of a node that is refused.
+/// The error of an invalid node.
 #[cold]
-pub(super) fn damaged(tree: Tree, pointer: NodePointer, refusal: Refusal) -> Error {
+pub(super) fn damaged(tree: TreeKind, pointer: NodePointer, refusal: DecodeError) -> Error {
     let tree = match tree {
-        Tree::Head => "head tree",
-        Tree::History | Tree::HistoryByBlock => "history tree",
-        Tree::Catalogue => "catalogue",
+        TreeKind::Head => "head tree",
+        TreeKind::History | TreeKind::HistoryByBlock => "history tree",
+        TreeKind::Catalogue => "catalogue",
     };
     let (level, segment, block) = (pointer.level, pointer.segment, pointer.block);
     Error::Damaged {
@@ -104,8 +104,12 @@ pub(super) fn damaged(tree: Tree, pointer: NodePointer, refusal: Refusal) -> Err
     }
 }
 
-/// The error of a node that goes not together with others, or with what is to be changed.
+/// The error of a node that contradicts others, or a change.
 #[cold]
-pub(super) fn contradiction(tree: Tree, pointer: NodePointer, what: &'static str) -> Error {
-    damaged(tree, pointer, Refusal { structure: Structure::Node, at: 0, fault: Fault::Contradiction(what) })
+pub(super) fn contradiction(tree: TreeKind, pointer: NodePointer, what: &'static str) -> Error {
+    damaged(
+        tree,
+        pointer,
+        DecodeError { structure: Structure::TreeNode, at: 0, fault: DecodeFault::Contradiction(what) },
+    )
 }

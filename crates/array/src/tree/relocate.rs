@@ -1,32 +1,32 @@
-//! Relocation: nodes that lie in certain segments are written elsewhere, and with them the nodes that lead to them. The
-//! tree holds what it held.
+//! Relocation: rewrites the nodes in given segments, and the nodes that lead to them. The entries stay the
+//! same.
 //!
-//! Inner nodes say where their children lie, so leaves are read only if they move. A relocation that fails, or is dropped,
-//! releases what it placed, and nothing else.
+//! Inner nodes hold the locations of their children, so leaves are read only if they move. A relocation that
+//! fails or is dropped releases what it placed, and nothing else.
 
 use super::{
     Trees,
-    draft::{ChildDraft, Draft},
+    draft::{ChildDraft, NodeDraft},
     writer::Writer,
 };
 use crate::{
     error::Result,
-    format::{CheckpointNumber, Node, NodeKey, NodePointer, SegmentNumber, Tree, node::Child},
+    format::{CheckpointNumber, NodeKey, NodePointer, SegmentNumber, TreeKind, TreeNode, node::ChildPointer},
 };
 use std::{collections::BTreeSet, rc::Rc};
 use world::LocalFuture;
 
 struct Relocation<'t> {
     trees: &'t Trees,
-    tree: Tree,
+    tree: TreeKind,
     from: &'t BTreeSet<SegmentNumber>,
     writer: Writer<'t>,
-    /// What the new tree does without.
+    /// Nodes the new tree no longer has.
     replaced: Vec<NodePointer>,
 }
 
 impl Trees {
-    /// The root of the tree at `root`, none of whose nodes lies in one of `from`.
+    /// Rewrites the tree at `root` so that no node is in one of `from`. Returns the new root.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Trees {
     pub async fn relocate(
         &self,
         checkpoint: CheckpointNumber,
-        tree: Tree,
+        tree: TreeKind,
         root: Option<NodePointer>,
         from: &BTreeSet<SegmentNumber>,
     ) -> Result<Option<NodePointer>> {
@@ -58,7 +58,7 @@ impl Trees {
 }
 
 impl Relocation<'_> {
-    /// Where a node is from now on, with all that is below it.
+    /// New location of a node, after relocating everything below it.
     fn node<'a>(
         &'a mut self,
         pointer: NodePointer,
@@ -70,15 +70,15 @@ impl Relocation<'_> {
                 return Ok(pointer);
             }
             let bytes = self.read(pointer, first).await?;
-            let moved = match Node::again(&bytes) {
-                Node::Inner(inner) => {
+            let moved = match TreeNode::again(&bytes) {
+                TreeNode::Inner(inner) => {
                     let mut draft = ChildDraft::new(self.tree, pointer.level);
                     let mut differs = moves;
                     for child in inner.children() {
                         let below = self.node(child.pointer, Some(child.first)).await?;
                         differs |= below != child.pointer;
                         draft
-                            .push(Child { first: child.first, pointer: below })
+                            .push(ChildPointer { first: child.first, pointer: below })
                             .expect("it had room for them");
                     }
                     if !differs {

@@ -1,4 +1,4 @@
-//! Merges of the catalogue: rows put and removed.
+//! Merges of the catalogue.
 
 use super::{
     Trees,
@@ -6,20 +6,20 @@ use super::{
     changes::Changes,
     draft::RowDraft,
     levels::Levels,
-    merge::{Content, Poured},
+    merge::{Content, PourProgress},
 };
 use crate::{
     error::Result,
-    format::{CheckpointNumber, Node, NodeKey, NodePointer, RowKey, Tree},
+    format::{CheckpointNumber, NodeKey, NodePointer, RowKey, TreeKind, TreeNode},
 };
 use std::iter::Peekable;
 
 impl Trees {
-    /// A catalogue with `changes`, which ascend by key; its root.
+    /// Merges `changes`, which ascend by key, into a catalogue. Returns the new root.
     ///
     /// # Errors
     ///
-    /// The old tree is as it was.
+    /// The old tree is unchanged.
     ///
     /// # Panics
     ///
@@ -37,14 +37,14 @@ impl Trees {
 struct RowContent;
 
 impl Content for RowContent {
-    const TREE: Tree = Tree::Catalogue;
+    const TREE: TreeKind = TreeKind::Catalogue;
     type Draft = RowDraft;
     type Change = RowChange;
     type Old<'a> = Peekable<Box<dyn Iterator<Item = (RowKey, &'a [u8])> + 'a>>;
 
-    fn old<'a>(&self, leaf: Option<Node<'a>>) -> Self::Old<'a> {
+    fn old<'a>(&self, leaf: Option<TreeNode<'a>>) -> Self::Old<'a> {
         let rows: Box<dyn Iterator<Item = (RowKey, &'a [u8])> + 'a> = match leaf {
-            Some(Node::Catalogue(leaf)) => Box::new(leaf.rows()),
+            Some(TreeNode::Catalogue(leaf)) => Box::new(leaf.rows()),
             Some(_) => unreachable!("a node of another tree is refused"),
             None => Box::new(std::iter::empty()),
         };
@@ -57,7 +57,7 @@ impl Content for RowContent {
         end: Option<NodeKey>,
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RowDraft>,
-    ) -> Result<Poured> {
+    ) -> Result<PourProgress> {
         while !into.writer.has_full() {
             let next = changes.next_below(end);
             let passed = old.next_if(|(row, _)| next.is_none_or(|key| NodeKey::of_row(*row) < key));
@@ -65,7 +65,7 @@ impl Content for RowContent {
                 into.push(row)?;
                 continue;
             }
-            let Some(key) = next else { return Ok(Poured::All) };
+            let Some(key) = next else { return Ok(PourProgress::All) };
             old.next_if(|(row, _)| NodeKey::of_row(*row) == key);
             let mut last = None;
             while let Some(change) = changes.take_of(key) {
@@ -75,6 +75,6 @@ impl Content for RowContent {
                 into.push((row, &bytes))?;
             }
         }
-        Ok(Poured::Some)
+        Ok(PourProgress::Some)
     }
 }

@@ -1,38 +1,37 @@
-//! Runs in and out of a merge: what is left of an old leaf, and runs joined to longer ones.
+//! Runs of a merge: the remaining runs of an old leaf, and the joining of adjacent runs.
 
-use super::{draft::RunDraft, levels::Levels};
+use super::{BlockVersion, draft::RunDraft, levels::Levels};
 use crate::{
     error::Result,
     format::{
-        BLOCK_GRAINS, BlockIndex, BranchNumber, Location, Run, SegmentGrain, Stamp, Stored,
-        node::{MapLeaf, RUN_BLOCKS_MAX, Runs},
+        BLOCK_GRAINS, BlockIndex, BlockLocation, BranchNumber, SegmentGrain, Stamp, Stored, VersionRun,
+        node::{MapLeaf, RUN_BLOCKS_MAX, VersionRuns},
     },
-    map::Version,
 };
 use zerocopy::little_endian as le;
 
 /// The runs of an old leaf from some block on.
 pub(super) struct OldRuns<'a> {
-    front: Option<Run<'a>>,
-    rest: Option<Runs<'a>>,
+    front: Option<VersionRun<'a>>,
+    rest: Option<VersionRuns<'a>>,
 }
 
 impl<'a> OldRuns<'a> {
-    /// All of a leaf; none: nothing.
+    /// All runs of a leaf; without one there are none.
     pub fn new(leaf: Option<MapLeaf<'a>>) -> Self {
         let mut rest = leaf.map(MapLeaf::runs);
         Self { front: rest.as_mut().and_then(Iterator::next), rest }
     }
 
-    /// The next run, or what is left of it.
+    /// The next run, or its remainder.
     #[inline]
-    pub fn front(&self) -> Option<&Run<'a>> {
+    pub fn front(&self) -> Option<&VersionRun<'a>> {
         self.front.as_ref()
     }
 
-    /// Takes the next `count` blocks, which are of one run.
+    /// Takes the next `count` blocks, which belong to one run.
     #[inline]
-    pub fn take(&mut self, count: u64) -> Run<'a> {
+    pub fn take(&mut self, count: u64) -> VersionRun<'a> {
         let run = self.front.expect("there is a run");
         if count == u64::from(run.count) {
             self.front = self.rest.as_mut().and_then(Iterator::next);
@@ -44,14 +43,14 @@ impl<'a> OldRuns<'a> {
     }
 }
 
-/// Joins runs that follow each other, in blocks and where they lie, up to the longest there may be.
+/// Joins runs that are adjacent in blocks and in location, up to the maximum length.
 pub(super) struct Joiner {
     branch: BranchNumber,
     first: BlockIndex,
     birth: Stamp,
     death: Option<Stamp>,
-    location: Location,
-    /// Blocks so far; 0: there is no run.
+    location: BlockLocation,
+    /// Blocks so far; 0 if there is no run.
     count: u8,
     checksums: [le::U32; RUN_BLOCKS_MAX as usize],
 }
@@ -63,7 +62,7 @@ impl Joiner {
             first: BlockIndex(0),
             birth: Stamp(0),
             death: None,
-            location: Location::Zero,
+            location: BlockLocation::Zero,
             count: 0,
             checksums: [le::U32::new(0); RUN_BLOCKS_MAX as usize],
         }
@@ -71,7 +70,7 @@ impl Joiner {
 
     /// Adds a run behind all others.
     #[inline]
-    pub fn push(&mut self, run: &Run, into: &mut Levels<'_, RunDraft>) -> Result<()> {
+    pub fn push(&mut self, run: &VersionRun, into: &mut Levels<'_, RunDraft>) -> Result<()> {
         if self.is_followed_by(run) {
             self.append(run.checksums);
             self.count += run.count;
@@ -91,12 +90,12 @@ impl Joiner {
         &mut self,
         branch: BranchNumber,
         block: BlockIndex,
-        version: Version,
+        version: BlockVersion,
         death: Option<Stamp>,
         into: &mut Levels<'_, RunDraft>,
     ) -> Result<()> {
         let checksum = version.checksum.map(|checksum| le::U32::new(checksum.0));
-        let run = Run {
+        let run = VersionRun {
             branch,
             first: block,
             birth: version.birth,
@@ -108,7 +107,7 @@ impl Joiner {
         self.push(&run, into)
     }
 
-    /// Passes on what is still held.
+    /// Passes on the run held back.
     pub fn flush(&mut self, into: &mut Levels<'_, RunDraft>) -> Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -119,9 +118,9 @@ impl Joiner {
         Ok(())
     }
 
-    fn run(&self) -> Run<'_> {
-        let has_checksums = matches!(self.location, Location::Direct { .. });
-        Run {
+    fn run(&self) -> VersionRun<'_> {
+        let has_checksums = matches!(self.location, BlockLocation::Direct { .. });
+        VersionRun {
             branch: self.branch,
             first: self.first,
             birth: self.birth,
@@ -138,7 +137,7 @@ impl Joiner {
     }
 
     #[inline]
-    fn is_followed_by(&self, run: &Run) -> bool {
+    fn is_followed_by(&self, run: &VersionRun) -> bool {
         let count = u64::from(self.count);
         count > 0
             && run.first.0 == self.first.0 + count
@@ -147,14 +146,14 @@ impl Joiner {
             && self.location_behind() == Some(run.location)
     }
 
-    /// Where the next block would have to lie.
-    fn location_behind(&self) -> Option<Location> {
+    /// Location at which the next block would continue the run.
+    fn location_behind(&self) -> Option<BlockLocation> {
         match self.location {
-            Location::Direct { segment, at, stored: Stored::PLAIN } => {
+            BlockLocation::Direct { segment, at, stored: Stored::PLAIN } => {
                 let at = at.0.checked_add(u32::from(self.count) * BLOCK_GRAINS as u32)?;
-                Some(Location::Direct { segment, at: SegmentGrain(at), stored: Stored::PLAIN })
+                Some(BlockLocation::Direct { segment, at: SegmentGrain(at), stored: Stored::PLAIN })
             }
-            Location::Zero => Some(Location::Zero),
+            BlockLocation::Zero => Some(BlockLocation::Zero),
             _ => None,
         }
     }

@@ -1,49 +1,48 @@
-//! A walk along a tree, from left to right: into what changes touch, and past everything else.
+//! A walk along a tree, from left to right, that enters the parts changes touch and skips all others.
 //!
-//! Children that will be entered are read ahead, several at a time. What is entered is checked against its neighbours:
-//! whoever walks sees keys ascend from leaf to leaf.
+//! Children that will be entered are read ahead, several at a time. Each node is checked against its
+//! neighbours, so keys ascend from leaf to leaf.
 
 use super::{
     Trees,
     change::Change,
-    changes::{Changes, Sight, Touch},
+    changes::{Changes, LookAhead, Touch},
     reading::{Leaf, contradiction},
 };
 use crate::{
     error::Result,
     format::{
-        Node, NodeKey, NodePointer, Tree,
-        node::{Child, InnerNode},
+        NodeKey, NodePointer, TreeKind, TreeNode,
+        node::{ChildPointer, InnerNode},
     },
 };
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use std::{collections::VecDeque, rc::Rc};
 use world::LocalFuture;
 
-/// Leaves of which reads are under way at most, and nodes above them.
+/// Most leaves, and most inner nodes, being read at a time.
 const LEAVES_AHEAD: usize = 32;
 const INNER_AHEAD: usize = 4;
 
-/// What a walk comes by.
+/// A step of a walk.
 pub(super) enum Step {
-    /// A part of the tree that nothing touches.
+    /// A part of the tree that no change touches.
     Untouched(Part),
-    /// A leaf that something touches.
+    /// A leaf that a change touches.
     Leaf(Leaf),
 }
 
 /// A child, and the first key behind it.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    pub child: Child,
+    pub child: ChildPointer,
     pub end: Option<NodeKey>,
 }
 
-/// The walk.
 pub(super) struct Walker<'t> {
     trees: &'t Trees,
-    tree: Tree,
-    /// Inner nodes that were entered and not yet left, the root first.
+    tree: TreeKind,
+    /// Inner nodes on the path to the current position, the root first.
     frames: Vec<Frame>,
     /// All nodes that were entered.
     entered: Vec<NodePointer>,
@@ -53,10 +52,10 @@ pub(super) struct Walker<'t> {
 struct Frame {
     node: Rc<[u8]>,
     end: Option<NodeKey>,
-    /// The next child to be looked at.
+    /// Index of the next child to examine.
     next: usize,
-    sight: Sight,
-    /// It is not known how to go on before all that is planned is done.
+    sight: LookAhead,
+    /// The next child can be judged only after all planned steps are done.
     is_blind: bool,
     planned: VecDeque<(Part, Plan)>,
     reads: FuturesOrdered<LocalFuture<Result<Rc<[u8]>>>>,
@@ -71,30 +70,30 @@ enum Plan {
 }
 
 impl<'t> Walker<'t> {
-    pub fn new(trees: &'t Trees, tree: Tree) -> Self {
+    pub fn new(trees: &'t Trees, tree: TreeKind) -> Self {
         Self { trees, tree, frames: Vec::new(), entered: Vec::new(), uses_cache: true }
     }
 
-    /// One that reads everything from where it lies.
-    pub fn past_cache(trees: &'t Trees, tree: Tree) -> Self {
+    /// A walk that reads every node from the store.
+    pub fn past_cache(trees: &'t Trees, tree: TreeKind) -> Self {
         Self { uses_cache: false, ..Self::new(trees, tree) }
     }
 
-    /// Enters a tree; gives its root, if that is a leaf.
+    /// Enters a tree. Returns its root, if that is a leaf.
     pub async fn enter_root(&mut self, root: NodePointer) -> Result<Option<Step>> {
         assert!(self.frames.is_empty() && self.entered.is_empty(), "a walk begins once");
         let bytes = self.read(root, None).await?;
-        let sight = Sight::start();
+        let sight = LookAhead::start();
         Ok(self.enter(root, bytes, None, sight)?.map(Step::Leaf))
     }
 
-    /// Enters a part that nothing touches, which was come by just now; gives it, if it is a leaf.
-    pub async fn enter_part(&mut self, part: Part, sight: Sight) -> Result<Option<Leaf>> {
+    /// Enters the untouched part of the last step. Returns it, if it is a leaf.
+    pub async fn enter_part(&mut self, part: Part, sight: LookAhead) -> Result<Option<Leaf>> {
         let bytes = self.read(part.child.pointer, Some(part.child.first)).await?;
         self.enter(part.child.pointer, bytes, part.end, sight)
     }
 
-    /// The next step; none at the end. Below `reach`, intervals of changes already taken go on.
+    /// The next step; none at the end. Intervals of changes already taken end at `reach`.
     pub async fn next<C: Change, I: Iterator<Item = C>>(
         &mut self,
         changes: &mut Changes<I>,
@@ -125,7 +124,7 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// Nodes that were entered since this was asked last, in the order of the walk.
+    /// Nodes entered since the last call, in the order of the walk.
     pub fn take_entered(&mut self) -> Vec<NodePointer> {
         std::mem::take(&mut self.entered)
     }
@@ -135,14 +134,14 @@ impl<'t> Walker<'t> {
         pointer: NodePointer,
         bytes: Rc<[u8]>,
         end: Option<NodeKey>,
-        sight: Sight,
+        sight: LookAhead,
     ) -> Result<Option<Leaf>> {
-        let node = Node::again(&bytes);
+        let node = TreeNode::again(&bytes);
         if end.is_some_and(|end| node.last_key() >= end) {
             return Err(contradiction(self.tree, pointer, "it goes on beyond the node behind it"));
         }
         self.entered.push(pointer);
-        if !matches!(node, Node::Inner(_)) {
+        if !matches!(node, TreeNode::Inner(_)) {
             return Ok(Some(Leaf { bytes, end }));
         }
         self.frames.push(Frame {
@@ -167,7 +166,7 @@ impl<'t> Walker<'t> {
 }
 
 impl Frame {
-    /// Looks ahead, and begins to read what will be entered.
+    /// Looks ahead, and begins to read the nodes that will be entered.
     fn plan<C: Change, I: Iterator<Item = C>>(
         &mut self,
         trees: &Trees,
@@ -177,7 +176,9 @@ impl Frame {
         if self.planned.is_empty() {
             self.is_blind = false;
         }
-        let Node::Inner(inner) = Node::again(&self.node) else { unreachable!("frames are of inner nodes") };
+        let TreeNode::Inner(inner) = TreeNode::again(&self.node) else {
+            unreachable!("frames are of inner nodes")
+        };
         let ahead = if inner.child(0).pointer.level == 0 { LEAVES_AHEAD } else { INNER_AHEAD };
         while self.next < inner.len() && self.reads.len() < ahead && !self.is_blind {
             let part = part_of(&inner, self.next, self.end);

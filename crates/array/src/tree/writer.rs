@@ -1,28 +1,31 @@
-//! Nodes on their way to where they lie: adjacent ones in one write, several writes at a time.
+//! Writes of nodes: adjacent ones in one write, several writes at a time.
 
 use super::{
     Trees,
-    draft::{Draft, NODE_BLOCKS},
+    draft::{NODE_BLOCKS, NodeDraft},
 };
 use crate::{
     error::Result,
-    format::{CheckpointNumber, Node, NodePointer, SegmentBlock, SegmentNumber, Tree, node::NodePlace},
+    format::{
+        CheckpointNumber, NodePointer, SegmentBlock, SegmentNumber, TreeKind, TreeNode, node::NodePlace,
+    },
 };
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
 use std::{collections::VecDeque, future::poll_fn, pin::Pin, task::Poll};
 use world::LocalFuture;
 
-/// Blocks of one write at most: 256 KiB.
+/// Most blocks of one write: 256 KiB.
 const WRITE_BLOCKS_MAX: usize = 64;
-/// Writes under way at most.
+/// Most writes in progress.
 const WRITES_MAX: usize = 4;
 
-/// Where a merge puts its nodes. What it placed is released when it is dropped, unless [`Writer::finish`] was Ok.
+/// Places and writes the nodes of a merge. If dropped before [`Writer::finish`] succeeded, it releases all
+/// places.
 pub(super) struct Writer<'t> {
     trees: &'t Trees,
-    tree: Tree,
+    tree: TreeKind,
     checkpoint: CheckpointNumber,
-    /// Whether leaves are kept in the cache; others always are.
+    /// True if leaves go into the cache; inner nodes always do.
     pub keeps_leaves: bool,
     batch: Option<Batch>,
     full: VecDeque<Batch>,
@@ -30,7 +33,7 @@ pub(super) struct Writer<'t> {
     placed: Vec<NodePointer>,
 }
 
-/// Nodes one behind the other.
+/// Adjacent nodes.
 struct Batch {
     segment: SegmentNumber,
     block: SegmentBlock,
@@ -48,7 +51,7 @@ impl Batch {
 }
 
 impl<'t> Writer<'t> {
-    pub fn new(trees: &'t Trees, tree: Tree, checkpoint: CheckpointNumber) -> Self {
+    pub fn new(trees: &'t Trees, tree: TreeKind, checkpoint: CheckpointNumber) -> Self {
         Self {
             trees,
             tree,
@@ -61,13 +64,13 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Places a node; it is written when there is enough for a write, and [`Self::drain`] is called.
-    pub fn write<D: Draft>(&mut self, level: u8, draft: D) -> Result<NodePointer> {
+    /// Places a node. It is written by [`Self::drain`] or [`Self::finish`].
+    pub fn write<D: NodeDraft>(&mut self, level: u8, draft: D) -> Result<NodePointer> {
         self.put(level, |place| draft.finish(place))
     }
 
-    /// As [`Self::write`], of a node that lies elsewhere so far.
-    pub fn write_again(&mut self, node: &Node<'_>) -> Result<NodePointer> {
+    /// As [`Self::write`], for a copy of a node that exists.
+    pub fn write_again(&mut self, node: &TreeNode<'_>) -> Result<NodePointer> {
         self.put(node.pointer().level, |place| node.moved_to(place))
     }
 
@@ -96,13 +99,13 @@ impl<'t> Writer<'t> {
         Ok(pointer)
     }
 
-    /// Whether there is something to write.
+    /// True if a write is due.
     #[inline]
     pub fn has_full(&self) -> bool {
         !self.full.is_empty()
     }
 
-    /// Begins to write what is full, and waits while too much is under way.
+    /// Begins the writes that are due, and waits while too many are in progress.
     pub async fn drain(&mut self) -> Result<()> {
         while let Some(batch) = self.full.pop_front() {
             self.writing.push(self.trees.store.write((batch.segment, batch.block), batch.nodes));
@@ -113,7 +116,7 @@ impl<'t> Writer<'t> {
         self.begin().await
     }
 
-    /// Lets writes get under way that were not polled yet, without waiting for them.
+    /// Polls new writes once, so that they begin.
     async fn begin(&mut self) -> Result<()> {
         poll_fn(|context| {
             Poll::Ready(match Pin::new(&mut self.writing).poll_next(context) {
@@ -124,7 +127,7 @@ impl<'t> Writer<'t> {
         .await
     }
 
-    /// Writes all that is left, and waits for it. The nodes placed are the new tree's then.
+    /// Writes all that is left and waits for it. The new tree owns the nodes then.
     pub async fn finish(&mut self) -> Result<()> {
         self.full.extend(self.batch.take());
         self.drain().await?;
@@ -135,7 +138,8 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// Waits for what is under way, whatever becomes of it: a place is not given back while it is written.
+    /// Waits for the writes in progress, whatever their result: a place must not be released while it is
+    /// written.
     pub async fn give_up(&mut self) {
         while self.writing.next().await.is_some() {}
     }

@@ -12,7 +12,7 @@ use crate::{
         BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
         row::{VolumeRow, VolumeState, WriteCache},
     },
-    log::Part,
+    log::LogItem,
 };
 use futures_util::TryFutureExt;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -91,7 +91,7 @@ impl Volume {
     }
 
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
-    pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
+    pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
         let is_cached = self.has_write_cache() || self.is_cache_forced.get();
         match stability {
             Stability::Volatile if is_cached => self.host.log.append_volatile(parts),
@@ -116,7 +116,7 @@ impl Volume {
             let stamp = self.host.shared.state.borrow_mut().next_stamp();
             let interval =
                 Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
-            self.log(vec![Part::Discard(interval)], Stability::Volatile)
+            self.log(vec![LogItem::Discard(interval)], Stability::Volatile)
         };
         done.await.map_err(|error| io_error("discard", &error))
     }

@@ -3,7 +3,7 @@
 use super::Admission;
 use crate::{
     engine::{MapReader, Shared, Throttle},
-    log::Lane,
+    log::LogWriter,
 };
 use std::{any::Any, rc::Rc};
 
@@ -11,7 +11,7 @@ use std::{any::Any, rc::Rc};
 pub(crate) struct HostPath {
     pub shared: Rc<Shared>,
     pub map: MapReader,
-    pub log: Rc<Lane>,
+    pub log: Rc<LogWriter>,
     /// Times commands, for the mover to give way.
     pub throttle: Rc<Throttle>,
     pub admission: Admission,
@@ -21,7 +21,7 @@ pub(crate) struct HostPath {
 
 impl HostPath {
     pub fn new(
-        (map, log): (MapReader, Rc<Lane>),
+        (map, log): (MapReader, Rc<LogWriter>),
         throttle: Rc<Throttle>,
         admission: Admission,
         background: Vec<Rc<dyn Any>>,

@@ -5,8 +5,8 @@ use super::{HostPath, check_range, device::Volume, io_error, pieces};
 use crate::{
     engine::{HostCommand, StoredRun},
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, Stamp, Stored},
-    map::Mapped,
+    format::{BLOCK_BYTES, BlockIndex, BlockLocation, BranchNumber, Stamp, Stored},
+    map::BlockMapping,
 };
 use std::rc::Rc;
 use world::{Buffer, ByteOffset, IoResult, LocalFuture};
@@ -118,13 +118,13 @@ pub(crate) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into:
 }
 
 /// Groups adjacent blocks of one segment into runs. Each has the index of its first block in the command.
-pub(crate) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
+pub(crate) fn runs(first: BlockIndex, mapped: &[Option<BlockMapping>]) -> Result<Vec<(usize, StoredRun)>> {
     let mut runs: Vec<(usize, StoredRun)> = Vec::new();
     for (index, mapped) in mapped.iter().enumerate() {
-        let Some(Mapped { branch, version }) = mapped else { continue };
+        let Some(BlockMapping { branch, version }) = mapped else { continue };
         let (segment, at) = match version.location {
-            Location::Direct { segment, at, stored } if stored == Stored::PLAIN => (segment, at.block()),
-            Location::Zero => continue,
+            BlockLocation::Direct { segment, at, stored } if stored == Stored::PLAIN => (segment, at.block()),
+            BlockLocation::Zero => continue,
             // This program writes no such block, and a pool with an unknown feature is not opened.
             _ => return Err(Error::NotYet("a block that is not stored plain")),
         };

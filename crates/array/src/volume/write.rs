@@ -6,7 +6,7 @@ use crate::{
     engine::HostCommand,
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
-    log::Part,
+    log::LogItem,
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Volume {
             let stamp = too_early.unwrap_or_else(|| self.next_stamp());
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };
-                Part::Write { key, data }
+                LogItem::Write { key, data }
             });
             self.log(parts.collect(), stability)
         };

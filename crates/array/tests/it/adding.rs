@@ -130,7 +130,7 @@ struct Named {
 async fn is_named(all: &[Rc<dyn BlockDevice>]) -> bool {
     let seen = look(all).await;
     let is_it = |member: &Member| member.drive == NEW && member.state == MemberState::Active;
-    let names = |seen: &array::election::Seen| seen.superblock.members.iter().any(is_it);
+    let names = |seen: &array::election::DriveSuperblock| seen.superblock.members.iter().any(is_it);
     seen.len() == all.len() && seen.iter().all(names)
 }
 

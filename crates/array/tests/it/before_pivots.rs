@@ -10,10 +10,10 @@ use crate::{
 };
 use array::{
     format::{
-        BlockIndex, BranchNumber, CheckpointNumber, Location, NodeKey, NodePointer, Run, SegmentGrain,
-        SegmentNumber, SnapshotId, Stamp, Tree,
+        BlockIndex, BlockLocation, BranchNumber, CheckpointNumber, NodeKey, NodePointer, SegmentGrain,
+        SegmentNumber, SnapshotId, Stamp, TreeKind, VersionRun,
         features::INCOMPATIBLE_PIVOTS,
-        node::{Child, InnerBuilder, MapBuilder, NodePlace},
+        node::{ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     },
     pool::{Pool, open},
     superblocks::look,
@@ -155,22 +155,22 @@ fn the_same_writes_to_a_new_pool_read_the_same() {
 }
 
 /// A tree in the old order: leaves of a few runs each, below one node.
-fn tree_by_block(store: &Rc<MemoryStore>, runs: &[Run<'_>]) -> NodePointer {
+fn tree_by_block(store: &Rc<MemoryStore>, runs: &[VersionRun<'_>]) -> NodePointer {
     let place = || {
         let (segment, block) =
-            tree_store::Shared(Rc::clone(store)).place(Tree::HistoryByBlock, 1).expect("there is room");
+            tree_store::Shared(Rc::clone(store)).place(TreeKind::HistoryByBlock, 1).expect("there is room");
         NodePlace { pool: tree_store::POOL, checkpoint: CheckpointNumber(1), segment, block }
     };
     let put = |(bytes, pointer): (Vec<u8>, NodePointer)| {
         store.nodes.borrow_mut().insert((pointer.segment, pointer.block), bytes);
         pointer
     };
-    let mut root = InnerBuilder::new(Tree::HistoryByBlock, 1, 1);
+    let mut root = InnerBuilder::new(TreeKind::HistoryByBlock, 1, 1);
     for runs in runs.chunks(runs.len().div_ceil(70)) {
-        let mut leaf = MapBuilder::new(Tree::HistoryByBlock, 1);
+        let mut leaf = MapBuilder::new(TreeKind::HistoryByBlock, 1);
         runs.iter().for_each(|run| leaf.push(run).expect("there is room"));
         let first = NodeKey { major: runs[0].branch.0, id: runs[0].first.0, minor: runs[0].birth.0 };
-        root.push(Child { first, pointer: put(leaf.finish(place())) }).expect("there is room");
+        root.push(ChildPointer { first, pointer: put(leaf.finish(place())) }).expect("there is room");
     }
     put(root.finish(place()))
 }
@@ -182,11 +182,11 @@ fn history_by_block_is_converted_in_parts() {
         let trees = trees(&store, 1 << 20);
         // Runs of four blocks with three versions each, some of them long-lived.
         let checksums = [7_u32; 4].map(Into::into);
-        let mut runs: Vec<Run<'_>> = Vec::new();
+        let mut runs: Vec<VersionRun<'_>> = Vec::new();
         for index in 0..900_u32 {
             let (block, life) = (u64::from(index / 3) * 4, u64::from(index % 3));
             let birth = 1 + life * 1000 + u64::from(index * 37) % 900;
-            runs.push(Run {
+            runs.push(VersionRun {
                 branch: BranchNumber(1 + index / 600),
                 first: BlockIndex(block),
                 birth: Stamp(birth),
@@ -195,12 +195,12 @@ fn history_by_block_is_converted_in_parts() {
                 } else {
                     birth + 1 + block % 7
                 })),
-                location: Location::plain(SegmentNumber(index), SegmentGrain(0)),
+                location: BlockLocation::plain(SegmentNumber(index), SegmentGrain(0)),
                 count: if index.is_multiple_of(4) { 4 } else { 1 },
                 checksums: if index.is_multiple_of(4) { &checksums } else { &checksums[..1] },
             });
         }
-        let by_block = |run: &Run<'_>| (run.branch, run.first, run.birth);
+        let by_block = |run: &VersionRun<'_>| (run.branch, run.first, run.birth);
         runs.sort_by_key(by_block);
         runs.retain({
             // As in old leaves: a version of another birth ends a run.
@@ -213,16 +213,16 @@ fn history_by_block_is_converted_in_parts() {
         });
         let old = tree_by_block(&store, &runs);
         let ordered = tree_store::run(trees.order_history(CheckpointNumber(2), old, at_once)).unwrap();
-        check_trees(&store, &trees, &[(Tree::History, ordered)]);
+        check_trees(&store, &trees, &[(TreeKind::History, ordered)]);
         let mut found = Vec::new();
         let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
-        let each = |run: &Run<'_>| {
+        let each = |run: &VersionRun<'_>| {
             let blocks = (run.first.0..=run.last().0).map(BlockIndex);
             blocks
                 .map(|block| (run.branch, block, run.birth, run.death, run.location_of(block)))
                 .collect::<Vec<_>>()
         };
-        tree_store::run(trees.scan(Tree::History, ordered, NodeKey::FIRST, end, |run| {
+        tree_store::run(trees.scan(TreeKind::History, ordered, NodeKey::FIRST, end, |run| {
             found.extend(each(run));
             ControlFlow::Continue(())
         }))

@@ -1,41 +1,41 @@
-//! Pools whose drives come and go, and whose superblocks are cut short: what is opened is always what was relied
-//! on last, and on drives that missed none of it.
+//! Pools whose drives come and go, and whose superblocks are interrupted: opening always finds the state last
+//! relied on, on drives that missed none of it.
 
 use super::examples;
 use array::{
-    election::{Election, NotOpened, Seen, can_go_on_with, elect},
+    election::{DriveSuperblock, Election, OpenRefusal, can_go_on_with, elect},
     format::{
         DriveId, Generation, GenerationMark, Member, MemberIndex, MemberState, MirroredSegment, SlotAddress,
         SlotNumber, Superblock,
     },
-    succession::{must_settle, next_generation},
+    member_table::{must_settle, next_generation},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use world::Random;
 
-/// Drives a pool ever has at most.
+/// Most drives a pool ever has.
 const DRIVES_MAX: usize = 9;
 
-/// The truth about a pool, of which each drive knows a part.
-struct Truth {
+/// The full state of a pool, of which each drive knows a part.
+struct PoolModel {
     random: Random,
-    /// What each drive has; those that join come behind.
+    /// Superblock of each drive; joining drives come last.
     drives: Vec<Option<Superblock>>,
-    /// Of each state ever written, by name: the one it follows.
+    /// The predecessor of each state ever written, by name.
     parents: BTreeMap<String, String>,
     /// The last complete one.
     relied: String,
-    /// Drives that a complete one left out.
+    /// Drives that a complete generation left out.
     missed: BTreeSet<usize>,
-    /// Drives that became members, and how often the pool was cut short while one was joining.
+    /// Drives that became members, and interruptions while one was joining.
     joined: u32,
     cut_while_joining: u32,
 }
 
-/// The pool runs no more.
+/// The pool has stopped.
 struct Stopped;
 
-/// A pool that runs: which drives it has, each as which member, and the superblock written last.
+/// A running pool: its drives, each with its member index, and the superblock written last.
 struct Running {
     there: BTreeMap<MemberIndex, usize>,
     superblock: Superblock,
@@ -58,7 +58,7 @@ fn member(given: usize) -> Member {
     }
 }
 
-impl Truth {
+impl PoolModel {
     fn new(seed: u64, count: usize) -> Self {
         let random = Random::new(seed, "election");
         let mut first = examples::superblock();
@@ -86,7 +86,7 @@ impl Truth {
         self.random.below(count) == 0
     }
 
-    /// The log, and perhaps the catalogue, come to lie on random pairs of those that may have slots.
+    /// Places the log, and sometimes the catalogue, on random pairs of members with slots.
     fn place_segments(&mut self, superblock: &mut Superblock) {
         let members = (0..superblock.members.len() as u16)
             .filter(|&index| superblock.members[usize::from(index)].state.has_vote());
@@ -119,12 +119,14 @@ impl Truth {
         }
     }
 
-    fn seen(&self, there: impl Iterator<Item = usize>) -> Vec<Seen> {
-        there.filter_map(|given| Some(Seen { given, superblock: self.drives[given].clone()? })).collect()
+    fn seen(&self, there: impl Iterator<Item = usize>) -> Vec<DriveSuperblock> {
+        there
+            .filter_map(|given| Some(DriveSuperblock { given, superblock: self.drives[given].clone()? }))
+            .collect()
     }
 
-    /// Some drives are there; if they make a pool, it is opened and its state goes on, or crashes doing so.
-    fn step(&mut self) -> Option<Result<Election, NotOpened>> {
+    /// Presents some drives; if they make a pool, it is opened and continues, or crashes.
+    fn step(&mut self) -> Option<Result<Election, OpenRefusal>> {
         let there: Vec<usize> = (0..self.drives.len()).filter(|_| self.random.below(100) < 70).collect();
         let seen = self.seen(there.into_iter());
         if seen.is_empty() {
@@ -151,7 +153,7 @@ impl Truth {
     }
 
     fn go_on(&mut self, mut running: Running) -> Stopped {
-        // The one that was elected is written first to those that lack it.
+        // The elected superblock is first written to drives that lack it.
         let elected = running.superblock.clone();
         loop {
             match self.write(&mut running, &elected) {
@@ -161,7 +163,7 @@ impl Truth {
             }
         }
         for turn in 0..1 + self.random.below(4) {
-            // Now and then a drive is lost meanwhile, or one more is given.
+            // Occasionally a drive is lost meanwhile, or another one is added.
             if running.there.len() > 1 && self.one_in(3) {
                 self.lose_one(&mut running);
             }
@@ -179,7 +181,7 @@ impl Truth {
         running.there.remove(&lost);
     }
 
-    /// As the pool does it: generation after generation until one is complete and nothing has to be said of it.
+    /// Like the pool: writes generations until one is complete and settled.
     fn publish(&mut self, running: &mut Running, with_new: bool) -> Result<(), Stopped> {
         let mut settled = running.superblock.generation;
         let mut joining = None;
@@ -217,7 +219,7 @@ impl Truth {
         }
     }
 
-    /// Ok: whether all have it; else drives failed, which may have it or not, and are not there any more.
+    /// Ok(true) if all have it. On failure some drives, which may have it or not, are gone.
     fn write(&mut self, running: &mut Running, superblock: &Superblock) -> Result<bool, Stopped> {
         let (crashes, fails) = (self.one_in(6), self.one_in(6));
         let mut failed = Vec::new();
@@ -243,11 +245,11 @@ impl Truth {
 fn what_is_opened_is_what_was_relied_on_last() {
     let (mut opened, mut refused, mut joined, mut cut_while_joining) = (0, 0, 0, 0);
     for seed in 0..10_000 {
-        let mut truth = Truth::new(seed, 1 + seed as usize % 6);
+        let mut truth = PoolModel::new(seed, 1 + seed as usize % 6);
         for _ in 0..25 {
             match truth.step() {
                 Some(Ok(_)) => opened += 1,
-                Some(Err(NotOpened::MayBeNewerElsewhere(_) | NotOpened::TooFewDrives(_))) => refused += 1,
+                Some(Err(OpenRefusal::MayBeNewerElsewhere(_) | OpenRefusal::TooFewDrives(_))) => refused += 1,
                 Some(Err(other)) => panic!("seed {seed}: {other}"),
                 None => {}
             }
@@ -264,7 +266,7 @@ fn what_is_opened_is_what_was_relied_on_last() {
 #[test]
 fn a_pool_whose_drives_are_all_there_opens_after_any_crash() {
     for seed in 0..500 {
-        let mut truth = Truth::new(seed, 1 + seed as usize % 4);
+        let mut truth = PoolModel::new(seed, 1 + seed as usize % 4);
         for _ in 0..10 {
             truth.step();
         }
@@ -275,25 +277,25 @@ fn a_pool_whose_drives_are_all_there_opens_after_any_crash() {
 
 #[test]
 fn drives_of_two_pools_or_twice_the_same_are_refused() {
-    let truth = Truth::new(1, 3);
+    let truth = PoolModel::new(1, 3);
     let seen = |given: usize| truth.seen(given..given + 1).remove(0);
     let mut other = seen(1);
     other.superblock.pool.0[0] ^= 1;
     other.superblock.checkpoint.pool = other.superblock.pool;
-    assert!(matches!(elect(&[seen(0), other], false), Err(NotOpened::TwoPools(..))));
-    assert!(matches!(elect(&[seen(0), seen(0)], false), Err(NotOpened::Twice(_))));
-    assert_eq!(elect(&[], false).unwrap_err(), NotOpened::NoPool);
+    assert!(matches!(elect(&[seen(0), other], false), Err(OpenRefusal::TwoPools(..))));
+    assert!(matches!(elect(&[seen(0), seen(0)], false), Err(OpenRefusal::Twice(_))));
+    assert_eq!(elect(&[], false).unwrap_err(), OpenRefusal::NoPool);
     let mut newer = seen(0);
     newer.superblock.features.incompatible = 1 << 40;
-    assert!(matches!(elect(&[newer], true), Err(NotOpened::Features(_))));
+    assert!(matches!(elect(&[newer], true), Err(OpenRefusal::Features(_))));
 }
 
 #[test]
 fn half_a_pool_opens_only_by_force() {
-    let mut truth = Truth::new(1, 2);
+    let mut truth = PoolModel::new(1, 2);
     truth.place_segments(&mut examples::superblock());
     let seen = truth.seen(0..1);
-    let Err(refusal @ NotOpened::MayBeNewerElsewhere(_)) = elect(&seen, false) else {
+    let Err(refusal @ OpenRefusal::MayBeNewerElsewhere(_)) = elect(&seen, false) else {
         panic!("it was opened")
     };
     assert!(refusal.to_string().contains("02020202-0202-0202-0202-020202020202"), "{refusal}");
@@ -303,20 +305,20 @@ fn half_a_pool_opens_only_by_force() {
 
 #[test]
 fn a_drive_that_joins_has_no_vote_until_all_know_of_it() {
-    let truth = Truth::new(1, 1);
+    let truth = PoolModel::new(1, 1);
     let first = truth.drives[0].clone().expect("it has one");
     let both = [MemberIndex(0), MemberIndex(1)].into();
     let after = |last: &Superblock, mark, there: &BTreeSet<MemberIndex>, joining| {
         next_generation(last, (last.generation, GenerationMark(mark)), there, joining)
     };
-    let says = |given: usize, superblock: &Superblock| Seen {
+    let says = |given: usize, superblock: &Superblock| DriveSuperblock {
         given,
         superblock: superblock.for_place(MemberIndex(given as u16), 0),
     };
     let names_it = after(&first, 2, &both, Some(member(1)));
     assert!(must_settle(&names_it) && names_it.members[1].state == MemberState::Joining);
     assert_eq!(names_it.geometry.log_copies, first.geometry.log_copies, "one copy is all there can be");
-    // Cut short when the first had it and the second had not.
+    // Interrupted when the first had it and the second did not.
     let election = elect(&[says(0, &names_it)], false).expect("the second was nothing yet");
     assert_eq!(election.absent, [MemberIndex(1)]);
     let without = after(&names_it, 3, &[MemberIndex(0)].into(), None);
@@ -330,18 +332,18 @@ fn a_drive_that_joins_has_no_vote_until_all_know_of_it() {
     for superblock in [&without, &settled] {
         assert!(elect(&[says(0, superblock)], false).is_ok(), "and at no time does the first need it");
     }
-    // Complete: the second alone is not the pool, nor is it what the first goes on without.
+    // Complete: the second alone is not the pool, and the first cannot go on without it.
     assert!(!can_go_on_with(&names_it, &[MemberIndex(1)].into()));
-    assert!(matches!(elect(&[says(1, &names_it)], false), Err(NotOpened::TooFewDrives(_))));
+    assert!(matches!(elect(&[says(1, &names_it)], false), Err(OpenRefusal::TooFewDrives(_))));
     let is_member = after(&names_it, 4, &both, None);
     assert!(!must_settle(&is_member) && is_member.members[1].state == MemberState::Active);
-    // Cut short when one of them had that: together they open.
+    // Interrupted when one of them had that: together they open.
     for (older, newer) in [(0, 1), (1, 0)] {
         let seen = [says(older, &names_it), says(newer, &is_member)];
         let election = elect(&seen, false).expect("all are there");
         assert_eq!((election.generation(), election.present.len()), (is_member.generation, 2));
     }
-    // The second has no copy of anything yet, but if it had: the first may not know of it.
+    // The second has no copy of anything yet; if it had one, the first might not know.
     let mut copied = is_member.clone();
     copied.checkpoint.log.segment.slots.push(SlotAddress { member: MemberIndex(1), slot: SlotNumber(1) });
     copied.checkpoint.catalogue_segments.clear();

@@ -156,7 +156,7 @@ fn a_drive_that_does_not_answer_is_reported_with_that_reason() {
         let events = read_all(&mut pool.events());
         assert_eq!(labels(&events), ["S1 lost", "redundancy lost", "whole"]);
         let EventKind::DriveLoss { error, .. } = &events[0].kind else { unreachable!() };
-        assert_eq!(error.to_string(), "no answer for 10 s: the drive is given up");
+        assert_eq!(error.to_string(), "no answer for 10 s: the drive is failed");
         pool.close().await.expect("it closes");
     });
 }

@@ -1,10 +1,10 @@
-//! One value of each structure, with every field in use: what the golden images are of.
+//! One value of each structure, with every field in use: the source of the golden images.
 
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
-    entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
+    entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
     features::INCOMPATIBLE_JOINING,
-    node::{CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodePlace},
+    node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
         SegmentRow, SegmentState, VolumeRow, VolumeState, WriteCache,
@@ -49,7 +49,7 @@ pub fn checkpoint() -> Checkpoint {
         number: CheckpointNumber(41),
         incarnation: Incarnation(6),
         log: LogStart {
-            previous: Link { position: Position(9000), seal: 0xfeed_beef },
+            previous: RecordLink { position: Position(9000), seal: 0xfeed_beef },
             segment: mirrored(12, 700, &[2, 5]),
             block: SegmentBlock(33),
         },
@@ -96,7 +96,7 @@ pub fn superblock() -> Superblock {
     }
 }
 
-/// As it is while a drive joins, or after it has withdrawn.
+/// The state while a drive joins, or after it has withdrawn.
 pub fn superblock_joining(state: MemberState) -> Superblock {
     let mut superblock = superblock();
     superblock.features.incompatible |= INCOMPATIBLE_JOINING;
@@ -158,16 +158,16 @@ pub fn summary() -> SummaryBlock {
     }
 }
 
-pub fn locations() -> [(&'static str, Location); 4] {
+pub fn locations() -> [(&'static str, BlockLocation); 4] {
     let fill = Encoding { compression: Compression::Fill, encrypted: true };
     [
         (
             "location-direct-1",
-            Location::Direct { segment: SegmentNumber(12), at: SegmentGrain(130), stored: shortened() },
+            BlockLocation::Direct { segment: SegmentNumber(12), at: SegmentGrain(130), stored: shortened() },
         ),
-        ("location-indirect-1", Location::Indirect(SharedBlock(0x0102_0304_0506_0708))),
-        ("location-inline-1", Location::Inline(InlineBytes::new(b"pattern!", fill).unwrap())),
-        ("location-zero-1", Location::Zero),
+        ("location-indirect-1", BlockLocation::Indirect(SharedBlock(0x0102_0304_0506_0708))),
+        ("location-inline-1", BlockLocation::Inline(InlineBytes::new(b"pattern!", fill).unwrap())),
+        ("location-zero-1", BlockLocation::Zero),
     ]
 }
 
@@ -180,11 +180,11 @@ pub fn payload() -> Vec<u8> {
     payload
 }
 
-pub fn record() -> Record {
+pub fn record() -> LogRecord {
     let (seed, payload) = (ChecksumSeed::of(POOL), payload());
     let write = |key, at: u16, stored: Stored| {
         let part = &payload[usize::from(at) * 64..][..stored.length()];
-        Entry::Write(Write { key, at: PayloadGrain(at), stored, checksum: seed.checksum(key, part) })
+        LogEntry::Write(Write { key, at: PayloadGrain(at), stored, checksum: seed.checksum(key, part) })
     };
     let interval = |first, count, stamp| Interval {
         branch: BranchNumber(4),
@@ -192,11 +192,11 @@ pub fn record() -> Record {
         count: BlockCount(count),
         stamp: Stamp(stamp),
     };
-    Record {
+    LogRecord {
         pool: POOL,
         incarnation: Incarnation(6),
         position: Position(9001),
-        previous: Link { position: Position(9000), seal: 0xfeed_beef },
+        previous: RecordLink { position: Position(9000), seal: 0xfeed_beef },
         acknowledged_below: Position(8999),
         fence: Fence(3),
         accepted_at: WallNanoseconds(1_795_000_000_000_000_001),
@@ -207,21 +207,21 @@ pub fn record() -> Record {
         entries: vec![
             write(key(4, 1000, 999_100), 0, Stored::PLAIN),
             write(key(4, 1001, 999_100), 64, shortened()),
-            Entry::Zeroes(interval(5000, 16, 999_101)),
-            Entry::Discard(interval(0, 1 << 34, 999_102)),
-            Entry::Move(Move {
+            LogEntry::Zeroes(interval(5000, 16, 999_101)),
+            LogEntry::Discard(interval(0, 1 << 34, 999_102)),
+            LogEntry::Move(Move {
                 key: key(3, 77, 400),
-                from: Location::plain(SegmentNumber(9), SegmentGrain(640)),
+                from: BlockLocation::plain(SegmentNumber(9), SegmentGrain(640)),
                 to: locations()[0].1,
                 checksum: BlockChecksum(0x5555_aaaa),
             }),
-            Entry::Put(Put {
-                row: RowKey { table: Table::Point, id: 4, sub: 999_102 },
+            LogEntry::Put(Put {
+                row: RowKey { table: CatalogueTable::Point, id: 4, sub: 999_102 },
                 at: PayloadGrain(64 + 24),
                 length: 20,
                 checksum: checksum::crc32c(&payload[4096 + 1536..][..20]),
             }),
-            Entry::Remove(RowKey { table: Table::Volume, id: 8, sub: 0 }),
+            LogEntry::Remove(RowKey { table: CatalogueTable::Volume, id: 8, sub: 0 }),
         ],
     }
 }
@@ -308,10 +308,10 @@ pub fn discard_row() -> DiscardRow {
 
 pub fn scrub_row() -> ScrubRow {
     ScrubRow {
-        next: Some(ScrubPlace::Blocks(Tree::History, NodeKey { major: 4, id: 70_000, minor: 999_102 })),
+        next: Some(ScrubPlace::Blocks(TreeKind::History, NodeKey { major: 4, id: 70_000, minor: 999_102 })),
         begun_at: WallNanoseconds(1_795_000_000_000_000_000),
         ended_at: WallNanoseconds(1_794_000_000_000_000_000),
-        counts: ScrubCounts { blocks: 1 << 24, nodes: 200_000, mended: 3, lost: 1 },
+        counts: ScrubCounts { blocks: 1 << 24, nodes: 200_000, repaired: 3, lost: 1 },
     }
 }
 
@@ -325,19 +325,19 @@ fn place() -> NodePlace {
 }
 
 /// Forty runs of all forms: three groups.
-fn map_leaf(tree: Tree) -> Vec<u8> {
+fn map_leaf(tree: TreeKind) -> Vec<u8> {
     let checksums: Vec<le::U32> = (0..64).map(|index: u32| (0x1111_0000 + index).into()).collect();
     let mut runs = Vec::new();
     for index in 0..40_u32 {
         let location = match index % 5 {
-            0..=2 => Location::plain(SegmentNumber(1000 - index * 7), SegmentGrain(index * 640)),
+            0..=2 => BlockLocation::plain(SegmentNumber(1000 - index * 7), SegmentGrain(index * 640)),
             3 => locations()[index as usize % 4].1,
-            _ => Location::Zero,
+            _ => BlockLocation::Zero,
         };
         let count = if matches!(index % 5, 3) { 1 } else { 1 + index as u8 % 3 * 4 };
-        let stored = if matches!(location, Location::Direct { .. }) { usize::from(count) } else { 0 };
+        let stored = if matches!(location, BlockLocation::Direct { .. }) { usize::from(count) } else { 0 };
         let birth = 5_000_000 + u64::from(index * index * 1000) % 77_777;
-        runs.push(Run {
+        runs.push(VersionRun {
             branch: BranchNumber(3 + index / 12),
             first: BlockIndex(100_000 + u64::from(index) * 100),
             birth: Stamp(birth),
@@ -347,8 +347,8 @@ fn map_leaf(tree: Tree) -> Vec<u8> {
             checksums: &checksums[..stored],
         });
     }
-    if tree == Tree::History {
-        runs.sort_by_key(Run::first_key);
+    if tree == TreeKind::History {
+        runs.sort_by_key(VersionRun::first_key);
     }
     let mut builder = MapBuilder::new(tree, 1);
     runs.iter().for_each(|run| builder.push(run).unwrap());
@@ -356,16 +356,16 @@ fn map_leaf(tree: Tree) -> Vec<u8> {
 }
 
 pub fn head_leaf() -> Vec<u8> {
-    map_leaf(Tree::Head)
+    map_leaf(TreeKind::Head)
 }
 
 pub fn history_leaf() -> Vec<u8> {
-    map_leaf(Tree::History)
+    map_leaf(TreeKind::History)
 }
 
 /// As it was before pivots.
 pub fn history_leaf_by_block() -> Vec<u8> {
-    map_leaf(Tree::HistoryByBlock)
+    map_leaf(TreeKind::HistoryByBlock)
 }
 
 pub fn catalogue_leaf() -> Vec<u8> {
@@ -381,7 +381,7 @@ pub fn catalogue_leaf() -> Vec<u8> {
 }
 
 pub fn inner_node() -> Vec<u8> {
-    let mut builder = InnerBuilder::new(Tree::HistoryByBlock, 2, 1);
+    let mut builder = InnerBuilder::new(TreeKind::HistoryByBlock, 2, 1);
     for index in 0..30_u32 {
         let pointer = NodePointer {
             segment: SegmentNumber(20 + index % 3),
@@ -392,7 +392,7 @@ pub fn inner_node() -> Vec<u8> {
             stamp_max: Stamp(u64::from(40 - index) * 1000),
         };
         let first = NodeKey { major: 3 + index / 10, id: u64::from(index) * 500, minor: u64::from(index) };
-        builder.push(Child { first, pointer }).unwrap();
+        builder.push(ChildPointer { first, pointer }).unwrap();
     }
     builder.finish(place()).0
 }

@@ -1,5 +1,5 @@
-//! Golden images: what version 1 of each structure looks like, byte by byte, for ever. A change here is a new version,
-//! and a new image beside the old one.
+//! Golden images: the permanent encoding of version 1 of each structure, byte by byte. A change needs a new
+//! version, and a new image beside the old one.
 
 use crate::{
     dump::{dump, undump},

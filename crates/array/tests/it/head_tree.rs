@@ -1,22 +1,21 @@
-//! The head tree against a plain map of blocks: after any changes it holds what it should, tells what it should, and
-//! shares or gives back every node.
+//! The head tree against a plain map of blocks: after any changes it has the right content, reports the right
+//! events, and shares or releases every node.
 
 use crate::tree_store::{MemoryStore, check, run, trees};
 use array::{
     format::{
-        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Compression, Encoding,
-        InlineBytes, Location, Move, NodeKey, NodePointer, SegmentBlock, SegmentGrain, SegmentNumber,
-        SharedBlock, Stamp, Stored, Tree,
+        BlockChecksum, BlockIndex, BlockKey, BlockLocation, BranchNumber, CheckpointNumber, Compression,
+        Encoding, InlineBytes, Move, NodeKey, NodePointer, SegmentBlock, SegmentGrain, SegmentNumber,
+        SharedBlock, Stamp, Stored, TreeKind,
     },
-    map::Version,
-    tree::{HeadChange, HeadEvent, Trees},
+    tree::{BlockVersion, HeadChange, HeadEvent, Trees},
 };
 use std::{collections::BTreeMap, ops::ControlFlow, rc::Rc};
 use world::Random;
 
-pub type Blocks = BTreeMap<(BranchNumber, BlockIndex), Version>;
+pub type Blocks = BTreeMap<(BranchNumber, BlockIndex), BlockVersion>;
 
-/// What a seed draws, and how large it gets.
+/// Parameters of a random run.
 #[derive(Clone, Copy, Debug)]
 struct Regime {
     branches: u64,
@@ -28,7 +27,7 @@ struct Regime {
 }
 
 const REGIMES: [Regime; 4] = [
-    // Everything meets everything.
+    // All kinds of changes overlap.
     Regime {
         branches: 2,
         blocks: 300,
@@ -55,7 +54,7 @@ const REGIMES: [Regime; 4] = [
         removals: 3,
         removal_blocks_max: 3_000,
     },
-    // What is there goes again.
+    // Everything is removed again.
     Regime {
         branches: 2,
         blocks: 8_000,
@@ -66,8 +65,8 @@ const REGIMES: [Regime; 4] = [
     },
 ];
 
-/// A pool's head tree beside what it should be.
-struct Beside {
+/// A pool's head tree beside its model.
+struct ModelledTree {
     store: Rc<MemoryStore>,
     trees: Trees,
     root: Option<NodePointer>,
@@ -78,10 +77,10 @@ struct Beside {
     regime: Regime,
 }
 
-impl Beside {
+impl ModelledTree {
     fn new(seed: u64) -> Self {
         let store = MemoryStore::new(seed);
-        // Of some, little is cached.
+        // Some runs cache little.
         let cache = if seed.is_multiple_of(3) { 40_000 } else { 1 << 20 };
         Self {
             trees: trees(&store, cache),
@@ -110,7 +109,7 @@ impl Beside {
         Stamp(self.stamp)
     }
 
-    fn version(&mut self, birth: Stamp, in_row: bool) -> Version {
+    fn version(&mut self, birth: Stamp, in_row: bool) -> BlockVersion {
         let checksum = Some(BlockChecksum(self.random.next_u64() as u32));
         let kind = if in_row { 0 } else { self.random.below(12) };
         let fill = Encoding { compression: Compression::Fill, encrypted: false };
@@ -118,19 +117,19 @@ impl Beside {
             0..8 => {
                 self.place += 1;
                 let segment = SegmentNumber(self.place / 1000);
-                (Location::plain(segment, SegmentBlock(self.place % 1000).first_grain()), checksum)
+                (BlockLocation::plain(segment, SegmentBlock(self.place % 1000).first_grain()), checksum)
             }
             8 => {
                 let encoding = Encoding { compression: Compression::Lz4, encrypted: true };
                 let stored = Stored::new(100, encoding).unwrap();
                 let at = SegmentGrain(self.random.below(1 << 20) as u32 * 64);
-                (Location::Direct { segment: SegmentNumber(3), at, stored }, checksum)
+                (BlockLocation::Direct { segment: SegmentNumber(3), at, stored }, checksum)
             }
-            9 => (Location::Inline(InlineBytes::new(&[1, 2], fill).unwrap()), None),
-            10 => (Location::Indirect(SharedBlock(self.random.next_u64())), None),
-            _ => (Location::Zero, None),
+            9 => (BlockLocation::Inline(InlineBytes::new(&[1, 2], fill).unwrap()), None),
+            10 => (BlockLocation::Indirect(SharedBlock(self.random.next_u64())), None),
+            _ => (BlockLocation::Zero, None),
         };
-        Version { birth, location, checksum }
+        BlockVersion { birth, location, checksum }
     }
 
     /// Sorted changes that a table could have.
@@ -143,7 +142,7 @@ impl Beside {
             let mut from = version.location;
             match self.random.below(5) {
                 0 => key.stamp.0 += 1,
-                1 => from = Location::plain(SegmentNumber(u32::MAX), SegmentGrain(0)),
+                1 => from = BlockLocation::plain(SegmentNumber(u32::MAX), SegmentGrain(0)),
                 2 => key.block.0 += 1,
                 _ => {}
             }
@@ -152,7 +151,7 @@ impl Beside {
             let of_block = moves.entry((key.branch, key.block)).or_default();
             of_block.push(moved);
             if self.random.percent(20.0) {
-                // And on, from where it was moved to.
+                // A second move, from the new location.
                 let on = self.version(key.stamp, true);
                 of_block.push(Move {
                     from: moved.to,
@@ -190,7 +189,7 @@ impl Beside {
         changes
     }
 
-    /// Merges, and compares what is told, and all that is there, with the plain map.
+    /// Merges, and compares events and content with the model.
     fn merge(&mut self, changes: Vec<HeadChange>, context: &str) {
         let (before, before_blocks) = (self.root, self.blocks.clone());
         let expected = apply(&mut self.blocks, &changes);
@@ -200,13 +199,13 @@ impl Beside {
             self.trees.merge_head(CheckpointNumber(self.stamp), self.root, changes, |event| told.push(event));
         self.root = run(merged).expect(context);
         assert!(told == expected, "{context}: {}", first_difference(&told, &expected));
-        check(&self.store, &self.trees, &[(Tree::Head, self.root)]);
+        check(&self.store, &self.trees, &[(TreeKind::Head, self.root)]);
         assert!(all(&self.trees, self.root) == self.blocks, "{context}: the tree holds what was set");
         assert!(all(&self.trees, before) == before_blocks, "{context}: the old tree is still good");
         if self.random.percent(50.0) {
             self.trees.forget_replaced();
         }
-        // A checkpoint later, what was released is really gone.
+        // One checkpoint later the released places are free.
         let gone: Vec<_> =
             live.into_iter().filter(|place| !self.store.live.borrow().contains(place)).collect();
         for place in gone {
@@ -226,10 +225,9 @@ impl Beside {
             let first = BlockIndex(block.0.saturating_sub(self.random.below(100)));
             let mut found = Vec::new();
             let looked = self.trees.runs(self.root, branch, first, count, |run| {
-                found.extend(
-                    (run.first.0..=run.last().0)
-                        .map(|block| ((run.branch, BlockIndex(block)), Version::of(run, BlockIndex(block)))),
-                );
+                found.extend((run.first.0..=run.last().0).map(|block| {
+                    ((run.branch, BlockIndex(block)), BlockVersion::of(run, BlockIndex(block)))
+                }));
             });
             run(looked).unwrap();
             let end = BlockIndex(first.0 + count);
@@ -251,11 +249,11 @@ fn first_block(change: &HeadChange) -> (BranchNumber, BlockIndex) {
     }
 }
 
-/// The changes, block by block, as plainly as can be.
+/// The changes, applied block by block.
 fn apply(blocks: &mut Blocks, changes: &[HeadChange]) -> Vec<HeadEvent> {
     let mut events = BTreeMap::<_, Vec<HeadEvent>>::new();
     let mut deaths = BTreeMap::<(BranchNumber, BlockIndex), Stamp>::new();
-    let mut dies = |key, version: &Version, by: Stamp| {
+    let mut dies = |key, version: &BlockVersion, by: Stamp| {
         if version.birth < by {
             deaths.entry(key).and_modify(|known| *known = by.min(*known)).or_insert(by);
         }
@@ -292,7 +290,7 @@ fn apply(blocks: &mut Blocks, changes: &[HeadChange]) -> Vec<HeadEvent> {
     }
     for ((branch, block), by) in deaths {
         let version = blocks.remove(&(branch, block)).expect("it was there");
-        let event = HeadEvent::Displaced { branch, block, version, by };
+        let event = HeadEvent::Superseded { branch, block, version, by };
         events.entry((branch, block)).or_default().push(event);
     }
     for change in changes {
@@ -309,14 +307,14 @@ fn first_difference(told: &[HeadEvent], expected: &[HeadEvent]) -> String {
     format!("event {index}: {:?} is told, {:?} should be", told.get(index), expected.get(index))
 }
 
-/// All a head tree holds.
+/// Content of a head tree.
 pub fn all(trees: &Trees, root: Option<NodePointer>) -> Blocks {
     let mut blocks = Blocks::new();
     let to = NodeKey { major: u32::MAX, id: u64::MAX, minor: 0 };
-    run(trees.scan(Tree::Head, root, NodeKey::FIRST, to, |run| {
+    run(trees.scan(TreeKind::Head, root, NodeKey::FIRST, to, |run| {
         for block in run.first.0..=run.last().0 {
             let block = BlockIndex(block);
-            blocks.insert((run.branch, block), Version::of(run, block));
+            blocks.insert((run.branch, block), BlockVersion::of(run, block));
         }
         ControlFlow::Continue(())
     }))
@@ -329,9 +327,9 @@ pub fn write(first: u64, count: u64, birth: u64, place: u32) -> impl Iterator<It
     (0..count).map(move |index| HeadChange::Set {
         branch: BranchNumber(1),
         block: BlockIndex(first + index),
-        version: Version {
+        version: BlockVersion {
             birth: Stamp(birth),
-            location: Location::plain(
+            location: BlockLocation::plain(
                 SegmentNumber(place >> 10),
                 SegmentBlock((place & 1023) + index as u32).first_grain(),
             ),
@@ -347,12 +345,12 @@ pub fn remove(first: u64, count: u64, by: u64) -> HeadChange {
 #[test]
 fn any_changes_make_the_tree_they_should() {
     for seed in 0..40 {
-        let mut beside = Beside::new(seed);
+        let mut modelled = ModelledTree::new(seed);
         for round in 0..12 {
             let context = format!("seed {seed}, merge {round}");
-            let changes = beside.changes();
-            beside.merge(changes, &context);
-            beside.look_up(&context);
+            let changes = modelled.changes();
+            modelled.merge(changes, &context);
+            modelled.look_up(&context);
         }
         let everything = (1..=3).map(|branch| HeadChange::Remove {
             branch: BranchNumber(branch),
@@ -360,10 +358,10 @@ fn any_changes_make_the_tree_they_should() {
             count: 1 << 40,
             by: Stamp(u64::MAX),
         });
-        beside.merge(everything.collect(), &format!("seed {seed}, all removed"));
-        assert_eq!(beside.root, None, "seed {seed}: an empty tree has no nodes");
-        let changes = beside.changes();
-        beside.merge(changes, &format!("seed {seed}, begun again"));
+        modelled.merge(everything.collect(), &format!("seed {seed}, all removed"));
+        assert_eq!(modelled.root, None, "seed {seed}: an empty tree has no nodes");
+        let changes = modelled.changes();
+        modelled.merge(changes, &format!("seed {seed}, begun again"));
     }
 }
 
@@ -378,11 +376,11 @@ fn without_changes_the_tree_stays() {
 
 #[test]
 fn far_more_changes_than_are_looked_at_ahead() {
-    let mut beside = Beside::new(2);
+    let mut modelled = ModelledTree::new(2);
     let sparse: Vec<_> = (0..60_000).flat_map(|index| write(index * 200, 1, 5, index as u32 * 3)).collect();
-    beside.merge(sparse, "a tree of some hundred leaves");
-    // Here and there, and so many in one leaf that nothing behind them is known before they are made; a removal that begins
-    // at their end, and goes on far behind; and others that overlap.
+    modelled.merge(sparse, "a tree of some hundred leaves");
+    // Single changes, then so many in one leaf that the lookahead ends inside; then a removal that begins
+    // there and extends far behind; and others that overlap.
     let mut changes: Vec<_> =
         (0..60).flat_map(|index| write(index * 30_000 + 7, 2, 200, index as u32)).collect();
     changes.extend(
@@ -397,5 +395,5 @@ fn far_more_changes_than_are_looked_at_ahead() {
     changes.extend((0..30_000).flat_map(|index| write(8_000_003 + index * 100, 1, 400, index as u32)));
     changes.sort_by_key(first_block);
     changes.dedup_by_key(|change| (first_block(change), matches!(change, HeadChange::Remove { .. })));
-    beside.merge(changes, "many changes");
+    modelled.merge(changes, "many changes");
 }

@@ -3,11 +3,10 @@
 use crate::tree_store::{MemoryStore, check, run, trees};
 use array::{
     format::{
-        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Location, Move, NodeKey,
-        NodePointer, RowKey, SegmentBlock, SegmentNumber, Stamp, Table, Tree,
+        BlockChecksum, BlockIndex, BlockKey, BlockLocation, BranchNumber, CatalogueTable, CheckpointNumber,
+        Move, NodeKey, NodePointer, RowKey, SegmentBlock, SegmentNumber, Stamp, TreeKind,
     },
-    map::Version,
-    tree::{HistoryChange, HistoryEvent, RowChange, Trees},
+    tree::{BlockVersion, HistoryChange, HistoryEvent, RowChange, Trees},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +14,9 @@ use std::{
 };
 use world::Random;
 
-type Versions = BTreeMap<(BranchNumber, BlockIndex, Stamp), (Version, Stamp)>;
+type Versions = BTreeMap<(BranchNumber, BlockIndex, Stamp), (BlockVersion, Stamp)>;
 
-/// A life is within ten stamps, so that no two of a block meet.
+/// A lifetime is within ten stamps, so that no two of a block overlap.
 const LIFE: u64 = 10;
 
 struct Draw {
@@ -28,17 +27,17 @@ struct Draw {
 }
 
 impl Draw {
-    fn version(&mut self, birth: Stamp) -> Version {
+    fn version(&mut self, birth: Stamp) -> BlockVersion {
         self.place += 1;
         let segment = SegmentNumber(self.place >> 10);
-        let location = Location::plain(segment, SegmentBlock(self.place & 1023).first_grain());
+        let location = BlockLocation::plain(segment, SegmentBlock(self.place & 1023).first_grain());
         if self.random.percent(5.0) {
-            return Version { birth, location: Location::Zero, checksum: None };
+            return BlockVersion { birth, location: BlockLocation::Zero, checksum: None };
         }
-        Version { birth, location, checksum: Some(BlockChecksum(self.random.next_u64() as u32)) }
+        BlockVersion { birth, location, checksum: Some(BlockChecksum(self.random.next_u64() as u32)) }
     }
 
-    /// Versions that are not yet there: of runs of blocks, in any order of births.
+    /// Versions that are not in the tree: runs of blocks, in any order of births.
     fn inserts(&mut self, there: &Versions) -> Versions {
         let mut inserts = Versions::new();
         for _ in 0..1 + self.random.below(300) {
@@ -58,7 +57,7 @@ impl Draw {
         inserts
     }
 
-    fn known(&mut self, there: &Versions) -> Option<(BlockKey, Version, Stamp)> {
+    fn known(&mut self, there: &Versions) -> Option<(BlockKey, BlockVersion, Stamp)> {
         let branch = BranchNumber(1 + self.random.below(2) as u32);
         let from =
             (branch, BlockIndex(self.random.below(self.blocks)), Stamp(self.random.below(self.lives) * LIFE));
@@ -66,7 +65,7 @@ impl Draw {
         Some((BlockKey { branch: key.0, block: key.1, stamp: key.2 }, *version, *death))
     }
 
-    /// Changes of what is there, and beside it.
+    /// Changes of existing versions, and of absent ones.
     fn others(&mut self, there: &Versions, inserts: &Versions) -> Vec<HistoryChange> {
         let mut changes = Vec::new();
         for _ in 0..self.random.below(120) {
@@ -120,7 +119,8 @@ fn apply(versions: &mut Versions, changes: &[HistoryChange]) -> Vec<HistoryEvent
     events
 }
 
-/// Of versions, some of which were never there, those that are there are found, whatever is known of their lives.
+/// Of given versions, existing and absent, the existing ones are found, however little is known of their
+/// lifetimes.
 fn check_lives(
     trees: &Trees,
     root: Option<NodePointer>,
@@ -136,7 +136,7 @@ fn check_lives(
     let mut found = BTreeMap::new();
     let stamp_next = Stamp(lives * LIFE + 20);
     run(trees.lives_of(root, &sought, stamp_next, |index, run| {
-        let there = (Version::of(run, sought[index].0.block), run.death.unwrap());
+        let there = (BlockVersion::of(run, sought[index].0.block), run.death.unwrap());
         assert!(found.insert(index, there).is_none(), "a version is found once");
     }))
     .unwrap();
@@ -145,7 +145,7 @@ fn check_lives(
     }
 }
 
-/// A walk along what may have lived at some points comes by all that did, in order, also if it goes on from somewhere.
+/// A walk for some points visits every version alive at one of them, in order, also from a key in the middle.
 fn check_scan(trees: &Trees, root: Option<NodePointer>, versions: &Versions, points: &[Stamp]) {
     let branch = BranchNumber(2);
     let mut shown = Vec::new();
@@ -204,13 +204,16 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
             let merged = trees.merge_history(checkpoint, root, changes, |event| told.push(event));
             root = run(merged).unwrap();
             assert!(told == expected, "seed {seed}, merge {round}: what is told");
-            let counted = check(&store, &trees, &[(Tree::History, root)]);
+            let counted = check(&store, &trees, &[(TreeKind::History, root)]);
             assert_eq!(counted.blocks, versions.len() as u64, "seed {seed}, merge {round}");
             let mut all = Versions::new();
             let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
-            run(trees.scan(Tree::History, root, NodeKey::FIRST, end, |run| {
+            run(trees.scan(TreeKind::History, root, NodeKey::FIRST, end, |run| {
                 for block in (run.first.0..=run.last().0).map(BlockIndex) {
-                    all.insert((run.branch, block, run.birth), (Version::of(run, block), run.death.unwrap()));
+                    all.insert(
+                        (run.branch, block, run.birth),
+                        (BlockVersion::of(run, block), run.death.unwrap()),
+                    );
                 }
                 ControlFlow::Continue(())
             }))
@@ -226,7 +229,7 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                 run(trees.runs_at(root, branch, first, count, point, |run| {
                     found.extend(
                         (run.first.0..=run.last().0)
-                            .map(|block| (block, Version::of(run, BlockIndex(block)))),
+                            .map(|block| (block, BlockVersion::of(run, BlockIndex(block)))),
                     );
                 }))
                 .unwrap();
@@ -277,7 +280,12 @@ fn rows_of_any_size_come_and_go() {
         for round in 0..12 {
             let mut changes = BTreeMap::new();
             for _ in 0..1 + random.below(400) {
-                let tables = [Table::Segment, Table::Volume, Table::Point, Table::Discard];
+                let tables = [
+                    CatalogueTable::Segment,
+                    CatalogueTable::Volume,
+                    CatalogueTable::Point,
+                    CatalogueTable::Discard,
+                ];
                 let key = RowKey {
                     table: tables[random.below(4) as usize],
                     id: random.below(200),
@@ -297,7 +305,7 @@ fn rows_of_any_size_come_and_go() {
             }
             let changes: Vec<RowChange> = changes.into_iter().collect();
             root = run(trees.merge_rows(CheckpointNumber(round + 1), root, changes)).unwrap();
-            let counted = check(&store, &trees, &[(Tree::Catalogue, root)]);
+            let counted = check(&store, &trees, &[(TreeKind::Catalogue, root)]);
             assert_eq!(counted.entries, rows.len() as u64);
             let mut nodes = 0;
             let all = run(trees.all_rows(root, |_| nodes += 1)).unwrap();

@@ -1,9 +1,9 @@
-//! Bytes that lie. Whatever a drive gives back is refused, or it is a value that encodes to these very bytes.
+//! Invalid bytes: every input is either refused, or decodes to a value that encodes to these very bytes.
 
 use crate::image::{self, Image};
 use array::format::{
-    Fault, Location, Node, Record, Refusal, SlotHeader, Structure, SummaryBlock, Superblock,
-    checkpoint::Checkpoint,
+    BlockLocation, DecodeError, DecodeFault, LogRecord, SlotHeader, Structure, SummaryBlock, Superblock,
+    TreeNode, checkpoint::Checkpoint,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -37,7 +37,7 @@ fn a_flipped_bit_under_a_right_checksum_is_refused_or_a_value_with_these_bytes()
     }
 }
 
-/// Where a field is as low or as high as it can be, arithmetic overflows.
+/// Fields at their lowest and highest values provoke arithmetic overflows.
 #[test]
 fn a_field_of_zeroes_or_ones_under_a_right_checksum_is_refused_or_a_value_with_these_bytes() {
     for image in image::all() {
@@ -71,7 +71,7 @@ fn a_newer_version_is_refused_by_its_number_whatever_its_checksum() {
     for image in image::all().into_iter().filter(|image| image.is_sealed) {
         let mut newer = image.bytes.clone();
         newer[8] = 2;
-        let Err(Refusal { at: 8, fault: Fault::Version(2), .. }) = (image.again)(&newer) else {
+        let Err(DecodeError { at: 8, fault: DecodeFault::Version(2), .. }) = (image.again)(&newer) else {
             panic!("{}: version 2 is not refused as such", image.name);
         };
     }
@@ -81,17 +81,17 @@ fn a_newer_version_is_refused_by_its_number_whatever_its_checksum() {
 fn a_refusal_says_what_and_where() {
     let mut bytes = crate::examples::record().encode();
     bytes[4095] ^= 1;
-    let refusal = Record::decode(&bytes).unwrap_err();
-    assert_eq!((refusal.structure, refusal.at), (Structure::Record, 12));
+    let refusal = LogRecord::decode(&bytes).unwrap_err();
+    assert_eq!((refusal.structure, refusal.at), (Structure::LogRecord, 12));
     let text = refusal.to_string();
     assert!(text.starts_with("log record, byte 12: checksum "), "{text}");
     assert_eq!(
-        Location::decode(&[9; 16]).unwrap_err().to_string(),
+        BlockLocation::decode(&[9; 16]).unwrap_err().to_string(),
         "location, byte 0: location kind is 9; 1 to 4"
     );
 }
 
-/// Whether bytes are taken once their checksum is right; if so, as the value that encodes to them.
+/// Fixes the checksums, then decodes: true if the bytes are accepted, and encode to themselves.
 fn is_taken_as_it_is(image: &Image, change: &str, bytes: &mut [u8]) -> bool {
     (image.reseal)(bytes);
     let Ok(again) = (image.again)(bytes) else { return false };
@@ -116,9 +116,9 @@ proptest! {
         let _ = Checkpoint::decode(&bytes);
         let _ = SlotHeader::decode(&bytes);
         let _ = SummaryBlock::decode(&bytes);
-        let _ = Record::decode(&bytes);
-        let _ = Location::decode(&bytes);
-        let _ = Node::decode(&bytes);
+        let _ = LogRecord::decode(&bytes);
+        let _ = BlockLocation::decode(&bytes);
+        let _ = TreeNode::decode(&bytes);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! An encoded example of each structure, and what may be done to it.
+//! An encoded example of each structure, with functions to decode and alter it.
 
 use crate::examples;
 use array::format::{
-    Location, MemberState, Node, Record, Refusal, SlotHeader, SummaryBlock, Superblock,
+    BlockLocation, DecodeError, LogRecord, MemberState, SlotHeader, SummaryBlock, Superblock, TreeNode,
     checkpoint::Checkpoint,
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
@@ -14,11 +14,11 @@ pub struct Image {
     /// File name of its golden image.
     pub name: &'static str,
     pub bytes: Vec<u8>,
-    /// Whether it has a checksum of its own. Locations and rows have that of what they lie in.
+    /// True if it has a checksum of its own. Locations and rows rely on that of their container.
     pub is_sealed: bool,
-    /// Decodes, and encodes what came out.
-    pub again: fn(&[u8]) -> Result<Vec<u8>, Refusal>,
-    /// Puts right whatever checksums the structure has.
+    /// Decodes and encodes again.
+    pub again: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
+    /// Updates all checksums of the structure.
     pub reseal: fn(&mut [u8]),
 }
 
@@ -75,7 +75,7 @@ pub fn all() -> Vec<Image> {
             name: "record-1",
             bytes: examples::record().encode().to_vec(),
             is_sealed: true,
-            again: |bytes| Record::decode(bytes).map(|value| value.encode().to_vec()),
+            again: |bytes| LogRecord::decode(bytes).map(|value| value.encode().to_vec()),
             reseal,
         },
     ];
@@ -83,7 +83,7 @@ pub fn all() -> Vec<Image> {
         name,
         bytes: location.encode().to_vec(),
         is_sealed: false,
-        again: |bytes| Location::decode(bytes).map(|value| value.encode().to_vec()),
+        again: |bytes| BlockLocation::decode(bytes).map(|value| value.encode().to_vec()),
         reseal: |_| (),
     }));
     images.extend(rows());
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Image> {
     images
 }
 
-/// Of each row of the catalogue.
+/// One of each row of the catalogue.
 fn rows() -> [Image; 8] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
@@ -116,7 +116,7 @@ fn rows() -> [Image; 8] {
     ]
 }
 
-/// Of each kind of node.
+/// One of each kind of node.
 fn nodes() -> impl Iterator<Item = Image> {
     let nodes = [
         ("node-head-1", examples::head_leaf()),
@@ -128,22 +128,22 @@ fn nodes() -> impl Iterator<Item = Image> {
     nodes.into_iter().map(|(name, bytes)| Image { name, bytes, is_sealed: true, again: rebuild, reseal })
 }
 
-/// Decodes a node and makes it anew, entry by entry.
-pub fn rebuild(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let node = Node::decode(bytes)?;
+/// Decodes a node and rebuilds it, entry by entry.
+pub fn rebuild(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let node = TreeNode::decode(bytes)?;
     let (blocks, place) = (node.pointer().blocks, node.place());
     let (again, pointer) = match node {
-        Node::Map(leaf) => {
+        TreeNode::Map(leaf) => {
             let mut builder = MapBuilder::new(node.tree(), blocks);
             leaf.runs().for_each(|run| builder.push(&run).expect("it was in there"));
             builder.finish(place)
         }
-        Node::Catalogue(leaf) => {
+        TreeNode::Catalogue(leaf) => {
             let mut builder = CatalogueBuilder::new(blocks);
             leaf.rows().for_each(|(key, row)| builder.push(key, row).expect("it was in there"));
             builder.finish(place)
         }
-        Node::Inner(inner) => {
+        TreeNode::Inner(inner) => {
             let mut builder = InnerBuilder::new(node.tree(), node.pointer().level, blocks);
             inner.children().for_each(|child| builder.push(child).expect("it was in there"));
             builder.finish(place)
@@ -153,7 +153,7 @@ pub fn rebuild(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(again)
 }
 
-/// Puts the checksum of a structure right, as `docs/format.md` says it is made.
+/// Updates the checksum of a structure, as `docs/format.md` defines it.
 fn reseal(bytes: &mut [u8]) {
     if bytes.len() >= 16 {
         bytes[12..16].fill(0);

@@ -1,14 +1,14 @@
-//! Lineage against copies that remember every write: three of them write, replicate in part, are promoted, crash and
-//! are made alike, in any order.
+//! Lineage against copies that remember every write: three of them write, replicate in part, are promoted,
+//! crash and catch up, in any order.
 
 use array::{
     format::{EpochId, Stamp},
-    lineage::{CatchUp, Comparison, CopyState, Lineage, Side, Standing, compare},
+    lineage::{CatchUp, CopyRelation, Lineage, LineageComparison, Side, VolumeCopy, compare},
 };
 use proptest::{collection::vec, prelude::*};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A write; `content` is its own in the whole run.
+/// A write; `content` is unique in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Write {
     epoch: EpochId,
@@ -20,10 +20,10 @@ struct Write {
 #[derive(Clone, Debug)]
 struct Model {
     lineage: Lineage,
-    /// All that happened to it, in order.
+    /// Its writes, in order.
     writes: Vec<Write>,
     acknowledged: Stamp,
-    /// Whether it may write its current epoch, or only receive it.
+    /// True if it may write its current epoch; else it only receives.
     is_writer: bool,
 }
 
@@ -33,8 +33,8 @@ impl Model {
         self.writes.last().map_or(fork, |write| write.stamp.max(fork))
     }
 
-    fn state(&self) -> CopyState<'_> {
-        CopyState { lineage: &self.lineage, has: self.has(), acknowledged: self.acknowledged }
+    fn state(&self) -> VolumeCopy<'_> {
+        VolumeCopy { lineage: &self.lineage, has: self.has(), acknowledged: self.acknowledged }
     }
 
     fn blocks(&self) -> BTreeMap<u8, u32> {
@@ -47,7 +47,8 @@ impl Model {
         self.writes.push(Write { epoch: epoch.epoch, stamp, block, content });
     }
 
-    /// It begins a new epoch before it writes again: what it forgot may have been sent, and its stamps with it.
+    /// It must begin a new epoch before it writes again: the writes it lost, and their stamps, may have been
+    /// sent.
     fn crash(&mut self, lost: usize) {
         let safe = self.writes.partition_point(|write| write.stamp <= self.acknowledged);
         self.writes.truncate(safe.max(self.writes.len().saturating_sub(lost)));
@@ -60,7 +61,7 @@ impl Model {
         self.is_writer = false;
     }
 
-    /// Blocks with a version above `since` in the last shared epoch: what a tree with stamps can tell.
+    /// Blocks with a version above `since` in the last shared epoch, as a tree with stamps reports them.
     fn changed_since(&self, since: Stamp) -> BTreeSet<u8> {
         self.writes.iter().filter(|write| write.stamp > since).map(|write| write.block).collect()
     }
@@ -68,17 +69,17 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody writes; who may not is promoted first.
+    /// A write; a copy that may not write is promoted first.
     Write { at: usize, block: u8 },
-    /// Somebody is promoted and writes nothing.
+    /// A promotion without a write.
     Promote { at: usize },
-    /// Somebody says that all it has is safe.
+    /// Acknowledges everything a copy has.
     Acknowledge { at: usize },
-    /// Somebody forgets up to so many writes that it told nobody are safe; others may have them.
+    /// Loses up to so many unacknowledged writes; other copies may have them.
     Crash { at: usize, lost: usize },
-    /// Somebody who is behind gets some of what the other has more.
+    /// Sends a part of what `to` lacks.
     Replicate { from: usize, to: usize, count: usize },
-    /// Two are made alike; if they diverged, `from` wins.
+    /// Makes two copies equal; if they diverged, `from` wins.
     Settle { from: usize, to: usize },
 }
 
@@ -95,7 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Three copies and a count of what they were told to do.
+/// Three copies and a count of steps.
 struct Copies {
     copies: [Model; 3],
     count: u32,
@@ -138,7 +139,7 @@ impl Copies {
             Step::Replicate { from, to, count } => self.replicate(from, to, count),
             Step::Settle { from, to } => {
                 let found = self.compare(from, to);
-                let has_diverged = found.standing == Standing::Diverged;
+                let has_diverged = found.standing == CopyRelation::Diverged;
                 assert!(!has_diverged || found.catch_up(None).is_none(), "nobody chose");
                 if let Some(plan) = found.catch_up(Some(Side::Ours)) {
                     assert!(!has_diverged || plan.to == Side::Theirs, "who was chosen is kept");
@@ -149,13 +150,13 @@ impl Copies {
         }
     }
 
-    fn compare(&self, ours: usize, theirs: usize) -> Comparison {
+    fn compare(&self, ours: usize, theirs: usize) -> LineageComparison {
         compare(self.copies[ours].state(), self.copies[theirs].state())
     }
 
     /// The stream: records in order, each with its epoch.
     fn replicate(&mut self, from: usize, to: usize, count: usize) {
-        if self.compare(from, to).standing != Standing::Ahead {
+        if self.compare(from, to).standing != CopyRelation::Ahead {
             return;
         }
         let source = self.copies[from].clone();
@@ -171,7 +172,7 @@ impl Copies {
         }
     }
 
-    /// The difference: only what the plan says is sent, and must be enough.
+    /// The difference: sends only what the plan names, which must suffice.
     fn catch_up(&mut self, sender: usize, receiver: usize, plan: CatchUp) {
         let (source, target) = (&self.copies[sender], &self.copies[receiver]);
         let mut sent = source.changed_since(plan.since);
@@ -188,10 +189,10 @@ impl Copies {
         assert_eq!(blocks, wanted, "what was sent does not make them alike: {plan:?}");
         let copy = source.clone();
         self.copies[receiver] = Model { is_writer: false, acknowledged: copy.has(), ..copy };
-        assert_eq!(self.compare(sender, receiver).standing, Standing::Equal);
+        assert_eq!(self.compare(sender, receiver).standing, CopyRelation::Equal);
     }
 
-    /// What the comparison says, against what the copies remember.
+    /// Checks the comparison against the copies' memory.
     fn check(&self, one: usize, other: usize) {
         let (ours, theirs) = (&self.copies[one], &self.copies[other]);
         let found = self.compare(one, other);
@@ -204,25 +205,25 @@ impl Copies {
             |copy: &Model, rest: &[Write]| rest.iter().any(|write| write.stamp <= copy.acknowledged);
         let (we_told, they_told) = (was_told(ours, our_rest), was_told(theirs, their_rest));
         match found.standing {
-            Standing::Equal => assert!(our_rest.is_empty() && their_rest.is_empty()),
-            Standing::Behind => assert!(our_rest.is_empty()),
-            Standing::Ahead => assert!(their_rest.is_empty()),
-            Standing::TailNeverAcknowledged(Side::Ours) => assert!(!we_told),
-            Standing::TailNeverAcknowledged(Side::Theirs) => assert!(!they_told),
-            Standing::Diverged => assert!(we_told && they_told),
-            Standing::Unrelated => panic!("all have one origin"),
+            CopyRelation::Equal => assert!(our_rest.is_empty() && their_rest.is_empty()),
+            CopyRelation::Behind => assert!(our_rest.is_empty()),
+            CopyRelation::Ahead => assert!(their_rest.is_empty()),
+            CopyRelation::TailNeverAcknowledged(Side::Ours) => assert!(!we_told),
+            CopyRelation::TailNeverAcknowledged(Side::Theirs) => assert!(!they_told),
+            CopyRelation::Diverged => assert!(we_told && they_told),
+            CopyRelation::Unrelated => panic!("all have one origin"),
         }
-        assert!(found.standing == Standing::Diverged || !(we_told && they_told), "{found:?}");
+        assert!(found.standing == CopyRelation::Diverged || !(we_told && they_told), "{found:?}");
         self.check_mirrored(found, self.compare(other, one));
     }
 
-    fn check_mirrored(&self, one: Comparison, other: Comparison) {
-        use Standing as S;
+    fn check_mirrored(&self, one: LineageComparison, other: LineageComparison) {
+        use CopyRelation as S;
         assert_eq!(one.common, other.common);
         let is_mirrored = match (one.standing, other.standing) {
             (S::Equal, S::Equal) | (S::Behind, S::Ahead) | (S::Ahead, S::Behind) => true,
             (S::Diverged, S::Diverged) | (S::Unrelated, S::Unrelated) => true,
-            // Both may take back their own; otherwise both mean the same side.
+            // Both may revoke their own; otherwise both mean the same side.
             (S::TailNeverAcknowledged(one), S::TailNeverAcknowledged(other)) => {
                 one == other.other() || one == Side::Ours && other == Side::Ours
             }
@@ -243,7 +244,7 @@ proptest! {
             for (one, other) in [(0, 1), (1, 2), (2, 0), (0, 0)] {
                 copies.check(one, other);
             }
-            // What a restart reads back is the same history.
+            // A restart reads the same history.
             for copy in &copies.copies {
                 let epochs = copy.lineage.epochs().to_vec();
                 prop_assert_eq!(Lineage::from_epochs(epochs), Ok(copy.lineage.clone()));

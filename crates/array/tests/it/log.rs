@@ -1,16 +1,17 @@
-//! The log through power cuts, kills and lost drives: what was acknowledged is there, in order, and nothing else is.
+//! The log through power cuts, kills and lost drives: acknowledged records are found, in order, and no
+//! others.
 
 use array::{
     drive::{Drives, WriteFailures},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, ChecksumSeed, Entry, Fence, Incarnation, Link,
-        LogStart, MemberIndex, MirroredSegment, PoolGeometry, PoolId, Position, RowKey, SegmentBlock,
-        SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp, Table,
+        BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, CatalogueTable, ChecksumSeed, Fence, Incarnation,
+        LogEntry, LogStart, MemberIndex, MirroredSegment, PoolGeometry, PoolId, Position, RecordLink, RowKey,
+        SegmentBlock, SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp,
     },
     log::{
-        Draft, Lane, LaneSetting, LogSink, Need, Part, Placed, Replayed, Start, Tail, TakenRecord, log_shape,
-        replay,
+        LogItem, LogSink, LogTail, LogWriter, LogWriterSetting, Need, PlacedRecord, RecordDraft,
+        ReplayOutcome, ReplayStart, ReplayedRecord, mirror_shape, replay,
     },
 };
 use std::{
@@ -29,7 +30,7 @@ const SLOTS: u32 = 40;
 const WRITERS: u64 = 4;
 const GEOMETRY: PoolGeometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
 
-/// What outlives a crash: which slots were given, who is lost, what callers were told.
+/// State that outlives a crash: allocated slots, lost drives, answers given to callers.
 struct Ledger {
     copies: usize,
     members: u16,
@@ -43,9 +44,9 @@ struct Ledger {
     acknowledged: RefCell<BTreeMap<u64, u64>>,
     /// Appends in the order of the log, by writer and number.
     order: RefCell<Vec<(u64, u64)>>,
-    /// Appends that were answered and did not survive.
+    /// Appends that were answered from the cache and did not survive.
     lost: Cell<u64>,
-    /// Positions the owner was given, to see that they ascend.
+    /// The last position applied, to check that they ascend.
     taken_last: Cell<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Ledger {
         })
     }
 
-    /// Everything answered by `answered` is stable.
+    /// Marks everything in `answered` as stable.
     fn acknowledge(&self, answered: &BTreeMap<u64, u64>) {
         let mut acknowledged = self.acknowledged.borrow_mut();
         for (&writer, &number) in answered {
@@ -82,8 +83,8 @@ impl Ledger {
 }
 
 impl LogSink for Ledger {
-    /// Pairs of drives in turn, so that four successors never hang on one drive. From four drives on, neighbouring segments
-    /// have none in common: what makes one stable does nothing for the other.
+    /// Pairs of drives in turn, so that four successors never depend on one drive. From four drives on,
+    /// neighbouring segments share none: flushing one does nothing for the other.
     fn allocate(&self, _need: Need) -> Option<MirroredSegment> {
         let slot = self.slots_given.get();
         if slot == SLOTS {
@@ -106,20 +107,20 @@ impl LogSink for Ledger {
         Some(segment)
     }
 
-    fn take(&self, placed: &Placed, draft: &Draft) {
+    fn take(&self, placed: &PlacedRecord, draft: &RecordDraft) {
         assert_eq!(placed.record.entries, draft.entries());
         assert!(placed.record.position.0 > self.taken_last.get(), "taken in the order of positions");
         self.taken_last.set(placed.record.position.0);
         let mut order = self.order.borrow_mut();
         for (row, _) in draft.rows() {
-            // One that a crash cut short is appended again.
+            // An append that a crash interrupted is repeated.
             if !order.contains(&(row.id, row.sub)) {
                 order.push((row.id, row.sub));
             }
         }
     }
 
-    fn begin_anew(self: Rc<Self>, _start: LogStart) -> LocalFuture<Result<()>> {
+    fn publish_start(self: Rc<Self>, _start: LogStart) -> LocalFuture<Result<()>> {
         unreachable!("four successors on three drives outlive the loss of one")
     }
 
@@ -139,12 +140,12 @@ impl LogSink for Ledger {
     }
 }
 
-/// What writer `writer` appends as its `number`th: a row that says so, and some blocks that follow from it.
-fn parts(writer: u64, number: u64) -> Vec<Part> {
-    let row = RowKey { table: Table::Volume, id: writer, sub: number };
+/// The `number`th append of a writer: a row that says so, and some blocks derived from it.
+fn parts(writer: u64, number: u64) -> Vec<LogItem> {
+    let row = RowKey { table: CatalogueTable::Volume, id: writer, sub: number };
     let mut random = Random::new(writer << 32 | number, "parts");
-    let mut parts = vec![Part::Put { row, bytes: vec![writer as u8; 1 + random.below(1024) as usize] }];
-    // Now and then more than a record holds.
+    let mut parts = vec![LogItem::Put { row, bytes: vec![writer as u8; 1 + random.below(1024) as usize] }];
+    // Occasionally more than one record holds.
     let blocks = if random.below(20) == 0 { 150 } else { random.below(9) };
     for block in 0..blocks {
         let mut data = Buffer::zeroed(BLOCK_BYTES);
@@ -154,7 +155,7 @@ fn parts(writer: u64, number: u64) -> Vec<Part> {
             block: BlockIndex(number * 1000 + block),
             stamp: Stamp(number),
         };
-        parts.push(Part::Write { key, data: Arc::new(data) });
+        parts.push(LogItem::Write { key, data: Arc::new(data) });
     }
     parts
 }
@@ -167,22 +168,22 @@ fn drives_of(ledger: &Ledger, devices: &[Rc<SimDrive>]) -> Drives {
     Drives::new(PoolGeometry { log_copies: ledger.copies as u8, ..GEOMETRY }, there)
 }
 
-/// Replays what was read against the ledger: gives how many appends of each writer are there.
+/// Checks replayed records against the ledger, and counts those of each writer.
 #[derive(Default)]
 struct Found {
     appends: BTreeMap<u64, u64>,
     order: Vec<(u64, u64)>,
     blocks: BTreeMap<(BranchNumber, BlockIndex), u32>,
-    /// Every block of payload: its segment, where in it, its key and its checksum.
+    /// Every block of payload: segment, block, key and checksum.
     stored: Vec<(SegmentNumber, SegmentBlock, BlockKey, u32)>,
 }
 
 impl Found {
-    fn take(&mut self, record: TakenRecord) {
+    fn take(&mut self, record: ReplayedRecord) {
         for (row, bytes) in record.rows {
             assert_eq!(bytes[0], row.id as u8, "a row has the bytes it was put with");
             let number = self.appends.entry(row.id).or_default();
-            // A flight that was written again comes twice.
+            // A batch that was written twice is read twice.
             assert!(row.sub <= *number + 1 && row.sub > 0, "writer {} skips to {}", row.id, row.sub);
             if row.sub > *number {
                 *number = row.sub;
@@ -190,7 +191,7 @@ impl Found {
             }
         }
         for entry in &record.record.entries {
-            if let Entry::Write(write) = entry {
+            if let LogEntry::Write(write) = entry {
                 self.blocks.insert((write.key.branch, write.key.block), write.checksum.0);
                 let block = record.record.block.0 + 1 + (write.at.byte() / BLOCK_BYTES) as u32;
                 let place = (record.record.segment, SegmentBlock(block));
@@ -199,7 +200,7 @@ impl Found {
         }
     }
 
-    /// After a replay every copy that is there holds every block.
+    /// After a replay every copy present holds every block.
     async fn check_copies(&self, drives: &Drives, ledger: &Ledger, seed: u64) {
         let segments = ledger.segments.borrow().clone();
         for &(number, block, key, wanted) in &self.stored {
@@ -226,7 +227,7 @@ impl Found {
                 "seed {seed}: writer {writer}: {acknowledged} acknowledged, {there} there"
             );
             assert!(there <= begun, "seed {seed}: writer {writer}: {begun} begun, {there} there");
-            // Whoever appended the next one was told that this one is there.
+            // The next append proves that this one was acknowledged.
             for number in 1..=acknowledged.max(there.saturating_sub(1)) {
                 assert!(self.is_whole(writer, number), "seed {seed}: writer {writer}, append {number}");
             }
@@ -235,7 +236,7 @@ impl Found {
 
     fn is_whole(&self, writer: u64, number: u64) -> bool {
         parts(writer, number).into_iter().all(|part| match part {
-            Part::Write { key, data } => {
+            LogItem::Write { key, data } => {
                 let wanted = ChecksumSeed::of(POOL).checksum(key, &data);
                 self.blocks.get(&(key.branch, key.block)) == Some(&wanted.0)
             }
@@ -243,7 +244,7 @@ impl Found {
         })
     }
 
-    /// By writer: how many appends are there as a whole.
+    /// By writer: how many appends are complete.
     fn whole(&self) -> BTreeMap<u64, u64> {
         let whole = self.appends.iter().map(|(&writer, &last)| {
             let is_cut_short = last > 0 && !self.is_whole(writer, last);
@@ -261,7 +262,7 @@ async fn write_first_header(drives: &Drives, segment: &MirroredSegment, successo
             segment_use: segment.segment_use,
             incarnation: Incarnation(1),
             kind: SegmentKind::Log,
-            shape: log_shape(GEOMETRY.slot_blocks(), segment.slots.len()),
+            shape: mirror_shape(GEOMETRY.slot_blocks(), segment.slots.len()),
             slots: segment.slots.clone(),
             slot_index,
             first_position: Position(1),
@@ -276,47 +277,51 @@ async fn write_first_header(drives: &Drives, segment: &MirroredSegment, successo
     }
 }
 
-/// The lane over what replay found, and writers until the end of the incarnation.
+/// A log writer behind the replayed log, and appending tasks until the end of the incarnation.
 async fn serve(
     world: World,
     drives: Drives,
     ledger: Rc<Ledger>,
     incarnation: u64,
-    found: Replayed,
+    found: ReplayOutcome,
     is_cached: bool,
 ) -> Result<()> {
-    let tail = Tail::new(
+    let tail = LogTail::new(
         (POOL, Incarnation(incarnation), Fence(0)),
         (found.position_next, Position(found.last.position.0 + 1), found.last),
         (
             found.segment().clone(),
-            log_shape(GEOMETRY.slot_blocks(), found.segment().slots.len()),
+            mirror_shape(GEOMETRY.slot_blocks(), found.segment().slots.len()),
             found.block,
         ),
     );
-    let setting = LaneSetting { flight_records_max: 3 };
+    let setting = LogWriterSetting { batch_records_max: 3 };
     let owner = Rc::clone(&ledger) as Rc<dyn LogSink>;
-    let parts_of_lane = (drives, ChecksumSeed::of(POOL), setting);
-    let lane = Lane::new(&world, parts_of_lane, owner, (tail, found.successors));
-    let running = world.spawn("lane", Rc::clone(&lane).run());
+    let writer_parts = (drives, ChecksumSeed::of(POOL), setting);
+    let log_writer = LogWriter::new(&world, writer_parts, owner, (tail, found.successors));
+    let running = world.spawn("log_writer", Rc::clone(&log_writer).run());
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let (lane, ledger) = (Rc::clone(&lane), Rc::clone(&ledger));
+            let (log_writer, ledger) = (Rc::clone(&log_writer), Rc::clone(&ledger));
             let random = world.random(&format!("writer {writer}"));
-            world.spawn("writer", write(lane, ledger, (writer, random, is_cached)))
+            world.spawn("writer", write(log_writer, ledger, (writer, random, is_cached)))
         })
         .collect();
     for writer in writers {
         writer.await;
     }
-    lane.close();
+    log_writer.close();
     running.await
 }
 
-/// Appends, some of it in the write cache, until it is refused.
-async fn write(lane: Rc<Lane>, ledger: Rc<Ledger>, (writer, mut random, is_cached): (u64, Random, bool)) {
+/// Appends, in part through the write cache, until the log refuses.
+async fn write(
+    log_writer: Rc<LogWriter>,
+    ledger: Rc<Ledger>,
+    (writer, mut random, is_cached): (u64, Random, bool),
+) {
     for _ in 0..40 {
-        // What a crash left unanswered, or took, is asked for again, as a caller would.
+        // Repeats appends that a crash left unanswered, or revoked, as a caller would.
         let number = ledger.answered.borrow().get(&writer).copied().unwrap_or(0) + 1;
         {
             let mut begun = ledger.begun.borrow_mut();
@@ -326,20 +331,20 @@ async fn write(lane: Rc<Lane>, ledger: Rc<Ledger>, (writer, mut random, is_cache
         let answered = ledger.answered.borrow().clone();
         let is_volatile = is_cached && random.percent(95.0);
         let done = match is_volatile {
-            true => lane.append_volatile(parts(writer, number)).await,
-            false => lane.append(parts(writer, number)).await,
+            true => log_writer.append_volatile(parts(writer, number)).await,
+            false => log_writer.append(parts(writer, number)).await,
         };
         if done.is_err() {
             return;
         }
         ledger.answered.borrow_mut().insert(writer, number);
         if !is_volatile {
-            // With it, all that had been answered when it was asked for.
+            // It covers everything answered before it began.
             ledger.acknowledge(&answered);
             ledger.acknowledge(&BTreeMap::from([(writer, number)]));
         } else if random.percent(4.0) {
             let answered = ledger.answered.borrow().clone();
-            if lane.sync().await.is_err() {
+            if log_writer.sync().await.is_err() {
                 return;
             }
             ledger.acknowledge(&answered);
@@ -354,9 +359,9 @@ struct Scene {
     /// A drive that fails every write from the second incarnation on.
     fails: Option<usize>,
     kills: bool,
-    /// Some writers do not ask for everything to be stable.
+    /// Some appends may be volatile.
     is_cached: bool,
-    /// Every second incarnation does nothing but replay; then the power goes.
+    /// Every second incarnation only replays; then the power is cut.
     cuts_behind_replay: bool,
 }
 
@@ -378,7 +383,7 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
     let ledger = Ledger::new(scene.members, scene.copies);
     let first = ledger.allocate(Need::Now).expect("all slots are free");
     let successors: Vec<_> = (0..4).filter_map(|_| ledger.allocate(Need::Now)).collect();
-    let start = LogStart { previous: Link::BEGINNING, segment: first, block: SegmentBlock(0) };
+    let start = LogStart { previous: RecordLink::BEGINNING, segment: first, block: SegmentBlock(0) };
     {
         let (drives, start) = (drives_of(&ledger, &devices), start.clone());
         let made = simulation.run(Limits::generous(), async move |_| {
@@ -393,7 +398,7 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
         if let Some(fails) = scene.fails.filter(|_| incarnation == 2) {
             devices[fails].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
         }
-        // Also crashes within replay, which mends.
+        // Includes crashes during replay, which rewrites copies.
         let limits = Limits {
             polls: (incarnation < incarnations && !is_replay_alone)
                 .then(|| random.below(if scene.is_cached { 400 } else { 900 })),
@@ -405,7 +410,7 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
         let (seed, is_cached) = (scene.seed, scene.is_cached);
         let outcome = simulation.run(limits, async move |world| {
             let mut found = Found::default();
-            let from = Start {
+            let from = ReplayStart {
                 pool: POOL,
                 log: &start,
                 position_next: Position(1),
@@ -413,7 +418,8 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
             };
             let replayed = replay(&drives, from, |record| found.take(record)).await;
             let replayed = match replayed {
-                // The drive that fails is met before it is known to: the pool would say so, and go on.
+                // Replay meets the failing drive before the ledger knows; a pool would record it, and
+                // continue.
                 Err(Error::Drive { member, .. }) if ledger_of_run.is_there(member) => {
                     ledger_of_run.drives_lost.borrow_mut().insert(member);
                     return;

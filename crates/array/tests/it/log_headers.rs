@@ -1,12 +1,12 @@
-//! Headers of log segments that no drive can read any more: they alone say where the log goes on, so a pool without one must
-//! not open as if its log ended there.
+//! Log segments whose headers no drive can read. Only the header names the segments that follow, so a pool
+//! without one must not open as if its log ended there.
 
 use crate::{
     scene::{MIB, Scene, make_volume, read, write},
     superblocks::Scratched,
 };
 use array::{
-    election::NotOpened,
+    election::OpenRefusal,
     error::Error,
     format::{BLOCK_BYTES, MirroredSegment, PoolGeometry, SlotAddress, SlotHeader},
     pool::{OpenSetting, ReadOnlyVolume, check_opens, open, open_read_only},
@@ -21,12 +21,12 @@ const WRITE_BYTES: usize = 16 << 10;
 /// Writes are a header and four blocks each: 50 fill a segment of 1 MiB.
 const PER_SEGMENT: u64 = 50;
 
-/// What the write number `at` writes.
+/// Content of write number `at`.
 fn byte_of(at: u64) -> u8 {
     (at % 251) as u8 + 1
 }
 
-/// How a header is lost that its drive still reads.
+/// Damage to a header that its drive still reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Zeroed,
@@ -64,18 +64,18 @@ fn scratch(
     scratched.collect()
 }
 
-/// What is known of a pool whose process was killed: where its log lies.
+/// A pool whose process was killed, and the segments of its log.
 struct Killed {
     scene: Scene,
     geometry: PoolGeometry,
     /// In the order of the log, from the segment that the superblock names on.
     log: Vec<MirroredSegment>,
-    /// Those that the last header names, into which the log has not gone.
+    /// Successors named by the last header, which the log has not entered.
     ahead: Vec<MirroredSegment>,
     writes: u64,
 }
 
-/// A pool that was killed behind so many writes, each to a place of its own, that were all acknowledged.
+/// A pool killed after so many acknowledged writes, each to a block of its own.
 fn killed(seed: u64, drives: usize, writes: u64) -> Killed {
     let mut scene = Scene::new(seed, drives);
     let found = Rc::new(RefCell::new(None));
@@ -95,7 +95,7 @@ fn killed(seed: u64, drives: usize, writes: u64) -> Killed {
     Killed { scene, geometry, log, ahead, writes }
 }
 
-/// Segments of the log as headers lead from one to the next, and those it has not gone into.
+/// Segments of the log in order of their headers, and the successors not entered.
 async fn log_of(
     devices: &[Rc<dyn BlockDevice>],
 ) -> (PoolGeometry, Vec<MirroredSegment>, Vec<MirroredSegment>) {
@@ -131,7 +131,7 @@ async fn header_of(
     (header.segment_use == segment.segment_use && header.number == segment.number).then_some(header)
 }
 
-/// How many of the first writes can be read; behind them there is nothing.
+/// Number of leading writes that can be read; behind them everything must be empty.
 async fn readable(volume: &ReadOnlyVolume, writes: u64) -> u64 {
     let mut count = 0;
     for at in 0..writes {
@@ -153,8 +153,8 @@ async fn is_all_there(volume: &VolumeDevice, writes: u64) {
     }
 }
 
-/// The pool is refused, by force too; and is read as far as `readable_writes` go, with the log said to be cut short.
-/// Without `how` its header cannot be read on any drive.
+/// Opening is refused, with force too; reading gives `readable_writes` writes and reports a cut log. Without
+/// `how`, no drive can read the header.
 fn is_refused_and_read(mut killed: Killed, (lost, how): (usize, Option<Loss>), readable_writes: Range<u64>) {
     let (segment, writes, geometry) = (killed.log[lost].clone(), killed.writes, killed.geometry);
     if let Some(how) = how {
@@ -221,7 +221,7 @@ fn where_the_log_goes_on_behind_a_lost_header_the_one_before_says_so() {
 
 #[test]
 fn the_only_record_of_a_segment_without_a_header_is_not_forgotten() {
-    // Nothing behind that record says that it was acknowledged.
+    // Nothing behind that record proves that it was acknowledged.
     let all = killed(96, 3, PER_SEGMENT + 10);
     let first_in_second = (1..PER_SEGMENT + 10).find(|&writes| killed(96, 3, writes).log.len() == 2);
     let writes = first_in_second.expect("so many fill a segment");
@@ -263,10 +263,10 @@ fn segments_ahead_of_the_log_need_no_header() {
 
 #[test]
 fn a_log_that_may_go_on_where_no_drive_is_there_opens_by_force_alone() {
-    // Its last segment lies on two of so many drives; those that are left are more than half.
+    // Its last segment is on two of the drives; the rest are more than half.
     let mut tried = 0;
     for (drives, segments) in (5..8).flat_map(|drives| (1..7).map(move |segments| (drives, segments))) {
-        // Segments from the sixth on are known to no checkpoint, only to the header before.
+        // No checkpoint knows the segments from the sixth on, only the header before does.
         let mut killed = killed(110 + drives, drives as usize, segments * PER_SEGMENT + 20);
         let members = |segment: &MirroredSegment| -> Vec<usize> {
             segment.slots.iter().map(|slot| usize::from(slot.member.0)).collect()
@@ -284,7 +284,7 @@ fn a_log_that_may_go_on_where_no_drive_is_there_opens_by_force_alone() {
             let refused = open(&world, &there, OpenSetting::default()).await.err();
             let is_for_them = matches!(
                 &refused,
-                Some(Error::NotOpened(NotOpened::TooFewDrives(drives))) if drives.len() == away.len()
+                Some(Error::OpenRefused(OpenRefusal::TooFewDrives(drives))) if drives.len() == away.len()
             );
             assert!(
                 is_for_them,

@@ -1,8 +1,8 @@
-//! Nodes against plain lists: what goes in comes out, and a search finds what reading all of it would.
+//! Nodes against plain lists: entries come back, and a search equals a linear scan.
 
 use crate::{examples, image, values};
 use array::format::{
-    node::{CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodePlace},
+    node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     *,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -22,14 +22,14 @@ struct OwnedRun {
     first: u64,
     birth: u64,
     death: Option<u64>,
-    location: Location,
+    location: BlockLocation,
     count: u8,
     checksums: Vec<le::U32>,
 }
 
 impl OwnedRun {
-    fn run(&self) -> Run<'_> {
-        Run {
+    fn run(&self) -> VersionRun<'_> {
+        VersionRun {
             branch: BranchNumber(self.branch),
             first: BlockIndex(self.first),
             birth: Stamp(self.birth),
@@ -40,16 +40,16 @@ impl OwnedRun {
         }
     }
 
-    fn last_key(&self, tree: Tree) -> NodeKey {
+    fn last_key(&self, tree: TreeKind) -> NodeKey {
         self.key_of(tree, self.run().last())
     }
 
-    /// The same, said in another way.
-    fn key_of(&self, tree: Tree, block: BlockIndex) -> NodeKey {
+    /// The key, computed differently.
+    fn key_of(&self, tree: TreeKind, block: BlockIndex) -> NodeKey {
         let major = self.branch;
         match (tree, self.death) {
-            (Tree::HistoryByBlock, Some(_)) => NodeKey { major, id: block.0, minor: self.birth },
-            (Tree::History, Some(death)) => {
+            (TreeKind::HistoryByBlock, Some(_)) => NodeKey { major, id: block.0, minor: self.birth },
+            (TreeKind::History, Some(death)) => {
                 let multiple = |height: u32| (death - 1) >> height << height;
                 let height =
                     (0..64).rev().find(|&height| multiple(height) >= self.birth).expect("at least 0");
@@ -61,9 +61,9 @@ impl OwnedRun {
 }
 
 /// Runs in order, as head or history has them.
-fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
+fn runs(tree: TreeKind) -> impl Strategy<Value = Vec<OwnedRun>> {
     let plain = (any::<u32>(), 0..(1_u32 << 25)).prop_map(|(segment, block)| {
-        Location::plain(SegmentNumber(segment), SegmentBlock(block).first_grain())
+        BlockLocation::plain(SegmentNumber(segment), SegmentBlock(block).first_grain())
     });
     let location = prop_oneof![4 => plain, 2 => values::location()];
     let gap = prop_oneof![4 => 0..3_u64, 1 => 0..1_u64 << 36];
@@ -83,13 +83,13 @@ fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
                 first = next - 1;
             }
             birth = birth.max(1);
-            let is_plain = matches!(location, Location::Direct { stored: Stored::PLAIN, .. });
-            let may_run = is_plain || location == Location::Zero;
+            let is_plain = matches!(location, BlockLocation::Direct { stored: Stored::PLAIN, .. });
+            let may_run = is_plain || location == BlockLocation::Zero;
             let count = if may_run { count } else { 1 };
-            let is_direct = matches!(location, Location::Direct { .. });
+            let is_direct = matches!(location, BlockLocation::Direct { .. });
             let location = match location {
-                Location::Direct { segment, at, stored } if is_plain => {
-                    Location::Direct { segment, at: SegmentGrain(at.0 / 2 / 64 * 64), stored }
+                BlockLocation::Direct { segment, at, stored } if is_plain => {
+                    BlockLocation::Direct { segment, at: SegmentGrain(at.0 / 2 / 64 * 64), stored }
                 }
                 other => other,
             };
@@ -106,9 +106,9 @@ fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
             next = first + u64::from(count);
             birth_before = birth;
         }
-        if tree == Tree::History {
+        if tree == TreeKind::History {
             runs.sort_by_key(|run| run.key_of(tree, BlockIndex(run.first)));
-            // What overlaps, no life has.
+            // Drops overlapping lifetimes.
             let mut last = NodeKey::FIRST;
             runs.retain(|run| {
                 let is_behind = last < run.key_of(tree, BlockIndex(run.first));
@@ -121,19 +121,19 @@ fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
 }
 
 /// A leaf of as many runs as fit.
-fn leaf(tree: Tree, blocks: u8, runs: &mut Vec<OwnedRun>) -> (Vec<u8>, NodePointer) {
+fn leaf(tree: TreeKind, blocks: u8, runs: &mut Vec<OwnedRun>) -> (Vec<u8>, NodePointer) {
     let mut builder = MapBuilder::new(tree, blocks);
     let fitting = runs.iter().take_while(|run| builder.push(&run.run()).is_ok()).count();
     runs.truncate(fitting);
     builder.finish(PLACE)
 }
 
-fn check_map(tree: Tree, blocks: u8, mut runs: Vec<OwnedRun>, at: Index) {
+fn check_map(tree: TreeKind, blocks: u8, mut runs: Vec<OwnedRun>, at: Index) {
     let (bytes, pointer) = leaf(tree, blocks, &mut runs);
     assert_eq!(bytes.len(), pointer.node_bytes());
-    let node = Node::decode(&bytes).unwrap();
+    let node = TreeNode::decode(&bytes).unwrap();
     assert_eq!(node.expect(examples::POOL, tree, &pointer), Ok(()));
-    let Node::Map(leaf) = Node::again(&bytes) else { panic!("a leaf of the map") };
+    let TreeNode::Map(leaf) = TreeNode::again(&bytes) else { panic!("a leaf of the map") };
     assert!(leaf.runs().eq(runs.iter().map(OwnedRun::run)));
     assert_eq!(pointer.stamp_max.0, runs.iter().map(|run| run.birth).max().unwrap());
     let sought = runs[at.index(runs.len())].last_key(tree);
@@ -146,8 +146,8 @@ fn check_map(tree: Tree, blocks: u8, mut runs: Vec<OwnedRun>, at: Index) {
         NodeKey { minor: 0, ..sought },
         NodeKey::FIRST,
     ] {
-        let found: Vec<Run> = leaf.seek(key).collect();
-        let expected: Vec<Run> =
+        let found: Vec<VersionRun> = leaf.seek(key).collect();
+        let expected: Vec<VersionRun> =
             runs.iter().filter(|run| run.last_key(tree) >= key).map(OwnedRun::run).collect();
         assert_eq!(found, expected, "{key:?}");
     }
@@ -158,23 +158,23 @@ proptest! {
 
     #[test]
     fn a_head_leaf_holds_its_runs_and_finds_them(
-        runs in runs(Tree::Head), blocks in 1..=4_u8, at: Index,
+        runs in runs(TreeKind::Head), blocks in 1..=4_u8, at: Index,
     ) {
-        check_map(Tree::Head, blocks, runs, at);
+        check_map(TreeKind::Head, blocks, runs, at);
     }
 
     #[test]
     fn a_history_leaf_holds_its_runs_and_finds_them(
-        runs in runs(Tree::History), blocks in 1..=16_u8, at: Index,
+        runs in runs(TreeKind::History), blocks in 1..=16_u8, at: Index,
     ) {
-        check_map(Tree::History, blocks, runs, at);
+        check_map(TreeKind::History, blocks, runs, at);
     }
 
     #[test]
     fn a_leaf_of_history_as_it_was_holds_its_runs_and_finds_them(
-        runs in runs(Tree::HistoryByBlock), blocks in 1..=16_u8, at: Index,
+        runs in runs(TreeKind::HistoryByBlock), blocks in 1..=16_u8, at: Index,
     ) {
-        check_map(Tree::HistoryByBlock, blocks, runs, at);
+        check_map(TreeKind::HistoryByBlock, blocks, runs, at);
     }
 
     #[test]
@@ -185,7 +185,7 @@ proptest! {
         let mut builder = CatalogueBuilder::new(2);
         let fitting: Vec<_> = rows.iter().take_while(|(key, row)| builder.push(**key, row).is_ok()).collect();
         let (bytes, _) = builder.finish(PLACE);
-        let Ok(Node::Catalogue(leaf)) = Node::decode(&bytes) else { panic!("a leaf of the catalogue") };
+        let Ok(TreeNode::Catalogue(leaf)) = TreeNode::decode(&bytes) else { panic!("a leaf of the catalogue") };
         let plain = |(key, row): (RowKey, &[u8])| (key, row.to_vec());
         let expected = |from: Option<RowKey>| -> Vec<(RowKey, Vec<u8>)> {
             let rows = fitting.iter().filter(|(key, _)| from.is_none_or(|from| **key >= from));
@@ -203,14 +203,14 @@ proptest! {
         children in proptest::collection::btree_map((0..9_u32, 0..50_u64, 0..3_u64), values::pointer(), 1..120),
         sought in (0..9_u32, 0..50_u64, 0..3_u64),
     ) {
-        let mut builder = InnerBuilder::new(Tree::History, 3, 1);
+        let mut builder = InnerBuilder::new(TreeKind::History, 3, 1);
         let key = |(major, id, minor)| NodeKey { major, id, minor };
-        let children: Vec<Child> = children.into_iter().map(|(first, pointer)| Child {
+        let children: Vec<ChildPointer> = children.into_iter().map(|(first, pointer)| ChildPointer {
             first: key(first),
             pointer: NodePointer { level: 2, ..pointer },
         }).take_while(|child| builder.push(*child).is_ok()).collect();
         let (bytes, pointer) = builder.finish(PLACE);
-        let Ok(Node::Inner(inner)) = Node::decode(&bytes) else { panic!("an inner node") };
+        let Ok(TreeNode::Inner(inner)) = TreeNode::decode(&bytes) else { panic!("an inner node") };
         prop_assert_eq!(inner.children().collect::<Vec<_>>(), children.clone());
         prop_assert_eq!(pointer.stamp_max, children.iter().map(|child| child.pointer.stamp_max).max().unwrap());
         let expected = children.iter().rposition(|child| child.first <= key(sought)).unwrap_or(0);
@@ -225,15 +225,15 @@ fn a_run_says_where_each_of_its_blocks_is() {
         first: 100,
         birth: 5,
         death: None,
-        location: Location::plain(SegmentNumber(9), SegmentGrain(640)),
+        location: BlockLocation::plain(SegmentNumber(9), SegmentGrain(640)),
         count: 3,
         checksums: [1, 2, 3].map(le::U32::new).to_vec(),
     }];
-    let (bytes, _) = leaf(Tree::Head, 1, &mut runs);
-    let Node::Map(leaf) = Node::decode(&bytes).unwrap() else { panic!("a leaf of the map") };
+    let (bytes, _) = leaf(TreeKind::Head, 1, &mut runs);
+    let TreeNode::Map(leaf) = TreeNode::decode(&bytes).unwrap() else { panic!("a leaf of the map") };
     let run = leaf.seek(NodeKey::of_block(BranchNumber(1), BlockIndex(102))).next().unwrap();
     assert!(run.covers(BranchNumber(1), BlockIndex(102)) && !run.covers(BranchNumber(1), BlockIndex(103)));
-    assert_eq!(run.location_of(BlockIndex(102)), Location::plain(SegmentNumber(9), SegmentGrain(768)));
+    assert_eq!(run.location_of(BlockIndex(102)), BlockLocation::plain(SegmentNumber(9), SegmentGrain(768)));
     assert_eq!(run.checksum_of(BlockIndex(102)), Some(BlockChecksum(3)));
     assert!(leaf.seek(NodeKey::of_block(BranchNumber(1), BlockIndex(103))).next().is_none());
 }
@@ -241,15 +241,15 @@ fn a_run_says_where_each_of_its_blocks_is() {
 #[test]
 fn a_node_that_is_not_the_one_pointed_to_is_refused() {
     let bytes = examples::head_leaf();
-    let node = Node::decode(&bytes).unwrap();
+    let node = TreeNode::decode(&bytes).unwrap();
     let pointer = node.pointer();
-    assert_eq!(node.expect(examples::POOL, Tree::Head, &pointer), Ok(()));
-    assert!(node.expect(PoolId([1; 16]), Tree::Head, &pointer).is_err(), "another pool");
-    assert!(node.expect(examples::POOL, Tree::History, &pointer).is_err(), "another tree");
+    assert_eq!(node.expect(examples::POOL, TreeKind::Head, &pointer), Ok(()));
+    assert!(node.expect(PoolId([1; 16]), TreeKind::Head, &pointer).is_err(), "another pool");
+    assert!(node.expect(examples::POOL, TreeKind::History, &pointer).is_err(), "another tree");
     let older = NodePointer { seal: pointer.seal ^ 1, ..pointer };
-    assert!(node.expect(examples::POOL, Tree::Head, &older).is_err(), "another time");
+    assert!(node.expect(examples::POOL, TreeKind::Head, &older).is_err(), "another time");
     let stray = NodePointer { block: SegmentBlock(pointer.block.0 + 1), ..pointer };
-    assert!(node.expect(examples::POOL, Tree::Head, &stray).is_err(), "another place");
+    assert!(node.expect(examples::POOL, TreeKind::Head, &stray).is_err(), "another place");
 }
 
 #[test]
@@ -259,11 +259,11 @@ fn a_full_node_is_as_it_was() {
         first: index * 2,
         birth: index + 1,
         death: None,
-        location: Location::plain(SegmentNumber(1), SegmentGrain(0)),
+        location: BlockLocation::plain(SegmentNumber(1), SegmentGrain(0)),
         count: 1,
         checksums: vec![7.into()],
     };
-    let mut builder = MapBuilder::new(Tree::Head, 1);
+    let mut builder = MapBuilder::new(TreeKind::Head, 1);
     let mut count = 0;
     while builder.push(&run(count).run()).is_ok() {
         count += 1;
@@ -276,22 +276,22 @@ fn a_full_node_is_as_it_was() {
     assert_eq!(image::rebuild(&bytes), Ok(bytes));
 }
 
-/// Bytes a block of full leaves, of a volume written at random in pieces of `count` blocks: 2^24 blocks, a billion
-/// writes, 64 Ki segments of 4 MiB.
+/// Bytes per block of full leaves, for a volume written at random in units of `count` blocks: 2^24 blocks, a
+/// billion writes, 64 Ki segments of 4 MiB.
 fn bytes_a_block(count: u8) -> f64 {
     let mut random = 1_u64;
     let mut draw = |below: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
-    let mut builder = MapBuilder::new(Tree::Head, 1);
+    let mut builder = MapBuilder::new(TreeKind::Head, 1);
     for index in 0.. {
         let run = OwnedRun {
             branch: 3,
             first: 8_000_000 + index * u64::from(count),
             birth: draw(1 << 30),
             death: None,
-            location: Location::plain(
+            location: BlockLocation::plain(
                 SegmentNumber(draw(1 << 16) as u32),
                 SegmentBlock(draw(1000) as u32).first_grain(),
             ),
@@ -307,7 +307,7 @@ fn bytes_a_block(count: u8) -> f64 {
 
 #[test]
 fn the_map_takes_few_bytes_a_block() {
-    // The goals are 20 and 12 on disk; a tree in use has leaves that are two thirds full at worst.
+    // The goals are 20 and 12 on disk; leaves of a tree in use are at worst two thirds full.
     let (small, large) = (bytes_a_block(2), bytes_a_block(8));
     println!("note: {small:.1} bytes a block of 8 KiB writes, {large:.1} of 32 KiB, in full leaves");
     assert!(small < 20.0 * 0.66, "{small} bytes a block of 8 KiB writes");

@@ -181,7 +181,7 @@ fn a_pool_continues_without_a_drive_and_refuses_what_it_cannot_do() {
         assert!(found.iter().all(|&byte| byte == 2), "nothing stale is read");
         pool.close().await.expect("it closes");
         let alone = open(&world, &devices[1..2], small()).await.err().expect("it is stale");
-        assert!(matches!(alone, Error::NotOpened(_)), "{alone}");
+        assert!(matches!(alone, Error::OpenRefused(_)), "{alone}");
     });
 }
 

@@ -3,7 +3,7 @@
 
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, read, small, write};
 use array::{
-    election::NotOpened,
+    election::OpenRefusal,
     error::Error,
     format::{
         BLOCK_BYTES, DriveId, MirroredSegment, NodePointer, PoolGeometry, RedundancyClass, SegmentBlock,
@@ -327,7 +327,7 @@ fn half_of_the_drives_give_half_of_the_data() {
             let half = [Rc::clone(&devices[one]), Rc::clone(&devices[other])];
             let refused =
                 check_opens(&world, &half, OpenSetting::default()).await.expect_err("half is too few");
-            assert!(matches!(refused, Error::NotOpened(_)), "{refused}");
+            assert!(matches!(refused, Error::OpenRefused(_)), "{refused}");
             let pool = opened(&half).await;
             let condition = pool.condition();
             assert!(!condition.is_whole() && !condition.may_be_newer_on.is_empty(), "{condition:?}");
@@ -413,7 +413,9 @@ fn a_trial_opening_tells_if_force_helps_and_writes_nothing() {
         let refused =
             check_opens(&world, one, OpenSetting::default()).await.expect_err("the other may be newer");
         let missing = vec![DriveId([2; 16])];
-        assert!(matches!(refused, Error::NotOpened(NotOpened::MayBeNewerElsewhere(away)) if away == missing));
+        assert!(
+            matches!(refused, Error::OpenRefused(OpenRefusal::MayBeNewerElsewhere(away)) if away == missing)
+        );
         let forced = OpenSetting { forced: true, ..OpenSetting::default() };
         check_opens(&world, one, forced).await.expect("it would open by force");
         check_opens(&world, &devices, OpenSetting::default()).await.expect("it would open");
@@ -429,7 +431,7 @@ fn devices_of_no_use_are_listed_with_the_reason() {
     scene.run(|_, devices| async move {
         assert!(matches!(
             open_read_only(&devices[3..], CACHE).await,
-            Err(Error::NotOpened(NotOpened::NoPool))
+            Err(Error::OpenRefused(OpenRefusal::NoPool))
         ));
         let twice = [&devices[..], &devices[..1]].concat();
         let pool = opened(&twice).await;

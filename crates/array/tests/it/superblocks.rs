@@ -1,4 +1,4 @@
-//! Superblocks on simulated drives: a generation that was complete is found, one that was cut short does no harm.
+//! Superblocks on simulated drives: a complete generation is found, an interrupted one does no harm.
 
 use super::examples;
 use array::{
@@ -89,7 +89,7 @@ fn one_bad_place_costs_nothing_and_is_told() {
     let places = simulation.run(Limits::generous(), async move |_| {
         write_generation(&drives, &superblock(8, 1)).await.expect("drives work");
         write_generation(&drives, &superblock(9, 1)).await.expect("drives work");
-        // Generation 9 lies in the places 1 and 3; a bit of the first changes.
+        // Generation 9 is in places 1 and 3; a bit of the first changes.
         let at = ByteOffset(256 << 10);
         let mut block = given[0].read(at, vec![Buffer::zeroed(4096)]).await.expect("drives read").remove(0);
         block[300] ^= 4;
@@ -111,10 +111,10 @@ fn a_drive_of_anything_else_has_no_superblock() {
     assert!(seen.is_empty());
 }
 
-/// A drive with sectors that cannot be read.
+/// A drive with unreadable sectors.
 pub struct Scratched {
     pub inner: Rc<dyn BlockDevice>,
-    /// Bytes, one of each such sector.
+    /// Byte offsets, one in each such sector.
     pub bad: Vec<u64>,
 }
 
@@ -160,7 +160,7 @@ fn a_bad_sector_hides_nothing_but_the_image_it_lies_in() {
         write_generation(&drives, &superblock(8, 1)).await.expect("drives work");
         write_generation(&drives, &superblock(9, 1)).await.expect("drives work");
         let mut found = Vec::new();
-        // Behind all images; in one of generation 9, at either end of it; in both.
+        // Behind all images; at either end of one of generation 9; in both.
         let bad_ones = [
             vec![60 << 10, PLACE + (60 << 10), 3 * PLACE + (60 << 10)],
             vec![PLACE],

@@ -1,4 +1,4 @@
-//! Trees where something fails, or lies: an error that says what, and the old tree as good as before.
+//! Trees with failures and forged nodes: a specific error, and an intact old tree.
 
 use crate::{
     head_tree::{all, remove, write},
@@ -7,12 +7,11 @@ use crate::{
 use array::{
     error::Error,
     format::{
-        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, NodeKey, NodePointer, PoolId, Run,
-        SegmentBlock, SegmentNumber, Stamp, Tree,
-        node::{Child, InnerBuilder, MapBuilder, NodePlace},
+        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, NodeKey, NodePointer, PoolId, SegmentBlock,
+        SegmentNumber, Stamp, TreeKind, VersionRun,
+        node::{ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     },
-    map::Version,
-    tree::{HeadChange, HistoryChange, Trees},
+    tree::{BlockVersion, HeadChange, HistoryChange, Trees},
 };
 use std::{
     future::Future,
@@ -23,7 +22,7 @@ use std::{
 };
 use zerocopy::little_endian as le;
 
-/// Blocks all over, one by one: some hundred leaves.
+/// Scattered single blocks: some hundred leaves.
 fn scattered(step: u64, birth: u64) -> impl Iterator<Item = HeadChange> {
     (0..20_000).flat_map(move |index| write(index * step, 1, birth + index, (index as u32 * 7) % (1 << 20)))
 }
@@ -58,7 +57,7 @@ fn a_merge_that_fails_anywhere_leaves_the_old_tree_and_nothing_else() {
                 _ => assert!(error.to_string().contains("asked for"), "{error}"),
             }
             failed += 1;
-            check(&store, &trees, &[(Tree::Head, root)]);
+            check(&store, &trees, &[(TreeKind::Head, root)]);
             assert!(all(&trees, root) == before, "{failure:?} {at}");
         }
         let least = if failure == Failure::Write { 1 } else { 20 };
@@ -79,7 +78,7 @@ fn a_merge_that_is_dropped_gives_back_what_it_placed() {
             break;
         }
         drop(merge);
-        check(&store, &trees, &[(Tree::Head, root)]);
+        check(&store, &trees, &[(TreeKind::Head, root)]);
     }
     assert!(all(&trees, root) == before);
 }
@@ -97,24 +96,24 @@ fn lookups_that_cannot_read_say_so() {
         assert!(run(cold.runs(root, branch, block, 5_000, |_| ())).is_err());
         store.failing.set(Some((Failure::Read, at)));
         let to = NodeKey { major: u32::MAX, ..NodeKey::FIRST };
-        let scanned = cold.scan(Tree::Head, root, NodeKey::FIRST, to, |_| ControlFlow::Continue(()));
+        let scanned = cold.scan(TreeKind::Head, root, NodeKey::FIRST, to, |_| ControlFlow::Continue(()));
         assert!(run(scanned).is_err());
     }
     store.failing.set(None);
     assert!(run(cold.version(root, branch, block)).unwrap().is_some());
 }
 
-/// What is said of a tree that lies: by its check, and by a merge or a scan that comes by everything.
-fn refusals(store: &Rc<MemoryStore>, tree: Tree, root: NodePointer) -> [Option<String>; 2] {
+/// Errors that a check, and a merge or scan over everything, report for a forged tree.
+fn refusals(store: &Rc<MemoryStore>, tree: TreeKind, root: NodePointer) -> [Option<String>; 2] {
     let trees = trees(store, 1 << 20);
     let live = store.live.borrow().clone();
     let checked = run(trees.check(tree, Some(root), |_| ())).err();
     let all = [remove(0, 1 << 40, 1 << 40)];
     let merged = match tree {
-        Tree::Head => run(trees.merge_head(CheckpointNumber(9), Some(root), all, |_| ())).err(),
+        TreeKind::Head => run(trees.merge_head(CheckpointNumber(9), Some(root), all, |_| ())).err(),
         _ => {
             let to = NodeKey { major: u32::MAX, ..NodeKey::FIRST };
-            let visit = |_: &Run<'_>| ControlFlow::Continue(());
+            let visit = |_: &VersionRun<'_>| ControlFlow::Continue(());
             run(trees.scan(tree, Some(root), NodeKey::FIRST, to, visit)).err()
         }
     };
@@ -133,7 +132,7 @@ fn any_node_that_rots_is_refused_by_name() {
     let (made, root) = made(&store);
     let root = root.unwrap();
     let mut pointers = Vec::new();
-    run(made.check(Tree::Head, Some(root), |pointer| pointers.push(*pointer))).unwrap();
+    run(made.check(TreeKind::Head, Some(root), |pointer| pointers.push(*pointer))).unwrap();
     for (index, pointer) in pointers.into_iter().enumerate() {
         let place = (pointer.segment, pointer.block);
         assert!(pointer.seals(&store.nodes.borrow()[&place]));
@@ -142,16 +141,16 @@ fn any_node_that_rots_is_refused_by_name() {
         flip(bit);
         assert!(!pointer.seals(&store.nodes.borrow()[&place]), "a store tells a rotten copy");
         let name = format!("at block {} of segment {}: tree node, byte", place.1, place.0);
-        for said in refusals(&store, Tree::Head, root) {
+        for said in refusals(&store, TreeKind::Head, root) {
             let said = said.expect("rot is found");
             assert!(said.contains(&name), "bit {bit} of the node at {place:?}: {said}");
         }
         flip(bit);
     }
-    check(&store, &trees(&store, 0), &[(Tree::Head, Some(root))]);
+    check(&store, &trees(&store, 0), &[(TreeKind::Head, Some(root))]);
 }
 
-/// Makes nodes by hand, with seals that fit, whatever they say.
+/// Makes invalid nodes with valid seals.
 struct Forger {
     store: Rc<MemoryStore>,
     next: u32,
@@ -174,13 +173,13 @@ impl Forger {
     }
 
     /// A leaf of single blocks, all with birth 5.
-    fn leaf(&mut self, tree: Tree, pool: PoolId, blocks: &[u64]) -> NodePointer {
+    fn leaf(&mut self, tree: TreeKind, pool: PoolId, blocks: &[u64]) -> NodePointer {
         let mut builder = MapBuilder::new(tree, 1);
         for &block in blocks {
             let HeadChange::Set { version, .. } = write(block, 1, 5, 0).next().unwrap() else {
                 unreachable!()
             };
-            let run = Run {
+            let run = VersionRun {
                 branch: BranchNumber(1),
                 first: BlockIndex(block),
                 birth: version.birth,
@@ -195,18 +194,18 @@ impl Forger {
         self.put(builder.finish(place))
     }
 
-    fn inner(&mut self, tree: Tree, children: &[(u64, NodePointer)]) -> NodePointer {
+    fn inner(&mut self, tree: TreeKind, children: &[(u64, NodePointer)]) -> NodePointer {
         let mut builder = InnerBuilder::new(tree, children[0].1.level + 1, 1);
         for &(first, pointer) in children {
             let first = NodeKey::of_block(BranchNumber(1), BlockIndex(first));
-            builder.push(Child { first, pointer }).unwrap();
+            builder.push(ChildPointer { first, pointer }).unwrap();
         }
         let place = self.place(POOL);
         self.put(builder.finish(place))
     }
 
     #[track_caller]
-    fn refused(&self, tree: Tree, root: NodePointer, why: &str) {
+    fn refused(&self, tree: TreeKind, root: NodePointer, why: &str) {
         for said in refusals(&self.store, tree, root) {
             let said = said.expect(why);
             assert!(said.contains(why) && said.contains("segment 77"), "{said}");
@@ -217,31 +216,31 @@ impl Forger {
 #[test]
 fn nodes_that_lie_under_seals_that_fit_are_refused() {
     let mut forger = Forger::new();
-    let good = [10, 20, 30].map(|block| forger.leaf(Tree::Head, POOL, &[block, block + 1]));
-    let honest = forger.inner(Tree::Head, &[(10, good[0]), (20, good[1]), (30, good[2])]);
-    assert!(run(trees(&forger.store, 0).check(Tree::Head, Some(honest), |_| ())).is_ok());
+    let good = [10, 20, 30].map(|block| forger.leaf(TreeKind::Head, POOL, &[block, block + 1]));
+    let honest = forger.inner(TreeKind::Head, &[(10, good[0]), (20, good[1]), (30, good[2])]);
+    assert!(run(trees(&forger.store, 0).check(TreeKind::Head, Some(honest), |_| ())).is_ok());
 
-    let early = forger.inner(Tree::Head, &[(10, good[0]), (19, good[1])]);
-    forger.refused(Tree::Head, early, "does not begin with the key that leads to it");
-    let late = forger.inner(Tree::Head, &[(10, good[0]), (21, good[1])]);
-    forger.refused(Tree::Head, late, "does not begin with the key that leads to it");
-    let wide = forger.leaf(Tree::Head, POOL, &[10, 11, 25]);
-    let overlapping = forger.inner(Tree::Head, &[(10, wide), (20, good[1])]);
-    forger.refused(Tree::Head, overlapping, "goes on beyond the node behind it");
-    let left = forger.inner(Tree::Head, &[(10, good[0]), (30, good[2])]);
-    let middle = forger.inner(Tree::Head, &[(20, good[1])]);
-    let crossed = forger.inner(Tree::Head, &[(10, left), (20, middle)]);
-    forger.refused(Tree::Head, crossed, "goes on beyond the node behind it");
-    let history = forger.leaf(Tree::History, POOL, &[20]);
-    let mixed = forger.inner(Tree::Head, &[(10, good[0]), (20, history)]);
-    forger.refused(Tree::Head, mixed, "a node of another tree");
-    forger.refused(Tree::History, good[0], "a node of another tree");
-    let foreign = forger.leaf(Tree::Head, PoolId([8; 16]), &[20]);
-    let mixed = forger.inner(Tree::Head, &[(10, good[0]), (20, foreign)]);
-    forger.refused(Tree::Head, mixed, "a node of another pool");
+    let early = forger.inner(TreeKind::Head, &[(10, good[0]), (19, good[1])]);
+    forger.refused(TreeKind::Head, early, "does not begin with the key that leads to it");
+    let late = forger.inner(TreeKind::Head, &[(10, good[0]), (21, good[1])]);
+    forger.refused(TreeKind::Head, late, "does not begin with the key that leads to it");
+    let wide = forger.leaf(TreeKind::Head, POOL, &[10, 11, 25]);
+    let overlapping = forger.inner(TreeKind::Head, &[(10, wide), (20, good[1])]);
+    forger.refused(TreeKind::Head, overlapping, "goes on beyond the node behind it");
+    let left = forger.inner(TreeKind::Head, &[(10, good[0]), (30, good[2])]);
+    let middle = forger.inner(TreeKind::Head, &[(20, good[1])]);
+    let crossed = forger.inner(TreeKind::Head, &[(10, left), (20, middle)]);
+    forger.refused(TreeKind::Head, crossed, "goes on beyond the node behind it");
+    let history = forger.leaf(TreeKind::History, POOL, &[20]);
+    let mixed = forger.inner(TreeKind::Head, &[(10, good[0]), (20, history)]);
+    forger.refused(TreeKind::Head, mixed, "a node of another tree");
+    forger.refused(TreeKind::History, good[0], "a node of another tree");
+    let foreign = forger.leaf(TreeKind::Head, PoolId([8; 16]), &[20]);
+    let mixed = forger.inner(TreeKind::Head, &[(10, good[0]), (20, foreign)]);
+    forger.refused(TreeKind::Head, mixed, "a node of another pool");
     let younger = NodePointer { stamp_max: Stamp(6), ..good[1] };
-    let flattered = forger.inner(Tree::Head, &[(10, good[0]), (20, younger)]);
-    forger.refused(Tree::Head, flattered, "not the node that is pointed to");
+    let flattered = forger.inner(TreeKind::Head, &[(10, good[0]), (20, younger)]);
+    forger.refused(TreeKind::Head, flattered, "not the node that is pointed to");
 }
 
 #[test]
@@ -253,18 +252,21 @@ fn changes_that_the_tree_contradicts_are_errors() {
         let set = run(trees.merge_head(CheckpointNumber(2), root, write(11, 1, birth, 0), |_| ()));
         assert!(set.unwrap_err().to_string().contains("not yet born"));
     }
-    check(&store, &trees, &[(Tree::Head, root)]);
+    check(&store, &trees, &[(TreeKind::Head, root)]);
     let insert = |birth: u64| {
         let (branch, block) = (BranchNumber(1), BlockIndex(4));
-        let version =
-            Version { birth: Stamp(birth), location: array::format::Location::Zero, checksum: None };
+        let version = BlockVersion {
+            birth: Stamp(birth),
+            location: array::format::BlockLocation::Zero,
+            checksum: None,
+        };
         HistoryChange::Insert { branch, block, version, death: Stamp(birth + 5) }
     };
     let history = run(trees.merge_history(CheckpointNumber(2), None, [insert(3)], |_| ())).unwrap();
     let again = run(trees.merge_history(CheckpointNumber(3), history, [insert(3)], |_| ()));
     assert!(again.unwrap_err().to_string().contains("only now to be inserted"));
     let key = BlockKey { branch: BranchNumber(1), block: BlockIndex(4), stamp: Stamp(3) };
-    // Inserted and removed in one merge: never there.
+    // Inserted and removed in one merge: it never existed.
     let key = BlockKey { stamp: Stamp(9), ..key };
     let both = [insert(9), HistoryChange::Remove { key, death: Stamp(14) }];
     let same = run(trees.merge_history(CheckpointNumber(3), history, both, |_| ())).unwrap();

@@ -1,11 +1,11 @@
-//! The shape of trees: runs joined, leaves filled, nodes shared, what is cached.
+//! The shape of trees: joined runs, filled leaves, shared nodes, and the cache.
 
 use crate::{
     head_tree::{remove, write},
     tree_store::{self, MemoryStore, at_once, check, run, trees},
 };
 use array::{
-    format::{BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Move, Stamp, Tree},
+    format::{BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Move, Stamp, TreeKind},
     tree::{HeadChange, HeadEvent, Trees},
 };
 use world::Random;
@@ -15,9 +15,9 @@ fn what_one_command_wrote_is_one_run_again_however_it_came() {
     let store = MemoryStore::new(0);
     let trees = trees(&store, 1 << 20);
     let root = run(trees.merge_head(CheckpointNumber(1), None, write(100, 640, 3, 0), |_| ())).unwrap();
-    let counted = check(&store, &trees, &[(Tree::Head, root)]);
+    let counted = check(&store, &trees, &[(TreeKind::Head, root)]);
     assert_eq!((counted.nodes, counted.entries, counted.blocks), (1, 10, 640));
-    // Every block moved, to places that follow each other again.
+    // Every block moves, to adjacent locations again.
     let moves = write(100, 640, 3, 0).zip(write(100, 640, 3, 9 << 10)).map(|(from, to)| {
         let (HeadChange::Set { version: from, branch, block }, HeadChange::Set { version: to, .. }) =
             (from, to)
@@ -33,12 +33,12 @@ fn what_one_command_wrote_is_one_run_again_however_it_came() {
         moved += u64::from(matches!(event, HeadEvent::Moved(_)));
     });
     let root = run(merged).unwrap();
-    let counted = check(&store, &trees, &[(Tree::Head, root)]);
+    let counted = check(&store, &trees, &[(TreeKind::Head, root)]);
     assert_eq!((moved, counted.entries, counted.blocks), (640, 10, 640));
-    // A hole in each run parts it; what is left between two holes is one run.
+    // A hole splits each run; between two holes there is one run.
     let holes = (0..10).flat_map(|run| write(130 + run * 64, 1, 50, 20 << 10));
     let root = run(trees.merge_head(CheckpointNumber(3), root, holes, |_| ())).unwrap();
-    assert_eq!(check(&store, &trees, &[(Tree::Head, root)]).entries, 10 + 11);
+    assert_eq!(check(&store, &trees, &[(TreeKind::Head, root)]).entries, 10 + 11);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_merge_touches_only_what_changes() {
     let scattered =
         (0..100_000).flat_map(|index| write(index * 2, 1, 5 + index, (index as u32 * 7) % (1 << 20)));
     let root = run(trees.merge_head(CheckpointNumber(1), None, scattered, |_| ())).unwrap();
-    let nodes = check(&store, &trees, &[(Tree::Head, root)]).nodes;
+    let nodes = check(&store, &trees, &[(TreeKind::Head, root)]).nodes;
     assert!(root.unwrap().level == 2 && nodes > 250, "a tree of three levels, {nodes} nodes");
     assert_eq!(store.longest_write.get(), 64, "nodes are written in long runs");
     let (reads, live) = (store.reads.get(), store.live.borrow().clone());
@@ -57,12 +57,12 @@ fn a_merge_touches_only_what_changes() {
     let reads = store.reads.get() - reads;
     let replaced = live.difference(&store.live.borrow()).count();
     assert!(reads == 3 && replaced == 3, "{reads} nodes read, {replaced} replaced, one a level");
-    check(&store, &trees, &[(Tree::Head, root)]);
+    check(&store, &trees, &[(TreeKind::Head, root)]);
     store.reading_max.set(0);
     let all_over = (0..2_000).flat_map(|index| write(index * 100 + 1, 1, 2 << 20, 0));
     let root = run(trees.merge_head(CheckpointNumber(3), root, all_over, |_| ())).unwrap();
     assert!(store.reading_max.get() > 16, "leaves are read ahead: {} at a time", store.reading_max.get());
-    check(&store, &trees, &[(Tree::Head, root)]);
+    check(&store, &trees, &[(TreeKind::Head, root)]);
 }
 
 #[test]
@@ -74,7 +74,8 @@ fn a_tree_that_grows_leaf_by_leaf_keeps_everything_at_every_size() {
     };
     let (mut root, mut blocks) = (None, 0);
     let mut levels = Vec::new();
-    // Less than a leaf at a time, so that a row of inner nodes has every length once: also one more than a node holds.
+    // Less than a leaf at a time, so that a row of inner nodes has every length once, including one more than
+    // a node holds.
     for (merge, more) in [24_000].into_iter().chain([250; 60]).enumerate() {
         let merged = trees.merge_head(
             CheckpointNumber(1 + merge as u64),
@@ -84,7 +85,7 @@ fn a_tree_that_grows_leaf_by_leaf_keeps_everything_at_every_size() {
         );
         root = run(merged).unwrap();
         blocks += more;
-        assert_eq!(check(&store, &trees, &[(Tree::Head, root)]).blocks, blocks, "after merge {merge}");
+        assert_eq!(check(&store, &trees, &[(TreeKind::Head, root)]).blocks, blocks, "after merge {merge}");
         levels.push(root.unwrap().level);
     }
     assert_eq!((levels[0], levels[60]), (1, 2), "it got another level on the way: {levels:?}");
@@ -93,7 +94,7 @@ fn a_tree_that_grows_leaf_by_leaf_keeps_everything_at_every_size() {
 #[test]
 fn leaves_fill_up_and_thin_ones_join() {
     let fill = |store: &MemoryStore, trees: &Trees, root| {
-        let counted = check(store, trees, &[(Tree::Head, root)]);
+        let counted = check(store, trees, &[(TreeKind::Head, root)]);
         counted.blocks as f64 / counted.nodes as f64
     };
     let store = MemoryStore::new(0);
@@ -101,7 +102,7 @@ fn leaves_fill_up_and_thin_ones_join() {
     let mut random = Random::new(1, "fill");
     let place = |random: &mut Random| random.below(1 << 20) as u32 & !1023;
     let birth = |random: &mut Random| 1 + random.below(1 << 24);
-    // Merged together: as full as can be.
+    // Merged together: completely filled.
     let scattered: Vec<_> =
         (0..40_000).flat_map(|index| write(index * 16, 1, birth(&mut random), place(&mut random))).collect();
     let mut root = run(trees.merge_head(CheckpointNumber(1), None, scattered, |_| ())).unwrap();
@@ -118,7 +119,7 @@ fn leaves_fill_up_and_thin_ones_join() {
     }
     let split = fill(&store, &trees, root);
     assert!(split > 0.6 * full, "{split:.0} blocks a node after single writes, {full:.0} in full leaves");
-    // Most goes, a little at a time, and what stays is all over.
+    // Most is removed, a little at a time; the rest is scattered.
     let mut parts: Vec<u64> = (0..4_000).collect();
     for _ in 0..3_800 {
         let part = parts.swap_remove(random.below(parts.len() as u64) as usize);
@@ -150,9 +151,9 @@ fn what_is_cached_is_found_at_once_and_the_cache_is_bounded() {
     let mut runs = 0;
     assert!(at_once(other.runs(root, branch, block, 60, |_| runs += 1)).is_some() && runs == 30);
     assert_eq!(store.reads.get(), reads);
-    // Far fewer bytes than leaves: who comes by all of them again has to read most again.
+    // Far fewer bytes than leaves: visiting all of them again reads most of them again.
     let small = tree_store::trees(&store, 200_000);
-    let leaves = check(&store, &small, &[(Tree::Head, root)]).nodes as f64;
+    let leaves = check(&store, &small, &[(TreeKind::Head, root)]).nodes as f64;
     for _ in 0..2 {
         store.reads.set(0);
         for block in (0..100_000).step_by(100) {

@@ -1,10 +1,12 @@
-//! A store of nodes in memory that keeps the books: what was placed, what was released, and how often it was asked.
-//! Its futures take a few polls, so that what runs at the same time does. What it gives it does not look at.
+//! A node store in memory with full bookkeeping: places, releases, and counts of requests.
+//!
+//! Its futures take a few polls, so that concurrent ones interleave. It does not validate the nodes it
+//! returns.
 
 use array::{
     error::{Error, Result},
-    format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, Tree},
-    tree::{Counted, NodeStore, Trees},
+    format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, TreeKind},
+    tree::{NodeStore, TreeCounts, Trees},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -22,7 +24,7 @@ const SEGMENT_BLOCKS: u32 = 200;
 
 type Place = (SegmentNumber, SegmentBlock);
 
-/// What fails, counted down; none: nothing.
+/// Operation to fail, with a countdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Read,
@@ -33,13 +35,13 @@ pub enum Failure {
 pub struct MemoryStore {
     pub nodes: RefCell<BTreeMap<Place, Vec<u8>>>,
     next: Cell<u32>,
-    /// Places given and not released.
+    /// Places reserved and not released.
     pub live: RefCell<BTreeSet<Place>>,
     placed: RefCell<BTreeSet<Place>>,
     pub reads: Cell<u64>,
     pub writes: Cell<u64>,
     pub failing: Cell<Option<(Failure, u64)>>,
-    /// Writes under way, and reads, at most at any time.
+    /// Most writes, and most reads, in progress at a time.
     reading: Cell<u64>,
     pub reading_max: Cell<u64>,
     pub longest_write: Cell<usize>,
@@ -102,7 +104,7 @@ impl NodeStore for Shared {
         })
     }
 
-    fn place(&self, _tree: Tree, blocks: u8) -> Result<Place> {
+    fn place(&self, _tree: TreeKind, blocks: u8) -> Result<Place> {
         if self.0.fails(Failure::Place) {
             return Err(Error::Full);
         }
@@ -146,10 +148,10 @@ pub fn trees(store: &Rc<MemoryStore>, cache_bytes: usize) -> Trees {
     Trees::new(Rc::new(Shared(store.clone())), POOL, cache_bytes)
 }
 
-/// Checks whole trees, and that what they reach is what was placed and not released.
-pub fn check(store: &MemoryStore, trees: &Trees, roots: &[(Tree, Option<NodePointer>)]) -> Counted {
+/// Checks whole trees: their nodes are exactly the places reserved and not released.
+pub fn check(store: &MemoryStore, trees: &Trees, roots: &[(TreeKind, Option<NodePointer>)]) -> TreeCounts {
     let mut reached = BTreeSet::new();
-    let mut last = Counted::default();
+    let mut last = TreeCounts::default();
     for &(tree, root) in roots {
         last = run(trees.check(tree, root, |pointer| {
             assert!(reached.insert((pointer.segment, pointer.block)), "no node is in two places");
@@ -160,7 +162,7 @@ pub fn check(store: &MemoryStore, trees: &Trees, roots: &[(Tree, Option<NodePoin
     last
 }
 
-/// Runs a future that needs nobody but itself.
+/// Runs a future that depends on no other task.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -172,7 +174,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     panic!("the future does not end");
 }
 
-/// What a future gives if it awaits nothing.
+/// The result of a future that never awaits.
 pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

@@ -1,13 +1,14 @@
-//! Any value a structure may have.
+//! Strategies for any valid value of each structure.
 
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
-    entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
+    entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
     *,
 };
 use proptest::{array::uniform16, collection::vec, option, prelude::*, sample::select};
 
-/// So many cases, the same in every run; nothing is written where a case fails, its seed and values are printed.
+/// A fixed number of cases, the same in every run. A failing case prints its seed and values; nothing is
+/// written.
 pub fn cases(cases: u32) -> ProptestConfig {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(20_261_122);
     ProptestConfig { cases, failure_persistence: None, rng_seed, ..ProptestConfig::default() }
@@ -22,25 +23,25 @@ pub fn stored() -> impl Strategy<Value = Stored> {
     })
 }
 
-/// Something stored, and where it may lie: a block and a grain within it.
+/// A stored form with a valid block and grain.
 fn placed(blocks: u32) -> impl Strategy<Value = (Stored, u32)> {
     (stored(), 0..blocks, any::<proptest::sample::Index>()).prop_map(|(stored, block, grain)| {
         (stored, block * 64 + grain.index(65 - stored.grains() as usize) as u32)
     })
 }
 
-pub fn location() -> impl Strategy<Value = Location> {
-    let direct = (any::<u32>(), placed(1 << 26)).prop_map(|(segment, (stored, at))| Location::Direct {
+pub fn location() -> impl Strategy<Value = BlockLocation> {
+    let direct = (any::<u32>(), placed(1 << 26)).prop_map(|(segment, (stored, at))| BlockLocation::Direct {
         segment: SegmentNumber(segment),
         at: SegmentGrain(at),
         stored,
     });
     let inline = (vec(any::<u8>(), 1..=12), any::<bool>()).prop_map(|(bytes, encrypted)| {
         let encoding = Encoding { compression: Compression::Zstd, encrypted };
-        Location::Inline(InlineBytes::new(&bytes, encoding).expect("short enough"))
+        BlockLocation::Inline(InlineBytes::new(&bytes, encoding).expect("short enough"))
     });
-    let indirect = any::<u64>().prop_map(|shared| Location::Indirect(SharedBlock(shared)));
-    prop_oneof![4 => direct, 1 => inline, 1 => indirect, 1 => Just(Location::Zero)]
+    let indirect = any::<u64>().prop_map(|shared| BlockLocation::Indirect(SharedBlock(shared)));
+    prop_oneof![4 => direct, 1 => inline, 1 => indirect, 1 => Just(BlockLocation::Zero)]
 }
 
 pub fn block_key() -> impl Strategy<Value = BlockKey> {
@@ -53,14 +54,14 @@ pub fn block_key() -> impl Strategy<Value = BlockKey> {
 
 pub fn row_key() -> impl Strategy<Value = RowKey> {
     let tables = [
-        Table::Segment,
-        Table::Volume,
-        Table::Branch,
-        Table::Point,
-        Table::Group,
-        Table::Epoch,
-        Table::Discard,
-        Table::Scrub,
+        CatalogueTable::Segment,
+        CatalogueTable::Volume,
+        CatalogueTable::Branch,
+        CatalogueTable::Point,
+        CatalogueTable::Group,
+        CatalogueTable::Epoch,
+        CatalogueTable::Discard,
+        CatalogueTable::Scrub,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,
@@ -154,27 +155,28 @@ fn interval() -> impl Strategy<Value = Interval> {
     )
 }
 
-/// An entry as if it were alone: parts of the payload are put in their places by [`record`].
-fn entry() -> impl Strategy<Value = Entry> {
+/// An entry by itself; [`record`] assigns the parts of the payload.
+fn entry() -> impl Strategy<Value = LogEntry> {
     let write = (block_key(), stored(), any::<u32>()).prop_map(|(key, stored, checksum)| {
-        Entry::Write(Write { key, at: PayloadGrain(0), stored, checksum: BlockChecksum(checksum) })
+        LogEntry::Write(Write { key, at: PayloadGrain(0), stored, checksum: BlockChecksum(checksum) })
     });
     let moved = (block_key(), location(), location(), any::<u32>()).prop_map(|(key, from, to, checksum)| {
-        Entry::Move(Move { key, from, to, checksum: BlockChecksum(checksum) })
+        LogEntry::Move(Move { key, from, to, checksum: BlockChecksum(checksum) })
     });
-    let put = (row_key(), 1..=1024_u16, any::<u32>())
-        .prop_map(|(row, length, checksum)| Entry::Put(Put { row, at: PayloadGrain(0), length, checksum }));
+    let put = (row_key(), 1..=1024_u16, any::<u32>()).prop_map(|(row, length, checksum)| {
+        LogEntry::Put(Put { row, at: PayloadGrain(0), length, checksum })
+    });
     prop_oneof![
         8 => write,
-        1 => interval().prop_map(Entry::Zeroes),
-        1 => interval().prop_map(Entry::Discard),
+        1 => interval().prop_map(LogEntry::Zeroes),
+        1 => interval().prop_map(LogEntry::Discard),
         2 => moved,
         1 => put,
-        1 => row_key().prop_map(Entry::Remove),
+        1 => row_key().prop_map(LogEntry::Remove),
     ]
 }
 
-pub fn record() -> impl Strategy<Value = Record> {
+pub fn record() -> impl Strategy<Value = LogRecord> {
     let ids = (uniform16(any::<u8>()), any::<u64>(), 1..u64::MAX, any::<u64>(), any::<u64>());
     let place = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>());
     // 62 moves fill a header, and 62 parts a payload of 64 blocks at most.
@@ -182,17 +184,17 @@ pub fn record() -> impl Strategy<Value = Record> {
         let mut blocks = 0;
         for entry in &mut entries {
             match entry {
-                Entry::Write(write) => write.at = PayloadGrain(blocks * 64),
-                Entry::Put(put) => put.at = PayloadGrain(blocks * 64),
+                LogEntry::Write(write) => write.at = PayloadGrain(blocks * 64),
+                LogEntry::Put(put) => put.at = PayloadGrain(blocks * 64),
                 _ => continue,
             }
             blocks += 1;
         }
-        Record {
+        LogRecord {
             pool: PoolId(ids.0),
             incarnation: Incarnation(ids.1),
             position: Position(ids.2),
-            previous: Link { position: Position(ids.2 - 1 - ids.3 % ids.2.min(3)), seal: place.2 },
+            previous: RecordLink { position: Position(ids.2 - 1 - ids.3 % ids.2.min(3)), seal: place.2 },
             acknowledged_below: Position(ids.3 % ids.2),
             fence: Fence(ids.4),
             accepted_at: WallNanoseconds(ids.3),
@@ -231,7 +233,7 @@ pub fn checkpoint() -> impl Strategy<Value = Checkpoint> {
             number: CheckpointNumber(numbers[1]),
             incarnation: Incarnation(numbers[2]),
             log: LogStart {
-                previous: Link { position: Position(previous), seal: log.1 },
+                previous: RecordLink { position: Position(previous), seal: log.1 },
                 segment: log.0,
                 block: SegmentBlock(log.2),
             },

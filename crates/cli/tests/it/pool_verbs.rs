@@ -187,7 +187,7 @@ fn what_cannot_be_done_to_a_pool_or_a_volume_is_refused_in_a_line() {
         (&["volume", "resize", "mail/none", "1GiB"], "mail: the pool has no volume \"none\""),
         (&["volume", "resize", "mail/store", "40000001"], "a volume cannot have 40000001 bytes"),
         (&["volume", "rename", "mail/none", "letters"], "mail: the pool has no volume \"none\""),
-        (&["volume", "rename", "mail/store", "logs"], "\"logs\" is there already; take another name"),
+        (&["volume", "rename", "mail/store", "logs"], "\"logs\" exists already; choose another name"),
     ] {
         let said = bench.run(arguments);
         assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stdout);

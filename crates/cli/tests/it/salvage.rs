@@ -6,7 +6,7 @@ use crate::{
     spindle::{Bench, Said, json_of},
     storage::{Mount, may_mount},
 };
-use array::format::{Position, Record};
+use array::format::{LogRecord, Position};
 use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     collections::BTreeMap,
@@ -114,7 +114,7 @@ fn records(bench: &Bench) -> BTreeMap<Position, Vec<(PathBuf, u64)>> {
     let mut found: BTreeMap<Position, Vec<(PathBuf, u64)>> = BTreeMap::new();
     for (path, image) in images(bench) {
         for (index, block) in image.chunks_exact(BLOCK).enumerate() {
-            if let Ok(record) = Record::decode(block) {
+            if let Ok(record) = LogRecord::decode(block) {
                 found.entry(record.position).or_default().push((path.clone(), (index * BLOCK) as u64));
             }
         }

@@ -1,7 +1,7 @@
 //! Next steps for a pool that does not open: only steps that help, and none that costs the last copy of anything.
 
 use array::{
-    election::NotOpened,
+    election::OpenRefusal,
     error::Error,
     pool::{OpenSetting, check_opens, open_read_only},
 };
@@ -32,8 +32,11 @@ impl NextStep {
     ) -> Self {
         let is_of_drives = matches!(
             error,
-            Error::NotOpened(
-                NotOpened::NoPool | NotOpened::TwoPools(..) | NotOpened::Twice(_) | NotOpened::Features(_)
+            Error::OpenRefused(
+                OpenRefusal::NoPool
+                    | OpenRefusal::TwoPools(..)
+                    | OpenRefusal::Twice(_)
+                    | OpenRefusal::Features(_)
             )
         );
         if is_of_drives {

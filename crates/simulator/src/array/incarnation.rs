@@ -16,7 +16,7 @@ use super::{
     trouble::{Refusal, Trouble, Violation},
 };
 use array::{
-    election::NotOpened,
+    election::OpenRefusal,
     error::Error,
     format::{DriveId, PoolId},
     pool::{NewDrive, NewPool, OpenSetting, Pool, create_with_copies, open},
@@ -103,7 +103,7 @@ impl Ground {
         let setting = self.plan.setting;
         let wrong_reads = self.wrong_reads();
         let opened = match open(world, &devices, setting).await {
-            Err(Error::NotOpened(NotOpened::MayBeNewerElsewhere(_))) if self.is_half_of_two() => {
+            Err(Error::OpenRefused(OpenRefusal::MayBeNewerElsewhere(_))) if self.is_half_of_two() => {
                 self.tally.borrow_mut().openings_forced += 1;
                 open(world, &devices, OpenSetting { forced: true, ..setting }).await
             }

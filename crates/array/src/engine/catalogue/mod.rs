@@ -15,7 +15,8 @@ mod forks;
 
 use crate::{
     format::{
-        BlockCount, BranchNumber, Interval, RedundancyClass, Refusal, RowKey, Stamp, Table, VolumeNumber,
+        BlockCount, BranchNumber, CatalogueTable, DecodeError, Interval, RedundancyClass, RowKey, Stamp,
+        VolumeNumber,
         row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points, Reclaim},
@@ -55,10 +56,10 @@ impl Catalogue {
     /// # Errors
     ///
     /// The bytes are not a valid row.
-    pub fn put(&mut self, key: RowKey, bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn put(&mut self, key: RowKey, bytes: &[u8]) -> Result<(), DecodeError> {
         match key.table {
-            Table::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
-            Table::Branch => {
+            CatalogueTable::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
+            CatalogueTable::Branch => {
                 let (number, row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
                 Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
                 self.lineages.entry(row.volume).or_default().insert(number);
@@ -66,7 +67,7 @@ impl Catalogue {
                 let before = self.branch_rows.insert(number, row);
                 self.fork_count -= usize::from(before.is_some_and(|before| before.parent.is_some()));
             }
-            Table::Point => {
+            CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 let row = PointRow::decode(bytes)?;
                 let is_kept = (row.state != VolumeState::Deleting && self.keeps_points(row.volume))
@@ -79,11 +80,11 @@ impl Catalogue {
                 }
                 self.point_rows.insert((branch, stamp), row);
             }
-            Table::Discard => {
+            CatalogueTable::Discard => {
                 self.discards.insert(key, DiscardRow::decode(bytes)?);
             }
-            Table::Scrub => self.scrub = Some(ScrubRow::decode(bytes)?),
-            Table::Segment | Table::Group | Table::Epoch => {
+            CatalogueTable::Scrub => self.scrub = Some(ScrubRow::decode(bytes)?),
+            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
                 self.others.insert(key, bytes.to_vec());
             }
         }
@@ -121,13 +122,13 @@ impl Catalogue {
 
     pub fn remove(&mut self, key: RowKey) {
         match key.table {
-            Table::Volume => {
+            CatalogueTable::Volume => {
                 self.forget_name(VolumeNumber(key.id as u32));
                 self.reserved.remove(&VolumeNumber(key.id as u32));
                 self.raid0.remove(&VolumeNumber(key.id as u32));
                 self.volumes.remove(&VolumeNumber(key.id as u32));
             }
-            Table::Branch => {
+            CatalogueTable::Branch => {
                 Rc::make_mut(&mut self.branches).remove(BranchNumber(key.id as u32));
                 if let Some(row) = self.branch_rows.remove(&BranchNumber(key.id as u32)) {
                     self.fork_count -= usize::from(row.parent.is_some());
@@ -138,16 +139,16 @@ impl Catalogue {
                     }
                 }
             }
-            Table::Point => {
+            CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 self.point_rows.remove(&(branch, stamp));
                 Rc::make_mut(&mut self.points).remove(branch, stamp);
             }
-            Table::Discard => {
+            CatalogueTable::Discard => {
                 self.discards.remove(&key);
             }
-            Table::Scrub => self.scrub = None,
-            Table::Segment | Table::Group | Table::Epoch => {
+            CatalogueTable::Scrub => self.scrub = None,
+            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
                 self.others.remove(&key);
             }
         }
@@ -219,14 +220,16 @@ impl Catalogue {
 
     fn encoded(&self, key: RowKey) -> Option<Vec<u8>> {
         match key.table {
-            Table::Volume => Some(self.volumes.get(&VolumeNumber(key.id as u32))?.encode()),
-            Table::Branch => Some(self.branch_rows.get(&BranchNumber(key.id as u32))?.encode()),
-            Table::Point => {
+            CatalogueTable::Volume => Some(self.volumes.get(&VolumeNumber(key.id as u32))?.encode()),
+            CatalogueTable::Branch => Some(self.branch_rows.get(&BranchNumber(key.id as u32))?.encode()),
+            CatalogueTable::Point => {
                 Some(self.point_rows.get(&(BranchNumber(key.id as u32), Stamp(key.sub)))?.encode())
             }
-            Table::Discard => Some(self.discards.get(&key)?.encode()),
-            Table::Scrub => Some(self.scrub?.encode()),
-            Table::Segment | Table::Group | Table::Epoch => self.others.get(&key).cloned(),
+            CatalogueTable::Discard => Some(self.discards.get(&key)?.encode()),
+            CatalogueTable::Scrub => Some(self.scrub?.encode()),
+            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
+                self.others.get(&key).cloned()
+            }
         }
     }
 

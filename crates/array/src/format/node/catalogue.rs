@@ -1,13 +1,13 @@
-//! Leaves of the catalogue: rows as bytes. What is in them is the tables' affair.
+//! Leaves of the catalogue: rows as bytes, whose content the tables define.
 
 use super::{
-    Draft, GROUP_ENTRIES, HEAD_BYTES, NodeFull, NodeKey, NodePlace, Sealed, THIS, Tree,
-    varint::{Reader, put},
+    Draft, GROUP_ENTRIES, HEAD_BYTES, NodeFull, NodeKey, NodePlace, Sealed, THIS, TreeKind,
+    varint::{VarintReader, put},
 };
 use crate::format::{
+    decode_error::DecodeError,
     pointer::NodePointer,
-    refusal::Refusal,
-    row::{ROW_BYTES_MAX, RowKey, Table},
+    row::{CatalogueTable, ROW_BYTES_MAX, RowKey},
 };
 
 /// A leaf of the catalogue.
@@ -35,13 +35,13 @@ impl<'a> CatalogueLeaf<'a> {
     }
 
     fn group(self, group: usize) -> impl Iterator<Item = (RowKey, &'a [u8])> {
-        let mut reader = Reader::new(self.0.body(), self.0.group_start(group));
+        let mut reader = VarintReader::new(self.0.body(), self.0.group_start(group));
         (0..self.0.group_entries(group))
             .map(move |_| read_row(&mut reader).expect("the leaf was decoded before"))
     }
 
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        let mut reader = Reader::new(self.0.body(), HEAD_BYTES);
+    pub(super) fn check(&self) -> Result<(), DecodeError> {
+        let mut reader = VarintReader::new(self.0.body(), HEAD_BYTES);
         let mut last = None;
         for index in 0..self.0.entry_count() {
             if index % GROUP_ENTRIES == 0 {
@@ -57,9 +57,9 @@ impl<'a> CatalogueLeaf<'a> {
     }
 }
 
-fn read_row<'a>(reader: &mut Reader<'a>) -> Result<(RowKey, &'a [u8]), Refusal> {
+fn read_row<'a>(reader: &mut VarintReader<'a>) -> Result<(RowKey, &'a [u8]), DecodeError> {
     let start = reader.at();
-    let table = Table::decode(THIS, reader.byte()?, start)?;
+    let table = CatalogueTable::decode(THIS, reader.byte()?, start)?;
     let (id, sub) = (reader.number()?, reader.number()?);
     let start = reader.at();
     let length = reader.number()?;
@@ -68,7 +68,7 @@ fn read_row<'a>(reader: &mut Reader<'a>) -> Result<(RowKey, &'a [u8]), Refusal> 
     Ok((RowKey { table, id, sub }, reader.take(length as usize)?))
 }
 
-/// Makes a leaf of the catalogue.
+/// Builds a leaf of the catalogue.
 #[derive(Clone, Debug)]
 pub struct CatalogueBuilder {
     draft: Draft,
@@ -76,20 +76,19 @@ pub struct CatalogueBuilder {
 }
 
 impl CatalogueBuilder {
-    /// An empty one.
     pub fn new(blocks: u8) -> Self {
-        Self { draft: Draft::new(Tree::Catalogue, 0, blocks), last: None }
+        Self { draft: Draft::new(TreeKind::Catalogue, 0, blocks), last: None }
     }
 
     /// Adds a row behind all others.
     ///
     /// # Errors
     ///
-    /// There is no room for it; the leaf is as it was.
+    /// It does not fit; the leaf is unchanged.
     ///
     /// # Panics
     ///
-    /// If it is not behind the others, or has no bytes or more than 1024.
+    /// If the row is out of order, or has no bytes or more than 1024.
     pub fn push(&mut self, row: RowKey, bytes: &[u8]) -> Result<(), NodeFull> {
         assert!((1..=ROW_BYTES_MAX).contains(&bytes.len()), "a row of {} bytes", bytes.len());
         let key = NodeKey::of_row(row);
@@ -105,23 +104,22 @@ impl CatalogueBuilder {
         Ok(())
     }
 
-    /// Whether nothing was added yet.
     pub fn is_empty(&self) -> bool {
         self.draft.entry_count == 0
     }
 
-    /// What was added, in order.
+    /// Rows added so far, in order.
     pub fn rows(&self) -> impl Iterator<Item = (RowKey, &[u8])> {
-        let mut reader = Reader::new(&self.draft.body, HEAD_BYTES);
+        let mut reader = VarintReader::new(&self.draft.body, HEAD_BYTES);
         (0..self.draft.entry_count).map(move |_| read_row(&mut reader).expect("what was encoded decodes"))
     }
 
-    /// Bytes used so far, head included.
+    /// Bytes used so far, header included.
     pub fn used_bytes(&self) -> usize {
         self.draft.used_bytes()
     }
 
-    /// The leaf's bytes, and what points to it there.
+    /// The leaf's bytes, and the pointer to them.
     ///
     /// # Panics
     ///

@@ -1,19 +1,18 @@
-//! Nodes above the leaves: children in entries of one size, so that a search reads only what it compares.
+//! Inner nodes: children in entries of one size, so that a search reads only the keys it compares.
 
-use super::{Draft, HEAD_BYTES, LEVELS_MAX, NodeFull, NodeKey, NodePlace, Sealed, THIS, Tree};
+use super::{Draft, HEAD_BYTES, LEVELS_MAX, NodeFull, NodeKey, NodePlace, Sealed, THIS, TreeKind};
 use crate::format::{
+    decode_error::DecodeError,
     pointer::{NodePointer, RawNodePointer},
-    refusal::Refusal,
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Child {
-    /// The first key in it; those in the child before are lower.
+pub struct ChildPointer {
+    /// The first key below it; keys of the child before are lower.
     pub first: NodeKey,
-    /// Where it is.
     pub pointer: NodePointer,
 }
 
@@ -27,7 +26,7 @@ struct RawChild {
     pointer: RawNodePointer,
 }
 
-/// Children of an inner node of one block at most.
+/// Most children of an inner node of one block.
 pub const CHILDREN_MAX: usize = (crate::format::BLOCK_BYTES - HEAD_BYTES) / CHILD_BYTES;
 
 const CHILD_BYTES: usize = size_of::<RawChild>();
@@ -38,23 +37,26 @@ impl RawChild {
         NodeKey { major: self.major.get(), id: self.id.get(), minor: self.minor.get() }
     }
 
-    fn decode(&self, at: usize) -> Result<Child, Refusal> {
+    fn decode(&self, at: usize) -> Result<ChildPointer, DecodeError> {
         THIS.zero(&self.zero, at + offset_of!(Self, zero))?;
-        Ok(Child { first: self.first(), pointer: self.pointer.decode(THIS, at + offset_of!(Self, pointer))? })
+        Ok(ChildPointer {
+            first: self.first(),
+            pointer: self.pointer.decode(THIS, at + offset_of!(Self, pointer))?,
+        })
     }
 }
 
-/// A node above the leaves.
+/// An inner node.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerNode<'a>(pub(super) Sealed<'a>);
 
 impl InnerNode<'_> {
-    /// How many children it has.
+    /// Number of children.
     pub fn len(&self) -> usize {
         self.0.entry_count()
     }
 
-    /// Never: a node holds something.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -64,11 +66,11 @@ impl InnerNode<'_> {
     /// # Panics
     ///
     /// If there are not so many.
-    pub fn child(&self, index: usize) -> Child {
+    pub fn child(&self, index: usize) -> ChildPointer {
         self.raw(index).decode(0).expect("the node was decoded before")
     }
 
-    /// The child that holds `key` if the tree does.
+    /// The child whose range covers `key`.
     pub fn index_for(&self, key: NodeKey) -> usize {
         let (mut low, mut high) = (1, self.len());
         while low < high {
@@ -79,7 +81,7 @@ impl InnerNode<'_> {
     }
 
     /// All children, in order.
-    pub fn children(self) -> impl Iterator<Item = Child> {
+    pub fn children(self) -> impl Iterator<Item = ChildPointer> {
         (0..self.len()).map(move |index| self.child(index))
     }
 
@@ -89,7 +91,7 @@ impl InnerNode<'_> {
         RawChild::ref_from_bytes(&self.0.bytes[at..at + CHILD_BYTES]).expect("a child has its bytes")
     }
 
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub(super) fn check(&self) -> Result<(), DecodeError> {
         self.0.check_end(HEAD_BYTES + self.len() * CHILD_BYTES)?;
         let (mut last, mut stamp_max) = (None, 0);
         for index in 0..self.len() {
@@ -105,7 +107,7 @@ impl InnerNode<'_> {
     }
 }
 
-/// Makes a node above the leaves.
+/// Builds an inner node.
 #[derive(Clone, Debug)]
 pub struct InnerBuilder {
     draft: Draft,
@@ -113,8 +115,8 @@ pub struct InnerBuilder {
 }
 
 impl InnerBuilder {
-    /// An empty one, `level` nodes above the leaves: 1 or more.
-    pub fn new(tree: Tree, level: u8, blocks: u8) -> Self {
+    /// An empty node `level` nodes above the leaves: 1 or more.
+    pub fn new(tree: TreeKind, level: u8, blocks: u8) -> Self {
         assert!((1..LEVELS_MAX).contains(&level), "an inner node is above the leaves");
         Self { draft: Draft::new(tree, level, blocks), last: None }
     }
@@ -123,12 +125,12 @@ impl InnerBuilder {
     ///
     /// # Errors
     ///
-    /// There is no room for it; the node is as it was.
+    /// It does not fit; the node is unchanged.
     ///
     /// # Panics
     ///
-    /// If it is not behind the others, or not on the level below.
-    pub fn push(&mut self, child: Child) -> Result<(), NodeFull> {
+    /// If the child is out of order, or not on the level below.
+    pub fn push(&mut self, child: ChildPointer) -> Result<(), NodeFull> {
         assert!(self.last.is_none_or(|last| last < child.first), "children ascend");
         assert_eq!(child.pointer.level + 1, self.draft.level, "children are on the level below");
         let raw = RawChild {
@@ -144,12 +146,11 @@ impl InnerBuilder {
         Ok(())
     }
 
-    /// Whether nothing was added yet.
     pub fn is_empty(&self) -> bool {
         self.draft.entry_count == 0
     }
 
-    /// The node's bytes, and what points to it there.
+    /// The node's bytes, and the pointer to them.
     ///
     /// # Panics
     ///

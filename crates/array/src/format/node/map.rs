@@ -1,12 +1,12 @@
 //! Leaves of the map: head and history.
 
 use super::{
-    Draft, GROUP_ENTRIES, HEAD_BYTES, Node, NodeFull, NodeKey, NodePlace, Run, Sealed, THIS, Tree,
-    run::Before, varint::Reader,
+    Draft, GROUP_ENTRIES, HEAD_BYTES, NodeFull, NodeKey, NodePlace, Sealed, THIS, TreeKind, TreeNode,
+    VersionRun, run::RunBase, varint::VarintReader,
 };
 use crate::format::{
+    decode_error::DecodeError,
     pointer::NodePointer,
-    refusal::Refusal,
     units::{BranchNumber, Stamp},
 };
 
@@ -16,18 +16,18 @@ pub struct MapLeaf<'a>(pub(super) Sealed<'a>);
 
 impl<'a> MapLeaf<'a> {
     /// All runs, in order.
-    pub fn runs(self) -> Runs<'a> {
+    pub fn runs(self) -> VersionRuns<'a> {
         self.runs_from(0)
     }
 
     /// The runs from a group on.
-    fn runs_from(self, group: usize) -> Runs<'a> {
+    fn runs_from(self, group: usize) -> VersionRuns<'a> {
         let group = group.min(self.0.group_count());
         let start =
             if group == self.0.group_count() { self.0.body().len() } else { self.0.group_start(group) };
         let base = self.group_base();
-        Runs {
-            reader: Reader::new(self.0.body(), start),
+        VersionRuns {
+            reader: VarintReader::new(self.0.body(), start),
             base,
             before: base,
             next: group * GROUP_ENTRIES,
@@ -37,22 +37,22 @@ impl<'a> MapLeaf<'a> {
     }
 
     /// The runs from the first one on that does not end below `key`.
-    pub fn seek(self, key: NodeKey) -> impl Iterator<Item = Run<'a>> {
+    pub fn seek(self, key: NodeKey) -> impl Iterator<Item = VersionRun<'a>> {
         let tree = self.tree();
         self.runs_from(self.group_for(key)).skip_while(move |run| run.last_key_in(tree) < key)
     }
 
     /// The last run that begins at or below `key`.
-    pub fn before(self, key: NodeKey) -> Option<Run<'a>> {
+    pub fn before(self, key: NodeKey) -> Option<VersionRun<'a>> {
         let tree = self.tree();
         self.runs_from(self.group_for(key)).take_while(|run| run.first_key_in(tree) <= key).last()
     }
 
-    /// Shows of each of `keys`, which ascend, the last run that begins at or below it, if there is one: by the index of
-    /// the key.
-    pub fn each_before(self, keys: &[NodeKey], mut visit: impl FnMut(usize, &Run<'a>)) {
+    /// Shows for each of `keys`, which ascend, the last run that begins at or below it, if there is one; by
+    /// index of the key.
+    pub fn each_before(self, keys: &[NodeKey], mut visit: impl FnMut(usize, &VersionRun<'a>)) {
         let tree = self.tree();
-        let with_key = |run: Run<'a>| (run.first_key_in(tree), run);
+        let with_key = |run: VersionRun<'a>| (run.first_key_in(tree), run);
         let mut group = 0;
         let mut runs = self.runs();
         let (mut before, mut next) = (None, runs.next().map(with_key));
@@ -72,40 +72,39 @@ impl<'a> MapLeaf<'a> {
         }
     }
 
-    /// Of the groups that begin at or below `key`, the last one; else the first one.
+    /// The last group that begins at or below `key`, or the first group.
     fn group_for(self, key: NodeKey) -> usize {
         self.group_from(0, key)
     }
 
-    /// The same, where it is not before group `from`, which begins at or below `key`, or is the first one.
+    /// The same, searched from group `from` on, which begins at or below `key` or is the first one.
     fn group_from(self, from: usize, key: NodeKey) -> usize {
         let (base, tree) = (self.group_base(), self.tree());
         let (mut low, mut high) = (from + 1, self.0.group_count());
         while low < high {
             let middle = low.midpoint(high);
-            let mut reader = Reader::new(self.0.body(), self.0.group_start(middle));
-            let first = Run::decode_key(&mut reader, base, tree).expect("the leaf was decoded before");
+            let mut reader = VarintReader::new(self.0.body(), self.0.group_start(middle));
+            let first = VersionRun::decode_key(&mut reader, base, tree).expect("the leaf was decoded before");
             if first <= key { low = middle + 1 } else { high = middle }
         }
         low - 1
     }
 
-    pub(super) fn tree(&self) -> Tree {
-        Node::Map(*self).tree()
+    pub(super) fn tree(&self) -> TreeKind {
+        TreeNode::Map(*self).tree()
     }
 
-    fn group_base(&self) -> Before {
+    fn group_base(&self) -> RunBase {
         let raw = self.0.raw;
-        Before::group(BranchNumber(raw.branch_base.get()), Stamp(raw.stamp_base.get()))
+        RunBase::group(BranchNumber(raw.branch_base.get()), Stamp(raw.stamp_base.get()))
     }
 
-    /// The last run.
-    pub fn last(self) -> Run<'a> {
+    pub fn last(self) -> VersionRun<'a> {
         self.runs_from(self.0.group_count() - 1).last().expect("a leaf holds something")
     }
 
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        let mut reader = Reader::new(self.0.body(), HEAD_BYTES);
+    pub(super) fn check(&self) -> Result<(), DecodeError> {
+        let mut reader = VarintReader::new(self.0.body(), HEAD_BYTES);
         let mut before = self.group_base();
         let (mut last, mut stamp_max, mut bases) = (None, 0, (0, 0));
         for index in 0..self.0.entry_count() {
@@ -114,7 +113,7 @@ impl<'a> MapLeaf<'a> {
                 before = self.group_base();
             }
             let start = reader.at();
-            let (run, after) = Run::decode::<true>(&mut reader, before, self.tree())?;
+            let (run, after) = VersionRun::decode::<true>(&mut reader, before, self.tree())?;
             before = after;
             let ascends = last.is_none_or(|last| last < run.first_key_in(self.tree()));
             THIS.agree(ascends, start, "runs do not ascend, or overlap")?;
@@ -129,23 +128,23 @@ impl<'a> MapLeaf<'a> {
     }
 }
 
-/// Runs of a leaf that was decoded, one after the other.
+/// Runs of a decoded leaf, in order.
 #[derive(Clone)]
-pub struct Runs<'a> {
-    reader: Reader<'a>,
-    /// What the first of a group is relative to.
-    base: Before,
-    before: Before,
+pub struct VersionRuns<'a> {
+    reader: VarintReader<'a>,
+    /// Base of the first entry of a group.
+    base: RunBase,
+    before: RunBase,
     next: usize,
     count: usize,
-    tree: Tree,
+    tree: TreeKind,
 }
 
-impl<'a> Iterator for Runs<'a> {
-    type Item = Run<'a>;
+impl<'a> Iterator for VersionRuns<'a> {
+    type Item = VersionRun<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Run<'a>> {
+    fn next(&mut self) -> Option<VersionRun<'a>> {
         if self.next >= self.count {
             return None;
         }
@@ -153,25 +152,25 @@ impl<'a> Iterator for Runs<'a> {
             self.before = self.base;
         }
         self.next += 1;
-        let (run, after) = Run::decode::<false>(&mut self.reader, self.before, self.tree)
+        let (run, after) = VersionRun::decode::<false>(&mut self.reader, self.before, self.tree)
             .expect("the leaf was decoded before");
         self.before = after;
         Some(run)
     }
 }
 
-/// Makes a leaf of head or history.
+/// Builds a leaf of head or history.
 #[derive(Clone, Debug)]
 pub struct MapBuilder {
     draft: Draft,
-    before: Option<Before>,
+    before: Option<RunBase>,
     last: Option<NodeKey>,
 }
 
 impl MapBuilder {
-    /// An empty one; `tree` is head or history.
-    pub fn new(tree: Tree, blocks: u8) -> Self {
-        assert!(tree != Tree::Catalogue, "rows are not runs");
+    /// An empty leaf of head or history.
+    pub fn new(tree: TreeKind, blocks: u8) -> Self {
+        assert!(tree != TreeKind::Catalogue, "rows are not runs");
         Self { draft: Draft::new(tree, 0, blocks), before: None, last: None }
     }
 
@@ -179,12 +178,12 @@ impl MapBuilder {
     ///
     /// # Errors
     ///
-    /// There is no room for it; the leaf is as it was.
+    /// It does not fit; the leaf is unchanged.
     ///
     /// # Panics
     ///
-    /// If it is not behind the others, or no run of this tree.
-    pub fn push(&mut self, run: &Run) -> Result<(), NodeFull> {
+    /// If the run is out of order, or invalid in this tree.
+    pub fn push(&mut self, run: &VersionRun) -> Result<(), NodeFull> {
         let tree = self.draft.tree;
         assert_eq!(
             run.death.is_some(),
@@ -194,7 +193,7 @@ impl MapBuilder {
         run.check(self.draft.body.len()).expect("a run that is written would be accepted");
         assert!(self.last.is_none_or(|last| last < run.first_key_in(tree)), "runs ascend");
         let (branch, stamp) = self.draft.bases.unwrap_or((run.branch.0, run.birth.0));
-        let base = Before::group(BranchNumber(branch), Stamp(stamp));
+        let base = RunBase::group(BranchNumber(branch), Stamp(stamp));
         let before = if self.draft.begins_group() { base } else { self.before.unwrap_or(base) };
         let mut after = before;
         self.draft.add(|body| after = run.encode(before, body))?;
@@ -205,17 +204,16 @@ impl MapBuilder {
         Ok(())
     }
 
-    /// Whether nothing was added yet.
     pub fn is_empty(&self) -> bool {
         self.draft.entry_count == 0
     }
 
-    /// What was added, in order.
-    pub fn runs(&self) -> Runs<'_> {
+    /// Runs added so far, in order.
+    pub fn runs(&self) -> VersionRuns<'_> {
         let (branch, stamp) = self.draft.bases.unwrap_or_default();
-        let base = Before::group(BranchNumber(branch), Stamp(stamp));
-        Runs {
-            reader: Reader::new(&self.draft.body, HEAD_BYTES),
+        let base = RunBase::group(BranchNumber(branch), Stamp(stamp));
+        VersionRuns {
+            reader: VarintReader::new(&self.draft.body, HEAD_BYTES),
             base,
             before: base,
             next: 0,
@@ -224,12 +222,12 @@ impl MapBuilder {
         }
     }
 
-    /// Bytes used so far, head included.
+    /// Bytes used so far, header included.
     pub fn used_bytes(&self) -> usize {
         self.draft.used_bytes()
     }
 
-    /// The leaf's bytes, and what points to it there.
+    /// The leaf's bytes, and the pointer to them.
     ///
     /// # Panics
     ///

@@ -1,12 +1,13 @@
 //! Nodes of the three trees: head and history (the map), and the catalogue.
 //!
-//! A node is 1 to 16 blocks: a head of 80 bytes, a body, and in leaves a directory of groups at the very end. Entries of
-//! a leaf come in groups of 16; the first of a group is written relative to the node's bases, the others to the one
-//! before. So a search looks at the first entries of a few groups and then reads along one.
+//! A node is 1 to 16 blocks: a header of 80 bytes, a body, and in leaves a directory of groups at the very
+//! end. Entries of a leaf come in groups of 16; the first of a group is relative to the node's bases, the
+//! others to the entry before. So a search reads the first entries of a few groups and then one group.
 //!
 //! 1. Keys ascend, within a node and from node to node.
 //! 2. `stamp max` of a node is the largest birth in it, of a pointer that of its node.
-//! 3. A node says where it lies, and a pointer has its seal: a lost or stray node is not the one pointed to.
+//! 3. A node names its own location, and a pointer has the node's seal: a lost or misdirected node is not the
+//!    one pointed to.
 
 mod catalogue;
 mod inner;
@@ -15,13 +16,13 @@ mod run;
 mod varint;
 
 pub use catalogue::{CatalogueBuilder, CatalogueLeaf};
-pub use inner::{CHILDREN_MAX, Child, InnerBuilder, InnerNode};
-pub use map::{MapBuilder, MapLeaf, Runs};
-pub use run::{BRANCH_BLOCKS_MAX, RUN_BLOCKS_MAX, Run};
+pub use inner::{CHILDREN_MAX, ChildPointer, InnerBuilder, InnerNode};
+pub use map::{MapBuilder, MapLeaf, VersionRuns};
+pub use run::{BRANCH_BLOCKS_MAX, RUN_BLOCKS_MAX, VersionRun};
 
 use super::{
+    decode_error::{DecodeError, Head, SEAL_AT, Structure, seal},
     pointer::{NODE_BLOCKS_MAX, NodePointer},
-    refusal::{Head, Refusal, SEAL_AT, Structure, seal},
     row::RowKey,
     units::{
         BLOCK_BYTES, BlockIndex, BranchNumber, CheckpointNumber, PoolId, SegmentBlock, SegmentNumber, Stamp,
@@ -30,34 +31,35 @@ use super::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Levels of a tree at most, leaves included.
+/// Most levels of a tree, leaves included.
 pub const LEVELS_MAX: u8 = 12;
 /// Entries of a group of a leaf.
 pub const GROUP_ENTRIES: usize = 16;
 
 const MAGIC: &[u8; 8] = b"SPNDLNOD";
 const VERSION: u16 = 1;
-const THIS: Structure = Structure::Node;
+const THIS: Structure = Structure::TreeNode;
 const HEAD_BYTES: usize = size_of::<RawNode>();
 const DIRECTORY_ENTRY_BYTES: usize = 2;
 const HOLDS_SOMETHING: &str = "a node holds something";
 
 /// The trees of a pool. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tree {
-    /// (branch, block) → what the branch's head sees.
+pub enum TreeKind {
+    /// (branch, block) → the version the branch's head sees.
     Head = 1,
-    /// (branch, block, birth) → what only points see. As history was kept before
-    /// [`INCOMPATIBLE_PIVOTS`](super::features::INCOMPATIBLE_PIVOTS): read, to be put into the order of today, and no more written.
+    /// (branch, block, birth) → versions only points see: history before
+    /// [`INCOMPATIBLE_PIVOTS`](super::features::INCOMPATIBLE_PIVOTS). It is read once, to be reordered, and
+    /// never written.
     HistoryByBlock = 2,
     /// (table, id, sub) → row.
     Catalogue = 3,
-    /// (branch, pivot, block) → what only points see.
+    /// (branch, pivot, block) → versions only points see.
     History = 4,
 }
 
-impl Tree {
-    /// All there are, by their numbers.
+impl TreeKind {
+    /// In the order of their numbers.
     const ALL: [Self; 4] = [Self::Head, Self::HistoryByBlock, Self::Catalogue, Self::History];
 
     /// The tree with a number.
@@ -65,7 +67,7 @@ impl Tree {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// Whether it holds versions that have died.
+    /// True if it holds versions that have died.
     pub fn is_history(self) -> bool {
         matches!(self, Self::History | Self::HistoryByBlock)
     }
@@ -91,53 +93,49 @@ impl NodeKey {
         Self { major: branch.0, id: 0, minor: 0 }
     }
 
-    /// Behind the last key of a branch, in head and history.
+    /// Above every key of a branch, in head and history.
     pub fn end_of(branch: BranchNumber) -> Self {
         Self { major: branch.0, id: u64::MAX, minor: u64::MAX }
     }
 
-    /// Of a block in the head tree.
+    /// Key of a block in the head tree.
     pub fn of_block(branch: BranchNumber, block: BlockIndex) -> Self {
         Self { major: branch.0, id: block.0, minor: 0 }
     }
 
-    /// Of a version of a block in the history tree, that has a pivot.
+    /// Key of a version in the history tree, by its pivot.
     pub fn of_pivot(branch: BranchNumber, pivot: Stamp, block: BlockIndex) -> Self {
         Self { major: branch.0, id: pivot.0, minor: block.0 }
     }
 
-    /// Of a row of the catalogue.
+    /// Key of a row of the catalogue.
     pub fn of_row(row: RowKey) -> Self {
         Self { major: row.table as u32, id: row.id, minor: row.sub }
     }
 }
 
-/// Where and when a node is written.
+/// Location and checkpoint of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePlace {
-    /// Whose.
     pub pool: PoolId,
-    /// By which checkpoint.
     pub checkpoint: CheckpointNumber,
-    /// In which segment.
     pub segment: SegmentNumber,
-    /// Where in its data.
     pub block: SegmentBlock,
 }
 
-/// A node has no room for what was to be added; nothing was.
+/// The entry does not fit; nothing was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node is full")]
 pub struct NodeFull;
 
-/// A node, in its bytes.
+/// A decoded node.
 #[derive(Clone, Copy, Debug)]
-pub enum Node<'a> {
+pub enum TreeNode<'a> {
     /// A leaf of the map.
     Map(MapLeaf<'a>),
     /// A leaf of the catalogue.
     Catalogue(CatalogueLeaf<'a>),
-    /// Above the leaves.
+    /// An inner node.
     Inner(InnerNode<'a>),
 }
 
@@ -164,20 +162,20 @@ struct RawNode {
 
 const _: () = assert!(size_of::<RawNode>() == 80 && offset_of!(RawNode, seal) == SEAL_AT);
 
-/// A node's bytes together with its head: what all kinds have in common.
+/// A node's bytes with its header, common to all kinds.
 #[derive(Clone, Copy, Debug)]
 struct Sealed<'a> {
     raw: &'a RawNode,
     bytes: &'a [u8],
 }
 
-impl<'a> Node<'a> {
-    /// A node from its bytes, looked at down to the last entry; what is behind it is not looked at.
+impl<'a> TreeNode<'a> {
+    /// Decodes a node and validates it down to the last entry; ignores bytes behind it.
     ///
     /// # Errors
     ///
-    /// Bytes that are no node of a version this program knows.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no node of a known version.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         THIS.begins(bytes, MAGIC, VERSION)?;
         let raw: &RawNode = THIS.view(bytes, 0)?;
         let is_size = (1..=NODE_BLOCKS_MAX).contains(&raw.blocks);
@@ -200,41 +198,40 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// A node that was decoded before, from the same bytes: nothing is looked at twice.
+    /// A view of a node whose bytes were decoded before, without validating them again.
     ///
     /// # Panics
     ///
-    /// Now or when it is used, if the bytes were never decoded.
+    /// Now or later, if the bytes were never decoded.
     pub fn again(bytes: &'a [u8]) -> Self {
         let raw: &RawNode = THIS.view(bytes, 0).expect("a node has a head");
         Self::of(Sealed { raw, bytes: &bytes[..usize::from(raw.blocks) * BLOCK_BYTES] })
             .expect("the node was decoded before")
     }
 
-    fn of(sealed: Sealed<'a>) -> Result<Self, Refusal> {
-        let known = Tree::of_number(sealed.raw.tree);
+    fn of(sealed: Sealed<'a>) -> Result<Self, DecodeError> {
+        let known = TreeKind::of_number(sealed.raw.tree);
         THIS.value(known.is_some(), offset_of!(RawNode, tree), "tree", sealed.raw.tree, "1 to 4")?;
         let tree = known.expect("looked at above");
         Ok(match (sealed.raw.level, tree) {
-            (0, Tree::Catalogue) => Self::Catalogue(CatalogueLeaf(sealed)),
+            (0, TreeKind::Catalogue) => Self::Catalogue(CatalogueLeaf(sealed)),
             (0, _) => Self::Map(MapLeaf(sealed)),
             _ => Self::Inner(InnerNode(sealed)),
         })
     }
 
-    /// Refuses a node that is not the one `pointer` points to in a tree of `pool`.
+    /// Fails unless it is the node that `pointer` points to, in a tree of `pool`.
     ///
     /// # Errors
     ///
-    /// The first thing that is another.
-    pub fn expect(&self, pool: PoolId, tree: Tree, pointer: &NodePointer) -> Result<(), Refusal> {
+    /// The first difference.
+    pub fn expect(&self, pool: PoolId, tree: TreeKind, pointer: &NodePointer) -> Result<(), DecodeError> {
         let found = self.place();
         THIS.agree(found.pool == pool, 16, "a node of another pool")?;
         THIS.agree(self.tree() == tree, offset_of!(RawNode, tree), "a node of another tree")?;
         THIS.agree(self.pointer() == *pointer, SEAL_AT, "not the node that is pointed to")
     }
 
-    /// The first key in it.
     pub fn first_key(&self) -> NodeKey {
         match self {
             Self::Map(leaf) => leaf.runs().next().expect(HOLDS_SOMETHING).first_key_in(leaf.tree()),
@@ -243,7 +240,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The last key that stands in it: of an inner node, the first one in its last child.
+    /// The last key in it: of an inner node, the first key of its last child.
     pub fn last_key(&self) -> NodeKey {
         match self {
             Self::Map(leaf) => leaf.last().last_key_in(leaf.tree()),
@@ -252,12 +249,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Of which tree.
-    pub fn tree(&self) -> Tree {
-        Tree::of_number(self.sealed().raw.tree).expect("the node was decoded before")
+    pub fn tree(&self) -> TreeKind {
+        TreeKind::of_number(self.sealed().raw.tree).expect("the node was decoded before")
     }
 
-    /// Where and when it was written.
+    /// Location and checkpoint.
     pub fn place(&self) -> NodePlace {
         let raw = self.sealed().raw;
         NodePlace {
@@ -268,7 +264,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The same node in another place: its bytes, and what points to it there.
+    /// A copy of the node at another place: its bytes, and the pointer to them.
     pub fn moved_to(&self, place: NodePlace) -> (Vec<u8>, NodePointer) {
         let mut bytes = self.sealed().bytes.to_vec();
         let (raw, _) = RawNode::mut_from_prefix(&mut bytes).expect("a node has a head");
@@ -281,7 +277,6 @@ impl<'a> Node<'a> {
         (bytes, pointer)
     }
 
-    /// What points to it.
     pub fn pointer(&self) -> NodePointer {
         self.sealed().raw.pointer()
     }
@@ -317,23 +312,23 @@ impl<'a> Sealed<'a> {
         if self.raw.level == 0 { self.entry_count().div_ceil(GROUP_ENTRIES) } else { 0 }
     }
 
-    /// The head, the body: all before the free space.
+    /// Header and body: everything before the free space.
     fn body(&self) -> &'a [u8] {
         &self.bytes[..self.raw.body_end.get() as usize]
     }
 
-    /// Where a group begins.
+    /// Offset of a group.
     fn group_start(&self, group: usize) -> usize {
         let at = self.bytes.len() - (group + 1) * DIRECTORY_ENTRY_BYTES;
         usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
     }
 
-    /// Entries of a group.
+    /// Number of entries of a group.
     fn group_entries(&self, group: usize) -> usize {
         (self.entry_count() - group * GROUP_ENTRIES).min(GROUP_ENTRIES)
     }
 
-    fn check_body_end(&self) -> Result<(), Refusal> {
+    fn check_body_end(&self) -> Result<(), DecodeError> {
         let end = self.raw.body_end.get();
         let at = offset_of!(RawNode, body_end);
         let directory = (self.group_count() * DIRECTORY_ENTRY_BYTES).min(self.bytes.len());
@@ -342,29 +337,29 @@ impl<'a> Sealed<'a> {
         THIS.zero(&self.bytes[end as usize..self.bytes.len() - directory], end as usize)
     }
 
-    fn check_bases(&self, branch: u32, stamp: u64, stamp_max: u64) -> Result<(), Refusal> {
+    fn check_bases(&self, branch: u32, stamp: u64, stamp_max: u64) -> Result<(), DecodeError> {
         let has_bases = self.raw.branch_base.get() == branch && self.raw.stamp_base.get() == stamp;
         THIS.agree(has_bases, offset_of!(RawNode, stamp_base), "the bases are not those of the first entry")?;
         let is_max = self.raw.stamp_max.get() == stamp_max;
         THIS.agree(is_max, offset_of!(RawNode, stamp_max), "the largest stamp is another")
     }
 
-    /// Refuses a group that does not begin where its predecessor ended.
-    fn check_group(&self, group: usize, begins: usize) -> Result<(), Refusal> {
+    /// Fails unless the group begins where its predecessor ended.
+    fn check_group(&self, group: usize, begins: usize) -> Result<(), DecodeError> {
         let at = self.bytes.len() - (group + 1) * DIRECTORY_ENTRY_BYTES;
         THIS.agree(self.group_start(group) == begins, at, "a group does not begin behind the one before")
     }
 
-    fn check_end(&self, end: usize) -> Result<(), Refusal> {
+    fn check_end(&self, end: usize) -> Result<(), DecodeError> {
         let is_end = end == self.body().len();
         THIS.agree(is_end, offset_of!(RawNode, body_end), "the body does not end with its last entry")
     }
 }
 
-/// The bytes of a node that is being made: head, body, and a directory that grows from the end.
+/// The bytes of a node under construction: header, body, and a directory that grows from the end.
 #[derive(Clone, Debug)]
 struct Draft {
-    tree: Tree,
+    tree: TreeKind,
     level: u8,
     node_bytes: usize,
     body: Vec<u8>,
@@ -375,7 +370,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(tree: Tree, level: u8, blocks: u8) -> Self {
+    fn new(tree: TreeKind, level: u8, blocks: u8) -> Self {
         assert!((1..=NODE_BLOCKS_MAX).contains(&blocks), "a node has 1 to 16 blocks");
         assert!(level < LEVELS_MAX, "a tree of {level} levels");
         let node_bytes = usize::from(blocks) * BLOCK_BYTES;
@@ -384,7 +379,7 @@ impl Draft {
         Self { tree, level, node_bytes, body, groups: Vec::new(), entry_count: 0, stamp_max: 0, bases: None }
     }
 
-    /// Whether the next entry is the first of a group.
+    /// True if the next entry is the first of a group.
     fn begins_group(&self) -> bool {
         self.level == 0 && usize::from(self.entry_count).is_multiple_of(GROUP_ENTRIES)
     }
@@ -393,7 +388,7 @@ impl Draft {
         self.body.len() + self.groups.len() * DIRECTORY_ENTRY_BYTES
     }
 
-    /// Adds what `encode` appends, if there is room.
+    /// Adds the bytes `encode` appends, if they fit.
     fn add(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NodeFull> {
         let start = self.body.len();
         encode(&mut self.body);

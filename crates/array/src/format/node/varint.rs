@@ -1,8 +1,8 @@
 //! Numbers of one to ten bytes (LEB128), and differences as such numbers (zigzag).
 
-use crate::format::refusal::{Fault, Refusal, Structure};
+use crate::format::decode_error::{DecodeError, DecodeFault, Structure};
 
-const THIS: Structure = Structure::Node;
+const THIS: Structure = Structure::TreeNode;
 
 /// Appends `value`: seven bits a byte, low ones first, the top bit set in all bytes but the last.
 #[inline]
@@ -14,7 +14,7 @@ pub fn put(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-/// Appends how far `to` is from `from`, modulo 2^64.
+/// Appends the difference of `to` and `from`, modulo 2^64.
 #[inline]
 pub fn put_difference(into: &mut Vec<u8>, from: u64, to: u64) {
     let difference = to.wrapping_sub(from) as i64;
@@ -23,25 +23,25 @@ pub fn put_difference(into: &mut Vec<u8>, from: u64, to: u64) {
 
 /// Reads a node's bytes from front to end.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct VarintReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    /// Of `bytes[at..]`, which must end where reading has to stop.
+impl<'a> VarintReader<'a> {
+    /// Reads from `bytes[at..]`; the slice must end where reading has to stop.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    /// Where it is.
+    /// Offset of the next byte.
     pub fn at(&self) -> usize {
         self.at
     }
 
     /// The next `length` bytes.
     #[inline]
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Refusal> {
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let Some(taken) = self.bytes.get(self.at..self.at + length) else { return Err(self.short()) };
         self.at += length;
         Ok(taken)
@@ -49,20 +49,20 @@ impl<'a> Reader<'a> {
 
     /// The next byte.
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Refusal> {
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
         let Some(&byte) = self.bytes.get(self.at) else { return Err(self.short()) };
         self.at += 1;
         Ok(byte)
     }
 
     #[cold]
-    fn short(&self) -> Refusal {
-        THIS.refuse(self.at, Fault::Contradiction("an entry goes beyond the body"))
+    fn short(&self) -> DecodeError {
+        THIS.refuse(self.at, DecodeFault::Contradiction("an entry goes beyond the body"))
     }
 
-    /// A number; the shortest way to write it is the only one.
+    /// Reads a number; only its shortest encoding is valid.
     #[inline]
-    pub fn number(&mut self) -> Result<u64, Refusal> {
+    pub fn number(&mut self) -> Result<u64, DecodeError> {
         let start = self.at;
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -74,12 +74,12 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(THIS.refuse(start, Fault::Contradiction("a number has more than 64 bits")))
+        Err(THIS.refuse(start, DecodeFault::Contradiction("a number has more than 64 bits")))
     }
 
-    /// What is so far from `from`, modulo 2^64.
+    /// Reads a difference and adds it to `from`, modulo 2^64.
     #[inline]
-    pub fn difference(&mut self, from: u64) -> Result<u64, Refusal> {
+    pub fn difference(&mut self, from: u64) -> Result<u64, DecodeError> {
         let zigzag = self.number()?;
         let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
         Ok(from.wrapping_add(difference))
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(bytes: &[u8]) -> Result<u64, Refusal> {
-        Reader::new(bytes, 0).number()
+    fn read(bytes: &[u8]) -> Result<u64, DecodeError> {
+        VarintReader::new(bytes, 0).number()
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         fn a_difference_comes_back(from: u64, to: u64) {
             let mut bytes = Vec::new();
             put_difference(&mut bytes, from, to);
-            prop_assert_eq!(Reader::new(&bytes, 0).difference(from), Ok(to));
+            prop_assert_eq!(VarintReader::new(&bytes, 0).difference(from), Ok(to));
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Rows of branches and of the points on them.
+//! Rows of branches and of their points.
 
 use super::{THIS, VERSION, VOLUME_SECTORS_MAX, VolumeState, is_name, name, nothing_behind, open};
 use crate::format::{
-    refusal::Refusal,
+    decode_error::DecodeError,
     units::{BlockIndex, BranchNumber, GroupNumber, SnapshotId, Stamp, VolumeNumber, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Branches a read may have to look through at most, its own included.
+/// Most branches a read may have to search, its own included.
 pub const BRANCH_DEPTH_MAX: u8 = 16;
 
-/// A line of history.
+/// A branch: one line of history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRow {
-    /// Whether it is still there.
     pub state: VolumeState,
     /// The volume that writes it, or wrote it.
     pub volume: VolumeNumber,
-    /// Where it left its parent, if it has one: what that had below this stamp, or at it, is this one's too.
+    /// The parent and the stamp of the fork, if there is one: versions of the parent up to that stamp are
+    /// inherited.
     pub parent: Option<(BranchNumber, Stamp)>,
-    /// Parents above it, at most 15.
+    /// Number of ancestors, at most 15.
     pub depth: u8,
-    /// Whether its stamps come from another pool, of which it is a replica.
+    /// True if its stamps come from another pool, of which it is a replica.
     pub is_replica: bool,
     /// The highest stamp it has.
     pub stamp_max: Stamp,
-    /// While it is being filled from its parent: blocks below are its own.
+    /// Set while it is being filled from its parent: blocks below are its own.
     pub filled_below: Option<BlockIndex>,
 }
 
@@ -49,7 +49,6 @@ struct RawBranch {
 const _: () = assert!(size_of::<RawBranch>() == 40);
 
 impl BranchRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.check().expect("a row that is written would be accepted");
         let (parent, fork) = self.parent.unwrap_or_default();
@@ -69,12 +68,12 @@ impl BranchRow {
         raw.as_bytes().to_vec()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawBranch>(bytes)?;
         nothing_behind::<RawBranch>(rest)?;
         THIS.zero(&raw.zero, offset_of!(RawBranch, zero))?;
@@ -99,7 +98,7 @@ impl BranchRow {
         Ok(row)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), DecodeError> {
         let depth_at = offset_of!(RawBranch, depth);
         let fits = self.depth < BRANCH_DEPTH_MAX && (self.depth > 0) == self.parent.is_some();
         THIS.value(fits, depth_at, "depth", self.depth, "below 16, and 0 exactly without a parent")?;
@@ -110,39 +109,37 @@ impl BranchRow {
     }
 }
 
-/// A stamp on a branch at which what was there is kept.
+/// A stamp of a branch whose state is preserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointRow {
-    /// For people; may be empty.
+    /// May be empty.
     pub name: String,
-    /// Whether it is still there for them.
     pub state: VolumeState,
-    /// Why it is kept; at least one reason.
+    /// At least one is set.
     pub uses: PointUses,
-    /// Branches that begin here, transfers and readers that need it.
+    /// Number of branches, transfers and readers that need it.
     pub references: u32,
     /// The volume it is a snapshot of.
     pub volume: VolumeNumber,
-    /// The group that was cut, if it was one.
+    /// The group it is a snapshot of, if it is one.
     pub group: Option<GroupNumber>,
-    /// The same for all volumes of one cut.
+    /// The same for all volumes of one snapshot.
     pub snapshot: SnapshotId,
-    /// When it was made.
     pub created_at: WallNanoseconds,
-    /// When it is to go; 0 is never.
+    /// Time to delete it; 0 is never.
     pub expires_at: WallNanoseconds,
-    /// What the volume had then, in sectors of 512 bytes.
+    /// Size of the volume then, in sectors of 512 bytes.
     pub sectors: u64,
 }
 
-/// Why a point is kept.
+/// Reasons to keep a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointUses {
-    /// A snapshot that somebody asked for.
+    /// A snapshot taken by a user.
     pub snapshot: bool,
     /// A branch begins here.
     pub fork: bool,
-    /// Somebody reads it as a device.
+    /// A device reads it.
     pub reader: bool,
     /// Replication needs it.
     pub transfer: bool,
@@ -154,7 +151,7 @@ impl PointUses {
         bits.iter().enumerate().map(|(index, &is_set)| u8::from(is_set) << index).sum()
     }
 
-    fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {
+    fn decode(byte: u8, at: usize) -> Result<Self, DecodeError> {
         THIS.value((1..16).contains(&byte), at, "uses", byte, "1 to 15")?;
         let bit = |index: u8| byte >> index & 1 == 1;
         Ok(Self { snapshot: bit(0), fork: bit(1), reader: bit(2), transfer: bit(3) })
@@ -181,7 +178,6 @@ struct RawPoint {
 const _: () = assert!(size_of::<RawPoint>() == 64);
 
 impl PointRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
         assert!(self.uses != PointUses::default(), "a point is kept for a reason");
@@ -203,12 +199,12 @@ impl PointRow {
         [raw.as_bytes(), self.name.as_bytes()].concat()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawPoint>(bytes)?;
         THIS.zero(&raw.zero, offset_of!(RawPoint, zero))?;
         let is_size = raw.sectors.get() <= VOLUME_SECTORS_MAX;
@@ -228,7 +224,7 @@ impl PointRow {
     }
 }
 
-fn flag(byte: u8, at: usize, field: &'static str) -> Result<bool, Refusal> {
+fn flag(byte: u8, at: usize, field: &'static str) -> Result<bool, DecodeError> {
     THIS.value(byte <= 1, at, field, byte, "0 or 1")?;
     Ok(byte == 1)
 }

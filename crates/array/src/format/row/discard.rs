@@ -1,21 +1,20 @@
-//! Rows of discards that are not yet in the map.
+//! Rows of discards that are not merged into the map yet.
 
 use super::{THIS, VERSION, nothing_behind, open};
 use crate::format::{
-    refusal::Refusal,
+    decode_error::DecodeError,
     units::{BlockCount, BlockIndex},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// A discarded interval of a branch. What is mapped in it and older than it is hidden.
+/// A discarded interval of a branch. It hides older versions of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardRow {
-    /// Its first block.
     pub first: BlockIndex,
-    /// Its blocks, at least one.
+    /// At least one.
     pub count: BlockCount,
-    /// Blocks below this one have their tombstones; within the interval or at its ends.
+    /// Blocks below have their tombstones; within the interval or at its ends.
     pub done_below: BlockIndex,
 }
 
@@ -32,7 +31,6 @@ struct RawDiscard {
 const _: () = assert!(size_of::<RawDiscard>() == 32);
 
 impl DiscardRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.check().expect("a row that is written would be accepted");
         let raw = RawDiscard {
@@ -45,12 +43,12 @@ impl DiscardRow {
         raw.as_bytes().to_vec()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawDiscard>(bytes)?;
         nothing_behind::<RawDiscard>(rest)?;
         THIS.zero(&raw.zero, offset_of!(RawDiscard, zero))?;
@@ -63,7 +61,7 @@ impl DiscardRow {
         Ok(row)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), DecodeError> {
         let end = self.first.0.checked_add(self.count.0).filter(|_| self.count.0 > 0);
         let rule = "at least 1, and first + count fits 8 bytes";
         THIS.value(end.is_some(), offset_of!(RawDiscard, count), "block count", self.count.0, rule)?;

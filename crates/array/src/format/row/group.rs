@@ -2,7 +2,7 @@
 
 use super::{THIS, VERSION, is_name, name, nothing_behind, open};
 use crate::format::{
-    refusal::Refusal,
+    decode_error::DecodeError,
     units::{EpochId, Fence, GroupId, Stamp, WallNanoseconds},
 };
 use std::mem::offset_of;
@@ -13,11 +13,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_e
 pub struct GroupRow {
     /// The same in every pool and on every replica.
     pub group: GroupId,
-    /// For people.
     pub name: String,
     /// The fencing epoch it was last written under.
     pub fence: Fence,
-    /// When it was made.
     pub created_at: WallNanoseconds,
 }
 
@@ -35,7 +33,6 @@ struct RawGroup {
 const _: () = assert!(size_of::<RawGroup>() == 40);
 
 impl GroupRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
         let raw = RawGroup {
@@ -49,12 +46,12 @@ impl GroupRow {
         [raw.as_bytes(), self.name.as_bytes()].concat()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawGroup>(bytes)?;
         THIS.zero(&raw.zero, offset_of!(RawGroup, zero))?;
         Ok(Self {
@@ -69,13 +66,12 @@ impl GroupRow {
 /// An epoch of a lineage: one side's right to write, from its start stamp until the next one's fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochRow {
-    /// Its UUID.
     pub epoch: EpochId,
-    /// The one it follows; none of the first.
+    /// The epoch before; none for the first.
     pub parent: Option<EpochId>,
-    /// The last stamp of the parent that is a part of this history.
+    /// The last stamp of the parent that belongs to this history.
     pub fork: Stamp,
-    /// No stamp of it is lower; above the fork.
+    /// Its lowest stamp; above the fork.
     pub start: Stamp,
 }
 
@@ -93,7 +89,6 @@ struct RawEpoch {
 const _: () = assert!(size_of::<RawEpoch>() == 56);
 
 impl EpochRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.check().expect("a row that is written would be accepted");
         let raw = RawEpoch {
@@ -107,12 +102,12 @@ impl EpochRow {
         raw.as_bytes().to_vec()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawEpoch>(bytes)?;
         nothing_behind::<RawEpoch>(rest)?;
         THIS.zero(&raw.zero, offset_of!(RawEpoch, zero))?;
@@ -126,7 +121,7 @@ impl EpochRow {
         Ok(row)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), DecodeError> {
         let is_named = self.epoch != EpochId::NONE && self.parent != Some(EpochId::NONE);
         THIS.agree(is_named, offset_of!(RawEpoch, epoch), "an epoch has a UUID")?;
         let is_new = self.parent != Some(self.epoch);

@@ -1,8 +1,8 @@
-//! Rows of the catalogue: volumes, branches, points and all else a pool keeps a table of. Their keys are here; what
-//! is in them is beside each kind of row.
+//! Rows of the catalogue: volumes, branches, points and the other tables of a pool. This module has the keys;
+//! a file each has the rows of a table.
 //!
-//! A row has no seal: its node has one, and in the log its entry carries the checksum. It begins with the version of
-//! its table. Numbers of volumes, branches and groups begin at 1; 0 is none.
+//! A row has no seal: its node has one, and in the log its entry carries the checksum. It begins with the
+//! version of its table. Numbers of volumes, branches and groups begin at 1; 0 is none.
 
 mod branch;
 mod discard;
@@ -19,17 +19,17 @@ pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
 
 use super::{
-    refusal::{Fault, Refusal, Structure},
+    decode_error::{DecodeError, DecodeFault, Structure},
     units::{BranchNumber, GroupNumber, SegmentNumber, Stamp, VolumeNumber},
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, little_endian as le};
 
-/// Bytes of a row at most.
+/// Most bytes of a row.
 pub const ROW_BYTES_MAX: usize = 1024;
 
 /// The tables of the catalogue. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
+pub enum CatalogueTable {
     /// id: segment number; sub: 0.
     Segment = 1,
     /// id: volume number; sub: 0.
@@ -40,16 +40,16 @@ pub enum Table {
     Point = 4,
     /// id: group number; sub: 0.
     Group = 5,
-    /// Of a lineage: id: group number; sub: index of the epoch.
+    /// Epochs of a lineage: id: group number; sub: index of the epoch.
     Epoch = 6,
     /// Discards not yet in the map: id: branch number; sub: stamp.
     Discard = 7,
-    /// How far a scrub is: id: 0; sub: 0.
+    /// Progress of a scrub: id: 0; sub: 0.
     Scrub = 8,
 }
 
-impl Table {
-    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, Refusal> {
+impl CatalogueTable {
+    pub(super) fn decode(structure: Structure, byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Segment,
             2 => Self::Volume,
@@ -67,78 +67,72 @@ impl Table {
     }
 }
 
-/// Which row of the catalogue. Rows are ordered by table, then id, then sub.
+/// Key of a row of the catalogue. Rows are ordered by table, then id, then sub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey {
-    /// Of which table.
-    pub table: Table,
-    /// As the table says.
+    pub table: CatalogueTable,
+    /// Meaning depends on the table.
     pub id: u64,
-    /// As the table says.
+    /// Meaning depends on the table.
     pub sub: u64,
 }
 
 impl RowKey {
-    /// How far a scrub is.
-    pub const SCRUB: Self = Self { table: Table::Scrub, id: 0, sub: 0 };
+    /// Key of the progress of a scrub.
+    pub const SCRUB: Self = Self { table: CatalogueTable::Scrub, id: 0, sub: 0 };
 
-    /// Of a segment.
     pub fn of_segment(segment: SegmentNumber) -> Self {
-        Self { table: Table::Segment, id: segment.0.into(), sub: 0 }
+        Self { table: CatalogueTable::Segment, id: segment.0.into(), sub: 0 }
     }
 
-    /// Of a volume.
     pub fn of_volume(volume: VolumeNumber) -> Self {
-        Self { table: Table::Volume, id: volume.0.into(), sub: 0 }
+        Self { table: CatalogueTable::Volume, id: volume.0.into(), sub: 0 }
     }
 
-    /// Of a branch.
     pub fn of_branch(branch: BranchNumber) -> Self {
-        Self { table: Table::Branch, id: branch.0.into(), sub: 0 }
+        Self { table: CatalogueTable::Branch, id: branch.0.into(), sub: 0 }
     }
 
-    /// Of a point of a branch.
     pub fn of_point(branch: BranchNumber, stamp: Stamp) -> Self {
-        Self { table: Table::Point, id: branch.0.into(), sub: stamp.0 }
+        Self { table: CatalogueTable::Point, id: branch.0.into(), sub: stamp.0 }
     }
 
-    /// Of a consistency group.
     pub fn of_group(group: GroupNumber) -> Self {
-        Self { table: Table::Group, id: group.0.into(), sub: 0 }
+        Self { table: CatalogueTable::Group, id: group.0.into(), sub: 0 }
     }
 
-    /// Of an epoch of a group's lineage, counted from 0, oldest first.
+    /// Key of an epoch of a group's lineage, counted from 0, oldest first.
     pub fn of_epoch(group: GroupNumber, index: u64) -> Self {
-        Self { table: Table::Epoch, id: group.0.into(), sub: index }
+        Self { table: CatalogueTable::Epoch, id: group.0.into(), sub: index }
     }
 
-    /// Of a discard that is not yet in the map.
+    /// Key of a discard that is not merged into the map yet.
     pub fn of_discard(branch: BranchNumber, stamp: Stamp) -> Self {
-        Self { table: Table::Discard, id: branch.0.into(), sub: stamp.0 }
+        Self { table: CatalogueTable::Discard, id: branch.0.into(), sub: stamp.0 }
     }
 }
 
-/// Bytes of a name at most.
+/// Most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 128;
 
 const THIS: Structure = Structure::Row;
 const VERSION: u16 = 1;
 
-/// A row's fixed part, if it is of the version this program knows, and what follows.
-fn open<T>(bytes: &[u8]) -> Result<(&T, &[u8]), Refusal>
+/// Splits a row into its fixed part, if its version is known, and the rest.
+fn open<T>(bytes: &[u8]) -> Result<(&T, &[u8]), DecodeError>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
     let version: &le::U16 = THIS.view(bytes, 0)?;
     if version.get() != VERSION {
-        return Err(THIS.refuse(0, Fault::Version(version.get())));
+        return Err(THIS.refuse(0, DecodeFault::Version(version.get())));
     }
     let raw = THIS.view(bytes, 0)?;
     Ok((raw, &bytes[size_of::<T>()..]))
 }
 
-/// The rest of a row, which is a name and nothing else.
-fn name(rest: &[u8], length: u8, length_at: usize, at: usize) -> Result<String, Refusal> {
+/// The rest of a row, as a name.
+fn name(rest: &[u8], length: u8, length_at: usize, at: usize) -> Result<String, DecodeError> {
     let is_all = usize::from(length) == rest.len() && rest.len() <= NAME_BYTES_MAX;
     THIS.value(is_all, length_at, "name length", length, "at most 128, up to the end of the row")?;
     let name = std::str::from_utf8(rest).ok().filter(|name| is_name(name));
@@ -150,7 +144,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 
-/// Refuses a row with more bytes than it has.
-fn nothing_behind<T>(rest: &[u8]) -> Result<(), Refusal> {
+/// Fails if a row has more bytes than it should.
+fn nothing_behind<T>(rest: &[u8]) -> Result<(), DecodeError> {
     THIS.agree(rest.is_empty(), size_of::<T>(), "the row goes on behind its last field")
 }

@@ -1,48 +1,47 @@
-//! How far a scrub is: one row, which checkpoints write. A log never has it.
+//! Progress of a scrub: one row, which checkpoints write. The log never has it.
 
 use super::{THIS, VERSION, nothing_behind, open};
 use crate::format::{
-    node::{NodeKey, Tree},
-    refusal::Refusal,
+    decode_error::DecodeError,
+    node::{NodeKey, TreeKind},
     units::{SegmentNumber, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// How far the scrub is that goes on, and what it found so far; or what the last one found.
+/// Progress and findings of the scrub in progress, or findings of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubRow {
-    /// What is looked at next; none if none goes on.
+    /// The next place to verify; none if no scrub is in progress.
     pub next: Option<ScrubPlace>,
-    /// When it began.
+    /// Start of the scrub.
     pub begun_at: WallNanoseconds,
-    /// When the last one ended that looked at everything; 0 none did.
+    /// End of the last complete scrub; 0 if there was none.
     pub ended_at: WallNanoseconds,
-    /// What it looked at and found.
     pub counts: ScrubCounts,
 }
 
-/// What is looked at next; in this order.
+/// The next place to verify, in the order of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubPlace {
-    /// What no tree leads to, from this segment on.
+    /// Segments from this one on, as far as no tree leads to their content.
     Segments(SegmentNumber),
     /// Nodes, from this tree on.
-    Nodes(Tree),
-    /// Blocks that a tree of the map leads to, from this key on: those of head, then those of history.
-    Blocks(Tree, NodeKey),
+    Nodes(TreeKind),
+    /// Blocks referenced by a tree of the map, from this key on: those of head, then those of history.
+    Blocks(TreeKind, NodeKey),
 }
 
-/// What a scrub looked at and found.
+/// Findings of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCounts {
-    /// Blocks of volumes and snapshots.
+    /// Blocks of volumes and snapshots verified.
     pub blocks: u64,
-    /// Nodes of trees.
+    /// Nodes verified.
     pub nodes: u64,
-    /// Copies of whatever that were wrong and are right.
-    pub mended: u64,
-    /// Places no copy of which is right.
+    /// Wrong copies that were rewritten.
+    pub repaired: u64,
+    /// Places without any right copy.
     pub lost: u64,
 }
 
@@ -59,27 +58,26 @@ struct RawScrub {
     ended_at: le::U64,
     blocks: le::U64,
     nodes: le::U64,
-    mended: le::U64,
+    repaired: le::U64,
     lost: le::U64,
 }
 
 const _: () = assert!(size_of::<RawScrub>() == 72);
 
 impl ScrubRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (stage, key) = match self.next {
             None => (0, NodeKey::FIRST),
             Some(ScrubPlace::Segments(number)) => (1, NodeKey { id: number.0.into(), ..NodeKey::FIRST }),
             Some(ScrubPlace::Nodes(tree)) => {
                 let major = match tree {
-                    Tree::Head => 1,
-                    Tree::History | Tree::HistoryByBlock => 2,
-                    Tree::Catalogue => 3,
+                    TreeKind::Head => 1,
+                    TreeKind::History | TreeKind::HistoryByBlock => 2,
+                    TreeKind::Catalogue => 3,
                 };
                 (2, NodeKey { major, ..NodeKey::FIRST })
             }
-            Some(ScrubPlace::Blocks(Tree::Head, key)) => (3, key),
+            Some(ScrubPlace::Blocks(TreeKind::Head, key)) => (3, key),
             Some(ScrubPlace::Blocks(_, key)) => (4, key),
         };
         let raw = RawScrub {
@@ -93,18 +91,18 @@ impl ScrubRow {
             ended_at: self.ended_at.0.into(),
             blocks: self.counts.blocks.into(),
             nodes: self.counts.nodes.into(),
-            mended: self.counts.mended.into(),
+            repaired: self.counts.repaired.into(),
             lost: self.counts.lost.into(),
         };
         raw.as_bytes().to_vec()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawScrub>(bytes)?;
         nothing_behind::<RawScrub>(rest)?;
         THIS.zero(&[raw.zero], offset_of!(RawScrub, zero))?;
@@ -115,7 +113,7 @@ impl ScrubRow {
             counts: ScrubCounts {
                 blocks: raw.blocks.get(),
                 nodes: raw.nodes.get(),
-                mended: raw.mended.get(),
+                repaired: raw.repaired.get(),
                 lost: raw.lost.get(),
             },
         })
@@ -123,7 +121,7 @@ impl ScrubRow {
 }
 
 impl RawScrub {
-    fn next(&self) -> Result<Option<ScrubPlace>, Refusal> {
+    fn next(&self) -> Result<Option<ScrubPlace>, DecodeError> {
         let key = NodeKey { major: self.major.get(), id: self.id.get(), minor: self.minor.get() };
         let key_at = offset_of!(Self, major);
         THIS.value(self.stage <= 4, offset_of!(Self, stage), "stage", self.stage, "0 to 4")?;
@@ -139,12 +137,12 @@ impl RawScrub {
             0 => None,
             1 => Some(ScrubPlace::Segments(SegmentNumber(key.id as u32))),
             2 => Some(ScrubPlace::Nodes(match key.major {
-                1 => Tree::Head,
-                2 => Tree::History,
-                _ => Tree::Catalogue,
+                1 => TreeKind::Head,
+                2 => TreeKind::History,
+                _ => TreeKind::Catalogue,
             })),
-            3 => Some(ScrubPlace::Blocks(Tree::Head, key)),
-            _ => Some(ScrubPlace::Blocks(Tree::History, key)),
+            3 => Some(ScrubPlace::Blocks(TreeKind::Head, key)),
+            _ => Some(ScrubPlace::Blocks(TreeKind::History, key)),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Rows of segments: where each lies, and how much of it is alive.
+//! Rows of segments.
 
 use super::{THIS, VERSION, open};
 use crate::format::{
-    refusal::Refusal,
+    decode_error::DecodeError,
     segment::{RawSlot, RedundancyClass, SegmentKind, SlotAddress, put_slots, take_slots},
     shape::SegmentShape,
     units::{CheckpointNumber, SegmentUse},
@@ -10,31 +10,25 @@ use crate::format::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// A segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentRow {
-    /// Which of its lives.
     pub segment_use: SegmentUse,
-    /// What for.
     pub kind: SegmentKind,
-    /// How far it is.
     pub state: SegmentState,
-    /// How its data is laid over its slots.
     pub shape: SegmentShape,
-    /// Where these are.
     pub slots: Vec<SlotAddress>,
-    /// Grains of its data that something points to, as of the checkpoint.
+    /// Grains of its data that are referenced, as of the checkpoint.
     pub live_grains: u32,
 }
 
-/// How far a segment is.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
     /// Being written.
     Open,
-    /// Written, with its summary.
+    /// Complete, with its summary.
     Sealed,
-    /// Nothing points to it any more, from this checkpoint on; free when that is complete and readers are gone.
+    /// Unreferenced from this checkpoint on; free when that is complete and readers are gone.
     Freed(CheckpointNumber),
 }
 
@@ -58,7 +52,6 @@ struct RawSegment {
 const _: () = assert!(size_of::<RawSegment>() == 32);
 
 impl SegmentRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert_eq!(self.slots.len(), self.shape.slot_count(), "the shape is of these slots");
         let (state, freed) = match self.state {
@@ -85,12 +78,12 @@ impl SegmentRow {
         [raw.as_bytes(), slots.as_bytes()].concat()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawSegment>(bytes)?;
         THIS.zero(&[raw.zero], offset_of!(RawSegment, zero))?;
         let shape = SegmentShape::decode(

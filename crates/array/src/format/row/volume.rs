@@ -2,69 +2,65 @@
 
 use super::{THIS, VERSION, is_name, name, open};
 use crate::format::{
+    decode_error::DecodeError,
     location::Compression,
-    refusal::Refusal,
     segment::RedundancyClass,
     units::{BlockCount, BranchNumber, GroupNumber, VolumeId, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Sectors of 512 bytes a volume has at most: 64 TiB.
+/// Most sectors of 512 bytes of a volume: 64 TiB.
 pub const VOLUME_SECTORS_MAX: u64 = 1 << 37;
 
-/// A volume: a name for the branch its head writes, and what it may take.
+/// A volume: a name for the branch its head writes, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRow {
     /// The same on every replica.
     pub volume: VolumeId,
-    /// For people; UTF-8, at most 128 bytes.
+    /// UTF-8, at most 128 bytes.
     pub name: String,
-    /// Whether it is still there.
     pub state: VolumeState,
-    /// How its data rests.
+    /// Redundancy of its data after destaging.
     pub class: RedundancyClass,
-    /// What its head writes. Rollback only changes this.
+    /// The branch its head writes. Rollback only changes this.
     pub branch: BranchNumber,
     /// Its consistency group, if it has one.
     pub group: Option<GroupNumber>,
-    /// What an acknowledgement promises.
     pub write_cache: WriteCache,
-    /// How blocks are stored when they come to rest.
+    /// Compression applied when blocks are destaged.
     pub compression: Compression,
     /// Size in sectors of 512 bytes, at most 64 TiB.
     pub sectors: u64,
-    /// Space that is kept for it.
+    /// Space reserved for it.
     pub reserve: BlockCount,
-    /// Space it may take; 0 is all.
+    /// Most space it may use; 0 is unlimited.
     pub limit: BlockCount,
-    /// Operations a second it may have; 0 is all.
+    /// Most operations a second; 0 is unlimited.
     pub iops_max: u32,
-    /// KiB a second it may have; 0 is all.
+    /// Most KiB a second; 0 is unlimited.
     pub kib_per_second_max: u32,
-    /// When it was made.
     pub created_at: WallNanoseconds,
     /// UUID of the key its blocks are encrypted with, or zeroes.
     pub key: [u8; 16],
 }
 
-/// Whether a volume is there. The numbers are those on disk.
+/// State of a volume. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeState {
-    /// It is.
     Live = 1,
     /// Deleted, and hidden until its children are gone.
     Hidden = 2,
-    /// Deleted; its space is coming back.
+    /// Deleted; its space is being reclaimed.
     Deleting = 3,
 }
 
-/// What an acknowledgement promises. The numbers are those on disk.
+/// Durability an acknowledgement promises. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCache {
     /// Stable on as many drives as the class needs.
     Off = 0,
-    /// Stable after the next flush, or if it asked to be.
+    /// Stable after the next flush, or with FUA.
     On = 1,
 }
 
@@ -93,7 +89,6 @@ struct RawVolume {
 const _: () = assert!(size_of::<RawVolume>() == 88);
 
 impl VolumeRow {
-    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
         assert!(self.sectors <= VOLUME_SECTORS_MAX, "a volume has at most 64 TiB");
@@ -120,12 +115,12 @@ impl VolumeRow {
         [raw.as_bytes(), self.name.as_bytes()].concat()
     }
 
-    /// A row from its bytes.
+    /// Decodes a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row of a version this program knows.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    /// Bytes that are no such row of a known version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (raw, rest) = open::<RawVolume>(bytes)?;
         THIS.zero(&[raw.zero], offset_of!(RawVolume, zero))?;
         let sectors = raw.sectors.get();
@@ -170,7 +165,7 @@ impl VolumeRow {
 }
 
 impl VolumeState {
-    pub(super) fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {
+    pub(super) fn decode(byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Live,
             2 => Self::Hidden,

@@ -1,7 +1,7 @@
 //! Condition of a pool that is opened for reading only: what was found, and what is missing.
 
 use crate::{
-    election::{NotOpened, Seen, elect},
+    election::{DriveSuperblock, OpenRefusal, elect},
     error::Error,
     format::{
         CheckpointNumber, DriveId, Generation, MemberIndex, PoolId, Position, Superblock, WallNanoseconds,
@@ -115,7 +115,7 @@ impl Condition {
 }
 
 /// The members of a pool, according to its superblock.
-pub(super) fn drives_of(superblock: &Superblock, seen: &[Seen]) -> Vec<DriveCondition> {
+pub(super) fn drives_of(superblock: &Superblock, seen: &[DriveSuperblock]) -> Vec<DriveCondition> {
     let elected = elect(seen, true).ok();
     let current: BTreeSet<usize> =
         elected.iter().flat_map(|election| election.present.values().copied()).collect();
@@ -141,9 +141,9 @@ pub(super) fn drives_of(superblock: &Superblock, seen: &[Seen]) -> Vec<DriveCond
 }
 
 /// Absent drives that may hold newer data.
-pub(super) fn may_be_newer_on(seen: &[Seen]) -> Vec<DriveId> {
+pub(super) fn may_be_newer_on(seen: &[DriveSuperblock]) -> Vec<DriveId> {
     match elect(seen, false) {
-        Err(NotOpened::MayBeNewerElsewhere(drives) | NotOpened::TooFewDrives(drives)) => drives,
+        Err(OpenRefusal::MayBeNewerElsewhere(drives) | OpenRefusal::TooFewDrives(drives)) => drives,
         _ => Vec::new(),
     }
 }

@@ -8,10 +8,10 @@ use crate::{
     engine::StoredRun,
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, Node, NodePointer, PoolId, SegmentBlock,
-        SegmentNumber, SegmentShape, SlotAddress, SlotBlock, Tree, row::SegmentRow,
+        BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, NodePointer, PoolId, SegmentBlock,
+        SegmentNumber, SegmentShape, SlotAddress, SlotBlock, TreeKind, TreeNode, row::SegmentRow,
     },
-    log::log_shape,
+    log::mirror_shape,
     tree::NodeStore,
 };
 use rustc_hash::FxHashMap;
@@ -77,7 +77,7 @@ impl Copies {
 
     /// Adds a segment of the log, or of nodes.
     pub fn add_mirrored(&self, segment: &MirroredSegment) {
-        let shape = log_shape(self.drives.geometry().slot_blocks(), segment.slots.len());
+        let shape = mirror_shape(self.drives.geometry().slot_blocks(), segment.slots.len());
         self.add(segment.number, Layout { shape, slots: segment.slots.clone(), live_grains: 0 });
     }
 
@@ -191,8 +191,8 @@ impl Copies {
             match self.drives.read(slot, block, blocks).await {
                 Ok(bytes) if pointer.seals(&bytes) => return Ok(Rc::from(&bytes[..])),
                 Ok(bytes) => {
-                    let is_it = |node: Node<'_>| node.expect(self.pool, node.tree(), &pointer);
-                    if let Err(refusal) = Node::decode(&bytes).and_then(is_it) {
+                    let is_it = |node: TreeNode<'_>| node.expect(self.pool, node.tree(), &pointer);
+                    if let Err(refusal) = TreeNode::decode(&bytes).and_then(is_it) {
                         let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
                         why = Some(Error::Damaged { what, refusal });
                     }
@@ -217,7 +217,7 @@ impl NodeStore for ReadOnlyNodes {
         Box::pin(async move { copies.read_node(pointer).await })
     }
 
-    fn place(&self, _tree: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
+    fn place(&self, _tree: TreeKind, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
         let at = self.0.made_next.get();
         self.0.made_next.set(at.checked_add(u32::from(blocks)).ok_or(Error::Full)?);
         Ok((IN_MEMORY, SegmentBlock(at)))

@@ -18,20 +18,20 @@ pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 use super::{Snapshot, VolumeInfo, VolumeSetting, snapshots::no_snapshot};
 use crate::{
     drive::Drives,
-    election::{KNOWN, NotOpened, Seen, newest},
+    election::{DriveSuperblock, KNOWN, OpenRefusal, newest},
     engine::State,
     error::{Error, Result},
     format::{
-        Access, BlockIndex, BranchNumber, CheckpointNumber, DriveId, MemberIndex, MirroredSegment, PoolId,
-        Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp, Superblock, Table, Tree,
-        VolumeNumber,
+        BlockIndex, BranchNumber, CatalogueTable, CheckpointNumber, DriveId, FeatureAccess, MemberIndex,
+        MirroredSegment, PoolId, Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp,
+        Superblock, TreeKind, VolumeNumber,
         features::INCOMPATIBLE_PIVOTS,
         row::{SegmentRow, VolumeRow, VolumeState},
     },
-    log::{Start, replay_for_reading},
-    map::PartialAnswer,
+    log::{ReplayStart, replay_for_reading},
+    map::PartialLookup,
     segments::Segments,
-    superblocks::{Places, read_places},
+    superblocks::{SuperblockPlaces, read_places},
     tree::Trees,
 };
 use condition::{drives_of, may_be_newer_on};
@@ -66,8 +66,8 @@ pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize)
     let mut best: Option<(usize, LoadedPool)> = None;
     for superblock in found.candidates() {
         let access = superblock.features.access(KNOWN);
-        if let Access::None(_) = access {
-            return Err(NotOpened::Features(access).into());
+        if let FeatureAccess::None(_) = access {
+            return Err(OpenRefusal::Features(access).into());
         }
         let reading = LoadedPool::of(&found, &devices, superblock, cache_bytes).await;
         let Some(reason) = reading.flaw().await else {
@@ -81,7 +81,7 @@ pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize)
         let (generation, written_at) = (superblock.generation, superblock.checkpoint.written_at);
         skipped.push(SkippedSuperblock { generation, written_at, reason });
     }
-    let (rank, reading) = best.ok_or(NotOpened::NoPool)?;
+    let (rank, reading) = best.ok_or(OpenRefusal::NoPool)?;
     skipped.truncate(rank);
     Ok(Rc::new(reading.into_pool(&found, skipped)))
 }
@@ -90,7 +90,7 @@ pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize)
 struct DriveScan {
     pool: PoolId,
     /// The newest superblock of each drive of the pool.
-    seen: Vec<Seen>,
+    seen: Vec<DriveSuperblock>,
     /// All superblocks of the pool, one for each generation and mark.
     superblocks: Vec<Superblock>,
     not_used: Vec<(usize, UnusedReason)>,
@@ -98,7 +98,7 @@ struct DriveScan {
 
 impl DriveScan {
     async fn look(devices: &[Rc<dyn BlockDevice>]) -> Result<Self> {
-        let mut places: Vec<(usize, Places)> = Vec::new();
+        let mut places: Vec<(usize, SuperblockPlaces)> = Vec::new();
         let mut not_used = Vec::new();
         for (given, device) in devices.iter().enumerate() {
             let read = read_places(device).await;
@@ -110,8 +110,8 @@ impl DriveScan {
         let pool = most_frequent(places.iter().filter_map(|(_, places)| Some(places.newest.as_ref()?.pool)))?;
         // Of two copies of a drive, the newer one is read.
         places.sort_by_key(|(_, places)| std::cmp::Reverse(places.newest.as_ref().map(|own| own.generation)));
-        let (mut seen, mut superblocks) = (Vec::<Seen>::new(), BTreeMap::new());
-        for (given, Places { newest, others, .. }) in places {
+        let (mut seen, mut superblocks) = (Vec::<DriveSuperblock>::new(), BTreeMap::new());
+        for (given, SuperblockPlaces { newest, others, .. }) in places {
             let superblock = newest.expect("those without one were left out");
             let drive = superblock.drive();
             if superblock.pool != pool {
@@ -125,7 +125,7 @@ impl DriveScan {
             for own in others.into_iter().chain([superblock.clone()]).filter(|own| own.pool == pool) {
                 superblocks.insert((own.generation, own.mark.0), own);
             }
-            seen.push(Seen { given, superblock });
+            seen.push(DriveSuperblock { given, superblock });
         }
         seen.sort_by_key(|seen| seen.given);
         not_used.sort_by_key(|(given, _)| *given);
@@ -151,15 +151,15 @@ impl DriveScan {
 }
 
 /// The pool with the most drives.
-fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<PoolId, NotOpened> {
+fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<PoolId, OpenRefusal> {
     let mut counts: BTreeMap<[u8; 16], usize> = BTreeMap::new();
     pools.for_each(|pool| *counts.entry(pool.0).or_default() += 1);
     let mut counts: Vec<(usize, PoolId)> =
         counts.into_iter().map(|(id, count)| (count, PoolId(id))).collect();
     counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     match counts[..] {
-        [] => Err(NotOpened::NoPool),
-        [(most, one), (count, other), ..] if most == count => Err(NotOpened::TwoPools(one, other)),
+        [] => Err(OpenRefusal::NoPool),
+        [(most, one), (count, other), ..] if most == count => Err(OpenRefusal::TwoPools(one, other)),
         [(_, pool), ..] => Ok(pool),
     }
 }
@@ -206,7 +206,7 @@ impl LoadedPool {
         let mut damaged_rows = Vec::new();
         let put = |key: RowKey, bytes: &[u8]| {
             let taken = match key.table {
-                Table::Segment => {
+                CatalogueTable::Segment => {
                     SegmentRow::decode(bytes).map(|row| copies.add_row(SegmentNumber(key.id as u32), &row))
                 }
                 _ => state.catalogue.put(key, bytes),
@@ -224,7 +224,7 @@ impl LoadedPool {
     /// Applies the log as far as it goes.
     async fn read_log(&mut self) {
         let Self { superblock: Superblock { checkpoint, pool, .. }, copies, state, log, .. } = self;
-        let start = Start {
+        let start = ReplayStart {
             pool: *pool,
             log: &checkpoint.log,
             position_next: checkpoint.position_next,
@@ -270,7 +270,7 @@ impl LoadedPool {
             return Some(gap.clone());
         }
         let Roots { head, history, .. } = self.state.roots;
-        for (tree, root) in [(Tree::Head, head), (Tree::History, history)] {
+        for (tree, root) in [(TreeKind::Head, head), (TreeKind::History, history)] {
             if let Err(error) = self.trees.check_root(tree, root).await {
                 return Some(error);
             }
@@ -388,7 +388,7 @@ impl ReadOnlyPool {
         (branch, as_of): (BranchNumber, Option<Stamp>),
         first: BlockIndex,
         count: u64,
-    ) -> PartialAnswer {
+    ) -> PartialLookup {
         self.state.sources().look_up(branch, as_of, first, count as usize).finish_past_gaps(&self.trees).await
     }
 }

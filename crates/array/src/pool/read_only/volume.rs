@@ -3,8 +3,8 @@
 use super::{ReadOnlyPool, RunBlocks};
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, SECTOR_BYTES, Stamp},
-    map::Mapped,
+    format::{BLOCK_BYTES, BlockIndex, BlockLocation, BranchNumber, SECTOR_BYTES, Stamp},
+    map::BlockMapping,
     volume::{BLOCKS_AT_ONCE, ExtentList, check_range, fill, io_error, runs},
 };
 use futures_util::{StreamExt, stream};
@@ -121,9 +121,9 @@ impl ReadOnlyVolume {
         survey
     }
 
-    fn has_copy(&self, mapped: &Mapped) -> bool {
+    fn has_copy(&self, mapped: &BlockMapping) -> bool {
         match mapped.version.location {
-            Location::Direct { segment, at, .. } => self.pool.copies.has_copy(segment, at.block()),
+            BlockLocation::Direct { segment, at, .. } => self.pool.copies.has_copy(segment, at.block()),
             _ => false,
         }
     }

@@ -1,4 +1,4 @@
-//! The map against an oracle: many seeds, all that can happen to branches, lookups at every moment.
+//! The map against an oracle: many seeds, all operations on branches, lookups at every moment.
 
 mod oracle;
 mod pool;
@@ -11,7 +11,7 @@ use array::{
 use pool::{BLOCKS, Pool};
 use world::Random;
 
-/// A branch that somebody writes, drawn; none if there is none.
+/// A random branch with a head.
 fn writable(pool: &mut Pool) -> Option<BranchNumber> {
     let branches = pool.branches.iter().filter(|(_, branch)| branch.has_head);
     pick(&branches.map(|(number, _)| number).collect::<Vec<_>>(), &mut pool.random)
@@ -21,7 +21,7 @@ fn pick<T: Copy>(all: &[T], random: &mut Random) -> Option<T> {
     (!all.is_empty()).then(|| all[random.below(all.len() as u64) as usize])
 }
 
-/// Points no child begins at.
+/// Points without a child branch.
 fn deletable(pool: &Pool) -> Vec<(BranchNumber, Stamp)> {
     let forks: Vec<_> = pool
         .oracle
@@ -30,7 +30,7 @@ fn deletable(pool: &Pool) -> Vec<(BranchNumber, Stamp)> {
         .filter(|branch| branch.has_head || !branch.points.is_empty())
         .filter_map(|branch| branch.parent)
         .collect();
-    // A branch that is gone no longer holds its parent; one that only points read still does.
+    // A deleted branch no longer holds its parent; one read by points still does.
     pool.points.iter().filter(|point| !forks.contains(point)).collect()
 }
 
@@ -121,7 +121,7 @@ fn check_all(pool: &mut Pool) {
         }
     }
     pool.check_space();
-    pool.check_whereabouts();
+    pool.check_liveness();
     let branches: Vec<_> = pool.oracle.branches.keys().copied().collect();
     for branch in branches {
         let points = pool.points.of(branch).to_vec();
@@ -161,7 +161,7 @@ fn a_chain_as_deep_as_branches_go_reads_through_all_of_them() {
     for depth in 0..u64::from(BRANCH_DEPTH_MAX) {
         if depth > 0 {
             let fork = pool.add_point(branch);
-            // Above the fork: the child sees nothing of it.
+            // Above the fork, so the child does not see it.
             pool.write(branch, 0, 40);
             branch = pool.add_branch(Some((branch, fork)));
         }

@@ -1,21 +1,20 @@
-//! A slow map that keeps every version ever written, and applies the definitions as they are written.
+//! The oracle: a slow map that keeps every version ever written, and applies the definitions literally.
 
-use array::format::{BlockIndex, BlockKey, BranchNumber, Location, Stamp};
+use array::format::{BlockIndex, BlockKey, BlockLocation, BranchNumber, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a version was, ever.
+/// A version.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// When.
     pub birth: Stamp,
-    /// Where it lies now.
-    pub location: Location,
+    /// Current location.
+    pub location: BlockLocation,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct OracleBranch {
     pub parent: Option<(BranchNumber, Stamp)>,
-    /// Without: when it was deleted.
+    /// Deletion stamp, if the branch has no head.
     pub has_head: bool,
     pub points: BTreeSet<Stamp>,
     /// By block, the oldest first.
@@ -30,7 +29,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    pub fn write(&mut self, key: BlockKey, location: Location) {
+    pub fn write(&mut self, key: BlockKey, location: BlockLocation) {
         let branch = self.branches.get_mut(&key.branch).expect("it is there");
         let versions = branch.versions.entry(key.block.0).or_default();
         assert!(versions.last().is_none_or(|last| last.birth < key.stamp));
@@ -41,7 +40,7 @@ impl Oracle {
         self.branches.get_mut(&branch).expect("it is there").discards.push((first, end, stamp));
     }
 
-    /// The branch whose version a block reads as, and its birth and place; none is zero.
+    /// The branch, birth and location of the version a block reads; none is zero.
     pub fn read(
         &self,
         branch: BranchNumber,
@@ -56,7 +55,7 @@ impl Oracle {
         let discarded = discarded.map(|discard| discard.2).filter(|stamp| is_seen(*stamp)).max();
         match newest {
             Some(newest) if discarded < Some(newest.birth) => {
-                (newest.location != Location::Zero).then_some((branch, *newest))
+                (newest.location != BlockLocation::Zero).then_some((branch, *newest))
             }
             None if discarded.is_none() => {
                 let (parent, fork) = own.parent?;
@@ -66,12 +65,12 @@ impl Oracle {
         }
     }
 
-    /// All versions that ever stored something, in order.
+    /// All versions that ever stored data, in order.
     pub fn written(&self) -> Vec<BlockKey> {
         let mut written = Vec::new();
         for (&branch, known) in &self.branches {
             for (&block, versions) in &known.versions {
-                let stored = versions.iter().filter(|version| version.location != Location::Zero);
+                let stored = versions.iter().filter(|version| version.location != BlockLocation::Zero);
                 let key =
                     |version: &Written| BlockKey { branch, block: BlockIndex(block), stamp: version.birth };
                 written.extend(stored.map(key));
@@ -80,9 +79,9 @@ impl Oracle {
         written
     }
 
-    /// All versions that store something and are kept, if of `branch` the points `deleted` were gone: the newest of their
-    /// branch, and those that a point sees.
-    pub fn kept(&self, deleted: &[(BranchNumber, Stamp)]) -> Vec<(BlockKey, Location)> {
+    /// All versions kept if the points `deleted` were gone: the newest of their branch, and those a point
+    /// sees.
+    pub fn kept(&self, deleted: &[(BranchNumber, Stamp)]) -> Vec<(BlockKey, BlockLocation)> {
         let mut kept = Vec::new();
         for (&number, branch) in &self.branches {
             for (&block, versions) in &branch.versions {
@@ -98,7 +97,7 @@ impl Oracle {
                         version.birth <= **point && death.is_none_or(|death| **point < death)
                     };
                     let points = branch.points.iter().filter(|point| !deleted.contains(&(number, **point)));
-                    if version.location != Location::Zero
+                    if version.location != BlockLocation::Zero
                         && (is_newest || points.clone().any(|point| alive(&point)))
                     {
                         let block = BlockIndex(block);
@@ -113,8 +112,8 @@ impl Oracle {
         kept
     }
 
-    /// A version lies elsewhere now.
-    pub fn relocate(&mut self, key: BlockKey, location: Location) {
+    /// Changes the location of a version.
+    pub fn relocate(&mut self, key: BlockKey, location: BlockLocation) {
         let versions =
             self.branches.get_mut(&key.branch).and_then(|branch| branch.versions.get_mut(&key.block.0));
         let version =

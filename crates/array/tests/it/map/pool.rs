@@ -1,19 +1,19 @@
-//! The map as a pool would keep it: an active table, perhaps one that is being merged, trees; and beside it the oracle.
+//! The map in use: an active table, sometimes one being merged, and trees; beside it the oracle.
 
 use super::oracle::{Oracle, OracleBranch};
 use crate::tree_store::{MemoryStore, run, trees};
 use array::{
     error::Result,
     format::{
-        BlockChecksum, BlockCount, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Compression,
-        Encoding, InlineBytes, Interval, Location, Move, NodeKey, Roots, SegmentBlock, SegmentGrain,
-        SegmentNumber, Stamp, Stored, Tree,
+        BlockChecksum, BlockCount, BlockIndex, BlockKey, BlockLocation, BranchNumber, CheckpointNumber,
+        Compression, Encoding, InlineBytes, Interval, Move, NodeKey, Roots, SegmentBlock, SegmentGrain,
+        SegmentNumber, Stamp, Stored, TreeKind,
     },
     map::{
-        Branch, Branches, Budget, Figure, LiveGrains, Lookup, Mapped, Merge, Merged, Points, Reclaim,
-        Sources, Table, Version,
+        BlockMapping, Branch, Branches, Budget, LiveGrains, Lookup, MapTable, Merge, MergeOutcome, Points,
+        Reclaim, ReclaimableQuery, Sources,
     },
-    tree::Trees,
+    tree::{BlockVersion, Trees},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,19 +25,19 @@ use std::{
 };
 use world::Random;
 
-/// Blocks that most commands concern.
+/// Most commands affect these blocks.
 pub const BLOCKS: u64 = 160;
 /// Blocks of a segment of data.
 const SEGMENT_BLOCKS: u64 = 64;
 
 type Answers = Vec<Option<(BranchNumber, Stamp)>>;
-type Merging = Pin<Box<dyn Future<Output = Result<Merged>>>>;
+type Merging = Pin<Box<dyn Future<Output = Result<MergeOutcome>>>>;
 
 pub struct Pool {
     pub random: Random,
     trees: Rc<Trees>,
-    pub active: Table,
-    merging: Option<(Rc<Table>, Merging)>,
+    pub active: MapTable,
+    merging: Option<(Rc<MapTable>, Merging)>,
     roots: Roots,
     pub points: Points,
     pub branches: Branches,
@@ -46,9 +46,9 @@ pub struct Pool {
     /// Unfinished discards of the last checkpoint.
     unfinished: Vec<Interval>,
     pub oracle: Oracle,
-    /// Deleted points of which something may be left.
+    /// Deleted points that are not fully reclaimed.
     pub leaving: BTreeSet<(BranchNumber, Stamp)>,
-    /// Lookups that were begun, and what they have to say.
+    /// Pending lookups, with their expected results.
     held: Vec<(Lookup, Answers)>,
     checkpoint: u64,
     pub stamp: u64,
@@ -61,7 +61,7 @@ impl Pool {
         let mut pool = Self {
             random: Random::new(seed, "map"),
             trees: Rc::new(trees(&store, 1 << 16)),
-            active: Table::new(),
+            active: MapTable::new(),
             merging: None,
             roots: Roots::default(),
             points: Points::new(),
@@ -94,7 +94,7 @@ impl Pool {
         number
     }
 
-    /// One host command: blocks in a row, mostly plain and one behind the other.
+    /// One host command: adjacent blocks, mostly plain and stored adjacently.
     pub fn write(&mut self, branch: BranchNumber, first: u64, count: u64) {
         let stamp = self.next_stamp();
         let mut dead = Vec::new();
@@ -106,19 +106,19 @@ impl Pool {
         }
     }
 
-    fn new_location(&mut self) -> Location {
+    fn new_location(&mut self) -> BlockLocation {
         self.place += if self.random.percent(10.0) { 2 } else { 1 };
         let segment = SegmentNumber(1000 + (self.place / SEGMENT_BLOCKS) as u32);
         let at = SegmentBlock((self.place % SEGMENT_BLOCKS) as u32).first_grain();
         let lz4 = Encoding { compression: Compression::Lz4, encrypted: false };
         match self.random.below(20) {
-            0 => Location::Zero,
-            1 => Location::Inline(InlineBytes::new(&self.place.to_le_bytes(), lz4).expect("it fits")),
+            0 => BlockLocation::Zero,
+            1 => BlockLocation::Inline(InlineBytes::new(&self.place.to_le_bytes(), lz4).expect("it fits")),
             2 | 3 => {
                 let stored = Stored::new(1000, lz4).expect("shortened");
-                Location::Direct { segment, at: SegmentGrain(at.0 + 3), stored }
+                BlockLocation::Direct { segment, at: SegmentGrain(at.0 + 3), stored }
             }
-            _ => Location::plain(segment, at),
+            _ => BlockLocation::plain(segment, at),
         }
     }
 
@@ -151,18 +151,20 @@ impl Pool {
         self.oracle.branches.get_mut(&branch).expect("it is there").has_head = false;
     }
 
-    /// The mover copied a version. It counts if it is still kept, and lies where the mover read it.
+    /// Relocates a version, as the mover does. It applies if the version is still kept at the location the
+    /// mover read.
     pub fn relocate(&mut self) {
         let kept = self.oracle.kept(&[]);
         if kept.is_empty() {
             return;
         }
         let (key, from) = kept[self.random.below(kept.len() as u64) as usize];
-        let (Location::Direct { .. }, to @ Location::Direct { .. }) = (from, self.new_location()) else {
+        let (BlockLocation::Direct { .. }, to @ BlockLocation::Direct { .. }) = (from, self.new_location())
+        else {
             return;
         };
         let is_stale = self.random.percent(20.0);
-        let from = if is_stale { Location::plain(SegmentNumber(7), SegmentGrain(0)) } else { from };
+        let from = if is_stale { BlockLocation::plain(SegmentNumber(7), SegmentGrain(0)) } else { from };
         let checksum = checksum(key, to).expect("it lies in a segment");
         self.active.moved(&Move { key, from, to, checksum }, &mut Vec::new());
         if !is_stale {
@@ -210,7 +212,7 @@ impl Pool {
         self.merging.is_some()
     }
 
-    /// Polls a merge that is under way. Whether it is done.
+    /// Polls a pending merge. Returns true when it is done.
     pub fn go_on(&mut self) -> bool {
         let Some((frozen, merging)) = &mut self.merging else { return true };
         let Poll::Ready(merged) = merging.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
@@ -240,7 +242,7 @@ impl Pool {
         while !self.go_on() {}
     }
 
-    /// Whether nothing is left to be done but what lives.
+    /// True if no discard, point or merge is pending.
     pub fn is_settled(&self) -> bool {
         self.merging.is_none()
             && self.reclaim.is_idle()
@@ -252,11 +254,11 @@ impl Pool {
         self.sources().look_up(branch, point, BlockIndex(first), count)
     }
 
-    pub fn finish(&self, lookup: Lookup) -> Vec<Option<Mapped>> {
+    pub fn finish(&self, lookup: Lookup) -> Vec<Option<BlockMapping>> {
         run(lookup.finish(&self.trees)).expect("nothing fails here")
     }
 
-    /// Every block read is the oracle's, in the place it has now.
+    /// Every block reads as the oracle says, at its current location.
     pub fn check_reads(&self, branch: BranchNumber, point: Option<Stamp>, first: u64, count: usize) {
         let answers = self.finish(self.look_up(branch, point, first, count));
         for (block, answer) in (first..).zip(answers) {
@@ -265,14 +267,14 @@ impl Pool {
             let found = answer.map(|mapped| (mapped.branch, mapped.version.birth, mapped.version.location));
             let expected = expected.map(|(branch, written)| (branch, written.birth, written.location));
             assert_eq!(found, expected, "block {block} of branch {branch} as of {point:?}");
-            if let Some(Mapped { branch, version }) = answer {
+            if let Some(BlockMapping { branch, version }) = answer {
                 let key = version.key(branch, BlockIndex(block));
                 assert_eq!(version.checksum, checksum(key, version.location), "it came with its version");
             }
         }
     }
 
-    /// Begins a lookup that ends later, with what it has to say.
+    /// Begins a lookup that ends later, with its expected result.
     pub fn hold(&mut self, branch: BranchNumber, point: Option<Stamp>, first: u64, count: usize) {
         let expected = (first..first + count as u64).map(|block| {
             self.oracle.read(branch, point, block).map(|(branch, written)| (branch, written.birth))
@@ -282,7 +284,7 @@ impl Pool {
         self.held.push((lookup, expected));
     }
 
-    /// Ends the oldest lookup that is held, whatever was written and merged since.
+    /// Ends the oldest pending lookup, whatever was written and merged since.
     pub fn let_go(&mut self) {
         if self.held.is_empty() {
             return;
@@ -294,7 +296,7 @@ impl Pool {
     }
 
     pub fn check_figure(&self, branch: BranchNumber, deleted: &[Stamp]) {
-        let figure = Figure::new(&self.sources(), &self.points, branch, deleted);
+        let figure = ReclaimableQuery::new(&self.sources(), &self.points, branch, deleted);
         let found = run(figure.finish(&self.trees)).expect("nothing fails here");
         let all: Vec<_> = deleted.iter().map(|&point| (branch, point)).collect();
         let after: BTreeSet<_> = self.oracle.kept(&all).into_iter().map(|(key, _)| key).collect();
@@ -304,20 +306,20 @@ impl Pool {
         assert_eq!(found, expected, "what deleting {deleted:?} of branch {branch} gives back");
     }
 
-    /// All versions that are kept are found where they lie; others that were ever written are not, once all is settled.
-    pub fn check_whereabouts(&self) {
+    /// All kept versions are found at their locations; dead ones are not, once nothing is pending.
+    pub fn check_liveness(&self) {
         let kept: BTreeMap<_, _> = self.oracle.kept(&[]).into_iter().collect();
         let keys = self.oracle.written();
-        let sought = self.sources().whereabouts(&self.points, &self.reclaim, keys.iter().copied());
+        let sought = self.sources().liveness(&self.points, &self.reclaim, keys.iter().copied());
         let found = run(sought.finish(&self.trees)).expect("nothing fails here");
         assert_eq!(found.len(), keys.len(), "one answer a key");
         for (key, found) in keys.into_iter().zip(found) {
-            let mapped = found.map(|version| Mapped { branch: key.branch, version });
+            let mapped = found.map(|version| BlockMapping { branch: key.branch, version });
             let found = mapped.map(|mapped| self.sources().relocated(key.block, mapped).version);
             match (found, kept.get(&key)) {
                 (found, Some(&location)) => {
                     let checksum = checksum(key, location);
-                    assert_eq!(found, Some(Version { birth: key.stamp, location, checksum }), "{key:?}");
+                    assert_eq!(found, Some(BlockVersion { birth: key.stamp, location, checksum }), "{key:?}");
                 }
                 // Written in one command with blocks that a discard then joined: a tombstone may be as old.
                 (Some(left), None) => {
@@ -328,10 +330,11 @@ impl Pool {
         }
     }
 
-    /// Live grains are what trees and tables hold, counted anew; and that is at least what must be kept.
+    /// Live grains equal a fresh count over trees and tables, and cover at least everything that must be
+    /// kept.
     pub fn check_space(&self) {
         let mut counted = LiveGrains::new();
-        for (tree, root) in [(Tree::Head, self.roots.head), (Tree::History, self.roots.history)] {
+        for (tree, root) in [(TreeKind::Head, self.roots.head), (TreeKind::History, self.roots.history)] {
             let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
             let scan = self.trees.scan(tree, root, NodeKey::FIRST, end, |found| {
                 (found.first.0..=found.last().0)
@@ -368,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// Of a branch without head and points nothing is left, tombstones included.
+    /// Nothing is left of a branch without head and points, tombstones included.
     fn check_gone(&self) {
         let gone = self.branches.iter().filter(|(number, branch)| {
             let is_read = branch.has_head || !self.points.of(*number).is_empty();
@@ -376,7 +379,7 @@ impl Pool {
         });
         for (branch, _) in gone {
             let keys = [0, 1].map(|next| NodeKey { major: branch.0 + next, id: 0, minor: 0 });
-            for (tree, root) in [(Tree::Head, self.roots.head), (Tree::History, self.roots.history)] {
+            for (tree, root) in [(TreeKind::Head, self.roots.head), (TreeKind::History, self.roots.history)] {
                 let scan =
                     self.trees.scan(tree, root, keys[0], keys[1], |run| panic!("{run:?} is left over"));
                 run(scan).expect("nothing fails here");
@@ -384,7 +387,7 @@ impl Pool {
         }
     }
 
-    /// Blocks something ever happened to, per branch.
+    /// Blocks ever changed, per branch.
     pub fn everything(&self) -> BTreeMap<BranchNumber, Vec<Option<Stamp>>> {
         let branches = self.oracle.branches.iter();
         branches
@@ -396,8 +399,8 @@ impl Pool {
     }
 }
 
-/// A checksum that tells keys apart.
-fn checksum(key: BlockKey, location: Location) -> Option<BlockChecksum> {
-    let Location::Direct { at, .. } = location else { return None };
+/// A checksum that differs by key.
+fn checksum(key: BlockKey, location: BlockLocation) -> Option<BlockChecksum> {
+    let BlockLocation::Direct { at, .. } = location else { return None };
     Some(BlockChecksum(key.block.0 as u32 * 31 + key.stamp.0 as u32 * 7 + key.branch.0 + at.0))
 }

@@ -1,10 +1,11 @@
-//! The table alone: records that come twice, discards of any length, and what it costs.
+//! The table alone: repeated records, discards of any length, and memory.
 
 use array::format::{
-    BlockChecksum, BlockCount, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, SegmentBlock,
-    SegmentNumber, Stamp,
+    BlockChecksum, BlockCount, BlockIndex, BlockKey, BlockLocation, BranchNumber, Interval, Move,
+    SegmentBlock, SegmentNumber, Stamp,
 };
-use array::map::{Dead, Found, Points, Table, Version};
+use array::map::{DeadVersion, MapTable, Points, VersionLookup};
+use array::tree::BlockVersion;
 use world::Random;
 
 const BRANCH: BranchNumber = BranchNumber(1);
@@ -13,42 +14,46 @@ fn key(block: u64, stamp: u64) -> BlockKey {
     BlockKey { branch: BRANCH, block: BlockIndex(block), stamp: Stamp(stamp) }
 }
 
-fn place(place: u32) -> Location {
-    Location::plain(SegmentNumber(place / 100), SegmentBlock(place % 100).first_grain())
+fn place(place: u32) -> BlockLocation {
+    BlockLocation::plain(SegmentNumber(place / 100), SegmentBlock(place % 100).first_grain())
 }
 
 fn interval(first: u64, count: u64, stamp: u64) -> Interval {
     Interval { branch: BRANCH, first: BlockIndex(first), count: BlockCount(count), stamp: Stamp(stamp) }
 }
 
-fn write(table: &mut Table, key: BlockKey, location: Location, points: &Points) -> Vec<Dead> {
+fn write(table: &mut MapTable, key: BlockKey, location: BlockLocation, points: &Points) -> Vec<DeadVersion> {
     let mut dead = Vec::new();
     table.write(key, location, Some(BlockChecksum(key.stamp.0 as u32)), points, &mut dead);
     dead
 }
 
-fn version(stamp: u64, location: Location) -> Found {
-    Found::Version(Version { birth: Stamp(stamp), location, checksum: Some(BlockChecksum(stamp as u32)) })
+fn version(stamp: u64, location: BlockLocation) -> VersionLookup {
+    VersionLookup::Version(BlockVersion {
+        birth: Stamp(stamp),
+        location,
+        checksum: Some(BlockChecksum(stamp as u32)),
+    })
 }
 
 #[test]
 fn an_overwritten_version_is_kept_for_a_point_and_dead_without() {
     let mut points = Points::new();
     points.insert(BRANCH, Stamp(15));
-    let mut table = Table::new();
+    let mut table = MapTable::new();
     assert_eq!(write(&mut table, key(7, 10), place(1), &points), []);
     assert_eq!(write(&mut table, key(7, 20), place(2), &points), [], "the point sees it");
     let dead = write(&mut table, key(7, 30), place(3), &points);
-    assert_eq!(dead, [Dead { key: key(7, 20), location: place(2) }]);
+    assert_eq!(dead, [DeadVersion { key: key(7, 20), location: place(2) }]);
     assert_eq!(table.newest(BRANCH, BlockIndex(7)), version(30, place(3)));
     assert_eq!(table.newest_until(BRANCH, BlockIndex(7), Stamp(15)), version(10, place(1)));
-    assert_eq!(table.newest(BRANCH, BlockIndex(8)), Found::NOTHING);
+    assert_eq!(table.newest(BRANCH, BlockIndex(8)), VersionLookup::NOTHING);
     assert_eq!(table.live().total(), 2 * 64);
 }
 
 #[test]
 fn a_discard_of_a_whole_volume_is_one_entry_and_later_writes_lie_in_it() {
-    let (points, mut table, mut dead) = (Points::new(), Table::new(), Vec::new());
+    let (points, mut table, mut dead) = (Points::new(), MapTable::new(), Vec::new());
     for block in 0..1000 {
         write(&mut table, key(block * 3, 5), place(block as u32), &points);
     }
@@ -57,17 +62,19 @@ fn a_discard_of_a_whole_volume_is_one_entry_and_later_writes_lie_in_it() {
     table.discard(interval(500, 1 << 30, 7), &points, &mut dead);
     assert!(table.len() <= 2001, "discarded again, nothing changes");
     write(&mut table, key(1 << 20, 8), place(4), &points);
-    let zero = |stamp| Found::Version(Version::zero(Stamp(stamp)));
+    let zero = |stamp| VersionLookup::Version(BlockVersion::zero(Stamp(stamp)));
     assert_eq!(table.newest(BRANCH, BlockIndex(1 << 33)), zero(6));
     assert_eq!(table.newest(BRANCH, BlockIndex(1 << 20)), version(8, place(4)));
-    assert_eq!(table.newest(BRANCH, BlockIndex(1 << 34)), Found::NOTHING);
+    assert_eq!(table.newest(BRANCH, BlockIndex(1 << 34)), VersionLookup::NOTHING);
 }
 
 #[test]
 fn an_unfinished_discard_hides_what_is_older_and_nothing_else() {
-    let mut table = Table::new();
+    let mut table = MapTable::new();
     table.set_unfinished(&[interval(0, 100, 30), interval(50, 100, 10)]);
-    let older = |birth| Found::Version(Version { birth: Stamp(birth), location: place(1), checksum: None });
+    let older = |birth| {
+        VersionLookup::Version(BlockVersion { birth: Stamp(birth), location: place(1), checksum: None })
+    };
     for (block, birth, hidden) in
         [(20, 5, true), (20, 30, false), (70, 20, true), (70, 31, false), (120, 9, true), (120, 20, false)]
     {
@@ -82,17 +89,17 @@ fn an_unfinished_discard_hides_what_is_older_and_nothing_else() {
 
 #[test]
 fn a_move_counts_only_from_where_the_version_lies() {
-    let (points, mut table, mut dead) = (Points::new(), Table::new(), Vec::new());
+    let (points, mut table, mut dead) = (Points::new(), MapTable::new(), Vec::new());
     write(&mut table, key(7, 10), place(1), &points);
     let moved =
         |from, to| Move { key: key(7, 10), from: place(from), to: place(to), checksum: BlockChecksum(10) };
     table.moved(&moved(1, 2), &mut dead);
     table.moved(&moved(1, 3), &mut dead);
     table.moved(&moved(1, 2), &mut dead);
-    assert_eq!(dead, [1, 3].map(|at| Dead { key: key(7, 10), location: place(at) }));
+    assert_eq!(dead, [1, 3].map(|at| DeadVersion { key: key(7, 10), location: place(at) }));
     assert_eq!(table.newest(BRANCH, BlockIndex(7)), version(10, place(2)));
 
-    let old = Version { birth: Stamp(4), location: place(50), checksum: None };
+    let old = BlockVersion { birth: Stamp(4), location: place(50), checksum: None };
     let moved =
         |from, to| Move { key: key(7, 4), from: place(from), to: place(to), checksum: BlockChecksum(4) };
     table.moved(&moved(60, 61), &mut dead);
@@ -102,10 +109,10 @@ fn a_move_counts_only_from_where_the_version_lies() {
     assert_eq!(table.live().total(), 4 * 64, "no copy is given up before it is known which one counts");
 }
 
-/// What the log says, in its order.
+/// Log entries, in order.
 #[derive(Clone, Copy)]
 enum Entry {
-    Write(BlockKey, Location),
+    Write(BlockKey, BlockLocation),
     Discard(Interval),
     Move(Move),
 }
@@ -140,7 +147,7 @@ fn records_that_are_taken_twice_change_nothing() {
                 }
             }
         }
-        let mut table = Table::new();
+        let mut table = MapTable::new();
         let mut take = |entries: &[Entry]| {
             for entry in entries {
                 match entry {
@@ -159,10 +166,10 @@ fn records_that_are_taken_twice_change_nothing() {
         let (once, live) = take(&entries);
         let from = random.below(entries.len() as u64) as usize;
         let (twice, live_twice) = take(&entries[from..]);
-        let births = |reads: &[(Found, Vec<Found>)]| {
-            let birth = |found: &Found| match found {
-                Found::Version(version) => Some(version.birth),
-                Found::Unknown { .. } => None,
+        let births = |reads: &[(VersionLookup, Vec<VersionLookup>)]| {
+            let birth = |found: &VersionLookup| match found {
+                VersionLookup::Version(version) => Some(version.birth),
+                VersionLookup::Unknown { .. } => None,
             };
             reads
                 .iter()
@@ -179,11 +186,12 @@ fn records_that_are_taken_twice_change_nothing() {
 
 #[test]
 fn a_run_costs_little_more_than_its_checksums() {
-    let (points, mut table) = (Points::new(), Table::new());
+    let (points, mut table) = (Points::new(), MapTable::new());
     for command in 0..1000u64 {
         for block in 0..64 {
             let at = (command % 1000 * 64 + block) as u32;
-            let location = Location::plain(SegmentNumber(at / 6400), SegmentBlock(at % 6400).first_grain());
+            let location =
+                BlockLocation::plain(SegmentNumber(at / 6400), SegmentBlock(at % 6400).first_grain());
             write(&mut table, key(command * 70 + block, command + 1), location, &points);
         }
     }

@@ -1,30 +1,32 @@
-//! The lane: takes what is to be logged, writes it to every copy, answers in order.
+//! The log writer: queues items, writes them to every copy as records, and answers in order.
 //!
-//! Some callers are promised that what they log is stable; others, of volumes with a write cache, that it comes before
-//! whatever is logged later: it is stable with the first thing behind it that is.
+//! Most callers are promised that their items are stable. Those of volumes with a write cache are promised
+//! order only: their items become stable with the first stable write behind them.
 //!
 //! Invariants:
 //!
-//! 1. One flight is under way at a time, and the next is placed only after it is written to all of its copies and
-//!    its owner has taken its records. So records are taken, and callers answered, in the order of positions.
-//! 2. A flight whose write failed anywhere is not answered. The drive is given up, durably, unless all that it lacked was
-//!    space; then the whole flight is written again in another segment, on drives that take it.
-//! 3. A segment's header, with its successors, and everything before it are stable on all copies before the first
-//!    record in it is written. So what is not stable lies in the segment of the tail, on every copy of it that is there.
-//! 4. `is_unstable` if a record was taken that may not be stable. Whoever is promised that it is gets his answer while
-//!    it is not set.
-//! 5. After a failure that leaves nowhere to write, nothing is ever answered with success again. So it is if all
-//!    copies of what is not stable fail to become so.
+//! 1. One batch is in flight at a time. The next one is placed after all copies of the last are written and
+//!    the sink has applied its records. So records are applied, and callers answered, in the order of
+//!    positions.
+//! 2. A batch that failed on any copy is not acknowledged. The drive is failed, durably, unless it only
+//!    lacked space; then the whole batch is written again in another segment, on drives that accept it.
+//! 3. A segment's header, with its successors, and all earlier records are stable on all copies before the
+//!    first record of that segment is written. So unstable records lie in the tail's segment alone, on every
+//!    copy of it.
+//! 4. `is_unstable` is set from the first record that was applied and may not be stable. A caller that was
+//!    promised stability gets its answer while it is not set.
+//! 5. After a failure that leaves no drive to write to, nothing is answered with success again. The same
+//!    holds if no copy of the unstable records becomes stable.
 
 mod entering;
 mod queue;
 
-use super::{Draft, Part, Placed, Tail, room_blocks};
+use super::{LogItem, LogTail, PlacedRecord, RecordDraft, room_blocks};
 use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
-        ChecksumSeed, Link, LogStart, MirroredSegment, RedundancyClass, SegmentNumber, SegmentShape,
+        ChecksumSeed, LogStart, MirroredSegment, RecordLink, RedundancyClass, SegmentNumber, SegmentShape,
         SegmentUse, SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
     simulation::{
@@ -32,7 +34,7 @@ use crate::{
         sometimes::{self, Sometimes},
     },
 };
-use queue::{Answer, Command, Flight, Queue};
+use queue::{AppendCommand, Completion, Queue, RecordBatch};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, VecDeque},
@@ -42,57 +44,61 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 use world::{Buffer, LocalFuture, Stability, World};
 
-/// What the log needs of its pool.
+/// The pool, as the log sees it.
 pub trait LogSink {
-    /// A free segment for records, on as many drives as the log has copies; none if there is none to spare.
+    /// Allocates a segment for records, with as many copies as the pool keeps; none if no segment can be
+    /// spared.
     fn allocate(&self, need: Need) -> Option<MirroredSegment>;
-    /// A segment is needed, and there is none. Done when what can be given back is.
+    /// Frees segments by a checkpoint, when the log needs one and there is none. Resolves when all that can
+    /// be freed is.
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>>;
-    /// Takes a record in that is written to all copies, and soon acknowledged. Called in the order of positions.
-    fn take(&self, placed: &Placed, draft: &Draft);
-    /// The log goes on at `start`, which no header names: a checkpoint has to. Everything before was taken.
-    fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;
-    /// Nothing is logged any more.
+    /// Applies a record that is written to all copies; its callers get their answer next. Called in the order
+    /// of positions.
+    fn take(&self, placed: &PlacedRecord, draft: &RecordDraft);
+    /// Publishes in a superblock that the log continues at `start`, which no header names. All earlier
+    /// records were applied.
+    fn publish_start(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;
+    /// The log has failed and accepts nothing more.
     fn stop(&self, error: &Error);
-    /// Drives failed to write. Done when they are not there any more, and every drive that is left says so.
+    /// Fails drives that could not be written. Resolves when a superblock that says so is stable on all
+    /// others.
     fn lose(self: Rc<Self>, failures: WriteFailures) -> LocalFuture<Result<()>>;
-    /// Too few drives have space. Done after a while, when it may be worth another look.
+    /// Too few drives have space. Resolves after a pause, when a retry may succeed.
     fn wait_for_space(self: Rc<Self>) -> LocalFuture<Result<()>>;
 }
 
-/// How much a segment is needed.
+/// Urgency of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The log goes on in it now.
+    /// The log continues in it now.
     Now,
-    /// The log may go on in it. Without any, its next segment takes a checkpoint.
+    /// A successor in reserve. Without any the next segment costs a checkpoint.
     Later,
 }
 
-/// How the lane works.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneSetting {
-    /// Records in one flight at most.
-    pub flight_records_max: usize,
+pub struct LogWriterSetting {
+    /// Records in one batch at most.
+    pub batch_records_max: usize,
 }
 
-/// See the module's documentation.
-pub struct Lane {
+/// Appends to the log of one pool. One task runs it ([`LogWriter::run`]).
+pub struct LogWriter {
     world: World,
     drives: Drives,
     seed: ChecksumSeed,
-    setting: LaneSetting,
-    owner: Rc<dyn LogSink>,
+    setting: LogWriterSetting,
+    sink: Rc<dyn LogSink>,
     queue: RefCell<Queue>,
-    /// Who waits for what was answered to be stable.
-    syncs: RefCell<Vec<Answer>>,
+    /// Callers of [`LogWriter::sync`].
+    syncs: RefCell<Vec<Completion>>,
     is_unstable: Cell<bool>,
     wanted: Notify,
     failure: RefCell<Option<Error>>,
-    tail: RefCell<Tail>,
-    /// Where the log may go on.
+    tail: RefCell<LogTail>,
+    /// Segments reserved for the log to continue in.
     successors: RefCell<VecDeque<MirroredSegment>>,
-    /// Those of them that the header of the tail's segment names: whoever replays finds no others.
+    /// Those that the header of the tail's segment names: replay finds no others.
     named: RefCell<Vec<MirroredSegment>>,
     /// Use of the last segment whose header is stable on all of its copies; uses ascend along the log.
     entered_use: Cell<SegmentUse>,
@@ -102,17 +108,17 @@ pub struct Lane {
     closing: Cell<bool>,
 }
 
-impl Lane {
-    /// A lane that goes on at `tail`, whose segment names `successors`. Nothing is written before
-    /// [`Lane::run`].
+impl LogWriter {
+    /// A writer that continues at `tail`, whose segment names `successors`. Writes nothing before
+    /// [`LogWriter::run`].
     pub fn new(
         world: &World,
-        (drives, seed, setting): (Drives, ChecksumSeed, LaneSetting),
-        owner: Rc<dyn LogSink>,
-        (tail, successors): (Tail, Vec<MirroredSegment>),
+        (drives, seed, setting): (Drives, ChecksumSeed, LogWriterSetting),
+        sink: Rc<dyn LogSink>,
+        (tail, successors): (LogTail, Vec<MirroredSegment>),
     ) -> Rc<Self> {
-        assert!(setting.flight_records_max > 0, "a record is written at some time");
-        let shape = log_shape(drives.geometry().slot_blocks(), 1);
+        assert!(setting.batch_records_max > 0, "a record is written at some time");
+        let shape = mirror_shape(drives.geometry().slot_blocks(), 1);
         let room_blocks = room_blocks(shape) as usize;
         assert!(room_blocks > PAYLOAD_BLOCKS_MAX, "an empty segment has room for any record");
         Rc::new(Self {
@@ -120,7 +126,7 @@ impl Lane {
             drives,
             seed,
             setting,
-            owner,
+            sink,
             queue: RefCell::default(),
             syncs: RefCell::default(),
             is_unstable: Cell::new(false),
@@ -136,25 +142,25 @@ impl Lane {
         })
     }
 
-    /// Logs `parts`, in their order; they may come to lie in several records. Done when all of them are stable on
-    /// every copy and the owner has taken them.
-    pub fn append(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
-        self.enqueue(parts, false, Stability::Stable)
+    /// Logs `items`, in order, in one or more records. Resolves when all are stable on every copy and
+    /// applied.
+    pub fn append(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
+        self.enqueue(items, false, Stability::Stable)
     }
 
-    /// As [`Lane::append`], but all parts come to lie in one record: after a crash all of them are there, or none.
-    /// They must fit into one.
-    pub fn append_together(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
-        self.enqueue(parts, true, Stability::Stable)
+    /// As [`LogWriter::append`], but all items go into one record: after a crash all of them are found, or
+    /// none. Panics if they do not fit.
+    pub fn append_together(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
+        self.enqueue(items, true, Stability::Stable)
     }
 
-    /// As [`Lane::append`], but a power cut may take them away again, and everything logged behind them, until
-    /// [`Lane::sync`] or anything stable behind them is answered.
-    pub fn append_volatile(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
-        self.enqueue(parts, false, Stability::Volatile)
+    /// As [`LogWriter::append`], but a power cut may still revoke them, and everything logged behind them,
+    /// until [`LogWriter::sync`] or a stable append behind them resolves.
+    pub fn append_volatile(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
+        self.enqueue(items, false, Stability::Volatile)
     }
 
-    /// Done when everything that was answered so far is stable on every copy.
+    /// Resolves when everything acknowledged so far is stable on every copy.
     pub fn sync(&self) -> LocalFuture<Result<()>> {
         if let Some(error) = &*self.failure.borrow() {
             let error = Error::Stopped(error.to_string());
@@ -168,8 +174,8 @@ impl Lane {
         self.wait_for(answered)
     }
 
-    fn enqueue(&self, parts: Vec<Part>, is_one: bool, stability: Stability) -> LocalFuture<Result<()>> {
-        if parts.is_empty() {
+    fn enqueue(&self, items: Vec<LogItem>, is_one: bool, stability: Stability) -> LocalFuture<Result<()>> {
+        if items.is_empty() {
             return Box::pin(async { Ok(()) });
         }
         if let Some(error) = &*self.failure.borrow() {
@@ -180,7 +186,7 @@ impl Lane {
             return Box::pin(async { Err(Error::Stopped("it was closed".to_owned())) });
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.borrow_mut().push(Command { parts: parts.into(), is_one, stability, answer });
+        self.queue.borrow_mut().push(AppendCommand { items: items.into(), is_one, stability, answer });
         self.wait_for(answered)
     }
 
@@ -191,12 +197,12 @@ impl Lane {
         })
     }
 
-    /// The end of the log as it is now.
-    pub fn tail(&self) -> Tail {
+    /// A snapshot of the end of the log.
+    pub fn tail(&self) -> LogTail {
         self.tail.borrow().clone()
     }
 
-    /// Segments the log is in, or may go on in.
+    /// Segments the log is in, or may continue in.
     pub fn segments_in_use(&self) -> Vec<SegmentNumber> {
         let (tail, successors, entering) =
             (self.tail.borrow(), self.successors.borrow(), self.entering.borrow());
@@ -204,38 +210,39 @@ impl Lane {
         all.map(|segment| segment.number).collect()
     }
 
-    /// Whether the header of a segment of this log is stable: else nothing may lead to it but the header before.
+    /// True if the header of a segment of this log is stable. Nothing but the header before may lead to one
+    /// that is not.
     pub fn has_stable_header(&self, segment: &MirroredSegment) -> bool {
         segment.segment_use <= self.entered_use.get()
     }
 
-    /// Goes on in a segment of its own, with as many successors as there is room for. To be called before
-    /// [`Lane::run`].
+    /// Continues in a fresh segment, with as many successors as there is room for. Call it before
+    /// [`LogWriter::run`].
     ///
     /// # Errors
     ///
-    /// There is no room, or no drive to write to.
-    pub async fn begin_anew(&self) -> Result<()> {
+    /// No segment is free, or no drive can be written.
+    pub async fn start_elsewhere(&self) -> Result<()> {
         self.enter_next().await
     }
 
-    /// Drives came or went: the log moves on by itself if its segment has fewer copies than it could.
-    pub fn look_at_copies(&self) {
+    /// Call it when drives come or go: the log moves on if its segment has fewer copies than it could.
+    pub fn check_copies(&self) {
         self.copies_changed.set(true);
         self.wanted.notify_one();
     }
 
-    /// Ends [`Lane::run`] when everything that was asked for is answered.
+    /// Ends [`LogWriter::run`] once all pending requests are answered.
     pub fn close(&self) {
         self.closing.set(true);
         self.wanted.notify_one();
     }
 
-    /// Works until it is closed or nothing can be written any more.
+    /// Runs until the log is closed or cannot be written any more.
     ///
     /// # Errors
     ///
-    /// What stopped it; everyone who waits is told.
+    /// The failure that stopped it; all pending requests get it, too.
     pub async fn run(self: Rc<Self>) -> Result<()> {
         loop {
             let lacks_copies =
@@ -244,27 +251,26 @@ impl Lane {
                 self.stop([], &error);
                 return Err(error);
             }
-            let flight = self.queue.borrow_mut().gather(self.seed, self.setting.flight_records_max);
+            let batch = self.queue.borrow_mut().gather(self.seed, self.setting.batch_records_max);
             let syncs = std::mem::take(&mut *self.syncs.borrow_mut());
-            if flight.drafts.is_empty() && syncs.is_empty() {
-                match self.closing.get() {
-                    true if !self.is_unstable.get() => return Ok(()),
-                    true => {}
-                    false => {
-                        self.wanted.notified().await;
-                        continue;
-                    }
+            if batch.drafts.is_empty() && syncs.is_empty() {
+                if !self.closing.get() {
+                    self.wanted.notified().await;
+                    continue;
+                }
+                if !self.is_unstable.get() {
+                    return Ok(());
                 }
             }
-            let Flight { drafts, answers, is_stable } = flight;
-            if let Err(error) = self.fly(drafts, is_stable).await {
+            let RecordBatch { drafts, answers, is_stable } = batch;
+            if let Err(error) = self.write_batch(drafts, is_stable).await {
                 self.stop(answers.into_iter().chain(syncs), &error);
                 return Err(error);
             }
             answer_all(answers, &Ok(()));
-            // One flush is for all who asked, and for what was answered meanwhile.
+            // One flush serves all callers of `sync`, and everything acknowledged meanwhile.
             if (!syncs.is_empty() || self.closing.get())
-                && let Err(error) = self.settle(&[]).await
+                && let Err(error) = self.make_stable(&[]).await
             {
                 self.stop(syncs, &error);
                 return Err(error);
@@ -273,16 +279,16 @@ impl Lane {
         }
     }
 
-    fn stop(&self, answers: impl IntoIterator<Item = Answer>, error: &Error) {
+    fn stop(&self, answers: impl IntoIterator<Item = Completion>, error: &Error) {
         *self.failure.borrow_mut() = Some(error.clone());
-        self.owner.stop(error);
+        self.sink.stop(error);
         answer_all(answers, &Err(error.clone()));
         answer_all(self.syncs.take(), &Err(error.clone()));
         self.queue.borrow_mut().refuse(error);
     }
 
-    /// Writes a flight to all copies, makes it stable if it is to be, and has its owner take it.
-    async fn fly(&self, mut drafts: VecDeque<Draft>, is_stable: bool) -> Result<()> {
+    /// Writes a batch to all copies, makes it stable if required, and applies it.
+    async fn write_batch(&self, mut drafts: VecDeque<RecordDraft>, is_stable: bool) -> Result<()> {
         while !drafts.is_empty() {
             if !self.has_enough_copies(self.tail.borrow().segment()) {
                 self.enter_next().await?;
@@ -295,11 +301,11 @@ impl Lane {
                 self.enter_next().await?;
                 continue;
             }
-            // Behind records that are not stable it takes a flush: then that is for all of them.
+            // Behind unstable records a flush is needed: it makes all of them stable.
             let is_stable_at_once = is_stable && !self.is_unstable.get();
             let stability = if is_stable_at_once { Stability::Stable } else { Stability::Volatile };
             if let Err(failures) = self.write(&placed, &drafts, stability).await {
-                self.turn_away(last_taken, failures).await?;
+                self.retry_elsewhere(last_taken, failures).await?;
                 continue;
             }
             if is_stable_at_once {
@@ -308,23 +314,23 @@ impl Lane {
                 self.is_unstable.set(true);
             }
             if is_stable {
-                self.settle(&[]).await?;
+                self.make_stable(&[]).await?;
             }
             for placed in &placed {
                 let draft = drafts.pop_front().expect("placed from here");
-                self.owner.take(placed, &draft);
+                self.sink.take(placed, &draft);
             }
         }
         Ok(())
     }
 
-    /// Makes everything written so far stable, and what was just written to `others`. A drive that fails is given up as
-    /// if it had failed to write: the other copies hold what it should.
+    /// Flushes everything written so far, and the header just written to `others`. A drive that fails to
+    /// flush is treated as if it had failed to write: the other copies hold the data.
     ///
     /// # Errors
     ///
     /// No copy is left.
-    async fn settle(&self, others: &[SlotAddress]) -> Result<()> {
+    async fn make_stable(&self, others: &[SlotAddress]) -> Result<()> {
         if !self.is_unstable.get() {
             return Ok(());
         }
@@ -338,7 +344,7 @@ impl Lane {
             if !segment.slots.iter().any(is_stable) {
                 return Err(Error::CacheLost(segment.number));
             }
-            // Whatever it says, what it had in its cache may be gone.
+            // Whatever the error, the drive's cache may be lost.
             self.lose(failures).await?;
         }
         if self.drives.copies_there(&segment.slots) == 0 {
@@ -350,17 +356,17 @@ impl Lane {
     }
 
     /// Places as many drafts as the segment has room for.
-    fn place(&self, drafts: &VecDeque<Draft>) -> Vec<Placed> {
+    fn place(&self, drafts: &VecDeque<RecordDraft>) -> Vec<PlacedRecord> {
         let now = WallNanoseconds::of(self.world.wall());
         let mut tail = self.tail.borrow_mut();
         drafts.iter().map_while(|draft| tail.place(draft, now)).collect()
     }
 
-    /// Writes records that lie one behind the other to each copy that is there. On failure: which drives.
+    /// Writes adjacent records to each copy present. The error lists the drives that failed.
     async fn write(
         &self,
-        placed: &[Placed],
-        drafts: &VecDeque<Draft>,
+        placed: &[PlacedRecord],
+        drafts: &VecDeque<RecordDraft>,
         stability: Stability,
     ) -> std::result::Result<(), WriteFailures> {
         let first = placed.first().expect("something was placed").record.block;
@@ -377,15 +383,15 @@ impl Lane {
         if is_on_one && canary::is(Canary::OneLegAcknowledged) { Ok(()) } else { written }
     }
 
-    /// Gives up the drives that failed, and takes back what was placed.
-    async fn turn_away(&self, last_taken: Link, failures: WriteFailures) -> Result<()> {
-        sometimes::reached(Sometimes::FlightTurnedAway);
+    /// Fails the drives that could not be written, withdraws the records and enters another segment.
+    async fn retry_elsewhere(&self, last_taken: RecordLink, failures: WriteFailures) -> Result<()> {
+        sometimes::reached(Sometimes::BatchRetriedElsewhere);
         self.give_up(failures).await?;
         self.tail.borrow_mut().withdraw(last_taken);
         self.enter_next().await
     }
 
-    /// Nothing new goes to drives without space; the others are not there from now on, and every one that is left knows.
+    /// Drives without space get nothing new; all others that failed are lost, and a superblock says so.
     async fn give_up(&self, failures: WriteFailures) -> Result<()> {
         self.lose(self.drives.set_aside_out_of_space(failures)).await
     }
@@ -395,26 +401,26 @@ impl Lane {
             return Ok(());
         }
         let members: Vec<_> = failures.iter().map(|(member, _)| *member).collect();
-        Rc::clone(&self.owner).lose(failures).await?;
+        Rc::clone(&self.sink).lose(failures).await?;
         members.into_iter().for_each(|member| self.drives.lose(member));
         Ok(())
     }
 
-    /// Whether every copy a record must have can be written: all of them, or one on each drive there is.
+    /// True if every copy a record must have can be written: all of them, or one on each drive present.
     fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
         self.drives.has_copies_enough(&segment.slots)
     }
 }
 
-fn answer_all(answers: impl IntoIterator<Item = Answer>, done: &Result<()>) {
+fn answer_all(answers: impl IntoIterator<Item = Completion>, done: &Result<()>) {
     for answer in answers {
-        // Who no longer waits has still been served.
+        // A caller that was dropped needs no answer.
         let _ = answer.send(done.clone());
     }
 }
 
-/// Shape of a log segment of so many copies.
-pub fn log_shape(slot_blocks: u16, copies: usize) -> SegmentShape {
+/// Shape of a mirrored segment of `copies` copies.
+pub fn mirror_shape(slot_blocks: u16, copies: usize) -> SegmentShape {
     match copies {
         1 => SegmentShape::new(RedundancyClass::Raid0, slot_blocks, slot_blocks - 1, 0, 1)
             .expect("one slot, one row"),

@@ -1,20 +1,21 @@
-//! A log segment as replay reads it: every copy there is, and of each record the bytes that are right.
+//! Reads one log segment from all of its copies, and takes of each record the bytes that match their
+//! checksums.
 
 use crate::{
     drive::{Drives, first_of},
     error::Result,
     format::{
-        BLOCK_BYTES, ChecksumSeed, MirroredSegment, PoolId, Record, SegmentBlock, SegmentKind, SlotAddress,
-        SlotHeader,
+        BLOCK_BYTES, ChecksumSeed, LogRecord, MirroredSegment, PoolId, SegmentBlock, SegmentKind,
+        SlotAddress, SlotHeader,
     },
 };
 use std::{ops::Range, sync::Arc};
 use world::{Buffer, Stability};
 
-/// Blocks read at once.
+/// Blocks of one read.
 const CHUNK_BLOCKS: usize = 64;
 
-/// One copy, read as far as its drive could: what it could not read is zero.
+/// One copy of the segment; blocks the drive could not read are zero.
 struct Copy {
     slot: SlotAddress,
     blocks: Buffer,
@@ -42,7 +43,6 @@ impl Copy {
         Some(Self { slot, blocks })
     }
 
-    /// The bytes of so many blocks of data from `block` on.
     fn data(&self, block: SegmentBlock, count: usize) -> &[u8] {
         &self.blocks[Self::range(block, count)]
     }
@@ -53,40 +53,36 @@ impl Copy {
     }
 }
 
-/// A record that is there: with all of its payload, each part having its checksum.
-pub struct Found {
-    /// What it says.
-    pub record: Record,
-    /// Its header block and payload.
+/// A record whose payload is complete: each part matches its checksum.
+pub struct CompleteRecord {
+    pub record: LogRecord,
+    /// Header block, then payload.
     pub bytes: Buffer,
 }
 
-impl Found {
-    /// Its header block.
+impl CompleteRecord {
     pub fn header(&self) -> &[u8; BLOCK_BYTES] {
         self.bytes.first_chunk().expect("a record begins with its header")
     }
 
-    /// Its payload.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[BLOCK_BYTES..]
     }
 }
 
-/// See the module's documentation.
-pub struct Chain {
+/// All copies of one log segment, in memory.
+pub struct SegmentReader {
     pool: PoolId,
     seed: ChecksumSeed,
-    /// Which segment.
     pub segment: MirroredSegment,
-    /// What its slots' headers say; none if none of them is of this life of it.
+    /// Header of the slots; none if no slot has one of this use of the segment.
     pub header: Option<SlotHeader>,
     copies: Vec<Copy>,
     data_blocks: u32,
 }
 
-impl Chain {
-    /// Reads all copies of a segment that are there.
+impl SegmentReader {
+    /// Reads all copies whose drives are present.
     pub async fn open(
         drives: &Drives,
         (pool, seed): (PoolId, ChecksumSeed),
@@ -108,23 +104,26 @@ impl Chain {
         Self { pool, seed, segment: segment.clone(), header, copies, data_blocks }
     }
 
-    /// Blocks of data.
     pub fn data_blocks(&self) -> u32 {
         self.data_blocks
     }
 
-    /// The record that lies at `block`, if one does that `follows` accepts.
-    pub fn record_at(&self, block: SegmentBlock, follows: impl Fn(&Record) -> bool) -> Option<Found> {
+    /// The record at `block`, if it is complete and `follows` accepts it.
+    pub fn record_at(
+        &self,
+        block: SegmentBlock,
+        follows: impl Fn(&LogRecord) -> bool,
+    ) -> Option<CompleteRecord> {
         let mut headers = self.headers_at(block);
         headers.find_map(|(record, bytes)| follows(&record).then(|| self.complete(record, bytes)).flatten())
     }
 
-    /// Every valid header at `block`, of whatever record, that says it lies there.
-    pub fn headers_at(&self, block: SegmentBlock) -> impl Iterator<Item = (Record, &[u8])> {
+    /// Every valid header at `block` that names this block and segment, one a copy.
+    pub fn headers_at(&self, block: SegmentBlock) -> impl Iterator<Item = (LogRecord, &[u8])> {
         let is_room = block.0 < self.data_blocks;
         self.copies.iter().filter(move |_| is_room).filter_map(move |copy| {
             let bytes = copy.data(block, 1);
-            let record = Record::decode(bytes).ok()?;
+            let record = LogRecord::decode(bytes).ok()?;
             let is_here = record.pool == self.pool
                 && record.segment == self.segment.number
                 && record.segment_use == self.segment.segment_use
@@ -134,8 +133,8 @@ impl Chain {
         })
     }
 
-    /// The record with its payload, each part from a copy that has it right.
-    fn complete(&self, record: Record, header: &[u8]) -> Option<Found> {
+    /// The record with its payload, each part from a copy whose bytes match the checksum.
+    fn complete(&self, record: LogRecord, header: &[u8]) -> Option<CompleteRecord> {
         let payload_block = SegmentBlock(record.block.0 + 1);
         let count = usize::from(record.payload_blocks);
         let mut bytes = Buffer::zeroed(record.blocks() as usize * BLOCK_BYTES);
@@ -146,18 +145,18 @@ impl Chain {
             let right = right.into_iter().find(|stored| entry.check_part(self.seed, stored).is_ok())?;
             bytes[BLOCK_BYTES..][part].copy_from_slice(right);
         }
-        Some(Found { record, bytes })
+        Some(CompleteRecord { record, bytes })
     }
 
-    /// Writes a record to every copy that does not have it whole: gives how many it was written to, and those that have no
-    /// space for it.
+    /// Rewrites a record on every copy where it is incomplete. Returns the number of copies written, and
+    /// those that have no space for it.
     ///
     /// # Errors
     ///
     /// A drive that cannot be written.
-    pub async fn mend(&self, drives: &Drives, found: &Found) -> Result<(u32, Vec<SlotAddress>)> {
+    pub async fn repair(&self, drives: &Drives, found: &CompleteRecord) -> Result<(u32, Vec<SlotAddress>)> {
         let block = found.record.block;
-        let (mut mended, mut lacking) = (0, Vec::new());
+        let (mut repaired, mut lacking) = (0, Vec::new());
         for copy in &self.copies {
             if copy.data(block, found.record.blocks() as usize) == &found.bytes[..] {
                 continue;
@@ -170,9 +169,9 @@ impl Chain {
                 if let Some(failure) = drives.set_aside_out_of_space(Vec::from_iter(failed)).pop() {
                     return Err(first_of(vec![failure]));
                 }
-                if is_whole { mended += 1 } else { lacking.push(copy.slot) }
+                if is_whole { repaired += 1 } else { lacking.push(copy.slot) }
             }
         }
-        Ok((mended, lacking))
+        Ok((repaired, lacking))
     }
 }

@@ -1,25 +1,26 @@
-//! What a table holds of one branch.
+//! The part of a table that belongs to one branch.
 
 use super::{
-    Dead, LiveGrains, Past, Points, Version,
+    DeadVersion, LiveGrains, PastVersion, Points,
     extents::{Checksums, Extents},
 };
-use crate::format::{BlockIndex, BlockKey, BranchNumber, Location, Move, Stamp};
+use crate::format::{BlockIndex, BlockKey, BlockLocation, BranchNumber, Move, Stamp};
+use crate::tree::BlockVersion;
 use std::{collections::BTreeMap, ops::Range};
 
-/// What happened to one branch.
+/// Changes of one branch since the last checkpoint.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct BranchTable {
     pub extents: Extents,
-    /// By block and birth.
-    pub kept: BTreeMap<(u64, Stamp), Past>,
-    /// Unfinished discards, by first block of an interval: its end, and when, the oldest first.
+    /// Older versions that points see, by block and birth.
+    pub kept: BTreeMap<(u64, Stamp), PastVersion>,
+    /// Unfinished discards: first block of an interval → its end, and the stamps, oldest first.
     pub unfinished: BTreeMap<u64, (u64, Vec<Stamp>)>,
-    /// Moves of versions that are not here, by block, birth, and the order in which they came.
+    /// Moves of versions that are not in this table, by block, birth and order of arrival.
     pub moves: BTreeMap<(u64, Stamp, u32), Move>,
 }
 
-impl Line {
+impl BranchTable {
     pub fn entries(&self) -> usize {
         self.extents.len() + self.kept.len() + self.unfinished.len() + self.moves.len()
     }
@@ -28,7 +29,7 @@ impl Line {
         self.moves.range((block, birth, 0)..=(block, birth, u32::MAX)).map(|(_, moved)| moved)
     }
 
-    /// Keeps a move whose target is counted. One that comes again says nothing new.
+    /// Records a move whose target `live` already counts. A repeated move changes nothing.
     pub fn add_move(&mut self, moved: Move, live: &mut LiveGrains, moving: &mut LiveGrains) {
         let (block, birth) = (moved.key.block.0, moved.key.stamp);
         if self.moves_of(block, birth).any(|before| *before == moved) {
@@ -40,7 +41,7 @@ impl Line {
         moving.add(moved.key.branch, moved.to);
     }
 
-    /// Unfinished discards in `range`, in order.
+    /// Unfinished discards that overlap `range`, clipped to it, in order.
     pub fn unfinished_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, &[Stamp])> {
         let before = self.unfinished.range(..range.start).next_back();
         let within = self.unfinished.range(range.clone());
@@ -56,7 +57,7 @@ impl Line {
         stamps.iter().find(|&&stamp| stamp > birth).copied()
     }
 
-    /// The first thing that happened to a block here from a stamp on, as far as points are concerned.
+    /// The stamp of the first change of a block at or above `from`, as far as points can tell changes apart.
     pub fn first_event(&self, block: u64, from: Stamp, checksums: &Checksums) -> Option<Stamp> {
         let kept = self.kept.range((block, from)..(block + 1, Stamp(0))).next();
         let newest = || Some(self.extents.version(block, checksums)?.birth);
@@ -91,31 +92,36 @@ impl Line {
     }
 }
 
-/// A version is not the newest any more: it is kept if a point sees it.
-pub(super) fn displace(
-    kept: &mut BTreeMap<(u64, Stamp), Past>,
+/// Takes the place of the newest version: the old one is kept if a point sees it, else it is dead.
+pub(super) fn supersede(
+    kept: &mut BTreeMap<(u64, Stamp), PastVersion>,
     (branch, block): (BranchNumber, BlockIndex),
-    version: Version,
+    version: BlockVersion,
     death: Stamp,
     points: &Points,
     live: &mut LiveGrains,
-    dead: &mut Vec<Dead>,
+    dead: &mut Vec<DeadVersion>,
 ) {
     if points.sees(branch, version.birth, death) {
         let last = kept.range((block.0, Stamp(0))..(block.0 + 1, Stamp(0))).next_back();
         assert!(last.is_none_or(|(_, last)| last.death <= version.birth), "lives do not overlap");
-        kept.insert((block.0, version.birth), Past { version, death });
+        kept.insert((block.0, version.birth), PastVersion { version, death });
     } else {
-        bury(version.key(branch, block), version.location, live, dead);
+        mark_dead(version.key(branch, block), version.location, live, dead);
     }
 }
 
-pub(super) fn bury(key: BlockKey, location: Location, live: &mut LiveGrains, dead: &mut Vec<Dead>) {
+pub(super) fn mark_dead(
+    key: BlockKey,
+    location: BlockLocation,
+    live: &mut LiveGrains,
+    dead: &mut Vec<DeadVersion>,
+) {
     live.subtract(key.branch, location);
-    if let Location::Direct { segment, .. } = location {
+    if let BlockLocation::Direct { segment, .. } = location {
         assert!(live.of(segment) >= 0, "more died in segment {segment} than was written there");
     }
-    if location != Location::Zero {
-        dead.push(Dead { key, location });
+    if location != BlockLocation::Zero {
+        dead.push(DeadVersion { key, location });
     }
 }

@@ -1,7 +1,7 @@
-//! One record in the making: things that happened, packed into entries and payload until it is full.
+//! One record under construction: items packed into entries and payload until it is full.
 
 use crate::format::{
-    BLOCK_BYTES, BlockKey, ChecksumSeed, Entry, GRAIN_BYTES, Interval, Move, PayloadGrain, Put, RowKey,
+    BLOCK_BYTES, BlockKey, ChecksumSeed, GRAIN_BYTES, Interval, LogEntry, Move, PayloadGrain, Put, RowKey,
     Stored, Write,
     checksum::crc32c,
     record::{ENTRY_BYTES_MAX, PAYLOAD_BLOCKS_MAX},
@@ -9,85 +9,75 @@ use crate::format::{
 use std::sync::Arc;
 use world::Buffer;
 
-/// One thing to be logged, with its bytes.
+/// One change to log, with its bytes.
 #[derive(Clone, Debug)]
-pub enum Part {
-    /// A block that was written: 4 KiB, stored as they are.
-    Write {
-        /// Which version of which block.
-        key: BlockKey,
-        /// Its bytes.
-        data: Arc<Buffer>,
-    },
-    /// Blocks that were written with zeroes.
+pub enum LogItem {
+    /// A block written: 4 KiB, stored uncompressed.
+    Write { key: BlockKey, data: Arc<Buffer> },
+    /// Blocks written with zeroes.
     Zeroes(Interval),
-    /// Blocks that were discarded.
+    /// Blocks discarded.
     Discard(Interval),
-    /// A block in a new place.
+    /// A block copied to another location.
     Move(Move),
-    /// A row of the catalogue as it is from now on.
+    /// A catalogue row inserted or replaced.
     Put {
-        /// Which.
         row: RowKey,
         /// 1 to 1024 bytes.
         bytes: Vec<u8>,
     },
-    /// A row that is gone.
+    /// A catalogue row deleted.
     Remove(RowKey),
 }
 
-/// A block of payload.
 #[derive(Clone, Debug)]
 enum PayloadBlock {
     Data(Arc<Buffer>),
-    /// Rows, each at a grain, one after the other.
+    /// Rows, each aligned to a grain.
     Rows(Vec<u8>),
 }
 
-/// See the module's documentation. Invariant: it fits into one record.
+/// Entries and payload of one record. Invariant: they fit into it.
 #[derive(Clone, Debug, Default)]
-pub struct Draft {
-    entries: Vec<Entry>,
+pub struct RecordDraft {
+    entries: Vec<LogEntry>,
     entry_bytes: usize,
     payload: Vec<PayloadBlock>,
 }
 
-impl Draft {
-    /// Whether nothing is in it.
+impl RecordDraft {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What it says.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[LogEntry] {
         &self.entries
     }
 
-    /// Blocks of payload.
     pub fn payload_blocks(&self) -> u16 {
         self.payload.len() as u16
     }
 
-    /// Adds a part; gives it back if it does not fit any more. What is empty takes any part.
-    pub fn push(&mut self, seed: ChecksumSeed, part: Part) -> Result<(), Part> {
-        let opens_block = match &part {
-            Part::Write { .. } => true,
-            Part::Put { bytes, .. } => self.rows_with_room(bytes.len()).is_none(),
+    /// Adds an item, or returns it if the record is full. An empty draft takes any item.
+    pub fn push(&mut self, seed: ChecksumSeed, item: LogItem) -> Result<(), LogItem> {
+        let opens_block = match &item {
+            LogItem::Write { .. } => true,
+            LogItem::Put { bytes, .. } => self.rows_with_room(bytes.len()).is_none(),
             _ => false,
         };
-        let entry_bytes = if matches!(part, Part::Move(_)) { 64 } else { 32 };
+        let entry_bytes = if matches!(item, LogItem::Move(_)) { 64 } else { 32 };
         let fits = self.entry_bytes + entry_bytes <= ENTRY_BYTES_MAX
             && self.payload.len() + usize::from(opens_block) <= PAYLOAD_BLOCKS_MAX;
         if !fits {
-            return Err(part);
+            return Err(item);
         }
-        let entry = match part {
-            Part::Write { key, data } => self.write(seed, key, data),
-            Part::Put { row, bytes } => self.put(row, &bytes),
-            Part::Zeroes(interval) => Entry::Zeroes(interval),
-            Part::Discard(interval) => Entry::Discard(interval),
-            Part::Move(moved) => Entry::Move(moved),
-            Part::Remove(row) => Entry::Remove(row),
+        let entry = match item {
+            LogItem::Write { key, data } => self.write(seed, key, data),
+            LogItem::Put { row, bytes } => self.put(row, &bytes),
+            LogItem::Zeroes(interval) => LogEntry::Zeroes(interval),
+            LogItem::Discard(interval) => LogEntry::Discard(interval),
+            LogItem::Move(moved) => LogEntry::Move(moved),
+            LogItem::Remove(row) => LogEntry::Remove(row),
         };
         assert_eq!(entry.encoded_bytes(), entry_bytes, "as was reckoned with");
         self.entries.push(entry);
@@ -95,15 +85,15 @@ impl Draft {
         Ok(())
     }
 
-    fn write(&mut self, seed: ChecksumSeed, key: BlockKey, data: Arc<Buffer>) -> Entry {
+    fn write(&mut self, seed: ChecksumSeed, key: BlockKey, data: Arc<Buffer>) -> LogEntry {
         assert_eq!(data.len(), BLOCK_BYTES, "a block is written whole");
         let at = PayloadGrain((self.payload.len() * (BLOCK_BYTES / GRAIN_BYTES)) as u16);
         let checksum = seed.checksum(key, &data);
         self.payload.push(PayloadBlock::Data(data));
-        Entry::Write(Write { key, at, stored: Stored::PLAIN, checksum })
+        LogEntry::Write(Write { key, at, stored: Stored::PLAIN, checksum })
     }
 
-    fn put(&mut self, row: RowKey, bytes: &[u8]) -> Entry {
+    fn put(&mut self, row: RowKey, bytes: &[u8]) -> LogEntry {
         let start = self.rows_with_room(bytes.len()).unwrap_or_else(|| {
             self.payload.push(PayloadBlock::Rows(Vec::with_capacity(BLOCK_BYTES)));
             0
@@ -114,7 +104,7 @@ impl Draft {
         };
         rows.resize(start, 0);
         rows.extend_from_slice(bytes);
-        Entry::Put(Put {
+        LogEntry::Put(Put {
             row,
             at: PayloadGrain(((block * BLOCK_BYTES + start) / GRAIN_BYTES) as u16),
             length: bytes.len() as u16,
@@ -122,7 +112,7 @@ impl Draft {
         })
     }
 
-    /// Where in the last block of payload a row of `length` bytes can begin.
+    /// Offset in the last payload block at which a row of `length` bytes fits.
     fn rows_with_room(&self, length: usize) -> Option<usize> {
         let Some(PayloadBlock::Rows(rows)) = self.payload.last() else { return None };
         let start = rows.len().next_multiple_of(GRAIN_BYTES);
@@ -132,7 +122,7 @@ impl Draft {
     /// The rows it puts, in the order of its entries.
     pub fn rows(&self) -> impl Iterator<Item = (RowKey, &[u8])> {
         let puts = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Put(put) => Some(put),
+            LogEntry::Put(put) => Some(put),
             _ => None,
         });
         puts.map(|put| {
@@ -144,7 +134,7 @@ impl Draft {
         })
     }
 
-    /// The payload, a buffer for each block.
+    /// The payload, one buffer a block.
     pub fn payload(&self) -> impl Iterator<Item = Arc<Buffer>> {
         self.payload.iter().map(|block| match block {
             PayloadBlock::Data(data) => Arc::clone(data),

@@ -1,6 +1,6 @@
-//! From one segment of the log to the next.
+//! Moves the log from one segment to the next.
 
-use super::{Lane, Need, log_shape};
+use super::{LogWriter, Need, mirror_shape};
 use crate::{
     drive::{WriteFailures, all_written},
     error::{Error, Result},
@@ -13,30 +13,32 @@ use crate::{
 use std::rc::Rc;
 use world::Stability;
 
-impl Lane {
-    /// Goes on in the next segment that has enough copies, its header and all before it being stable. If none of those
-    /// that the last header named has any more (drives went, or came), the log begins anew: then the owner says so in
-    /// a superblock. While too few drives have space it waits.
+impl LogWriter {
+    /// Enters the next segment that has enough copies; its header and all records before it are stable then.
+    /// If no successor that the last header named has enough copies (drives went or came), the log continues
+    /// in a segment no header names, and the sink publishes that in a superblock. Waits while too few drives
+    /// have space.
     pub(super) async fn enter_next(&self) -> Result<()> {
         loop {
             while !self.drives.has_space_enough() {
-                Rc::clone(&self.owner).wait_for_space().await?;
+                Rc::clone(&self.sink).wait_for_space().await?;
             }
             let next = match self.take_successor() {
                 Some(next) => next,
                 None => match self.find_another().await {
                     Err(Error::Full) if !self.drives.out_of_space().is_empty() => {
-                        Rc::clone(&self.owner).wait_for_space().await?;
+                        Rc::clone(&self.sink).wait_for_space().await?;
                         continue;
                     }
                     found => found?,
                 },
             };
-            // Also one that was found while the header of another could not be written: no header leads to it.
+            // Includes one that was found while the header of another could not be written: no header leads
+            // to it.
             let is_new_beginning = !self.named.borrow().contains(&next);
             *self.entering.borrow_mut() = Some(next.clone());
             let successors = self.successors_of_next();
-            // What lies before needs a flush anyhow: then it is for the header, too.
+            // Earlier records need a flush anyhow: it covers the header, too.
             let stability = if self.is_unstable.get() { Stability::Volatile } else { Stability::Stable };
             if let Err(failures) = self.write_header(&next, &successors, stability).await {
                 sometimes::reached(Sometimes::HeaderRefused);
@@ -44,19 +46,19 @@ impl Lane {
                 continue;
             }
             if !canary::is(Canary::SegmentEnteredOverUnstableRecords) {
-                self.settle(&next.slots).await?;
+                self.make_stable(&next.slots).await?;
             }
             if !self.has_enough_copies(&next) {
                 continue;
             }
             assert!(next.segment_use > self.entered_use.get(), "uses ascend along the log");
             self.entered_use.set(next.segment_use);
-            let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
+            let shape = mirror_shape(self.drives.geometry().slot_blocks(), next.slots.len());
             if is_new_beginning {
-                sometimes::reached(Sometimes::BegunAnew);
+                sometimes::reached(Sometimes::LogRestarted);
                 let previous = self.tail.borrow().previous();
                 let start = LogStart { previous, segment: next.clone(), block: SegmentBlock(0) };
-                Rc::clone(&self.owner).begin_anew(start).await?;
+                Rc::clone(&self.sink).publish_start(start).await?;
             }
             self.tail.borrow_mut().enter(next, shape);
             *self.named.borrow_mut() = successors;
@@ -67,20 +69,20 @@ impl Lane {
 
     fn take_successor(&self) -> Option<MirroredSegment> {
         let mut successors = self.successors.borrow_mut();
-        // One that lacks a copy would lack it for as long as it waits for its turn.
+        // A successor that lacks a copy would still lack it when its turn comes.
         successors.retain(|segment| self.has_enough_copies(segment));
         successors.pop_front()
     }
 
-    /// A segment that no header names.
+    /// Allocates a segment that no header names.
     async fn find_another(&self) -> Result<MirroredSegment> {
         self.successors.borrow_mut().clear();
-        if let Some(segment) = self.owner.allocate(Need::Now) {
+        if let Some(segment) = self.sink.allocate(Need::Now) {
             return Ok(segment);
         }
         sometimes::reached(Sometimes::LogMadeRoom);
-        Rc::clone(&self.owner).make_room().await?;
-        self.owner.allocate(Need::Now).ok_or_else(|| self.nowhere_to_go())
+        Rc::clone(&self.sink).make_room().await?;
+        self.sink.allocate(Need::Now).ok_or_else(|| self.nowhere_to_go())
     }
 
     fn nowhere_to_go(&self) -> Error {
@@ -88,11 +90,11 @@ impl Lane {
         if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
     }
 
-    /// The segments left to go on in, filled up with new ones where there is room for them.
+    /// The successors left, filled up with new segments while there is room.
     pub(super) fn successors_of_next(&self) -> Vec<MirroredSegment> {
         let mut successors = self.successors.borrow_mut();
         while successors.len() < SUCCESSORS_MAX {
-            let Some(segment) = self.owner.allocate(Need::Later) else { break };
+            let Some(segment) = self.sink.allocate(Need::Later) else { break };
             successors.push_back(segment);
         }
         successors.iter().cloned().collect()
@@ -114,7 +116,7 @@ impl Lane {
             segment_use: segment.segment_use,
             incarnation,
             kind: SegmentKind::Log,
-            shape: log_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
+            shape: mirror_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
             slots: segment.slots.clone(),
             slot_index: 0,
             first_position,

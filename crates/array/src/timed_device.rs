@@ -1,12 +1,15 @@
-//! Drives that answer in time: one that does not is given up like one that fails, and reads turn to another copy long
+//! Time limits on drives: a drive that does not answer in time is failed, and reads turn to another copy long
 //! before.
 //!
-//! 1. Every operation under way is known, and since when. One that is done counts as such also while nobody asks: who waits
-//!    for several waits for the drive that hangs, and not for the one that has answered.
-//! 2. A drive with an operation older than the pool's patience is given up, if at least half of those it knows of answer:
-//!    where all hang, it is not the drives. All its operations then fail, and every later one.
-//! 3. While anything has fewer copies than it should, none is given up: it may have the last one.
-//! 4. What was given up may still be done by the drive, late. Nobody relies on it: such a drive is lost, and stale.
+//! 1. Every operation in progress is tracked with its start. A finished one counts as finished even before
+//!    its caller polls it: a caller that waits for several drives is held up by the one that hangs, and must
+//!    not incriminate the others.
+//! 2. A drive with an operation older than the pool's limit is failed, if at least half of the drives tracked
+//!    do answer: if all hang, the drives are not the cause. All its operations then fail, and every later
+//!    one.
+//! 3. While any data has fewer copies than it should, no drive is failed: it may have the last one.
+//! 4. The drive may still complete failed operations later. Nothing relies on them: such a drive is lost, and
+//!    stale.
 
 use crate::simulation::sometimes::{self, Sometimes};
 use std::{
@@ -24,101 +27,101 @@ use world::{
     Moment, Stability, World,
 };
 
-/// How often operations are looked at, of the pool's patience with reads.
-const LOOKS: u32 = 4;
+/// Checks per time limit.
+const CHECKS_PER_LIMIT: u32 = 4;
 
-/// All drives of a pool.
-pub struct Watch {
+/// Time limits of all drives of a pool.
+pub struct DriveTimeouts {
     world: World,
-    /// How long a drive may take.
+    /// Limit for an operation; then the drive is failed.
     answer_within: Duration,
-    /// How long a read may take before another copy is asked, too.
+    /// Limit for a read; then another copy is read, too.
     read_within: Duration,
-    drives: RefCell<Vec<Weak<State>>>,
-    /// Who waits for a read, and until when.
+    drives: RefCell<Vec<Weak<DriveState>>>,
+    /// Callers waiting for a read, by deadline.
     waiting: RefCell<BTreeMap<(Moment, u64), Waker>>,
     waited: Cell<u64>,
     is_ticking: Cell<bool>,
-    /// Nobody is given up for now.
+    /// True while no drive may be failed.
     holds: Cell<bool>,
 }
 
-/// Somebody who waits for a read.
-struct Waiting {
-    watch: Rc<Watch>,
+/// A caller waiting for a read.
+struct ReadWaiter {
+    watch: Rc<DriveTimeouts>,
     key: (Moment, u64),
 }
 
-impl Drop for Waiting {
+impl Drop for ReadWaiter {
     fn drop(&mut self) {
         self.watch.waiting.borrow_mut().remove(&self.key);
     }
 }
 
-/// A drive that is watched.
-struct Watched {
+/// A drive with a time limit on its operations.
+struct TimedDevice {
     device: Rc<dyn BlockDevice>,
-    state: Rc<State>,
+    state: Rc<DriveState>,
 }
 
-/// What is known of a drive.
-struct State {
+/// DriveState of a drive.
+struct DriveState {
     world: World,
-    /// By the order in which they began.
+    /// By order of start.
     under_way: RefCell<BTreeMap<u64, UnderWay>>,
     begun: Cell<u64>,
     is_given_up: Cell<bool>,
-    /// Where the watched drive is in memory: its name among others.
+    /// Address of the [`TimedDevice`], which identifies it.
     at: Cell<*const ()>,
     answer_within: Duration,
 }
 
-/// What is known of an operation.
+/// An operation in progress.
 struct UnderWay {
     begun: Moment,
-    /// Of who waits for it.
+    /// Waker of the caller.
     waker: Waker,
-    answer: Rc<dyn Answer>,
+    operation: Rc<dyn PendingOperation>,
 }
 
-/// Whether a drive has answered.
-trait Answer {
-    fn is_there(&self, waker: &Waker) -> bool;
+/// An operation of any result type.
+trait PendingOperation {
+    fn is_finished(&self, waker: &Waker) -> bool;
 }
 
-/// What a drive was asked, and what it answered until somebody takes that.
-enum Asked<T> {
-    Waiting(LocalFuture<IoResult<T>>),
-    Answered(Option<IoResult<T>>),
+/// An operation, or its result until the caller takes it.
+enum OperationState<T> {
+    Pending(LocalFuture<IoResult<T>>),
+    Finished(Option<IoResult<T>>),
 }
 
-/// An operation of a drive.
+/// Future of one operation.
 struct Operation<T> {
-    asked: Rc<RefCell<Asked<T>>>,
-    state: Rc<State>,
+    state: Rc<RefCell<OperationState<T>>>,
+    drive: Rc<DriveState>,
     number: u64,
 }
 
-impl<T> Asked<T> {
-    fn look(&mut self, context: &mut Context<'_>) {
-        if let Self::Waiting(inner) = self
+impl<T> OperationState<T> {
+    fn poll_once(&mut self, context: &mut Context<'_>) {
+        if let Self::Pending(inner) = self
             && let Poll::Ready(done) = inner.as_mut().poll(context)
         {
-            *self = Self::Answered(Some(done));
+            *self = Self::Finished(Some(done));
         }
     }
 }
 
-impl<T> Answer for RefCell<Asked<T>> {
-    fn is_there(&self, waker: &Waker) -> bool {
-        let mut asked = self.borrow_mut();
-        asked.look(&mut Context::from_waker(waker));
-        matches!(*asked, Asked::Answered(_))
+impl<T> PendingOperation for RefCell<OperationState<T>> {
+    fn is_finished(&self, waker: &Waker) -> bool {
+        let mut state = self.borrow_mut();
+        state.poll_once(&mut Context::from_waker(waker));
+        matches!(*state, OperationState::Finished(_))
     }
 }
 
-impl Watch {
-    /// Looks after drives until it is dropped. Zero: nothing ever takes too long.
+impl DriveTimeouts {
+    /// Tracks drives until dropped. A limit of zero disables the check.
     pub fn new(world: &World, answer_within: Duration, read_within: Duration) -> Rc<Self> {
         let watch = Rc::new(Self {
             world: world.clone(),
@@ -131,14 +134,17 @@ impl Watch {
             holds: Cell::new(false),
         });
         if answer_within > Duration::ZERO {
-            world.spawn("array watch", look_on(world.clone(), answer_within / LOOKS, Rc::downgrade(&watch)));
+            world.spawn(
+                "array watch",
+                check_regularly(world.clone(), answer_within / CHECKS_PER_LIMIT, Rc::downgrade(&watch)),
+            );
         }
         watch
     }
 
-    /// The same drive, watched.
+    /// Wraps a drive.
     pub fn watch(&self, device: &Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
-        let state = Rc::new(State {
+        let state = Rc::new(DriveState {
             world: self.world.clone(),
             under_way: RefCell::default(),
             begun: Cell::new(0),
@@ -148,14 +154,14 @@ impl Watch {
         });
         self.drives.borrow_mut().push(Rc::downgrade(&state));
         let watched: Rc<dyn BlockDevice> =
-            Rc::new(Watched { device: Rc::clone(device), state: Rc::clone(&state) });
+            Rc::new(TimedDevice { device: Rc::clone(device), state: Rc::clone(&state) });
         state.at.set(Rc::as_ptr(&watched).cast());
         watched
     }
 
-    /// Waits for `work`, but no longer than until another copy should be asked: then there is none.
+    /// Waits for `work` until another copy should be read; none if it took longer.
     pub async fn is_done_soon<T>(self: &Rc<Self>, work: &mut LocalFuture<T>) -> Option<T> {
-        let mut waiting: Option<Waiting> = None;
+        let mut waiting: Option<ReadWaiter> = None;
         poll_fn(|context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
@@ -172,44 +178,44 @@ impl Watch {
         .await
     }
 
-    fn wait(self: &Rc<Self>, waker: &Waker) -> Waiting {
+    fn wait(self: &Rc<Self>, waker: &Waker) -> ReadWaiter {
         self.waited.set(self.waited.get() + 1);
         let key = (self.world.now() + self.read_within, self.waited.get());
         self.waiting.borrow_mut().insert(key, waker.clone());
         if !self.is_ticking.replace(true) {
-            // One timer for all reads: most are done long before, and never need one.
+            // One timer for all reads: most finish long before they need one.
             self.world.spawn("array late reads", tick(self.world.clone(), Rc::downgrade(self)));
         }
-        Waiting { watch: Rc::clone(self), key }
+        ReadWaiter { watch: Rc::clone(self), key }
     }
 
-    /// Why a drive is given up.
+    /// The error of a drive that is failed.
     pub fn error(&self) -> IoError {
         no_answer_for(self.answer_within)
     }
 
-    /// Whether a drive that is watched was given up.
+    /// True if a wrapped drive was failed.
     pub fn has_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
         let at = Rc::as_ptr(device).cast::<()>();
-        let given_up = |drive: &Weak<State>| {
+        let given_up = |drive: &Weak<DriveState>| {
             drive.upgrade().is_some_and(|drive| drive.is_given_up.get() && drive.at.get() == at)
         };
         self.drives.borrow().iter().any(given_up)
     }
 
-    /// Whether every drive is waited for, however long: it may have what no other has.
+    /// While held, no drive is failed, however long it takes: it may have data no other has.
     pub fn hold(&self, holds: bool) {
         self.holds.set(holds);
     }
 
-    fn look(&self, now: Moment) {
+    fn check(&self, now: Moment) {
         self.drives.borrow_mut().retain(|drive| drive.strong_count() > 0);
-        let drives: Vec<Rc<State>> = self.drives.borrow().iter().filter_map(Weak::upgrade).collect();
+        let drives: Vec<Rc<DriveState>> = self.drives.borrow().iter().filter_map(Weak::upgrade).collect();
         let there: Vec<_> = drives.into_iter().filter(|drive| !drive.is_given_up.get()).collect();
-        let is_late = |drive: &Rc<State>| {
+        let is_late = |drive: &Rc<DriveState>| {
             let under_way = drive.under_way.borrow();
             let mut old = under_way.values().take_while(|one| now.since(one.begun) > self.answer_within);
-            old.any(|one| !one.answer.is_there(&one.waker))
+            old.any(|one| !one.operation.is_finished(&one.waker))
         };
         let (late, answering): (Vec<_>, Vec<_>) = there.into_iter().partition(is_late);
         if self.holds.get() || answering.len() < late.len() {
@@ -226,22 +232,22 @@ impl Watch {
 }
 
 fn no_answer_for(span: Duration) -> IoError {
-    let story = format!("no answer for {} s: the drive is given up", span.as_secs_f64());
+    let story = format!("no answer for {} s: the drive is failed", span.as_secs_f64());
     IoError::new(IoErrorKind::Disconnected, story)
 }
 
-async fn look_on(world: World, every: Duration, watch: Weak<Watch>) {
+async fn check_regularly(world: World, every: Duration, watch: Weak<DriveTimeouts>) {
     loop {
         world.sleep(every).await;
         let Some(watch) = watch.upgrade() else { return };
-        watch.look(world.now());
+        watch.check(world.now());
     }
 }
 
-/// Wakes those that have waited long enough for a read, while anybody waits.
-async fn tick(world: World, watch: Weak<Watch>) {
+/// Wakes callers past their deadline, as long as any caller waits.
+async fn tick(world: World, watch: Weak<DriveTimeouts>) {
     loop {
-        let Some(every) = watch.upgrade().map(|watch| watch.read_within / LOOKS) else { return };
+        let Some(every) = watch.upgrade().map(|watch| watch.read_within / CHECKS_PER_LIMIT) else { return };
         world.sleep(every).await;
         let Some(watch) = watch.upgrade() else { return };
         let late = {
@@ -257,13 +263,13 @@ async fn tick(world: World, watch: Weak<Watch>) {
     }
 }
 
-impl State {
+impl DriveState {
     fn error(&self) -> IoError {
         no_answer_for(self.answer_within)
     }
 }
 
-impl Watched {
+impl TimedDevice {
     fn begin<T>(
         &self,
         start: impl FnOnce(&dyn BlockDevice) -> LocalFuture<IoResult<T>>,
@@ -276,15 +282,16 @@ impl Watched {
             return Box::pin(async { Err(error) });
         }
         let inner = start(&*self.device);
-        // From here on, not from when somebody waits for it: several are begun, and then waited for in turn.
+        // Counts from here, not from the first poll: callers start several operations, and then await one
+        // after the other.
         let number = self.state.begun.get() + 1;
         self.state.begun.set(number);
-        let asked = Rc::new(RefCell::new(Asked::Waiting(inner)));
-        let answer = Rc::clone(&asked) as Rc<dyn Answer>;
+        let state = Rc::new(RefCell::new(OperationState::Pending(inner)));
+        let operation = Rc::clone(&state) as Rc<dyn PendingOperation>;
         let begun = self.state.world.now();
-        let one = UnderWay { begun, waker: Waker::noop().clone(), answer };
+        let one = UnderWay { begun, waker: Waker::noop().clone(), operation };
         self.state.under_way.borrow_mut().insert(number, one);
-        Box::pin(Operation { asked, state: Rc::clone(&self.state), number })
+        Box::pin(Operation { state, drive: Rc::clone(&self.state), number })
     }
 }
 
@@ -292,16 +299,16 @@ impl<T> Future for Operation<T> {
     type Output = IoResult<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut asked = self.asked.borrow_mut();
-        asked.look(context);
-        if let Asked::Answered(answer) = &mut *asked {
-            return Poll::Ready(answer.take().expect("an answer is taken once"));
+        let mut state = self.state.borrow_mut();
+        state.poll_once(context);
+        if let OperationState::Finished(result) = &mut *state {
+            return Poll::Ready(result.take().expect("a result is taken once"));
         }
-        drop(asked);
-        if self.state.is_given_up.get() {
-            return Poll::Ready(Err(self.state.error()));
+        drop(state);
+        if self.drive.is_given_up.get() {
+            return Poll::Ready(Err(self.drive.error()));
         }
-        if let Some(one) = self.state.under_way.borrow_mut().get_mut(&self.number) {
+        if let Some(one) = self.drive.under_way.borrow_mut().get_mut(&self.number) {
             one.waker.clone_from(context.waker());
         }
         Poll::Pending
@@ -310,11 +317,11 @@ impl<T> Future for Operation<T> {
 
 impl<T> Drop for Operation<T> {
     fn drop(&mut self) {
-        self.state.under_way.borrow_mut().remove(&self.number);
+        self.drive.under_way.borrow_mut().remove(&self.number);
     }
 }
 
-impl BlockDevice for Watched {
+impl BlockDevice for TimedDevice {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }

@@ -1,33 +1,35 @@
-//! What deletion of points would give back, to the grain.
+//! Space that deleting points would free, to the grain.
 //!
-//! The same walk as a pass of [`Reclaim`](super::Reclaim), with the points still there; and what the tables in memory hold or
-//! displace, which no tree knows of yet.
+//! It takes the same walk as a pass of [`Reclaim`](super::Reclaim), with the points still in place, and adds
+//! what the tables in memory hold or supersede.
 
-use super::{LiveGrains, Past, Points, Sources, Table, Version, reclaim::death};
+use super::{LiveGrains, MapTable, PastVersion, Points, Sources, reclaim::death};
 use crate::{
     error::Result,
-    format::{BlockIndex, BranchNumber, NodeKey, Roots, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX},
-    tree::Trees,
+    format::{
+        BlockIndex, BranchNumber, NodeKey, Roots, Stamp, TreeKind, VersionRun, node::BRANCH_BLOCKS_MAX,
+    },
+    tree::{BlockVersion, Trees},
 };
 use std::ops::{ControlFlow, Range};
 
-/// Ranges of the head that are closer than this are walked as one.
+/// Ranges of the head closer than this are walked as one.
 const NEAR_BLOCKS: u64 = 512;
 
-/// A figure that is being worked out, as of the moment at which it was asked for.
+/// A computation of reclaimable space, as of the moment it was begun.
 #[derive(Debug)]
-pub struct Figure {
+pub struct ReclaimableQuery {
     branch: BranchNumber,
     deleted: Vec<Stamp>,
     remaining: Vec<Stamp>,
     roots: Roots,
-    /// What happened to the branch, the older table first.
-    tables: Vec<Table>,
+    /// Changes of the branch, the older table first.
+    tables: Vec<MapTable>,
     grains: LiveGrains,
 }
 
-impl Figure {
-    /// Asks what deletion of some of a branch's points would give back.
+impl ReclaimableQuery {
+    /// Begins the computation for some points of a branch.
     pub fn new(sources: &Sources<'_>, points: &Points, branch: BranchNumber, deleted: &[Stamp]) -> Self {
         let (deleted, remaining) = points.of(branch).iter().partition(|point| deleted.contains(point));
         let tables = sources.merging.into_iter().chain([sources.active]).map(|table| table.only(branch));
@@ -35,7 +37,7 @@ impl Figure {
         Self { branch, deleted, remaining, roots, tables: tables.collect(), grains: LiveGrains::new() }
     }
 
-    /// Works it out: grains by segment.
+    /// Computes the space that would be freed: grains by segment.
     ///
     /// # Errors
     ///
@@ -43,7 +45,7 @@ impl Figure {
     pub async fn finish(mut self, trees: &Trees) -> Result<LiveGrains> {
         let mut grains = std::mem::take(&mut self.grains);
         for (index, table) in self.tables.iter().enumerate() {
-            for (block, Past { version, death }) in table.kept(self.branch) {
+            for (block, PastVersion { version, death }) in table.kept(self.branch) {
                 self.count(block, version, index + 1, Some(death), &mut grains);
             }
             let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
@@ -53,10 +55,10 @@ impl Figure {
                 }
             }
         }
-        let visit = |run: &Run<'_>| {
+        let visit = |run: &VersionRun<'_>| {
             if self.frees(run.birth, death(run)) {
                 for block in (run.first.0..=run.last().0).map(BlockIndex) {
-                    self.count(block, Version::of(run, block), 0, Some(death(run)), &mut grains);
+                    self.count(block, BlockVersion::of(run, block), 0, Some(death(run)), &mut grains);
                 }
             }
             ControlFlow::Continue(())
@@ -64,26 +66,27 @@ impl Figure {
         let from = NodeKey::begin_of(self.branch);
         trees.scan_lives(self.roots.history, self.branch, &self.deleted, from, visit).await?;
         for blocks in self.touched() {
-            let visit = |run: &Run<'_>| {
+            let visit = |run: &VersionRun<'_>| {
                 for block in
                     (run.first.0.max(blocks.start)..(run.last().0 + 1).min(blocks.end)).map(BlockIndex)
                 {
-                    self.count(block, Version::of(run, block), 0, None, &mut grains);
+                    self.count(block, BlockVersion::of(run, block), 0, None, &mut grains);
                 }
                 ControlFlow::Continue(())
             };
             let keys =
                 [blocks.start, blocks.end].map(|block| NodeKey::of_block(self.branch, BlockIndex(block)));
-            trees.scan(Tree::Head, self.roots.head, keys[0], keys[1], visit).await?;
+            trees.scan(TreeKind::Head, self.roots.head, keys[0], keys[1], visit).await?;
         }
         Ok(grains)
     }
 
-    /// Counts a version that the tables from `younger` on may have displaced or moved, unless it is known when it died.
+    /// Counts a version that the tables from `younger` on may have superseded or moved. A known `death`
+    /// overrides theirs.
     fn count(
         &self,
         block: BlockIndex,
-        version: Version,
+        version: BlockVersion,
         younger: usize,
         death: Option<Stamp>,
         grains: &mut LiveGrains,
@@ -91,12 +94,12 @@ impl Figure {
         let tables = &self.tables[younger..];
         let died = || tables.iter().find_map(|table| table.death(self.branch, block, version.birth));
         if death.or_else(died).is_some_and(|death| self.frees(version.birth, death)) {
-            let relocate = |version, table: &Table| table.relocated(self.branch, block, version);
+            let relocate = |version, table: &MapTable| table.relocated(self.branch, block, version);
             grains.add(self.branch, tables.iter().fold(version, relocate).location);
         }
     }
 
-    /// Whether a life is seen by points that would go, and by no other.
+    /// True if some of the points to be deleted see a lifetime, and no other point does.
     fn frees(&self, birth: Stamp, death: Stamp) -> bool {
         let is_seen = |points: &[Stamp]| {
             points.get(points.partition_point(|&point| point < birth)).is_some_and(|&point| point < death)
@@ -104,7 +107,7 @@ impl Figure {
         is_seen(&self.deleted) && !is_seen(&self.remaining)
     }
 
-    /// Blocks to which something happened in memory, in order, near ones together.
+    /// Ranges of blocks with changes in memory, in order, near ones joined.
     fn touched(&self) -> Vec<Range<u64>> {
         let mut touched: Vec<Range<u64>> = Vec::new();
         for table in &self.tables {

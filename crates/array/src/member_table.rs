@@ -1,19 +1,19 @@
-//! The member table from one generation to the next: who joins, who has joined, who is left out.
+//! The member table of the next generation: joining drives, new members, drives left out.
 //!
-//! A drive joins in two steps. The generation that names it first gives it neither a vote nor a slot: if its writing is cut
-//! short, those who know of the drive can do without it, and it without having lost anything. When that one is complete,
-//! the next makes it a member like the others (`docs/format.md`, "Joining").
+//! A drive joins in two steps. The first generation that names it gives it neither a vote nor a slot: if its
+//! writing is interrupted, drives that know of the new one can do without it, and it has lost nothing. Once
+//! that generation is complete, the next makes it a full member (`docs/format.md`, "Joining").
 
 use crate::format::{
     Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock, features::INCOMPATIBLE_JOINING,
 };
 use std::collections::BTreeSet;
 
-/// Copies of everything, unless there is but one drive or somebody wants three.
+/// Copies of everything, except in pools of one drive or with three copies.
 pub const LOG_COPIES: usize = 2;
 
-/// The generation after `last`, to be written to `there`; `settled` is the last one known to be complete. `joining`: the row of
-/// a drive that is to become a member, and is one of `there`.
+/// The generation after `last`, to be written to `there`; `settled` is the last one known to be complete.
+/// `joining` is the row of a drive to be added, which must be in `there`.
 pub fn next_generation(
     last: &Superblock,
     (settled, mark): (Generation, GenerationMark),
@@ -38,7 +38,7 @@ pub fn next_generation(
     if next.members.iter().any(|member| member.state.is_applicant()) {
         next.features.incompatible |= INCOMPATIBLE_JOINING;
     }
-    // A pool of one drive that has got another keeps two copies from then on.
+    // A pool of one drive that gets another keeps two copies from then on.
     let voters = next.members.iter().filter(|member| member.state.has_vote()).count();
     if next.geometry.log_copies == 1 && voters > 1 {
         next.geometry.log_copies = LOG_COPIES as u8;
@@ -46,13 +46,13 @@ pub fn next_generation(
     next
 }
 
-/// Those that are not there are missing, but for one that was joining: it never had a slot, so nothing names its row,
-/// which is the last.
+/// Marks absent drives as missing. A joining one is removed instead: it never had a slot, so nothing refers
+/// to its row, which is the last.
 fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
     let (generation, settled) = (next.generation, next.settled);
     let is_there = |index: usize| there.contains(&MemberIndex(index as u16));
     let is_done = |member: &Member| match member.state {
-        // Before the generation that named it was complete no other can have made it a member.
+        // Until the generation that named it was complete, none can have made it a member.
         MemberState::Joining => member.since > settled,
         MemberState::Withdrawn => member.since <= settled,
         _ => false,
@@ -76,8 +76,8 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
     );
 }
 
-/// Whether `complete`, all of which is written, has to be followed by one that says so: drives that it left out have a vote
-/// until then, one that joins has none, and one that has withdrawn may have one.
+/// True if the complete generation `complete` must be followed by one that records it as settled: until then
+/// drives that it left out have a vote, one that joins has none, and one that has withdrawn may have one.
 pub fn must_settle(complete: &Superblock) -> bool {
     let is_of_it = |member: &Member| {
         let is_passing = member.state.is_applicant() || member.state == MemberState::Missing;
