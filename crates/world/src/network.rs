@@ -3,6 +3,7 @@
 //! A [`Stream`] is what TCP gives: bytes come in the order in which they were sent, or not at all. It is tokio's pair
 //! of traits, so that whatever is written against those (TLS, buffering) works in both worlds.
 
+pub mod receiver;
 pub mod reconnecting;
 
 use crate::{IoError, IoErrorKind, IoResult, LocalFuture, World};

@@ -5,12 +5,12 @@ use super::{
     login::{LoggedInConnection, SessionTerms, SessionType, log_in},
     probe::{DiskInfo, probe},
     receive,
-    tasks::{CommandError, CommandOutput, CommandRequest, OutgoingPdu, Tasks},
+    tasks::{CommandError, CommandOutput, CommandRequest, OutgoingPdu, ReadBuffers, Tasks},
 };
 use crate::wire::{
     encoded_pdu::{EncodedPdu, write_pdus},
-    header::{FINAL, IMMEDIATE, Logout, PduHeader},
-    pdu::Pdu,
+    header::{DataIn, FINAL, IMMEDIATE, Logout, PduHeader, opcode},
+    pdu::{Pdu, PduError, PduHead},
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -108,6 +108,37 @@ impl TargetSession {
     }
 }
 
+/// The buffers of a read while a Data-In is received into one of them. Dropping it returns them to their command, even if the
+/// connection breaks in the middle.
+struct LentBuffers<'t> {
+    tasks: &'t RefCell<Tasks>,
+    itt: u32,
+    lent: ReadBuffers,
+}
+
+impl<'t> LentBuffers<'t> {
+    /// `None` if the PDU is not a Data-In that continues a command within one of its buffers.
+    fn of(tasks: &'t RefCell<Tasks>, head: &PduHead) -> Option<Self> {
+        if head.opcode() != opcode::DATA_IN || head.data_bytes == 0 {
+            return None;
+        }
+        let header = DataIn::of(&head.header);
+        let itt = header.itt.get();
+        let lent = tasks.borrow_mut().lend_buffers(itt, header.buffer_offset.get(), head.data_bytes);
+        lent.map(|lent| Self { tasks, itt, lent })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.lent.buffers[self.lent.index][self.lent.range.clone()]
+    }
+}
+
+impl Drop for LentBuffers<'_> {
+    fn drop(&mut self) {
+        self.tasks.borrow_mut().return_buffers(self.itt, std::mem::take(&mut self.lent.buffers));
+    }
+}
+
 impl Protocol for TargetSession {
     type Terms = SessionTerms;
     const PEER: &'static str = "the target";
@@ -171,14 +202,29 @@ impl Protocol for TargetSession {
     }
 
     async fn receive(&self, reader: &mut Reader, terms: &SessionTerms) -> Result<(), String> {
-        let data_max = terms.parameters.receive_bytes_max as usize;
-        let pdu = Pdu::read(reader, terms.digests(), data_max).await.map_err(|error| error.to_string())?;
-        let pdu = pdu.ok_or_else(|| "the target closed the connection".to_owned())?;
+        let (digests, data_max) = (terms.digests(), terms.parameters.receive_bytes_max as usize);
+        let failed = |error: PduError| error.to_string();
+        let head = PduHead::read(reader, digests, data_max).await.map_err(failed)?;
+        let head = head.ok_or_else(|| "the target closed the connection".to_owned())?;
+        let mut data = Vec::new();
+        let mut lent = LentBuffers::of(&self.tasks, &head);
+        let into = match &mut lent {
+            Some(lent) => lent.bytes(),
+            None => {
+                data.resize(head.data_bytes, 0);
+                &mut data
+            }
+        };
+        if !head.read_data(reader, digests, into).await.map_err(failed)? {
+            return Err("data digest error".to_owned());
+        }
+        let in_place = if lent.take().is_some() { head.data_bytes } else { 0 };
+        let pdu = head.with_data(data);
         let now = self.world.now();
         self.heard_at.set(now);
         self.has_pinged.set(false);
         let mut tasks = self.tasks.borrow_mut();
-        receive::receive(&mut tasks, &pdu, now)?;
+        receive::receive(&mut tasks, &pdu, in_place, now)?;
         if tasks.wants_to_send() {
             self.wake.notify_one();
         }

@@ -14,12 +14,12 @@ use zerocopy::FromBytes;
 /// The O and U bits.
 const RESIDUAL: u8 = 0x06;
 
-/// Handles one PDU.
+/// Handles one PDU. The data of a Data-In are in its command's buffers already if `in_place`, their length, is not zero.
 ///
 /// # Errors
 ///
 /// The reason the connection must be dropped.
-pub fn receive(tasks: &mut Tasks, pdu: &Pdu, now: Moment) -> Result<(), String> {
+pub fn receive(tasks: &mut Tasks, pdu: &Pdu, in_place: usize, now: Moment) -> Result<(), String> {
     let numbers =
         SequenceNumbers::read_from_bytes(&pdu.header[SEQUENCE_NUMBERS_OFFSET..SEQUENCE_NUMBERS_OFFSET + 12]);
     let numbers = numbers.expect("twelve bytes");
@@ -38,7 +38,11 @@ pub fn receive(tasks: &mut Tasks, pdu: &Pdu, now: Moment) -> Result<(), String> 
     match pdu.opcode() {
         opcode::DATA_IN => {
             let header = DataIn::of(&pdu.header);
-            tasks.receive_data(itt, header.buffer_offset.get(), &pdu.data)?;
+            if in_place > 0 {
+                tasks.received_in_place(itt, in_place);
+            } else {
+                tasks.receive_data(itt, header.buffer_offset.get(), &pdu.data)?;
+            }
             if has_status {
                 let residual = if header.flags & RESIDUAL == 0 { 0 } else { header.residual.get() };
                 tasks.complete(itt, header.status, residual, &[], now);
@@ -130,7 +134,7 @@ mod tests {
                 let mut data = vec![0; random.below(3) as usize * 512];
                 random.fill(&mut data);
                 let pdu = Pdu { header, additional: Vec::new(), data };
-                if receive(&mut tasks, &pdu, now).is_err() {
+                if receive(&mut tasks, &pdu, 0, now).is_err() {
                     ended += 1;
                     tasks.begin_connection(&terms);
                     tasks.open();

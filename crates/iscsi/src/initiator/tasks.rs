@@ -22,6 +22,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Range,
     time::Duration,
 };
 use tokio::sync::oneshot;
@@ -88,6 +89,14 @@ struct Task {
     /// Writes answered before this command was added.
     answered_before: u64,
     tell: oneshot::Sender<Result<CommandOutput, CommandError>>,
+}
+
+/// The buffers of a read, and the place for the data of one Data-In.
+pub struct ReadBuffers {
+    pub buffers: Vec<Buffer>,
+    pub index: usize,
+    /// Within buffer `index`.
+    pub range: Range<usize>,
 }
 
 /// Data that may be sent now.
@@ -337,6 +346,36 @@ impl Tasks {
     pub fn advance_stat_sn(&mut self, number: u32) {
         if !is_behind(self.exp_stat_sn, number) {
             self.exp_stat_sn = number.wrapping_add(1);
+        }
+    }
+
+    /// Lends the buffers of a read for a Data-In. `None` if the data are not for this command now, or go to
+    /// more than one buffer; then [`Tasks::receive_data`] takes them.
+    pub fn lend_buffers(&mut self, itt: u32, offset: u32, bytes: usize) -> Option<ReadBuffers> {
+        let task = self.tasks.get_mut(&itt).filter(|task| task.received == offset as usize)?;
+        let mut start = task.received;
+        for (index, buffer) in task.command.into.iter().enumerate() {
+            if start < buffer.len() {
+                let end = start.checked_add(bytes).filter(|end| *end <= buffer.len())?;
+                let buffers = std::mem::take(&mut task.command.into);
+                return Some(ReadBuffers { buffers, index, range: start..end });
+            }
+            start -= buffer.len();
+        }
+        None
+    }
+
+    /// Takes lent buffers back. A command that has expired meanwhile needs none.
+    pub fn return_buffers(&mut self, itt: u32, buffers: Vec<Buffer>) {
+        if let Some(task) = self.tasks.get_mut(&itt) {
+            task.command.into = buffers;
+        }
+    }
+
+    /// Counts the data of a Data-In that were received into lent buffers.
+    pub fn received_in_place(&mut self, itt: u32, bytes: usize) {
+        if let Some(task) = self.tasks.get_mut(&itt) {
+            task.received += bytes;
         }
     }
 

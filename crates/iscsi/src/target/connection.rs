@@ -11,7 +11,7 @@
 use super::{
     Targets,
     login::log_in,
-    pending_command::{NextStep, PendingCommand, WRITES},
+    pending_command::{LentBuffer, NextStep, PendingCommand, WRITES},
     send_queue::{SendQueue, StatSn},
     text_request::PartialText,
 };
@@ -29,7 +29,7 @@ use crate::{
             AsyncMessage, DataIn, DataOut, FINAL, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn, NopOut,
             PduHeader, ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
         },
-        pdu::{Digests, HEADER_BYTES, Pdu, PduError},
+        pdu::{Digests, HEADER_BYTES, Pdu, PduError, PduHead},
     },
 };
 use std::{
@@ -41,11 +41,12 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, BufReader, split},
+    io::{AsyncRead, split},
     sync::Notify,
 };
 use world::{
-    Moment, Stream, World,
+    Buffer, Moment, Stream, World,
+    network::receiver::Receiver,
     pieces::{Payload, bytes_in, part_of},
     with_deadline,
 };
@@ -80,7 +81,7 @@ pub(super) async fn run(
     tell: impl FnOnce(&str, Option<&str>),
 ) -> Result<(), Broken> {
     let (reader, mut writer) = split(stream);
-    let mut reader = BufReader::with_capacity(64 * 1024, reader);
+    let mut reader = Receiver::new(reader);
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or_else(|| Err("login timed out".to_owned()))?;
@@ -182,6 +183,24 @@ pub(super) struct Connection {
     pub(super) partial_text: RefCell<Option<PartialText>>,
 }
 
+/// The data segment of a PDU while it is received.
+enum Segment {
+    /// Of a new command: in its buffer.
+    Immediate(Box<PendingCommand>, LentBuffer),
+    /// Of a Data-Out: in its command's buffer.
+    DataOut(LentBuffer),
+    Other(Vec<u8>),
+}
+
+impl Segment {
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Immediate(_, lent) | Self::DataOut(lent) => lent.bytes(),
+            Self::Other(data) => data,
+        }
+    }
+}
+
 impl Connection {
     async fn until_idle(&self) {
         while !self.executing.borrow().is_empty() {
@@ -228,32 +247,58 @@ impl Connection {
 
     async fn read_all(self: Rc<Self>, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
+        let data_max = self.parameters.receive_bytes_max as usize;
         loop {
             // Backpressure: no new commands while responses pile up.
             self.send_queue.until_room().await;
-            let data_max = self.parameters.receive_bytes_max as usize;
-            let pdu = match Pdu::read(reader, digests, data_max).await {
-                Ok(Some(pdu)) => pdu,
-                Ok(None) => return Ok(()),
-                Err(PduError::DataDigest(pdu)) => {
-                    // Error recovery level 0: the initiator starts a new session.
-                    self.reject(&pdu.header, DATA_DIGEST_ERROR);
-                    return Err(broken(PduError::DataDigest(pdu)));
-                }
-                Err(error) => return Err(broken(error)),
-            };
+            let head = PduHead::read(reader, digests, data_max).await.map_err(broken)?;
+            let Some(head) = head else { return Ok(()) };
+            let mut segment = self.segment_of(&head);
+            if !head.read_data(reader, digests, segment.bytes()).await.map_err(broken)? {
+                // Error recovery level 0: the initiator starts a new session.
+                self.reject(&head.header, DATA_DIGEST_ERROR);
+                return Err("data digest error".to_owned());
+            }
             self.heard_at.set(self.world.now());
-            if self.take(pdu)? == ControlFlow::Break(()) {
+            if self.take(head, segment)? == ControlFlow::Break(()) {
                 return Ok(());
             }
         }
     }
 
+    /// The memory for a data segment: the buffer of the command it belongs to, if it may have these data. Changes nothing
+    /// but that the buffer is lent.
+    fn segment_of(&self, head: &PduHead) -> Segment {
+        let bytes = head.data_bytes;
+        let segment = match head.opcode() {
+            opcode::SCSI_COMMAND if self.has_target => {
+                let command = ScsiCommand::of(&head.header);
+                let takes = match self.units.get(&unit_of(&command.lun)) {
+                    Some(reached) => reached.unit.transfer_length(&command.cdb),
+                    None => TransferLength::UpTo(0),
+                };
+                PendingCommand::new(command, bytes, takes, &self.parameters).ok().map(|mut pending| {
+                    let lent = pending.lend(bytes);
+                    Segment::Immediate(Box::new(pending), lent)
+                })
+            }
+            opcode::DATA_OUT if self.has_target => {
+                let header = DataOut::of(&head.header);
+                let mut all = self.pending.borrow_mut();
+                let pending = all.get_mut(&header.itt.get());
+                let pending = pending.filter(|pending| pending.check(&header, bytes).is_ok());
+                pending.map(|pending| Segment::DataOut(pending.lend(bytes)))
+            }
+            _ => None,
+        };
+        segment.unwrap_or_else(|| Segment::Other(vec![0; bytes]))
+    }
+
     /// Handles one PDU.
-    fn take(self: &Rc<Self>, pdu: Pdu) -> Result<ControlFlow<()>, Broken> {
-        let is_immediate = pdu.header[0] & IMMEDIATE != 0;
-        let is_numbered = !matches!(pdu.opcode(), opcode::DATA_OUT | opcode::SNACK);
-        let number = u32::from_be_bytes(pdu.header[24..28].try_into().expect("four bytes"));
+    fn take(self: &Rc<Self>, head: PduHead, segment: Segment) -> Result<ControlFlow<()>, Broken> {
+        let is_immediate = head.header[0] & IMMEDIATE != 0;
+        let is_numbered = !matches!(head.opcode(), opcode::DATA_OUT | opcode::SNACK);
+        let number = u32::from_be_bytes(head.header[24..28].try_into().expect("four bytes"));
         if is_numbered && !is_immediate {
             if number != self.send_queue.exp_cmd_sn() || !self.send_queue.is_in_window(number) {
                 // Outside the command window, or out of order on a session's only connection: ignored (RFC
@@ -263,12 +308,22 @@ impl Connection {
             self.send_queue.command_came();
         }
         let counts = is_numbered && !is_immediate;
-        match pdu.opcode() {
-            opcode::SCSI_COMMAND if self.has_target => {
-                self.begin(pdu, counts);
+        let data = match segment {
+            Segment::Immediate(pending, lent) => {
+                self.begin(&head.header, *pending, lent, counts);
                 return Ok(ControlFlow::Continue(()));
             }
-            opcode::DATA_OUT if self.has_target => self.more_data(&pdu),
+            Segment::DataOut(lent) => {
+                self.more_data(&head.header, Some(lent));
+                return Ok(ControlFlow::Continue(()));
+            }
+            Segment::Other(data) => data,
+        };
+        let pdu = head.with_data(data);
+        match pdu.opcode() {
+            // Its immediate data, or a missing F bit, violate the negotiated parameters.
+            opcode::SCSI_COMMAND if self.has_target => self.reject(&pdu.header, PROTOCOL_ERROR),
+            opcode::DATA_OUT if self.has_target => self.more_data(&pdu.header, None),
             opcode::TASK_MANAGEMENT if self.has_target => {
                 if self.manage(&TaskManagement::of(&pdu.header)) == ControlFlow::Break(()) {
                     return Ok(ControlFlow::Break(()));
@@ -309,25 +364,23 @@ impl Connection {
         self.send_queue.send(&response, StatSn::Advance, data);
     }
 
-    fn begin(self: &Rc<Self>, pdu: Pdu, counts: bool) {
-        let command = ScsiCommand::of(&pdu.header);
-        let itt = command.itt.get();
+    fn begin(
+        self: &Rc<Self>,
+        header: &[u8; HEADER_BYTES],
+        mut pending: PendingCommand,
+        lent: LentBuffer,
+        counts: bool,
+    ) {
+        let itt = pending.command.itt.get();
         let is_known = self.pending.borrow().contains_key(&itt) || self.executing.borrow().contains_key(&itt);
-        let takes = match self.units.get(&unit_of(&command.lun)) {
-            Some(reached) => reached.unit.transfer_length(&command.cdb),
-            None => TransferLength::UpTo(0),
-        };
-        let pending = match is_known {
-            true => None,
-            false => PendingCommand::new(command, pdu.data, takes, &self.parameters).ok(),
-        };
-        let Some(pending) = pending else {
-            self.reject(&pdu.header, PROTOCOL_ERROR);
+        if is_known {
+            self.reject(header, PROTOCOL_ERROR);
             if counts {
                 self.send_queue.command_done();
             }
             return;
-        };
+        }
+        pending.give_back(lent);
         self.go_on(pending, counts);
     }
 
@@ -385,22 +438,22 @@ impl Connection {
         }
     }
 
-    fn more_data(self: &Rc<Self>, pdu: &Pdu) {
-        let header = DataOut::of(&pdu.header);
-        let Some(mut pending) = self.pending.borrow_mut().remove(&header.itt.get()) else {
+    /// A Data-Out has arrived, in its command's buffer unless it is misplaced.
+    fn more_data(self: &Rc<Self>, header: &[u8; HEADER_BYTES], lent: Option<LentBuffer>) {
+        let data_out = DataOut::of(header);
+        let Some(mut pending) = self.pending.borrow_mut().remove(&data_out.itt.get()) else {
             // The command was aborted or rejected.
             return;
         };
-        match pending.receive(&header, &pdu.data) {
-            Ok(()) => self.go_on(pending, false),
-            Err(_) => {
-                self.reject(&pdu.header, PROTOCOL_ERROR);
-                let sense = Sense::new(SenseKey::AbortedCommand, AdditionalSense::DATA_PHASE_ERROR);
-                self.answer(&pending.command, pending.takes, CommandStatus::CheckCondition(sense));
-                if pending.has_reservation {
-                    self.release_room(pending.bytes_max());
-                }
-            }
+        if let Some(lent) = lent {
+            pending.receive(&data_out, lent);
+            return self.go_on(pending, false);
+        }
+        self.reject(header, PROTOCOL_ERROR);
+        let sense = Sense::new(SenseKey::AbortedCommand, AdditionalSense::DATA_PHASE_ERROR);
+        self.answer(&pending.command, pending.takes, CommandStatus::CheckCondition(sense));
+        if pending.has_reservation {
+            self.release_room(pending.bytes_max());
         }
     }
 
@@ -412,9 +465,9 @@ impl Connection {
         self.executing.borrow_mut().insert(itt, Rc::clone(&executing));
         let connection = Rc::clone(self);
         self.world.spawn("iscsi command", async move {
-            let PendingCommand { command, mut data, takes, is_mismatched, .. } = pending;
-            data.truncate(usize::try_from(takes.bytes()).unwrap_or(usize::MAX));
-            let ended = connection.ask(unit, &command, data, is_mismatched).await;
+            let (command, takes) = (pending.command.clone(), pending.takes);
+            let is_mismatched = pending.is_mismatched;
+            let ended = connection.ask(unit, &command, pending.into_data(), is_mismatched).await;
             if counts {
                 connection.send_queue.command_done();
             }
@@ -437,12 +490,11 @@ impl Connection {
         &self,
         number: u64,
         command: &ScsiCommand,
-        data: Vec<u8>,
+        data: Vec<Buffer>,
         is_mismatched: bool,
     ) -> CommandStatus {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         let cdb = &command.cdb[..];
-        let data = buffers_of(&data);
         let may_write = self.units.get(&number).is_some_and(|reached| reached.may_write);
         let asked = ScsiRequest {
             nexus: &self.nexus,

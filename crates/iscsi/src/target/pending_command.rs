@@ -4,20 +4,31 @@
 //!
 //! 1. Data arrive in order and without gaps; data beyond what was negotiated or requested are refused.
 //! 2. A command receives no more data than its Expected Data Transfer Length.
+//! 3. Data are received into the buffer that the device writes from, without a copy in between. Exceptions: a command of
+//!    more than [`WHOLE_BYTES_MAX`] copies its unsolicited data once, and one whose data are cut is copied once.
 
 use crate::{
     scsi::{properties::TRANSFER_BYTES_MAX, unit::TransferLength},
-    session::negotiation::SessionParameters,
+    session::negotiation::{RECEIVE_BYTES, SessionParameters},
     wire::header::{DataOut, FINAL, NO_TAG, ScsiCommand},
 };
+use std::ops::Range;
+use world::Buffer;
 
 /// Most bytes of one command: the longest transfer, twice for COMPARE AND WRITE.
 const LIST_BYTES_MAX: u64 = 2 * TRANSFER_BYTES_MAX as u64;
 
-#[derive(Clone, Debug)]
+/// A command of at most this many bytes gets a buffer for all of them with its first data. A longer one gets it when room is
+/// reserved for it: until then an initiator binds no more memory than its unsolicited data need.
+const WHOLE_BYTES_MAX: usize = RECEIVE_BYTES as usize;
+
+#[derive(Debug)]
 pub struct PendingCommand {
     pub command: ScsiCommand,
-    pub data: Vec<u8>,
+    /// `None` before the first data, and while it is lent.
+    buffer: Option<Buffer>,
+    /// Bytes received, from the start of the buffer.
+    received: usize,
     /// The transfer length of the CDB.
     pub takes: TransferLength,
     /// The initiator announced another length than the CDB demands.
@@ -30,6 +41,24 @@ pub struct PendingCommand {
     data_sn: u32,
     /// Its data are counted in the connection's room.
     pub has_reservation: bool,
+}
+
+/// A command's buffer while data are received into it.
+#[derive(Debug)]
+pub struct LentBuffer {
+    /// `None` for no bytes.
+    buffer: Option<Buffer>,
+    range: Range<usize>,
+}
+
+impl LentBuffer {
+    /// Room for the data segment.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        match &mut self.buffer {
+            Some(buffer) => &mut buffer[self.range.clone()],
+            None => &mut [],
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +79,8 @@ pub struct MisplacedData;
 pub const WRITES: u8 = 0x20;
 
 impl PendingCommand {
-    /// Starts a command with its immediate data. Data beyond the CDB's transfer length are not requested; if
+    /// Starts a command with `immediate` bytes of immediate data, which go through [`PendingCommand::lend`] and
+    /// [`PendingCommand::give_back`]. Data beyond the CDB's transfer length are not requested; if
     /// the CDB demands an exact length and another was announced, none are: then
     /// [`PendingCommand::is_mismatched`] is set.
     ///
@@ -59,7 +89,7 @@ impl PendingCommand {
     /// The immediate data, or a missing F bit, violate the negotiated parameters.
     pub fn new(
         command: ScsiCommand,
-        immediate: Vec<u8>,
+        immediate: usize,
         takes: TransferLength,
         parameters: &SessionParameters,
     ) -> Result<Self, MisplacedData> {
@@ -71,14 +101,15 @@ impl PendingCommand {
             if is_mismatched { 0 } else { announced.min(takes.bytes().min(LIST_BYTES_MAX) as usize) };
         let is_final = command.flags & FINAL != 0;
         let may_have_more = writes && !parameters.initial_r2t;
-        let fits = immediate.is_empty() || (parameters.immediate_data && immediate.len() <= first_burst);
+        let fits = immediate == 0 || (parameters.immediate_data && immediate <= first_burst);
         if !fits || (!is_final && !may_have_more) {
             return Err(MisplacedData);
         }
         let unsolicited = (!is_final).then_some(first_burst);
         Ok(Self {
             command,
-            data: immediate,
+            buffer: None,
+            received: 0,
             takes,
             is_mismatched,
             expected,
@@ -89,12 +120,40 @@ impl PendingCommand {
         })
     }
 
-    /// Stores the data of a Data-Out.
+    /// Lends the buffer with room for `bytes` more bytes.
+    pub fn lend(&mut self, bytes: usize) -> LentBuffer {
+        let end = self.received + bytes;
+        let range = self.received..end;
+        if bytes == 0 {
+            return LentBuffer { buffer: None, range };
+        }
+        let has_room = self.buffer.as_ref().is_some_and(|buffer| buffer.len() >= end);
+        if !has_room {
+            let whole = self.expected.max(end);
+            let is_whole = self.has_reservation || whole <= WHOLE_BYTES_MAX;
+            let length = if is_whole { whole } else { end }.max(self.unsolicited.unwrap_or(0));
+            let mut grown = Buffer::zeroed(length);
+            if let Some(buffer) = &self.buffer {
+                grown[..self.received].copy_from_slice(&buffer[..self.received]);
+            }
+            self.buffer = Some(grown);
+        }
+        LentBuffer { buffer: self.buffer.take(), range }
+    }
+
+    /// Takes the buffer back, with the lent room filled.
+    pub fn give_back(&mut self, lent: LentBuffer) {
+        assert_eq!(lent.range.start, self.received, "one data segment is received at a time");
+        self.received = lent.range.end;
+        self.buffer = lent.buffer.or(self.buffer.take());
+    }
+
+    /// Checks a Data-Out with `bytes` bytes of data.
     ///
     /// # Errors
     ///
     /// The data do not continue the current burst.
-    pub fn receive(&mut self, header: &DataOut, data: &[u8]) -> Result<(), MisplacedData> {
+    pub fn check(&self, header: &DataOut, bytes: usize) -> Result<(), MisplacedData> {
         let tag = header.ttt.get();
         let end = match (self.unsolicited, self.requested) {
             (Some(end), _) if tag == NO_TAG => end,
@@ -102,25 +161,37 @@ impl PendingCommand {
             _ => return Err(MisplacedData),
         };
         let is_next =
-            header.buffer_offset.get() as usize == self.data.len() && header.data_sn.get() == self.data_sn;
+            header.buffer_offset.get() as usize == self.received && header.data_sn.get() == self.data_sn;
         let is_final = header.flags & FINAL != 0;
-        let reaches = self.data.len() + data.len();
+        let reaches = self.received + bytes;
         // A solicited burst must be complete; unsolicited data may end early.
         let is_whole = !is_final || tag == NO_TAG || reaches == end;
-        if !is_next || reaches > end || !is_whole {
-            return Err(MisplacedData);
-        }
-        self.data.extend(data);
+        if is_next && reaches <= end && is_whole { Ok(()) } else { Err(MisplacedData) }
+    }
+
+    /// The data of a Data-Out, which was checked, have arrived in the lent buffer.
+    pub fn receive(&mut self, header: &DataOut, lent: LentBuffer) {
+        self.give_back(lent);
         self.data_sn = self.data_sn.wrapping_add(1);
-        if is_final {
+        if header.flags & FINAL != 0 {
             (self.unsolicited, self.requested, self.data_sn) = (None, None, 0);
         }
-        Ok(())
+    }
+
+    /// The data received, cut to the CDB's transfer length.
+    pub fn into_data(self) -> Vec<Buffer> {
+        let length =
+            usize::try_from(self.takes.bytes()).map_or(self.received, |takes| takes.min(self.received));
+        match self.buffer {
+            Some(buffer) if length == buffer.len() => vec![buffer],
+            Some(buffer) if length > 0 => vec![Buffer::copy_of(&buffer[..length])],
+            _ => Vec::new(),
+        }
     }
 
     /// Most bytes this command will hold.
     pub fn bytes_max(&self) -> usize {
-        self.expected.max(self.data.len())
+        self.expected.max(self.received)
     }
 
     /// The next step. After sending an R2T, call [`PendingCommand::data_requested`].
@@ -128,10 +199,10 @@ impl PendingCommand {
         if self.unsolicited.is_some() || self.requested.is_some() {
             return NextStep::Wait;
         }
-        match self.expected.saturating_sub(self.data.len()) {
+        match self.expected.saturating_sub(self.received) {
             0 => NextStep::Execute,
             left => NextStep::RequestData {
-                offset: self.data.len() as u32,
+                offset: self.received as u32,
                 bytes: left.min(parameters.burst_bytes_max as usize) as u32,
             },
         }
@@ -140,7 +211,7 @@ impl PendingCommand {
     /// Records an R2T for `bytes` bytes with that TTT.
     pub fn data_requested(&mut self, tag: u32, bytes: u32) {
         assert!(self.requested.is_none() && self.unsolicited.is_none(), "one thing comes at a time");
-        self.requested = Some((tag, self.data.len() + bytes as usize));
+        self.requested = Some((tag, self.received + bytes as usize));
     }
 }
 
@@ -151,6 +222,27 @@ mod tests {
 
     fn command(flags: u8, bytes: u32) -> ScsiCommand {
         ScsiCommand { flags, expected_transfer_length: bytes.into(), ..ScsiCommand::empty() }
+    }
+
+    fn begin(
+        command: ScsiCommand,
+        immediate: &[u8],
+        takes: TransferLength,
+        parameters: &SessionParameters,
+    ) -> Result<PendingCommand, MisplacedData> {
+        let mut pending = PendingCommand::new(command, immediate.len(), takes, parameters)?;
+        let mut lent = pending.lend(immediate.len());
+        lent.bytes().copy_from_slice(immediate);
+        pending.give_back(lent);
+        Ok(pending)
+    }
+
+    fn receive(pending: &mut PendingCommand, header: &DataOut, data: &[u8]) -> Result<(), MisplacedData> {
+        pending.check(header, data.len())?;
+        let mut lent = pending.lend(data.len());
+        lent.bytes().copy_from_slice(data);
+        pending.receive(header, lent);
+        Ok(())
     }
 
     /// No limit.
@@ -174,46 +266,42 @@ mod tests {
             burst_bytes_max: 2048,
             ..SessionParameters::default()
         };
-        let mut pending = PendingCommand::new(command(WRITES, 5000), vec![1; 512], ALL, &parameters).unwrap();
+        let mut pending = begin(command(WRITES, 5000), &[1; 512], ALL, &parameters).unwrap();
         assert_eq!(pending.next(&parameters), NextStep::Wait);
-        pending.receive(&data(NO_TAG, 512, 0, FINAL), &[2; 512]).unwrap();
+        receive(&mut pending, &data(NO_TAG, 512, 0, FINAL), &[2; 512]).unwrap();
         assert_eq!(pending.next(&parameters), NextStep::RequestData { offset: 1024, bytes: 2048 });
         pending.data_requested(7, 2048);
-        pending.receive(&data(7, 1024, 0, 0), &[3; 1024]).unwrap();
+        receive(&mut pending, &data(7, 1024, 0, 0), &[3; 1024]).unwrap();
         assert_eq!(pending.next(&parameters), NextStep::Wait);
-        pending.receive(&data(7, 2048, 1, FINAL), &[3; 1024]).unwrap();
+        receive(&mut pending, &data(7, 2048, 1, FINAL), &[3; 1024]).unwrap();
         assert_eq!(pending.next(&parameters), NextStep::RequestData { offset: 3072, bytes: 1928 });
         pending.data_requested(8, 1928);
-        pending.receive(&data(8, 3072, 0, FINAL), &[4; 1928]).unwrap();
-        assert_eq!((pending.next(&parameters), pending.data.len()), (NextStep::Execute, 5000));
+        receive(&mut pending, &data(8, 3072, 0, FINAL), &[4; 1928]).unwrap();
+        assert_eq!((pending.next(&parameters), pending.received), (NextStep::Execute, 5000));
     }
 
     #[test]
     fn a_command_without_data_is_executed_at_once() {
         let parameters = SessionParameters::default();
         assert_eq!(
-            PendingCommand::new(command(FINAL, 512), Vec::new(), ALL, &parameters).unwrap().next(&parameters),
+            begin(command(FINAL, 512), &[], ALL, &parameters).unwrap().next(&parameters),
             NextStep::Execute
         );
-        let all = PendingCommand::new(command(FINAL | WRITES, 512), vec![0; 512], ALL, &parameters).unwrap();
+        let all = begin(command(FINAL | WRITES, 512), &[0; 512], ALL, &parameters).unwrap();
         assert_eq!(all.next(&parameters), NextStep::Execute);
     }
 
     #[test]
     fn data_against_the_negotiated_parameters_are_refused() {
         let strict = SessionParameters { immediate_data: false, ..SessionParameters::default() };
-        assert!(PendingCommand::new(command(FINAL | WRITES, 512), vec![0; 4], ALL, &strict).is_err());
-        assert!(
-            PendingCommand::new(command(WRITES, 512), Vec::new(), ALL, &strict).is_err(),
-            "all data must be solicited"
-        );
+        assert!(begin(command(FINAL | WRITES, 512), &[0; 4], ALL, &strict).is_err());
+        assert!(begin(command(WRITES, 512), &[], ALL, &strict).is_err(), "all data must be solicited");
         let parameters = SessionParameters::default();
         assert!(
-            PendingCommand::new(command(FINAL | WRITES, 512), vec![0; 516], ALL, &parameters).is_err(),
+            begin(command(FINAL | WRITES, 512), &[0; 516], ALL, &parameters).is_err(),
             "more than its length"
         );
-        let mut pending =
-            PendingCommand::new(command(FINAL | WRITES, 4096), Vec::new(), ALL, &parameters).unwrap();
+        let mut pending = begin(command(FINAL | WRITES, 4096), &[], ALL, &parameters).unwrap();
         pending.data_requested(5, 4096);
         for (header, bytes) in [
             (data(NO_TAG, 0, 0, 0), 512),
@@ -223,17 +311,16 @@ mod tests {
             (data(5, 0, 0, 0), 4100),
             (data(5, 0, 0, FINAL), 512),
         ] {
-            assert_eq!(pending.receive(&header, &vec![0; bytes]), Err(MisplacedData), "{header:?}");
+            assert_eq!(receive(&mut pending, &header, &vec![0; bytes]), Err(MisplacedData), "{header:?}");
         }
-        pending.receive(&data(5, 0, 0, FINAL), &[0; 4096]).expect("nothing was changed by what was refused");
+        receive(&mut pending, &data(5, 0, 0, FINAL), &[0; 4096])
+            .expect("nothing was changed by what was refused");
     }
 
     #[test]
     fn no_data_beyond_the_cdbs_transfer_length_are_requested() {
         let parameters = SessionParameters::default();
-        let pending = |takes| {
-            PendingCommand::new(command(FINAL | WRITES, 8192), vec![1; 512], takes, &parameters).unwrap()
-        };
+        let pending = |takes| begin(command(FINAL | WRITES, 8192), &[1; 512], takes, &parameters).unwrap();
         assert_eq!(
             pending(TransferLength::UpTo(4096)).next(&parameters),
             NextStep::RequestData { offset: 512, bytes: 3584 }
@@ -242,5 +329,43 @@ mod tests {
         let mismatched = pending(TransferLength::Exactly(4096));
         assert!(mismatched.is_mismatched && mismatched.next(&parameters) == NextStep::Execute);
         assert!(!pending(TransferLength::Exactly(8192)).is_mismatched);
+    }
+
+    #[test]
+    fn data_are_received_into_one_buffer_that_is_handed_on() {
+        let parameters = SessionParameters { initial_r2t: false, ..SessionParameters::default() };
+        for (length, takes, is_kept) in [
+            (8192, ALL, true),
+            (WHOLE_BYTES_MAX as u32, ALL, true),
+            // Cut to the transfer length: a copy.
+            (8192, TransferLength::UpTo(4096), false),
+        ] {
+            let mut pending = begin(command(FINAL | WRITES, length), &[1; 512], takes, &parameters).unwrap();
+            let first = pending.buffer.as_ref().unwrap().as_ptr();
+            if let NextStep::RequestData { offset: 512, bytes } = pending.next(&parameters) {
+                pending.data_requested(7, bytes);
+                receive(&mut pending, &data(7, 512, 0, FINAL), &vec![2; bytes as usize]).unwrap();
+            }
+            let data = pending.into_data();
+            assert_eq!(data[0].len() as u64, u64::from(length).min(takes.bytes()));
+            assert_eq!((data[0][511], data[0][512], data[0].as_ptr() == first), (1, 2, is_kept), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_long_command_binds_memory_for_its_solicited_data_only_with_a_reservation() {
+        let parameters = SessionParameters {
+            initial_r2t: false,
+            burst_bytes_max: 1 << 20,
+            ..SessionParameters::default()
+        };
+        let mut pending = begin(command(WRITES, 1 << 20), &[1; 512], ALL, &parameters).unwrap();
+        assert_eq!(pending.buffer.as_ref().unwrap().len(), parameters.first_burst_bytes_max as usize);
+        receive(&mut pending, &data(NO_TAG, 512, 0, FINAL), &[1; 512]).unwrap();
+        pending.has_reservation = true;
+        pending.data_requested(7, (1 << 20) - 1024);
+        receive(&mut pending, &data(7, 1024, 0, FINAL), &vec![2; (1 << 20) - 1024]).unwrap();
+        let data = pending.into_data();
+        assert_eq!((data.len(), data[0].len(), data[0][1023], data[0][1024]), (1, 1 << 20, 1, 2));
     }
 }

@@ -116,6 +116,36 @@ impl Pdu {
         digests: Digests,
         data_max: usize,
     ) -> Result<Option<Self>, PduError> {
+        let Some(head) = PduHead::read(reader, digests, data_max).await? else { return Ok(None) };
+        let mut data = vec![0; head.data_bytes];
+        let is_intact = head.read_data(reader, digests, &mut data).await?;
+        let pdu = head.with_data(data);
+        if is_intact { Ok(Some(pdu)) } else { Err(PduError::DataDigest(Box::new(pdu))) }
+    }
+}
+
+/// The header segments of a PDU, read before its data segment: the caller chooses the memory for the data by them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PduHead {
+    /// The basic header segment.
+    pub header: [u8; HEADER_BYTES],
+    additional: Vec<u8>,
+    /// Length of the data segment, without its padding.
+    pub data_bytes: usize,
+}
+
+impl PduHead {
+    /// Reads the header segments of the next PDU; `None` if the connection was closed before its first byte.
+    /// [`PduHead::read_data`] must follow.
+    ///
+    /// # Errors
+    ///
+    /// Any [`PduError`] but [`PduError::DataDigest`].
+    pub async fn read(
+        reader: &mut (impl AsyncRead + Unpin),
+        digests: Digests,
+        data_max: usize,
+    ) -> Result<Option<Self>, PduError> {
         let mut header = [0; HEADER_BYTES];
         if reader.read(&mut header[..1]).await? == 0 {
             return Ok(None);
@@ -130,21 +160,45 @@ impl Pdu {
                 return Err(PduError::HeaderDigest);
             }
         }
-        let length = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
-        if length > data_max {
-            return Err(PduError::TooLong { bytes: length });
+        let data_bytes = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
+        if data_bytes > data_max {
+            return Err(PduError::TooLong { bytes: data_bytes });
         }
-        let mut data = vec![0; length.next_multiple_of(4)];
-        reader.read_exact(&mut data).await?;
-        let mut is_right = true;
-        if digests.data && length > 0 {
-            let mut sent = [0; 4];
-            reader.read_exact(&mut sent).await?;
-            is_right = sent == digest([&data[..]]);
+        Ok(Some(Self { header, additional, data_bytes }))
+    }
+
+    pub fn opcode(&self) -> u8 {
+        self.header[0] & 0x3f
+    }
+
+    /// Reads the data segment into `into`, which has its length. Returns false if its digest does not match; the next PDU
+    /// can be read nevertheless.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn read_data(
+        &self,
+        reader: &mut (impl AsyncRead + Unpin),
+        digests: Digests,
+        into: &mut [u8],
+    ) -> Result<bool, PduError> {
+        assert_eq!(into.len(), self.data_bytes, "there is room for the data segment");
+        reader.read_exact(into).await?;
+        let mut padding_bytes = [0; 3];
+        let padding = &mut padding_bytes[..padding(into.len())];
+        reader.read_exact(padding).await?;
+        if !digests.data || into.is_empty() {
+            return Ok(true);
         }
-        data.truncate(length);
-        let pdu = Self { header, additional, data };
-        if is_right { Ok(Some(pdu)) } else { Err(PduError::DataDigest(Box::new(pdu))) }
+        let mut sent = [0; 4];
+        reader.read_exact(&mut sent).await?;
+        Ok(sent == digest([&*into, &*padding]))
+    }
+
+    /// The PDU with its data segment.
+    pub fn with_data(self, data: Vec<u8>) -> Pdu {
+        Pdu { header: self.header, additional: self.additional, data }
     }
 }
 

@@ -22,14 +22,17 @@ use crate::{
 };
 use std::{cell::RefCell, collections::VecDeque, io::IoSlice, rc::Rc};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     sync::{Notify, Semaphore},
 };
-use world::{Buffer, Stream, World, network::write_slices, with_deadline};
+use world::{
+    Buffer, Stream, World,
+    network::{receiver::Receiver, write_slices},
+    with_deadline,
+};
 
 /// Replies written in one system call at most.
 const REPLIES_AT_ONCE: usize = 32;
-const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// Serves one connection to its end.
 pub async fn run(
@@ -94,7 +97,7 @@ impl Drop for RequestPermit {
 impl Session {
     /// Reads requests and spawns their execution until the client disconnects.
     async fn read_requests(self: Rc<Self>, reader: impl AsyncRead + Unpin) -> Result<(), ConnectionEnd> {
-        let mut reader = BufReader::with_capacity(READ_AHEAD_BYTES, reader);
+        let mut reader = Receiver::new(reader);
         let mut has_requested = false;
         loop {
             let mut head = [0; Request::BYTES];

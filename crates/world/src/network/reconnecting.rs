@@ -9,7 +9,7 @@
 //! 2. A session is open only after [`Protocol::open`] has succeeded over it.
 //! 3. When the handle is dropped, outstanding requests fail, the peer gets a goodbye, and no task remains.
 
-use super::Stream;
+use super::{Stream, receiver::Receiver};
 use crate::{IoError, IoErrorKind, IoResult, Moment, World, with_deadline};
 use std::{
     cell::{Cell, RefCell},
@@ -19,16 +19,15 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{BufReader, ReadHalf, WriteHalf, split},
+    io::{ReadHalf, WriteHalf, split},
     sync::{Notify, oneshot},
 };
 
 /// Shortest and longest delay before a connection attempt that follows a failed one.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// The receiving half of a session.
-pub type Reader = BufReader<ReadHalf<Stream>>;
+pub type Reader = Receiver<ReadHalf<Stream>>;
 /// The sending half of a session.
 pub type Writer = WriteHalf<Stream>;
 
@@ -265,7 +264,7 @@ async fn use_session<P: Protocol>(
     let sending = connection.world.spawn("requests", sending);
     connection.world.spawn("open session", open(Rc::clone(connection)));
     let receiving = async {
-        let mut reader = BufReader::with_capacity(READ_AHEAD_BYTES, reader);
+        let mut reader = Receiver::new(reader);
         loop {
             connection.protocol.receive(&mut reader, &terms).await?;
         }
