@@ -126,7 +126,7 @@ impl Map {
 }
 
 /// Time and processor time of the writes.
-struct Took {
+struct Elapsed {
     seconds: f64,
     cpu_seconds: f64,
 }
@@ -152,7 +152,7 @@ async fn make(world: &World, folder: &Path, blocks: u64, piece: u64, is_random: 
     let counted = map.trees.check(TreeKind::Head, Some(root), |_| {}).await?;
     assert_eq!(counted.blocks, blocks, "every block has its version");
     host_files::write_atomically(&folder.join(ROOT), pointer_line(&root, blocks).as_bytes())?;
-    let shown = |took: &Took| {
+    let shown = |took: &Elapsed| {
         format!(
             "{{\"blocks\": {blocks}, \"seconds\": {}, \"cpu_seconds\": {}}}",
             took.seconds, took.cpu_seconds
@@ -178,7 +178,7 @@ async fn write_all(
     places: impl Iterator<Item = u32>,
     piece: u64,
     table_entries: usize,
-) -> Result<Took, Box<dyn Error>> {
+) -> Result<Elapsed, Box<dyn Error>> {
     let (start, used) = (world.now(), process_use());
     for place in places {
         map.write(u64::from(place) * piece, piece);
@@ -187,7 +187,7 @@ async fn write_all(
         }
     }
     map.merge().await?;
-    Ok(Took {
+    Ok(Elapsed {
         seconds: world.now().since(start).as_secs_f64(),
         cpu_seconds: process_use().cpu().saturating_sub(used.cpu()).as_secs_f64(),
     })

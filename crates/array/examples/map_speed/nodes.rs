@@ -21,10 +21,10 @@ pub struct FileNodes(Rc<Inner>);
 
 struct Inner {
     copies: Vec<Rc<dyn BlockDevice>>,
-    places: RefCell<Places>,
+    places: RefCell<NodePlaces>,
 }
 
-struct Places {
+struct NodePlaces {
     /// Live nodes by segment.
     live: Vec<u32>,
     free: VecDeque<u32>,
@@ -68,7 +68,7 @@ impl FileNodes {
 
     fn over(copies: Vec<Rc<dyn BlockDevice>>) -> Self {
         let segments = copies[0].geometry().size.0 / (u64::from(SEGMENT_BLOCKS) * BLOCK_BYTES as u64);
-        let places = Places {
+        let places = NodePlaces {
             live: vec![0; segments as usize],
             free: (0..segments as u32).collect(),
             open: None,

@@ -32,12 +32,12 @@ impl Counts {
 /// Totals of all drives of a pool.
 pub type Counter = Rc<Cell<Counts>>;
 
-struct Counted {
+struct CountedDrive {
     device: FileDevice,
     counter: Counter,
 }
 
-impl Counted {
+impl CountedDrive {
     fn count(&self, change: impl FnOnce(&mut Counts)) {
         let mut counts = self.counter.get();
         change(&mut counts);
@@ -45,7 +45,7 @@ impl Counted {
     }
 }
 
-impl BlockDevice for Counted {
+impl BlockDevice for CountedDrive {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
@@ -90,7 +90,7 @@ pub fn drives(folder: &Path, without: usize) -> IoResult<(Vec<Rc<dyn BlockDevice
     let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
     for index in without..count {
         let device = FileDevice::open(&drive_path(folder, index), Access::ReadWrite)?;
-        devices.push(Rc::new(Counted { device, counter: Rc::clone(&counter) }));
+        devices.push(Rc::new(CountedDrive { device, counter: Rc::clone(&counter) }));
     }
     Ok((devices, counter))
 }

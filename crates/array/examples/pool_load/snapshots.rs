@@ -32,7 +32,7 @@ struct Scene {
 }
 
 /// Measurement of one interval.
-struct Spell {
+struct Interval {
     commands: Vec<Command>,
     seconds: f64,
     processor: Duration,
@@ -62,17 +62,17 @@ impl Scene {
     }
 
     /// Runs the load for `span`. The checkpoint afterwards counts for bytes, not for time.
-    async fn spell(&self, span: Duration) -> Result<Spell, Box<dyn Error>> {
+    async fn measure(&self, span: Duration) -> Result<Interval, Box<dyn Error>> {
         let (start, used, before) = (self.world.now(), process_use(), self.counter.get());
         let commands = MIXED.run(&self.world, &self.device, Until::Then(start + span)).await?;
         let seconds = self.world.now().since(start).as_secs_f64();
         self.pool.checkpoint().await?;
         let processor = process_use().cpu().saturating_sub(used.cpu());
-        Ok(Spell { commands, seconds, processor, counts: self.counter.get().since(before) })
+        Ok(Interval { commands, seconds, processor, counts: self.counter.get().since(before) })
     }
 }
 
-impl Spell {
+impl Interval {
     fn to_json(&self) -> String {
         let reads = self.commands.iter().filter(|command| command.is_read).count();
         let writes = self.commands.len() - reads;
@@ -102,22 +102,22 @@ pub async fn keep(
     let without = Scene::open(world, &folder.join(POOLS[0])).await?;
     for _ in 0..kept {
         with.snapshot().await?;
-        with.spell(first).await?;
+        with.measure(first).await?;
     }
-    without.spell(first).await?;
+    without.measure(first).await?;
     fill_up(&without.pool, with.pool.space().used_bytes).await?;
     // The first turn of each is a warm-up and is not printed.
     let mut turns = Vec::new();
     for pair in 0..=pairs {
-        let mut spells = [None, None];
+        let mut turns_measured = [None, None];
         for turn in [pair % 2, (pair + 1) % 2] {
             if turn == 1 {
                 with.snapshot().await?;
                 with.delete_oldest().await?;
             }
-            spells[turn] = Some([&without, &with][turn].spell(period).await?.to_json());
+            turns_measured[turn] = Some([&without, &with][turn].measure(period).await?.to_json());
         }
-        let [before, after] = spells.map(|spell| spell.expect("both had their turn"));
+        let [before, after] = turns_measured.map(|interval| interval.expect("both had their turn"));
         turns.push(format!("{{\"without\": {before}, \"with\": {after}}}"));
     }
     let used = [&without, &with].map(|scene| scene.pool.space().used_percent());
@@ -158,7 +158,7 @@ pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) ->
         one.run(world, &scene.device, Until::commands(1)).await?;
         scene.snapshot().await?;
     }
-    let before = scene.spell(span).await?;
+    let before = scene.measure(span).await?;
     let made = beside_load(&mut scene, span, async |scene| scene.snapshot().await).await?;
     let half = count / 2;
     let deletions = (span.as_secs_f64() / BETWEEN.as_secs_f64()).max(1.0) as usize;
@@ -170,7 +170,7 @@ pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) ->
         Ok(())
     })
     .await?;
-    let after = scene.spell(span).await?;
+    let after = scene.measure(span).await?;
     scene.pool.close().await?;
     println!(
         "{{\"snapshots\": {count}, \"before\": {}, \"creations\": {}, \"deletions\": {}, \"deleted_at_once\": {at_once}, \
@@ -184,25 +184,25 @@ pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) ->
 }
 
 /// Latency of a load while something else is done from time to time.
-struct Beside {
+struct Disturbance {
     /// Begin and duration of each occurrence.
     done: Vec<(Moment, Duration)>,
-    spell: Spell,
+    interval: Interval,
 }
 
-impl Beside {
+impl Disturbance {
     fn to_json(&self) -> String {
         let is_felt = |command: &&Command| {
             let end = command.begun + command.took;
             self.done.iter().any(|&(begun, took)| command.begun < begun + took + FELT && end > begun)
         };
         let (felt, other): (Vec<&Command>, Vec<&Command>) =
-            self.spell.commands.iter().partition(|command| is_felt(command));
+            self.interval.commands.iter().partition(|command| is_felt(command));
         let mut ms: Vec<f64> = self.done.iter().map(|(_, took)| took.as_secs_f64() * 1e3).collect();
         ms.sort_by(f64::total_cmp);
         format!(
             "{{\"ms\": {ms:.3?}, \"load\": {}, \"during_us\": {}, \"otherwise_us\": {}}}",
-            self.spell.to_json(),
+            self.interval.to_json(),
             latencies(felt),
             latencies(other),
         )
@@ -213,7 +213,7 @@ async fn beside_load(
     scene: &mut Scene,
     span: Duration,
     mut step: impl AsyncFnMut(&mut Scene) -> Outcome,
-) -> Result<Beside, Box<dyn Error>> {
+) -> Result<Disturbance, Box<dyn Error>> {
     let world = scene.world.clone();
     let (start, used, before) = (world.now(), process_use(), scene.counter.get());
     let load = {
@@ -234,5 +234,5 @@ async fn beside_load(
     scene.pool.checkpoint().await?;
     let processor = process_use().cpu().saturating_sub(used.cpu());
     let counts = scene.counter.get().since(before);
-    Ok(Beside { done, spell: Spell { commands, seconds, processor, counts } })
+    Ok(Disturbance { done, interval: Interval { commands, seconds, processor, counts } })
 }

@@ -86,7 +86,7 @@ impl Volume {
     }
 
     /// Fails if the volume was deleted.
-    pub(super) fn check_is_there(&self) -> Result<()> {
+    pub(super) fn check_exists(&self) -> Result<()> {
         self.branch().map(drop)
     }
 
@@ -100,7 +100,7 @@ impl Volume {
     }
 
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
-        self.check_is_there().map_err(|error| io_error("discard", &error))?;
+        self.check_exists().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
         // A block in part keeps what the host wrote, so only whole blocks are discarded.
         let block_bytes = crate::format::BLOCK_BYTES as u64;

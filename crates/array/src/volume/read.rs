@@ -14,7 +14,7 @@ use world::{Buffer, ByteOffset, IoResult, LocalFuture};
 impl Volume {
     pub(super) async fn read_range(&self, at: ByteOffset, into: Vec<Buffer>) -> IoResult<Vec<Buffer>> {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
-        self.check_is_there().map_err(|error| io_error("read", &error))?;
+        self.check_exists().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
         self.wait_for_rate(length).await;
         let _timed = self.host.throttle.begin(HostCommand::Read, length);

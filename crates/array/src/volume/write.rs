@@ -20,7 +20,7 @@ impl Volume {
         stability: Stability,
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
-        self.check_is_there().map_err(|error| io_error("write", &error))?;
+        self.check_exists().map_err(|error| io_error("write", &error))?;
         check_range("write", at, length as u64, self.size_bytes())?;
         if length == 0 {
             return Ok(());
@@ -36,7 +36,7 @@ impl Volume {
             last_in_part: !last.is_whole(),
         };
         let _held = self.locks.lock(span).await;
-        self.check_is_there().map_err(|error| io_error("write", &error))?;
+        self.check_exists().map_err(|error| io_error("write", &error))?;
         // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
         // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;

@@ -52,7 +52,7 @@ fn a_pool_of_one_drive_that_gets_a_second_becomes_a_mirror() {
     let forced = OpenSetting { forced: true, ..small() };
     let opened = scene.simulation.run(Limits::generous(), |world| async move {
         let pool = open(&world, &alone, forced).await.expect("it opens");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for at in 0..21 {
             let found = read(&volume, at * MIB, MIB as usize).await;
             assert!(found.iter().all(|&byte| byte == at as u8 + 1), "MiB {at}");
@@ -87,7 +87,7 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("whether it came in time or not");
             told.set(pool.drives_present() == 2);
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for at in 0..8 {
                 let found = read(&volume, at * MIB, MIB as usize / 4).await;
                 assert!(found.iter().all(|&byte| byte == at as u8 + 1), "seed {seed}: MiB {at}");
@@ -106,7 +106,7 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
         let forced = OpenSetting { forced: true, ..small() };
         let opened = scene.simulation.run(Limits::generous(), move |world| async move {
             let pool = open(&world, &alone, forced).await.expect("it opens");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for at in 0..8 {
                 let found = read(&volume, at * MIB, MIB as usize / 4).await;
                 assert!(found.iter().all(|&byte| byte == at as u8 + 1), "seed {seed}: MiB {at}");
@@ -120,7 +120,7 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
 
 /// A drive that is slow with superblocks. At each write into a slot it notes whether all drives list it as a
 /// member.
-struct Named {
+struct MembershipCheck {
     world: World,
     inner: Rc<dyn BlockDevice>,
     all: Vec<Rc<dyn BlockDevice>>,
@@ -134,7 +134,7 @@ async fn is_named(all: &[Rc<dyn BlockDevice>]) -> bool {
     seen.len() == all.len() && seen.iter().all(names)
 }
 
-impl BlockDevice for Named {
+impl BlockDevice for MembershipCheck {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -200,7 +200,7 @@ fn nothing_is_placed_on_a_drive_before_all_superblocks_list_it_even_across_a_pow
                 }
             });
             let all = devices.into_iter().chain([Rc::clone(&given) as _]).collect();
-            let device = Rc::new(Named { world: world.clone(), inner: given, all, writes: noted });
+            let device = Rc::new(MembershipCheck { world: world.clone(), inner: given, all, writes: noted });
             let adding = Rc::clone(&pool);
             world.spawn("adding", async move { adding.add_drive(&added(device)).await });
             world.sleep(wait).await;
@@ -216,7 +216,7 @@ fn nothing_is_placed_on_a_drive_before_all_superblocks_list_it_even_across_a_pow
             let pool = open(&world, &devices, small()).await.expect("it opens");
             // A drive without a superblock counts as absent, even if other drives list it.
             assert_eq!(pool.drives_present(), look(&devices).await.len(), "seed {seed}");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for at in 0..answered.get().min(500) {
                 let found = read(&volume, at * 65536, 65536).await;
                 assert!(found.iter().all(|&byte| byte == (at % 250) as u8 + 1), "seed {seed}: at {at}");

@@ -69,13 +69,13 @@ async fn fill(pool: &Rc<Pool>) {
 
 async fn check(pool: &Rc<Pool>, gone: &[u8]) {
     for round in (0..ROUNDS).filter(|round| !gone.contains(round)) {
-        let snapshot = pool.snapshot_device("mail", &format!("round {round}")).expect("it is there");
+        let snapshot = pool.snapshot_device("mail", &format!("round {round}")).expect("it exists");
         for block in 0..BLOCKS {
             let found = read(&snapshot, block * 4096, 4096).await;
             assert!(found == content(round, block), "block {block} as of round {round}");
         }
     }
-    let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+    let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
     for block in 0..BLOCKS {
         assert!(read(&volume, block * 4096, 4096).await == content(ROUNDS, block), "block {block} now");
     }

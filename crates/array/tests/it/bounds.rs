@@ -47,7 +47,7 @@ fn a_volume_stays_within_its_limit_and_others_are_not_affected() {
         for round in 0..48 {
             write(&mail, round % 16 * 65536, 9, 65536).await;
         }
-        assert_eq!(pool.used_by("mail").await.expect("it is there") % MIB, 0, "overwritten is not more");
+        assert_eq!(pool.used_by("mail").await.expect("it exists") % MIB, 0, "overwritten is not more");
         // The same with concurrent overwrites, which reserve nothing.
         let overwrites: Vec<_> = (0..16)
             .map(|index| {
@@ -64,16 +64,16 @@ fn a_volume_stays_within_its_limit_and_others_are_not_affected() {
         // Blocks that a snapshot sees count.
         pool.snapshot(&["mail"], "one", SnapshotId([1; 16])).await.expect("that takes nothing");
         assert_eq!(try_write(&mail, 4 * MIB, 4096).await, Err(IoErrorKind::NoSpace));
-        pool.delete_snapshot("mail", "one").await.expect("it is there");
+        pool.delete_snapshot("mail", "one").await.expect("it exists");
         assert_eq!(try_write(&mail, 4 * MIB, 4096).await, Ok(()));
         pool.checkpoint().await.expect("it is made");
-        assert_eq!(pool.used_by("mail").await.expect("it is there"), MIB);
+        assert_eq!(pool.used_by("mail").await.expect("it exists"), MIB);
         pool.close().await.expect("it closes");
     });
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens again");
-        let mail = VolumeDevice(pool.volume("mail").expect("it is there"));
-        assert_eq!(pool.used_by("mail").await.expect("it is there"), MIB, "counted in the trees");
+        let mail = VolumeDevice(pool.volume("mail").expect("it exists"));
+        assert_eq!(pool.used_by("mail").await.expect("it exists"), MIB, "counted in the trees");
         assert_eq!(try_write(&mail, 8 * MIB, 4096).await, Err(IoErrorKind::NoSpace));
         // Concurrent writes do not exceed the limit either.
         pool.set_bounds("mail", limit(2 * MIB)).await.expect("it can be");
@@ -89,7 +89,7 @@ fn a_volume_stays_within_its_limit_and_others_are_not_affected() {
         }
         assert_eq!(taken, 16, "of 64 KiB each");
         pool.checkpoint().await.expect("it is made");
-        assert_eq!(pool.used_by("mail").await.expect("it is there"), 2 * MIB);
+        assert_eq!(pool.used_by("mail").await.expect("it exists"), 2 * MIB);
         pool.close().await.expect("it closes");
     });
 }
@@ -120,8 +120,8 @@ fn no_volume_can_use_the_reserve_of_another() {
 
         let taken = fill(&greedy, 0).await;
         assert!(taken <= usable - reserve, "{taken} of {usable}, {reserve} being kept");
-        let nobodys = (usable / 8).max(16 * MIB);
-        assert!(taken + nobodys + MIB > usable - reserve, "and all the rest: {taken} of {usable}");
+        let unreserved = (usable / 8).max(16 * MIB);
+        assert!(taken + unreserved + MIB > usable - reserve, "and all the rest: {taken} of {usable}");
         for at in (0..reserve).step_by(65536) {
             assert_eq!(try_write(&kept, at, 65536).await, Ok(()), "at {at} of {reserve}");
         }

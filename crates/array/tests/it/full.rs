@@ -97,7 +97,7 @@ fn overwrites_continue_in_a_full_pool_and_new_data_is_refused() {
         });
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, setting()).await.expect("a full pool opens");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             let refused = overwrite(&volume, 16 * MIB, 200, &mut Random::new(seed, "again")).await;
             assert_eq!(refused, 0, "seed {seed}, opened again");
         });
@@ -173,7 +173,7 @@ fn deleting_a_snapshot_frees_the_room_that_it_keeps() {
             try_write(&volume, at, 5, CHUNK).await.expect("the snapshot's room is back");
         }
         let found = read(&volume, 0, CHUNK as usize).await;
-        assert!(found.iter().all(|&byte| byte == 5), "what was taken is there");
+        assert!(found.iter().all(|&byte| byte == 5), "acknowledged data is intact");
     });
 }
 

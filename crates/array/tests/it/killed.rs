@@ -60,7 +60,7 @@ fn setting() -> OpenSetting {
 
 /// The present drives, in the order of their names.
 fn drive_paths(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder is there");
+    let entries = fs::read_dir(folder).expect("the folder exists");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     paths
@@ -128,7 +128,7 @@ fn run_child(folder: &Path, round: u64, life: Duration) -> Vec<String> {
     thread::sleep(life);
     child.kill().expect("the child can be killed");
     let status = child.wait().expect("the child has ended");
-    assert_eq!(status.signal(), Some(9), "round {round}: the child ended by itself: {status}");
+    assert_eq!(status.signal(), Some(9), "round {round}: the child ended without the kill: {status}");
     reader.join().expect("the reader has ended")
 }
 
@@ -146,13 +146,13 @@ async fn read_all(device: &dyn BlockDevice) -> Vec<u8> {
 /// Opens the pool and checks all promises. `known` becomes its current content.
 async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known) {
     let pool = open_pool(world, folder).await;
-    let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
+    let volume = VolumeDevice(pool.volume(VOLUME).expect("it exists"));
     known.settle_volume(round, &sectors_of(&read_all(&volume).await));
-    let snapshots = pool.snapshots(VOLUME).expect("the volume is there");
+    let snapshots = pool.snapshots(VOLUME).expect("the volume exists");
     let names: Vec<String> = snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
     known.settle_names(round, &names);
     for name in names {
-        let device = pool.snapshot_device(VOLUME, &name).expect("it is there");
+        let device = pool.snapshot_device(VOLUME, &name).expect("it exists");
         known.settle_snapshot(round, &name, &sectors_of(&read_all(&device).await));
     }
     assert_eq!(pool.failure(), None, "round {round}");

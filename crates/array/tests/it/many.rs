@@ -38,7 +38,7 @@ fn a_pool_has_4096_volumes_of_64_tib() {
         let refused = pool.create_volume(&too_many).await.expect_err("there are enough");
         assert!(matches!(refused, Error::TooManyVolumes(4096)), "{refused}");
         for number in [0, 1, 2047, 4095] {
-            let volume = VolumeDevice(pool.volume(&format!("volume {number}")).expect("it is there"));
+            let volume = VolumeDevice(pool.volume(&format!("volume {number}")).expect("it exists"));
             write(&volume, 64 * TIB - 4096, (number % 251) as u8 + 1, 4096).await;
         }
         pool.close().await.expect("it closes");
@@ -47,13 +47,13 @@ fn a_pool_has_4096_volumes_of_64_tib() {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens again");
         assert_eq!(pool.volumes().len(), VOLUMES as usize);
         for number in [0, 1, 2047, 4095] {
-            let volume = VolumeDevice(pool.volume(&format!("volume {number}")).expect("it is there"));
+            let volume = VolumeDevice(pool.volume(&format!("volume {number}")).expect("it exists"));
             let found = read(&volume, 64 * TIB - 8192, 8192).await;
-            assert!(found[..4096].iter().all(|&byte| byte == 0), "nobody wrote there");
+            assert!(found[..4096].iter().all(|&byte| byte == 0), "it was never written");
             assert!(found[4096..].iter().all(|&byte| byte == (number % 251) as u8 + 1), "volume {number}");
         }
         for number in (0..VOLUMES).rev().step_by(5) {
-            pool.delete_volume(&format!("volume {number}"), false).await.expect("it is there");
+            pool.delete_volume(&format!("volume {number}"), false).await.expect("it exists");
         }
         pool.checkpoint().await.expect("it is made");
         assert_eq!(pool.volumes().len(), VOLUMES as usize - VOLUMES.div_ceil(5) as usize);
@@ -91,7 +91,7 @@ fn a_volume_has_2048_snapshots_each_taken_by_one_record_and_deleted_in_any_order
                 assert!(took < Duration::from_millis(5), "{took:?}");
             }
         }
-        assert_eq!(pool.snapshots("mail").expect("it is there").len(), SNAPSHOTS as usize);
+        assert_eq!(pool.snapshots("mail").expect("it exists").len(), SNAPSHOTS as usize);
         pool.close().await.expect("it closes");
     });
     scene.run(|world, devices| async move {
@@ -100,13 +100,13 @@ fn a_volume_has_2048_snapshots_each_taken_by_one_record_and_deleted_in_any_order
         let mut random = Random::new(82, "deletions");
         while left.len() > 16 {
             let number = left.swap_remove(random.below(left.len() as u64) as usize);
-            pool.delete_snapshot("mail", &format!("snapshot {number}")).await.expect("it is there");
+            pool.delete_snapshot("mail", &format!("snapshot {number}")).await.expect("it exists");
             if left.len().is_multiple_of(500) {
                 pool.checkpoint().await.expect("it is made");
             }
         }
         for &number in &left {
-            let device = pool.snapshot_device("mail", &format!("snapshot {number}")).expect("it is there");
+            let device = pool.snapshot_device("mail", &format!("snapshot {number}")).expect("it exists");
             let found = read(&device, 4096 * (number % 8), 4096).await;
             assert!(found.iter().all(|&byte| byte == (number % 251) as u8), "snapshot {number}");
         }

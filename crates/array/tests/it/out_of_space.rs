@@ -119,7 +119,7 @@ fn play(accident: &Accident) -> (Scene, Rc<Model>, Filesystem) {
             make_volume(&pool, "mail", VOLUME_MIB * MIB).await.expect("it is made");
             filesystem.set_free_blocks(free_blocks);
             for writer in 0..WRITERS {
-                let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+                let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
                 let model = Rc::clone(&model);
                 world.spawn("writer", model.write_on(world.clone(), volume, (writer, WRITERS), seed));
             }
@@ -149,9 +149,7 @@ fn drives_on_one_full_filesystem_lose_nothing_and_open_once_there_is_room() {
         filesystem.set_free_blocks(u64::MAX / 2);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens when there is room");
-            model
-                .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "after room was made")
-                .await;
+            model.check(&VolumeDevice(pool.volume("mail").expect("it exists")), "after room was made").await;
             pool.close().await.expect("it closes");
         });
     }
@@ -175,17 +173,15 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
             let pool = open(&world, &devices, small()).await.expect("two drives with room are enough");
             assert_eq!(pool.drives_present(), 4, "a drive that is full is a member like the others");
             model_full
-                .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "while two drives are full")
+                .check(&VolumeDevice(pool.volume("mail").expect("it exists")), "while two drives are full")
                 .await;
             pool.close().await.expect("it closes");
         });
         filesystem.set_free_blocks(u64::MAX / 2);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens when there is room");
-            assert_eq!(pool.drives_present(), 4, "nobody was left out");
-            model
-                .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "after room was made")
-                .await;
+            assert_eq!(pool.drives_present(), 4, "no drive was removed");
+            model.check(&VolumeDevice(pool.volume("mail").expect("it exists")), "after room was made").await;
             pool.rebuild().await.expect("nothing fails");
             assert_eq!(pool.degraded().segments, 0, "everything has its copies again");
             pool.close().await.expect("it closes");
@@ -257,7 +253,7 @@ fn commands_under_way_when_space_runs_out_are_answered_correctly_and_in_time() {
         scene.simulation.cut_power();
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
-            model.check(&VolumeDevice(pool.volume("mail").expect("it is there")), "after a power cut").await;
+            model.check(&VolumeDevice(pool.volume("mail").expect("it exists")), "after a power cut").await;
         });
     }
 }
@@ -309,7 +305,7 @@ fn a_pool_whose_drives_all_fail_writes_stops_and_stays_readable() {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             make_volume(&pool, "mail", VOLUME_MIB * MIB).await.expect("it is made");
             for writer in 0..WRITERS {
-                let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+                let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
                 let model = Rc::clone(&of_run);
                 world.spawn("writer", model.write_on(world.clone(), volume, (writer, WRITERS), seed));
             }
@@ -319,14 +315,14 @@ fn a_pool_whose_drives_all_fail_writes_stops_and_stays_readable() {
             world.sleep(Duration::from_secs(5)).await;
             let failure = pool.failure().expect("a pool whose drives all fail takes no writes");
             assert!(failure.contains("no copy elsewhere") && failure.contains("stays readable"), "{failure}");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             of_run.check(&volume, "in the pool that stopped").await;
         });
         scene.simulation.cut_power();
         scene.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens when drives are well");
-            model.check(&VolumeDevice(pool.volume("mail").expect("it is there")), "afterwards").await;
+            model.check(&VolumeDevice(pool.volume("mail").expect("it exists")), "afterwards").await;
             pool.close().await.expect("it closes");
         });
     }
@@ -349,8 +345,6 @@ fn a_pool_of_two_continues_with_one_copy_while_one_drive_is_full() {
         pool.close().await.expect("it closes");
         let forced = OpenSetting { forced: true, ..small() };
         let pool = open(&world, &devices[..1], forced).await.expect("the one that was full has all of it");
-        model
-            .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "on the one that was full")
-            .await;
+        model.check(&VolumeDevice(pool.volume("mail").expect("it exists")), "on the one that was full").await;
     });
 }

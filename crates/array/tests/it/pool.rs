@@ -31,7 +31,7 @@ fn written_data_survives_a_close_and_a_kill() {
         }
         scene.run(|world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens again");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for block in 1..200 {
                 let found = read(&volume, block * 12288, 12288).await;
                 assert!(found[..8192].iter().all(|&byte| byte == block as u8 + 1), "block {block}");
@@ -60,7 +60,7 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
         volume.discard(ByteOffset(0), ByteCount(10 * 4096)).await.expect("it is discarded");
         pool.checkpoint().await.expect("it is made");
         for round in 0..5_u8 {
-            let snapshot = pool.snapshot_device("mail", &format!("round {round}")).expect("it is there");
+            let snapshot = pool.snapshot_device("mail", &format!("round {round}")).expect("it exists");
             let found = read(&snapshot, 0, 60 * 4096).await;
             assert!(found.iter().all(|&byte| byte == round + 1), "round {round}");
             let refused =
@@ -89,8 +89,8 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
         assert_eq!(names, ["round 0", "round 1", "round 3", "round 4"]);
         assert!(matches!(pool.snapshot_device("mail", "round 2"), Err(Error::NoSnapshot { .. })));
         pool.checkpoint().await.expect("it is made");
-        assert_eq!(before - pool.space().used_bytes, 60 * 4096, "what was told came back");
-        let kept = read(&pool.snapshot_device("mail", "round 3").expect("it is there"), 0, 4096).await;
+        assert_eq!(before - pool.space().used_bytes, 60 * 4096, "the reported bytes were freed");
+        let kept = read(&pool.snapshot_device("mail", "round 3").expect("it exists"), 0, 4096).await;
         assert!(kept.iter().all(|&byte| byte == 4));
     });
 }
@@ -132,21 +132,21 @@ fn a_volume_and_its_snapshots_report_their_holes() {
             let before = is_hole.clone();
             if round == 10 {
                 pool.snapshot(&["mail"], "ten", SnapshotId([1; 16])).await.expect("it is taken");
-                frozen = Some((pool.snapshot_device("mail", "ten").expect("it is there"), before.clone()));
+                frozen = Some((pool.snapshot_device("mail", "ten").expect("it exists"), before.clone()));
             }
             if round % 7 == 0 {
                 pool.checkpoint().await.expect("it is made");
             }
             let length = ByteCount(BLOCKS * 4096);
-            let told = volume.0.extents(ByteOffset(0), length).await.expect("it is told");
+            let told = volume.0.extents(ByteOffset(0), length).await.expect("it answers");
             assert_eq!(blocks_of(&told, 0), before, "round {round}");
             // The range begins and ends in the middle of a block.
-            let told = volume.0.extents(ByteOffset(512), ByteCount(3 * 4096)).await.expect("it is told");
+            let told = volume.0.extents(ByteOffset(512), ByteCount(3 * 4096)).await.expect("it answers");
             assert_eq!(told.iter().map(|extent| extent.length.0).sum::<u64>(), 3 * 4096);
             assert_eq!(told[0].is_hole, before[0]);
         }
         let (frozen, then) = frozen.expect("it was taken");
-        let told = frozen.extents(ByteOffset(0), ByteCount(BLOCKS * 4096)).await.expect("it is told");
+        let told = frozen.extents(ByteOffset(0), ByteCount(BLOCKS * 4096)).await.expect("it answers");
         assert_eq!(blocks_of(&told, 0), then, "as it was then");
         let beyond = volume.0.extents(ByteOffset(16 * MIB), ByteCount(512)).await;
         assert_eq!(beyond.expect_err("there is no more").kind(), IoErrorKind::OutOfRange);
@@ -165,7 +165,7 @@ fn a_pool_continues_without_a_drive_and_refuses_what_it_cannot_do() {
     scene.drives[1].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("two of three are enough");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for block in 0..100 {
             write(&volume, block * 4096, 2, 4096).await;
         }
@@ -176,7 +176,7 @@ fn a_pool_continues_without_a_drive_and_refuses_what_it_cannot_do() {
     scene.drives[1].set_faults(FaultPlan::none());
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("the stale one does not matter");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         let found = read(&volume, 0, 65536).await;
         assert!(found.iter().all(|&byte| byte == 2), "nothing stale is read");
         pool.close().await.expect("it closes");
@@ -191,7 +191,7 @@ fn invalid_names_and_sizes_are_refused() {
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 16 * MIB).await.expect("it is made");
-        let again = make_volume(&pool, "mail", 16 * MIB).await.err().expect("it is there");
+        let again = make_volume(&pool, "mail", 16 * MIB).await.err().expect("it exists");
         assert!(matches!(again, Error::NameTaken(_)), "{again}");
         for bad in ["", "a\nb"] {
             let new = NewVolume {

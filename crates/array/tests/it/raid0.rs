@@ -74,7 +74,7 @@ fn a_destaged_raid0_volume_takes_about_half_the_room_and_so_does_its_snapshot() 
         let saved = space.usable_bytes - before.usable_bytes;
         assert!((26 * MIB..=30 * MIB).contains(&saved), "{saved} more bytes can be stored");
         assert_eq!(unreadable(&volume, 20, 101).await, 0);
-        let snapshot = pool.snapshot_device("scratch", "before").expect("it is there");
+        let snapshot = pool.snapshot_device("scratch", "before").expect("it exists");
         assert_eq!(unreadable(&snapshot, 40, 1).await, 0);
         assert_eq!(pool.destage().await.expect("it ends").blocks, 0, "everything rests");
         assert!(pool.scrub().await.expect("it ends").lost.is_empty());
@@ -109,7 +109,7 @@ fn blocks_are_destaged_in_the_background_unless_they_are_overwritten_soon() {
     // The next opening finds blocks that were not destaged.
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
-        let volume = VolumeDevice(pool.volume("scratch").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("scratch").expect("it exists"));
         fill(&volume, 20, 7).await;
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices, setting()).await.expect("it opens");
@@ -117,7 +117,7 @@ fn blocks_are_destaged_in_the_background_unless_they_are_overwritten_soon() {
         pool.destage().await.expect("it ends");
         let freed = before - slots_taken(&pool);
         assert!(freed >= 15, "{freed} slots came free");
-        let volume = VolumeDevice(pool.volume("scratch").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("scratch").expect("it exists"));
         assert_eq!(unreadable(&volume, 20, 7).await, 0);
     });
 }
@@ -157,7 +157,7 @@ fn losing_a_drive_loses_its_raid0_blocks_and_no_raid1_blocks() {
     });
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens without it");
-        let scratch = VolumeDevice(pool.volume("scratch").expect("it is there"));
+        let scratch = VolumeDevice(pool.volume("scratch").expect("it exists"));
         let lost = unreadable(&scratch, 24, 1).await;
         assert!((40..=160).contains(&lost), "{lost} chunks are lost still");
         // Rewritten chunks can be read again. A write in part fails, since the rest of the block is lost.
@@ -230,7 +230,7 @@ fn a_pool_of_raid0_volumes_stores_nearly_twice_as_much_before_it_refuses() {
 }
 
 /// The last acknowledged value of each block of both volumes.
-type Answered = Rc<RefCell<Vec<[u8; 2]>>>;
+type Acknowledged = Rc<RefCell<Vec<[u8; 2]>>>;
 
 #[test]
 fn a_power_cut_during_destaging_loses_nothing() {
@@ -238,7 +238,7 @@ fn a_power_cut_during_destaging_loses_nothing() {
     let mut cuts_amid = 0;
     for seed in 0..12 {
         let mut scene = Scene::new(100 + seed, 3);
-        let answered: Answered = Rc::new(RefCell::new(vec![[0; 2]; BLOCKS as usize]));
+        let answered: Acknowledged = Rc::new(RefCell::new(vec![[0; 2]; BLOCKS as usize]));
         let mut random = Random::new(seed, "raid0");
         for round in 0..4_u8 {
             let (known, mut draws) = (Rc::clone(&answered), random.clone());

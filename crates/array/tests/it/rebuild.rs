@@ -116,7 +116,7 @@ fn copies_made_before_a_crash_are_not_made_again() {
         pool.set_throttle(ThrottleSetting::default());
         pool.rebuild().await.expect("nothing fails");
         assert_eq!(pool.degraded().segments, 0);
-        check(&VolumeDevice(pool.volume("mail").expect("it is there"))).await;
+        check(&VolumeDevice(pool.volume("mail").expect("it exists"))).await;
         assert!(world.now().0 > 0);
         pool.close().await.expect("it closes");
     });
@@ -159,7 +159,7 @@ fn a_replacement_drive_takes_over() {
         .simulation
         .run(Limits::generous(), |world| async move {
             let pool = open(&world, &alone, forced).await.expect("it opens");
-            check(&VolumeDevice(pool.volume("mail").expect("it is there"))).await;
+            check(&VolumeDevice(pool.volume("mail").expect("it exists"))).await;
         })
         .completed();
 }

@@ -148,7 +148,7 @@ fn no_number_of_discards_and_snapshots_uses_the_room_that_an_opening_needs() {
     });
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         pool.delete_volume("mail", true).await.expect("deleting works");
         drop(volume);
         for _ in 0..4 {
@@ -199,7 +199,7 @@ async fn take_snapshots(world: World, pool: Rc<Pool>, seed: u64) {
     for index in 0..30_u8 {
         let taken = pool.snapshot(&["mail"], &format!("{seed}-{index}"), SnapshotId([index; 16])).await;
         taken.unwrap_or_else(|refused| panic!("{seed}, {index}: {refused}: {:?}", pool.space()));
-        let there = pool.snapshots("mail").expect("the volume is there");
+        let there = pool.snapshots("mail").expect("the volume exists");
         if there.len() > 3 {
             pool.delete_snapshot("mail", &there[0].name).await.expect("deleting works");
         }
@@ -224,7 +224,7 @@ fn a_snapshot_during_a_load_and_a_rebuild_waits_for_cleaning_and_is_not_refused(
             let left = devices_of(&scene, Some(seed as usize % 4));
             let work = move |world: World| async move {
                 let pool = open(&world, &left, setting()).await.expect("it opens without a drive");
-                let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+                let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
                 let seed = 100 * seed + round;
                 let host = |host| overwrite(world.clone(), volume.clone(), 10 * seed + host, TWO_SECONDS);
                 (0..6).for_each(|number| drop(world.spawn("host", host(number))));

@@ -33,7 +33,7 @@ fn a_volume_stays_within_its_rate_limits() {
         let free = make_volume(&pool, "free", 8 * MIB).await.expect("there is room");
         let took = async |begun: Moment| world.now().since(begun);
 
-        pool.set_rates("capped", Rates { iops_max: 100, kib_per_second_max: 0 }).await.expect("it is there");
+        pool.set_rates("capped", Rates { iops_max: 100, kib_per_second_max: 0 }).await.expect("it exists");
         let begun = world.now();
         write_at_once(&world, &capped, 305, 4096).await;
         let span = took(begun).await;
@@ -44,10 +44,10 @@ fn a_volume_stays_within_its_rate_limits() {
         );
         let begun = world.now();
         write_at_once(&world, &free, 305, 4096).await;
-        assert!(took(begun).await < Duration::from_secs(1), "nobody else waits for it");
+        assert!(took(begun).await < Duration::from_secs(1), "no other volume waits for it");
 
         let rates = Rates { iops_max: 0, kib_per_second_max: 1024 };
-        pool.set_rates("capped", rates).await.expect("it is there");
+        pool.set_rates("capped", rates).await.expect("it exists");
         world.sleep(Duration::from_secs(1)).await;
         let begun = world.now();
         for at in 0..32 {
@@ -107,7 +107,7 @@ fn a_read_that_waits_while_its_volume_is_deleted_is_refused() {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
         let volume = make_volume(&pool, "capped", 8 * MIB).await.expect("there is room");
         write(&volume, 0, 7, 4096).await;
-        pool.set_rates("capped", Rates { iops_max: 1, kib_per_second_max: 0 }).await.expect("it is there");
+        pool.set_rates("capped", Rates { iops_max: 1, kib_per_second_max: 0 }).await.expect("it exists");
         let reads: Vec<_> = (0..3)
             .map(|_| {
                 let volume = volume.clone();

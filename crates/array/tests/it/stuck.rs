@@ -137,7 +137,7 @@ fn a_pool_opens_without_a_drive_that_hangs() {
         let begun = world.now();
         let pool = open(&world, &devices, setting()).await.expect("it opens without that drive");
         assert!(world.now().since(begun) < Duration::from_secs(60), "{:?}", world.now().since(begun));
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         assert!(read(&volume, 0, 65536).await.iter().all(|&byte| byte == 7));
         pool.close().await.expect("it closes");
     });

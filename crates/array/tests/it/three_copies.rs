@@ -46,7 +46,7 @@ fn two_of_five_drives_may_fail_together_and_nothing_is_lost() {
     scene.drives.remove(1);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("three of three voters are there");
-        let volume = array::volume::VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = array::volume::VolumeDevice(pool.volume("mail").expect("it exists"));
         for index in 0..200 {
             let found = read(&volume, index * 65536, 65536).await;
             assert!(found.iter().all(|&byte| byte == index as u8 + 1), "write {index}");

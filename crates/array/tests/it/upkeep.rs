@@ -91,7 +91,7 @@ fn a_full_pool_refuses_writes_and_can_be_emptied() {
         assert_eq!(refused.kind(), IoErrorKind::NoSpace, "{refused}");
         assert!(filled > 40 * MIB, "{filled} bytes of two drives of 100 MiB");
         let found = read(&volume, filled - 65536, 65536).await;
-        assert!(found.iter().all(|&byte| byte == 7), "what was taken is there");
+        assert!(found.iter().all(|&byte| byte == 7), "acknowledged data is intact");
         pool.snapshot(&["mail"], "full", SnapshotId([1; 16])).await.expect("that takes no room");
         volume.discard(ByteOffset(0), ByteCount(filled)).await.expect("it is discarded");
         pool.delete_snapshot("mail", "full").await.expect("deleting works");
@@ -152,7 +152,7 @@ fn a_lost_drive_is_rebuilt_and_another_may_fail() {
         scene.drives[lost].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small_tables()).await.expect("enough drives are there");
-            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for _ in 0..3 {
                 world.sleep(Duration::from_secs(60)).await;
                 pool.checkpoint().await.expect("it is made");
@@ -190,7 +190,7 @@ fn a_pool_of_two_loses_a_drive_and_gets_another() {
         pool.close().await.expect("it closes");
         let pool =
             open(&world, &[devices[0].clone(), spare as _], small_tables()).await.expect("these two are it");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         let found = read(&volume, 0, 65536).await;
         assert!(found.iter().all(|&byte| byte == 1));
     });
@@ -255,7 +255,7 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
         );
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices, small_tables()).await.expect("it opens again");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for cold in 0..600 * 17 {
             let found = read(&volume, cold * 3 * BLOCK, BLOCK as usize).await;
             assert!(found.iter().all(|&byte| byte == 1), "block {}", cold * 3);
@@ -352,7 +352,7 @@ fn a_background_scrub_covers_structures_that_no_tree_refers_to() {
     scene.drives.remove(0);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small_tables()).await.expect("it opens without a drive");
-        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for at in 0..100 {
             let found = read(&volume, at * 65536, 65536).await;
             assert!(found.iter().all(|&byte| byte == at as u8 + 1), "at {at}");

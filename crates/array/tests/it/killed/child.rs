@@ -28,7 +28,7 @@ fn works_until_it_is_killed() {
     }));
     real::run(round, RealOptions::default(), async |world| {
         let pool = open_pool(&world, Path::new(&folder)).await;
-        let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
+        let volume = VolumeDevice(pool.volume(VOLUME).expect("it exists"));
         // The test harness begins the line with its own output.
         tell("ready");
         let mut writers = Vec::new();
@@ -79,7 +79,7 @@ async fn administrate(world: &World, pool: &Rc<Pool>, round: u64) {
         tell(&format!("snap {name}"));
         pool.snapshot(&[VOLUME], &name, SnapshotId(id)).await.expect("it is taken");
         tell(&format!("snapped {name}"));
-        let mut there = pool.snapshots(VOLUME).expect("the volume is there");
+        let mut there = pool.snapshots(VOLUME).expect("the volume exists");
         while there.len() > KEPT {
             let chosen = there.remove(random.below(there.len() as u64) as usize);
             tell(&format!("delete {}", chosen.name));

@@ -83,7 +83,10 @@ pub fn sectors_of(bytes: &[u8]) -> Vec<u64> {
     let sectors = bytes.chunks_exact(SECTOR).enumerate();
     let values = sectors.map(|(index, sector)| {
         let value = u64::from_le_bytes(sector[..8].try_into().expect("eight bytes"));
-        assert!(sector == sector_bytes(value, index as u64), "sector {index}: what nobody wrote");
+        assert!(
+            sector == sector_bytes(value, index as u64),
+            "sector {index}: a value that was never written"
+        );
         value
     });
     let values: Vec<u64> = values.collect();
