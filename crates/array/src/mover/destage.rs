@@ -10,8 +10,8 @@ use crate::{
     engine::Purpose,
     error::Result,
     format::{
-        BLOCK_GRAINS, BlockLocation, NodeKey, SegmentKind, SegmentNumber, SegmentShape, SegmentUse, TreeKind,
-        VersionRun, row::SegmentState,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockLocation, GRAIN_BYTES, NodeKey, SegmentKind, SegmentNumber,
+        SegmentShape, SegmentUse, TreeKind, VersionRun, row::SegmentState,
     },
     log::room_blocks,
 };
@@ -27,7 +27,6 @@ impl Mover {
     /// # Errors
     ///
     /// A segment cannot be written or read. No data is lost.
-    /// A segment cannot be written or read; nothing is lost by it.
     pub async fn destage(&self) -> Result<CleaningResult> {
         self.checkpoints.make().await?;
         self.destage_before(self.use_next(), 1).await
@@ -45,8 +44,10 @@ impl Mover {
     }
 
     async fn destage_before(&self, before: SegmentUse, grains_min: u64) -> Result<CleaningResult> {
+        let _running = self.destage_job.begin();
+        self.destage_job.set_total(self.destageable_bytes(before));
         let mut done = CleaningResult::default();
-        loop {
+        while !self.destage_job.is_cancelled() {
             let round = {
                 let _one_round_at_a_time = self.cleaning.lock().await;
                 self.shared.check_runs()?;
@@ -55,9 +56,18 @@ impl Mover {
             let Some(round) = round else { break };
             done.segments += round.segments;
             done.blocks += round.blocks;
+            self.destage_job.advance(round.blocks * BLOCK_BYTES as u64);
             self.checkpoints.make().await?;
         }
         Ok(done)
+    }
+
+    /// Live bytes in the segments of the backlog, at most as many as one round has room for.
+    fn destageable_bytes(&self, before: SegmentUse) -> u64 {
+        let victims = self.destage_victims(before);
+        let state = self.shared.state.borrow();
+        let rows = victims.iter().filter_map(|&number| state.segments.row(number));
+        rows.map(|row| u64::from(row.live_grains)).sum::<u64>() * GRAIN_BYTES as u64
     }
 
     /// One round; `None` if fewer than `grains_min` grains are to be moved.

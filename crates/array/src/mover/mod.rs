@@ -19,7 +19,7 @@ mod cleaning_rounds;
 mod contents;
 mod data_segment;
 mod destage;
-mod progress;
+mod job;
 mod rebuild;
 mod scrub;
 mod scrub_segments;
@@ -29,7 +29,7 @@ mod victims;
 
 pub use crate::engine::{NodeRoom, ThrottleFigures, ThrottleSetting};
 pub use cleaner::CleaningResult;
-pub use progress::RebuildProgress;
+pub use job::{JobKind, JobProgress, RebuildProgress};
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
 
@@ -39,7 +39,7 @@ use crate::{
     log::LogWriter,
 };
 use cleaning_rounds::CleaningBasis;
-use progress::Progress;
+use job::Job;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -65,7 +65,13 @@ pub(crate) struct Mover {
     outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
     /// Held during a rebuild.
     rebuilding: Mutex<()>,
-    progress: RefCell<Progress>,
+    rebuild_job: Job,
+    /// Blocks that the current rebuild, or the last one, could read from no copy.
+    unreadable_blocks: Cell<u64>,
+    /// [`Drives::changes`](crate::drive::Drives::changes) when a rebuild was cancelled.
+    rebuild_held: Cell<Option<u64>>,
+    scrub_job: Job,
+    destage_job: Job,
     /// The members when no segment lacked a copy.
     whole_with: RefCell<Vec<MemberIndex>>,
     /// When a failed rebuild is tried again.
@@ -82,6 +88,8 @@ impl Mover {
         checkpoints: &Rc<Checkpoints>,
         throttle: &Rc<Throttle>,
     ) -> Rc<Self> {
+        let kinds = [JobKind::Rebuild, JobKind::Scrub, JobKind::Destage];
+        let [rebuild_job, scrub_job, destage_job] = kinds.map(|kind| Job::new(&map.shared.world, kind));
         Rc::new(Self {
             shared: Rc::clone(&map.shared),
             map,
@@ -93,7 +101,11 @@ impl Mover {
             doubtful_rounds: Cell::new(0),
             outlook: Cell::new(None),
             rebuilding: Mutex::default(),
-            progress: RefCell::default(),
+            rebuild_job,
+            unreadable_blocks: Cell::new(0),
+            rebuild_held: Cell::new(None),
+            scrub_job,
+            destage_job,
             whole_with: RefCell::default(),
             rebuild_again_at: Cell::default(),
             scrubbing: Mutex::default(),

@@ -111,12 +111,14 @@ impl Mover {
     pub async fn rebuild(self: &Rc<Self>) -> Result<()> {
         // The task continues if the caller is dropped: a write into a slot must not outlive the rebuild.
         let mover = Rc::clone(self);
+        self.rebuild_held.set(None);
         self.shared.world.spawn("rebuild", async move { mover.rebuild_all().await }).await
     }
 
     /// As [`Self::rebuild`]. The future must not be dropped before it ends.
     pub(crate) async fn rebuild_all(&self) -> Result<()> {
         let _one_at_a_time = self.rebuilding.lock().await;
+        let _running = self.rebuild_job.begin();
         let mut fruitless_rounds = 0;
         loop {
             self.shared.check_runs()?;
@@ -128,7 +130,8 @@ impl Mover {
             let degraded = self.degraded();
             fruitless_rounds = if copied > 0 { 0 } else { fruitless_rounds + 1 };
             let is_over = degraded.segments == 0 || fruitless_rounds == FRUITLESS_ROUNDS_MAX;
-            if copied == 0 && (is_over || self.throttle.is_closed()) {
+            let is_cancelled = self.rebuild_job.is_cancelled();
+            if copied == 0 && (is_over || is_cancelled || self.throttle.is_closed()) {
                 return Ok(());
             }
             if copied == 0 && degraded.still_written > 0 {
@@ -161,6 +164,7 @@ impl Mover {
         loop {
             while copies < PARALLELISM_MAX
                 && self.shared.check_runs().is_ok()
+                && !self.rebuild_job.is_cancelled()
                 && let Some((job, to)) = self.choose(&mut waiting, &load)
             {
                 copies += 1;
@@ -281,7 +285,7 @@ impl Mover {
                 None => state.segments.add_slot(job.number, to),
             }
             drop(state);
-            self.progress.borrow_mut().copy_ended(bytes);
+            self.rebuild_job.piece_ended(bytes);
             sometimes::reached(Sometimes::CopyRebuilt);
             committed += 1;
         }
@@ -292,7 +296,7 @@ impl Mover {
     }
 
     fn give_up_copy(&self, to: SlotAddress, bytes: u64) {
-        self.progress.borrow_mut().copy_ended(bytes);
+        self.rebuild_job.piece_ended(bytes);
         sometimes::reached(Sometimes::RebuildInVain);
         self.shared.state.borrow_mut().segments.give_back_slot(to);
         self.shared.demand.note_change();
@@ -317,7 +321,7 @@ impl Mover {
             let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
             self.on_target(to.member, write).await?;
             *done_bytes += bytes as u64;
-            self.progress.borrow_mut().piece_done(bytes as u64, self.shared.world.now());
+            self.rebuild_job.piece_done(bytes as u64);
             first += count;
         }
         Ok(())
@@ -341,7 +345,7 @@ impl Mover {
     /// Reads blocks of a slot from any source, and counts those that no source can read.
     async fn read_slot(&self, from: &[SlotAddress], first: u32, count: u32) -> Buffer {
         let (data, unreadable) = self.shared.drives.read_any(from, first, count).await;
-        (0..unreadable).for_each(|_| self.progress.borrow_mut().block_unreadable());
+        self.unreadable_blocks.set(self.unreadable_blocks.get() + u64::from(unreadable));
         data
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     engine::{Permit, StoredRun, Urgency},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BlockLocation, NodeKey, NodePointer, SegmentNumber, Stored,
-        TreeKind, VersionRun,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BlockLocation, GRAIN_BYTES, NodeKey, NodePointer,
+        SegmentNumber, Stored, TreeKind, VersionRun,
         row::{ScrubCounts, ScrubPlace, ScrubRow},
     },
 };
@@ -78,7 +78,8 @@ pub struct ScrubProgress {
 const LOST_MAX: usize = 100;
 
 impl Mover {
-    /// Checks everything once, from the beginning. Lost locations do not end the scrub.
+    /// Checks everything once, from the beginning. Lost locations do not end the scrub. One that is cancelled returns
+    /// what it has found.
     ///
     /// # Errors
     ///
@@ -107,6 +108,7 @@ impl Mover {
 
     async fn scrub_round(&self, goes_on: bool) -> Result<ScrubResult> {
         let _one_at_a_time = self.scrubbing.lock().await;
+        let _running = self.scrub_job.begin();
         let live_grains = self.shared.state.borrow().segments.live_grains();
         let begun = self.shared.world.now();
         *self.scrubs.borrow_mut() = ScrubProgress {
@@ -115,10 +117,13 @@ impl Mover {
             total_blocks: live_grains / BLOCK_GRAINS as u64,
             ..self.scrub_progress()
         };
+        self.scrub_job.set_total(live_grains * GRAIN_BYTES as u64);
         let scrubbed = self.scrub_all(goes_on).await;
         let mut scrubs = self.scrubs.borrow_mut();
         scrubs.is_running = false;
-        if let Ok(found) = &scrubbed {
+        if let Ok(found) = &scrubbed
+            && !self.scrub_job.is_cancelled()
+        {
             scrubs.rounds += 1;
             scrubs.last = found.clone();
             scrubs.last_took = self.shared.world.now().since(begun);
@@ -164,6 +169,9 @@ impl Mover {
                     (tree == TreeKind::Head).then_some(ScrubPlace::Blocks(TreeKind::History, NodeKey::FIRST))
                 }
             };
+            if self.scrub_job.is_cancelled() {
+                break;
+            }
             if next.is_none() {
                 round.row.ended_at = self.shared.wall_now();
             }
@@ -205,6 +213,9 @@ impl Mover {
         self.map.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
         for pointer in pointers {
             self.shared.check_runs()?;
+            if self.scrub_job.is_cancelled() {
+                break;
+            }
             found.nodes += 1;
             let bytes = usize::from(pointer.blocks) * BLOCK_BYTES * self.copies();
             let permit = self.scrub_permit().await?;
@@ -236,9 +247,13 @@ impl Mover {
             };
             self.map.trees.scan(tree, root, from, end, visit).await?;
             for (key, run) in runs {
+                if self.scrub_job.is_cancelled() {
+                    return Ok(());
+                }
                 self.has_come_to(Some(ScrubPlace::Blocks(tree, key)), round);
                 round.found.blocks += run.blocks.len() as u64;
                 self.scrubs.borrow_mut().done_blocks = round.found.blocks;
+                self.scrub_job.advance((run.blocks.len() * BLOCK_BYTES) as u64);
                 let bytes = run.blocks.len() * BLOCK_BYTES * self.copies();
                 let permit = self.scrub_permit().await?;
                 permit.moves(bytes);

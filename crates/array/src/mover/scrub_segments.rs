@@ -82,6 +82,9 @@ impl Mover {
         };
         for number in numbers {
             self.shared.check_runs()?;
+            if self.scrub_job.is_cancelled() {
+                break;
+            }
             let _reading = self.shared.begin_reading();
             let (row, is_replayed) = {
                 let state = self.shared.state.borrow();

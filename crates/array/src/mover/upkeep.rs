@@ -86,7 +86,10 @@ impl Mover {
         let (members, now) = (drives.members_with_space(), self.shared.world.now());
         // If fewer drives than copies have space, a rebuild must wait.
         let is_in_vain = members.len() < drives.copies_wanted();
-        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && !is_in_vain {
+        // A rebuild that was cancelled waits for a drive to come or go.
+        let is_held = self.rebuild_held.get() == Some(drives.changes());
+        let may_begin = !is_in_vain && !is_held;
+        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && may_begin {
             // An error that did not stop the pool is retried.
             let rebuilt = self.rebuild_all().await;
             self.shared.report_outcome(BackgroundTask::Rebuild, &rebuilt)?;
@@ -99,7 +102,7 @@ impl Mover {
             }
         }
         self.forget_lost_drives().await?;
-        Ok((self.may_lack_copies() && !is_in_vain).then(|| self.rebuild_again_at.get()))
+        Ok((self.may_lack_copies() && may_begin).then(|| self.rebuild_again_at.get()))
     }
 
     /// Removes absent drives from the member table once no segment refers to them.

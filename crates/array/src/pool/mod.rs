@@ -46,7 +46,10 @@ use crate::{
     error::Result,
     format::{DriveId, MemberIndex, VolumeNumber},
     log::LogWriter,
-    mover::{CleaningResult, DegradedSegments, Mover, RebuildProgress, ScrubProgress, ScrubResult},
+    mover::{
+        CleaningResult, DegradedSegments, JobKind, JobProgress, Mover, RebuildProgress, ScrubProgress,
+        ScrubResult,
+    },
     tree::Trees,
     volume::{Admission, HostPath, Volume},
 };
@@ -239,6 +242,17 @@ impl Pool {
     /// The pool has stopped.
     pub async fn rebuild(&self) -> Result<()> {
         self.mover.rebuild().await
+    }
+
+    /// Progress of rebuild, scrub, destaging and reclaiming.
+    pub fn jobs(&self) -> Vec<JobProgress> {
+        self.mover.jobs()
+    }
+
+    /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or on request;
+    /// a scrub continues when the next one is due.
+    pub fn cancel(&self, kind: JobKind) {
+        self.mover.cancel(kind);
     }
 
     /// Progress of the current rebuild, or of the last one.

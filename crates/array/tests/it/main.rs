@@ -15,6 +15,7 @@ mod head_tree;
 mod history_tree;
 mod hostile;
 mod image;
+mod jobs;
 mod killed;
 mod lineage;
 mod log;
