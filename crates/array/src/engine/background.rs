@@ -1,7 +1,8 @@
-//! Background tasks: each sleeps until something is due, that is, until it is woken or a moment that it has named.
+//! Background tasks: each sleeps until something is due, that is, until it is woken or a moment that it has
+//! named.
 //!
-//! A task is woken by whoever changes what it looks at (`Wakes`). However often that is, its steps are at least
-//! [`PAUSE`] apart.
+//! A task is woken by whoever changes what it looks at (`Wakes`). However often that is, its steps are at
+//! least [`PAUSE`] apart.
 
 use super::{Shared, events::BackgroundTask};
 use crate::error::Result;
@@ -21,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Wakes([Notify; BackgroundTask::COUNT]);
 
 impl Wakes {
-    /// Wakes a task, or makes it look again if it is at work. Cheap: the task is woken once, however often this is
-    /// called before its next step.
+    /// Wakes a task, or makes it look again if it is at work. Cheap: the task is woken once, however often
+    /// this is called before its next step.
     pub fn wake(&self, task: BackgroundTask) {
         self.0[task as usize].notify_one();
     }
@@ -32,14 +33,14 @@ impl Wakes {
     }
 }
 
-/// Owners of background tasks. A task holds its owner only during a step, so it ends when the owner is dropped and
-/// the task is woken.
+/// Owners of background tasks. A task holds its owner only during a step, so it ends when the owner is
+/// dropped and the task is woken.
 pub(crate) trait TaskOwner: 'static {
     fn shared(&self) -> &Rc<Shared>;
 }
 
-/// Spawns a task that repeats `step` until it fails, the pool stops, or `owner` is dropped. A step returns the moment
-/// at which the next one is due at the latest; `None`: only when the task is woken.
+/// Spawns a task that repeats `step` until it fails, the pool stops, or `owner` is dropped. A step returns
+/// the moment at which the next one is due at the latest; `None`: only when the task is woken.
 pub(crate) fn spawn_repeated<T: TaskOwner>(
     (name, task): (&'static str, BackgroundTask),
     owner: &Rc<T>,

@@ -30,8 +30,8 @@ use crate::{
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::Moment;
 
-/// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at this
-/// interval, or after a pause of so many times the duration of the last one.
+/// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at
+/// this interval, or after a pause of so many times the duration of the last one.
 const LEFTOVERS_EVERY: Duration = Duration::from_secs(1);
 const LEFTOVERS_REST: u32 = 4;
 
@@ -109,8 +109,8 @@ impl Checkpoints {
         (self.setting.table_entries, self.setting.log_blocks)
     }
 
-    /// Makes a checkpoint if one is due, and updates `last`. Returns the moment at which the next one is due, unless
-    /// the thresholds are passed before; `None` if nothing is unsaved.
+    /// Makes a checkpoint if one is due, and updates `last`. Returns the moment at which the next one is due,
+    /// unless the thresholds are passed before; `None` if nothing is unsaved.
     ///
     /// # Errors
     ///

@@ -3,9 +3,9 @@
 //!
 //! The next generation leaves out a failed drive; nothing that relied on that drive is acknowledged before
 //! the generation is complete. The generation after it states that it was complete: from then on the drive
-//! has no vote (`docs/format.md`, "Continuing after a loss"). If the drive may have the last copy of anything, it is not
-//! left out: the pool stops, and the next opening finds everything on the drives. A drive that only lacks
-//! space is never left out.
+//! has no vote (`docs/format.md`, "Continuing after a loss"). If the drive may have the last copy of
+//! anything, it is not left out: the pool stops, and the next opening finds everything on the drives. A drive
+//! that only lacks space is never left out.
 
 use super::{Phase, Shared, events::EventKind};
 use crate::{

@@ -5,8 +5,8 @@
 //!    └──▶ volume ─┘
 //! ```
 //!
-//! Uses go one way: the engine knows neither the mover nor volumes, those two do not know each other, and only
-//! `pool` knows all of them.
+//! Uses go one way: the engine knows neither the mover nor volumes, those two do not know each other, and
+//! only `pool` knows all of them.
 //!
 //! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
 //! `space` (accounting), `events`.

@@ -58,7 +58,8 @@ pub(crate) struct Shared {
     pub events: Rc<EventLog>,
     /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
-    /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the scrub.
+    /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the
+    /// scrub.
     pub has_unsaved_rows: Cell<bool>,
     /// Result of the last count, with the change counters of slots and drives.
     pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,

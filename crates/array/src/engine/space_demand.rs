@@ -1,7 +1,7 @@
 //! Demand for space: writes that wait for segments, and rounds of cleaning that serve or refuse them.
 //!
-//! Invariant: a waiting write is served or refused in the end, since each round gains segments, or is the one that
-//! refuses.
+//! Invariant: a waiting write is served or refused in the end, since each round gains segments, or is the one
+//! that refuses.
 
 use std::cell::{Cell, RefCell};
 use tokio::sync::Notify;
@@ -39,8 +39,8 @@ impl SpaceDemand {
         self.note_change();
     }
 
-    /// Wakes waiting writes. To be called when segments or tables have become free, drives have gained or lost space,
-    /// or the pool has stopped.
+    /// Wakes waiting writes. To be called when segments or tables have become free, drives have gained or
+    /// lost space, or the pool has stopped.
     pub fn note_change(&self) {
         self.changed.notify_waiters();
     }

@@ -1,4 +1,5 @@
-//! When to clean: rounds of cleaning while space is short, and the refusal of writes when a round gains nothing.
+//! Rounds of cleaning while space is short, and the refusal of writes when a round gains
+//! nothing.
 
 use super::Mover;
 use crate::{
@@ -23,8 +24,9 @@ pub(super) struct CleaningBasis {
 }
 
 impl Mover {
-    /// Runs rounds of cleaning, each followed by the checkpoint that frees the victims, while space is short. Returns
-    /// the moment at which to look again, if hosts are idle by then; segments that are taken meanwhile wake the task.
+    /// Runs rounds of cleaning, each followed by the checkpoint that frees the victims, while space is short.
+    /// Returns the moment at which to look again, if hosts are idle by then; segments that are taken
+    /// meanwhile wake the task.
     pub(super) async fn clean_while_short(&self) -> Result<Option<Moment>> {
         loop {
             let space = self.shared.space();

@@ -2,8 +2,8 @@
 //!
 //! A job is passive: whoever does the work counts it here, and looks if it was cancelled.
 //!
-//! Invariants: total and done never decrease during a job. If more work is found, or a part of it fails, the total
-//! rises. Work that is no longer needed counts as done.
+//! Invariants: total and done never decrease during a job. If more work is found, or a part of it fails, the
+//! total rises. Work that is no longer needed counts as done.
 
 use super::Mover;
 use std::{
@@ -24,8 +24,8 @@ pub enum JobKind {
     Scrub,
     /// Moving blocks of raid0 volumes out of the mirrored log.
     Destage,
-    /// Freeing the space of deleted snapshots and volumes, and of discards. Checkpoints do it in parts; how much is left
-    /// is not known, and it cannot be cancelled.
+    /// Freeing the space of deleted snapshots and volumes, and of discards. Checkpoints do it in parts; how
+    /// much is left is not known, and it cannot be cancelled.
     Reclaim,
 }
 
@@ -130,8 +130,8 @@ impl Job {
         self.progress.borrow_mut().piece_ended(bytes);
     }
 
-    /// Updates total and done from the bytes that are lacking now, including those under way. True if a new job has
-    /// begun by that.
+    /// Updates total and done from the bytes that are lacking now, including those under way. True if a new
+    /// job has begun by that.
     pub fn set_lacking(&self, lacking_bytes: u64) -> bool {
         self.progress.borrow_mut().look(lacking_bytes, self.world.now())
     }
@@ -230,8 +230,8 @@ impl Mover {
         jobs.into_iter().chain([reclaim]).collect()
     }
 
-    /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or on request; a
-    /// scrub continues when the next one is due.
+    /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or
+    /// on request; a scrub continues when the next one is due.
     pub fn cancel(&self, kind: JobKind) {
         match kind {
             JobKind::Rebuild => {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A move counts only if its key still points to the old location when its record is applied, so host and
-//! mover never wait for each other. The engine's `throttle` limits the mover's share of the drives' time. After a crash
-//! before the moves are stable, nothing refers to the new segment.
+//! mover never wait for each other. The engine's `throttle` limits the mover's share of the drives' time.
+//! After a crash before the moves are stable, nothing refers to the new segment.
 //!
 //! The mover uses the [`engine`](crate::engine) alone, and knows neither pool nor volumes.
 
@@ -74,7 +74,7 @@ pub(crate) struct Mover {
     destage_job: Job,
     /// The members when no segment lacked a copy.
     whole_with: RefCell<Vec<MemberIndex>>,
-    /// When a failed rebuild is tried again.
+    /// The next attempt of a failed rebuild.
     rebuild_again_at: Cell<Moment>,
     /// Held during a scrub.
     scrubbing: Mutex<()>,

@@ -78,8 +78,8 @@ pub struct ScrubProgress {
 const LOST_MAX: usize = 100;
 
 impl Mover {
-    /// Checks everything once, from the beginning. Lost locations do not end the scrub. One that is cancelled returns
-    /// what it has found.
+    /// Checks everything once, from the beginning. Lost locations do not end the scrub. One that is cancelled
+    /// returns what it has found.
     ///
     /// # Errors
     ///

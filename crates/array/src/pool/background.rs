@@ -1,4 +1,5 @@
-//! ReplayStart and end of a pool's background work: the log writer, checkpoints, the mover, and the drive watch.
+//! ReplayStart and end of a pool's background work: the log writer, checkpoints, the mover, and the drive
+//! watch.
 
 use super::Pool;
 use crate::{

@@ -1,4 +1,5 @@
-//! Drives under watch: stuck ones are removed, full ones are probed, and changes of the pool's health are reported.
+//! Drives under watch: stuck ones are removed, full ones are probed, and changes of the pool's health are
+//! reported.
 
 use super::health::Health;
 use crate::{

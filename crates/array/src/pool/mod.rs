@@ -8,8 +8,8 @@
 //!          checkpoint: tables ─▶ trees ─▶ superblock; dead segments are freed
 //! ```
 //!
-//! `Pool` is the facade: it knows the [`mover`](crate::mover), the volumes and the [`engine`](crate::engine), none of
-//! which knows it. Reading order: `open`, `create`, `volumes`, `snapshots`, `background`.
+//! `Pool` is the facade: it knows the [`mover`](crate::mover), the volumes and the [`engine`](crate::engine),
+//! none of which knows it. Reading order: `open`, `create`, `volumes`, `snapshots`, `background`.
 
 mod background;
 mod create;
@@ -195,8 +195,8 @@ impl Pool {
         self.shared.redundancy()
     }
 
-    /// Live bytes in segments without a copy on a drive in use, by the drives that should have one, as of the last
-    /// checkpoint.
+    /// Live bytes in segments without a copy on a drive in use, by the drives that should have one, as of the
+    /// last checkpoint.
     pub fn only_copies_elsewhere(&self) -> BTreeMap<DriveId, u64> {
         self.shared.only_copies_elsewhere()
     }
@@ -234,8 +234,8 @@ impl Pool {
         self.mover.degraded()
     }
 
-    /// Makes the missing copies, as far as there is room, and returns when they are durable. The pool also does
-    /// this in the background.
+    /// Makes the missing copies, as far as there is room, and returns when they are durable. The pool also
+    /// does this in the background.
     ///
     /// # Errors
     ///
@@ -249,8 +249,8 @@ impl Pool {
         self.mover.jobs()
     }
 
-    /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or on request;
-    /// a scrub continues when the next one is due.
+    /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or
+    /// on request; a scrub continues when the next one is due.
     pub fn cancel(&self, kind: JobKind) {
         self.mover.cancel(kind);
     }
@@ -275,8 +275,8 @@ impl Pool {
     }
 
     /// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them
-    /// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet still
-    /// prevents overwrites in a full pool. Scans the history tree.
+    /// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet
+    /// still prevents overwrites in a full pool. Scans the history tree.
     ///
     /// # Errors
     ///

@@ -17,9 +17,9 @@ struct Snapshots {
     points: Vec<(Stamp, String)>,
 }
 
-/// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them together,
-/// and, if there are few, each one that frees something. A snapshot that frees nothing yet still prevents
-/// overwrites in a full pool. Scans the history tree.
+/// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them
+/// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet still
+/// prevents overwrites in a full pool. Scans the history tree.
 ///
 /// # Errors
 ///

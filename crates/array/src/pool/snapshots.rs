@@ -145,8 +145,8 @@ pub(super) fn no_snapshot(volume: &str, name: &str) -> Error {
     Error::NoSnapshot { volume: volume.to_owned(), snapshot: name.to_owned() }
 }
 
-/// Bytes that deleting these snapshots of a branch together would free, as of now. Snapshots deleted meanwhile do
-/// not count.
+/// Bytes that deleting these snapshots of a branch together would free, as of now. Snapshots deleted
+/// meanwhile do not count.
 ///
 /// # Errors
 ///

@@ -1,29 +1,30 @@
 //! Admission of host writes. A write passes these steps, in this order, before it is appended to the log:
 //!
 //! 1. **Rate limits** of its volume (`rate_limiter`). First, since a write that waits here must hold nothing.
-//! 2. **Tables and segments** ([`Admission::admit`]): the tables in RAM have room for its entries, and the log has
-//!    segments for its blocks. First come, first served. Before its blocks are locked, since this may take as long as a
-//!    checkpoint or a round of cleaning, and others may want the blocks.
+//! 2. **Tables and segments** ([`Admission::admit`]): the tables in RAM have room for its entries, and the
+//!    log has segments for its blocks. First come, first served. Before its blocks are locked, since this may
+//!    take as long as a checkpoint or a round of cleaning, and others may want the blocks.
 //! 3. **Delay** near the reserve, so that cleaning keeps up. Writes are delayed side by side.
 //! 4. **Block locks** (`block_locks`). From here on nobody else changes its blocks; those in part are read.
-//! 5. **Promise** of usable space ([`Admission::promise`]), within the pool and the bounds of volumes. Behind the locks, since
-//!    the blocks may have to be looked up: a write that only replaces blocks that no snapshot keeps adds nothing, so
-//!    overwrites continue in a full pool.
+//! 5. **Promise** of usable space ([`Admission::promise`]), within the pool and the bounds of volumes. Behind
+//!    the locks, since the blocks may have to be looked up: a write that only replaces blocks that no
+//!    snapshot keeps adds nothing, so overwrites continue in a full pool.
 //! 6. **Turn at the log** (`fair_queue`), shared fairly among volumes by bytes.
-//! 7. **Last check** ([`Admission::enter`]): admitted writes may have used the segments, and a snapshot may keep blocks
-//!    that the write was to replace. If so, steps 2, 5 and 6 are repeated.
+//! 7. **Last check** ([`Admission::enter`]): admitted writes may have used the segments, and a snapshot may
+//!    keep blocks that the write was to replace. If so, steps 2, 5 and 6 are repeated.
 //!
-//! Every wait ends by a notification or, for steps 1 and 3, at a moment known in advance. A write is never refused
-//! because of a count or a round of cleaning from before it arrived: space that a discard or a deletion freed a moment
-//! earlier is waited for.
+//! Every wait ends by a notification or, for steps 1 and 3, at a moment known in advance. A write is never
+//! refused because of a count or a round of cleaning from before it arrived: space that a discard or a
+//! deletion freed a moment earlier is waited for.
 //!
 //! Invariants:
 //!
-//! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained nothing, or
-//!    nothing happened since a round that gained nothing.
-//! 2. Admitted writes on their way into the tables are in `BranchUsage` (`pending`), so that concurrent writes together
-//!    add no more than the usable space.
-//! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that refuses.
+//! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained
+//!    nothing, or nothing happened since a round that gained nothing.
+//! 2. Admitted writes on their way into the tables are in `BranchUsage` (`pending`), so that concurrent
+//!    writes together add no more than the usable space.
+//! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that
+//!    refuses.
 
 use super::fair_queue::{FairQueue, QueueTicket};
 use crate::{
@@ -173,8 +174,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Promises the write of some blocks its space, and waits for its turn at the log. Commands admitted earlier may
-    /// have used the segments meanwhile: there must be room for all that have their turn.
+    /// Promises the write of some blocks its space, and waits for its turn at the log. Commands admitted
+    /// earlier may have used the segments meanwhile: there must be room for all that have their turn.
     ///
     /// # Errors
     ///

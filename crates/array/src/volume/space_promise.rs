@@ -68,8 +68,8 @@ impl Admission {
                 continue;
             };
             if self.usage.pending_of_all() > 0 {
-                // The pending writes may turn out to add nothing. Others that fit are not held back by this one,
-                // which waits for an exact count and not for their space.
+                // The pending writes may turn out to add nothing. Others that fit are not held back by this
+                // one, which waits for an exact count and not for their space.
                 if in_order.is_none() {
                     in_order = Some(self.promise_order.lock().await);
                     continue;

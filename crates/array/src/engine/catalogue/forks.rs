@@ -1,10 +1,10 @@
 //! Forks: what deletion leaves to the branches that left a branch at one of its points.
 //!
-//! A branch is *needed* while its volume's head or a snapshot reads it, that is, until it is deleted; and after that, as
-//! long as a needed branch left it. Invariants:
+//! A branch is *needed* while its volume's head or a snapshot reads it, that is, until it is deleted; and
+//! after that, as long as a needed branch left it. Invariants:
 //!
-//! 1. The point at which a needed branch left its parent is a point of the parent, even if the snapshot there, or all of
-//!    the parent's volume, was deleted.
+//! 1. The point at which a needed branch left its parent is a point of the parent, even if the snapshot
+//!    there, or all of the parent's volume, was deleted.
 //! 2. Such a point, and a branch that is needed, are not reclaimed.
 
 use super::Catalogue;
@@ -70,8 +70,8 @@ impl Catalogue {
         }
     }
 
-    /// Points and branches under deletion that no needed branch keeps; a branch that is deleted completely has the
-    /// highest possible stamp.
+    /// Points and branches under deletion that no needed branch keeps; a branch that is deleted completely
+    /// has the highest possible stamp.
     pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
         let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
         let points = points.map(|(&point, _)| point).filter(|&(branch, stamp)| !self.is_fork(branch, stamp));
@@ -80,8 +80,8 @@ impl Catalogue {
         points.chain(branches.map(|branch| (branch, Reclaim::ALL))).collect()
     }
 
-    /// The deletions that become due because `branch` was just deleted: its own, and those of the branches above it that
-    /// it was the last to keep. In the form of [`Self::deletions`].
+    /// The deletions that become due because `branch` was just deleted: its own, and those of the branches
+    /// above it that it was the last to keep. In the form of [`Self::deletions`].
     pub fn branch_deleted(&mut self, branch: BranchNumber) -> Vec<(BranchNumber, Stamp)> {
         let mut due = Vec::new();
         let mut next = Some(branch);
@@ -180,7 +180,8 @@ mod tests {
         catalogue.put(RowKey::of_point(BranchNumber(branch), stamp), &row.encode()).expect("a row");
     }
 
-    /// Volume 1 on branch 1 with two snapshots; volume 2 on branch 2, which left branch 1 at the first of them.
+    /// Volume 1 on branch 1 with two snapshots; volume 2 on branch 2, which left branch 1 at the first of
+    /// them.
     fn forked() -> Catalogue {
         let mut catalogue = Catalogue::default();
         put_branch(&mut catalogue, 1, 1, None, VolumeState::Live);
