@@ -78,7 +78,9 @@ fn append_text(column: &ColumnDefinition, text: &str, into: &mut Vec<u8>) -> Res
 
 fn decode_text(column: &ColumnDefinition, bytes: &[u8]) -> Result<String, RecordError> {
     let text = match column.code_page {
-        CodePage::Western => bytes.is_ascii().then(|| bytes.iter().map(|&byte| char::from(byte)).collect()),
+        CodePage::Western => {
+            bytes.is_ascii().then(|| String::from_utf8(bytes.to_vec()).expect("ASCII is UTF-8"))
+        }
         CodePage::Unicode => {
             let (units, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).collect();

@@ -260,13 +260,13 @@ pub fn decode_record(
     let (fixed, rest) = record.split_at(fixed_end);
     let ends_bytes = 2 * usize::from(last_variable - NO_VARIABLE);
     let (ends, rest) = rest.split_at_checked(ends_bytes).ok_or(malformed(RecordPart::Variable))?;
-    let ends: Vec<u16> = ends.as_chunks::<2>().0.iter().map(|end| u16::from_le_bytes(*end)).collect();
-    let variable_bytes = ends.last().map_or(0, |end| usize::from(end & !VARIABLE_NULL));
+    let ends = ends.as_chunks::<2>().0;
+    let variable_bytes = ends.last().map_or(0, |end| usize::from(u16::from_le_bytes(*end) & !VARIABLE_NULL));
     let (variable, tagged) = rest.split_at_checked(variable_bytes).ok_or(malformed(RecordPart::Variable))?;
 
-    let mut values = Vec::new();
+    let mut values = Vec::with_capacity(schema.columns().len());
     decode_fixed(schema, u16::from(last_fixed), fixed, &mut values)?;
-    decode_variable(schema, &ends, variable, &mut values)?;
+    decode_variable(schema, ends, variable, &mut values)?;
     decode_tagged(schema, page_size, tagged, &mut values)?;
     Ok(values)
 }
@@ -277,17 +277,20 @@ fn decode_fixed(
     fixed: &[u8],
     values: &mut Vec<(ColumnId, Value)>,
 ) -> Result<(), RecordError> {
-    let columns: Vec<_> = schema.fixed_columns().take(usize::from(last)).collect();
-    if columns.len() < usize::from(last) {
+    let columns = || schema.fixed_columns().take(usize::from(last));
+    let (mut count, mut data_end) = (0, RECORD_HEADER_BYTES);
+    for (column, offset) in columns() {
+        count += 1;
+        data_end = offset + fixed_bytes(column);
+    }
+    if count < usize::from(last) {
         return Err(RecordError::UnknownColumn { id: ColumnId(last) });
     }
-    let data_end =
-        columns.last().map_or(RECORD_HEADER_BYTES, |(column, offset)| offset + fixed_bytes(column));
     if fixed.len() != data_end + null_bytes(last) {
         return Err(RecordError::Malformed { part: RecordPart::Fixed });
     }
     let (data, nulls) = fixed.split_at(data_end);
-    for (column, offset) in columns {
+    for (column, offset) in columns() {
         let bit = usize::from(column.id.0 - FIRST_FIXED);
         if nulls[bit / 8] >> (bit % 8) & 1 == 0 {
             let bytes = &data[offset..offset + fixed_bytes(column)];
@@ -299,12 +302,13 @@ fn decode_fixed(
 
 fn decode_variable(
     schema: &TableSchema,
-    ends: &[u16],
+    ends: &[[u8; 2]],
     data: &[u8],
     values: &mut Vec<(ColumnId, Value)>,
 ) -> Result<(), RecordError> {
     let mut start = 0;
     for (id, end) in (FIRST_VARIABLE..).map(ColumnId).zip(ends) {
+        let end = u16::from_le_bytes(*end);
         let column = schema.column(id).ok_or(RecordError::UnknownColumn { id })?;
         let place = start..usize::from(end & !VARIABLE_NULL);
         let bytes = data.get(place.clone()).ok_or(RecordError::Malformed { part: RecordPart::Variable })?;

@@ -1,5 +1,7 @@
 //! Structure check of a page. It accepts any bytes; all other operations rely on its success.
 
+use std::cmp::Ordering;
+
 use thiserror::Error;
 
 use super::{NodeFlags, NodeView, PageFlags, PageView, TAG_BYTES, view::Tag};
@@ -47,14 +49,17 @@ pub enum StructureError {
     KeyOrder { node: usize },
 }
 
-impl PageView<'_> {
+/// Tags that are sorted without an allocation; pages with more are rare.
+const TAGS_ON_STACK: usize = 256;
+
+impl<'a> PageView<'a> {
     /// Checks the page's invariants. Never panics, whatever the bytes.
+    ///
+    /// Every page read from a device passes here, so a usual page is checked without an allocation, and each
+    /// node is decoded once.
     pub fn check_structure(self) -> Result<(), StructureError> {
         self.check_strings()?;
-        for node in 0..self.node_count() {
-            self.check_node(node)?;
-        }
-        self.check_keys()
+        self.check_nodes()
     }
 
     fn check_strings(self) -> Result<(), StructureError> {
@@ -66,16 +71,40 @@ impl PageView<'_> {
         if used_end > area_bytes {
             return Err(StructureError::UsedEndOutside { used_end, area_bytes });
         }
-        let mut places: Vec<(Tag, usize)> = (0..tags).map(|tag| (self.tag(tag), tag)).collect();
-        if let Some(&(_, tag)) = places.iter().find(|(place, _)| place.end() > used_end) {
-            return Err(StructureError::TagOutside { tag });
+        if tags > TAGS_ON_STACK {
+            self.check_places(used_end, area_bytes, &mut vec![Place::default(); tags])
+        } else {
+            self.check_places(used_end, area_bytes, &mut [Place::default(); TAGS_ON_STACK][..tags])
         }
-        places.retain(|(place, _)| place.length > 0);
-        places.sort_unstable_by_key(|(place, _)| place.start);
-        if let Some(pair) = places.windows(2).find(|pair| pair[0].0.end() > pair[1].0.start) {
-            return Err(StructureError::TagsOverlap { tag: pair[1].1 });
+    }
+
+    /// Checks that no string ends beyond `used_end`, none overlap, and the free bytes are counted right.
+    /// `places` is scratch memory for all tags.
+    fn check_places(
+        self,
+        used_end: usize,
+        area_bytes: usize,
+        places: &mut [Place],
+    ) -> Result<(), StructureError> {
+        let (mut count, mut used_bytes) = (0, 0);
+        for tag in 0..places.len() {
+            let Tag { start, length } = self.tag(tag);
+            if start + length > used_end {
+                return Err(StructureError::TagOutside { tag });
+            }
+            if length > 0 {
+                // Both are at most 15 bits, as is the number of tags.
+                places[count] = Place { start: start as u16, length: length as u16, tag: tag as u16 };
+                count += 1;
+                used_bytes += length;
+            }
         }
-        let used_bytes: usize = places.iter().map(|(place, _)| place.length).sum();
+        let places = &mut places[..count];
+        places.sort_unstable_by_key(|place| place.start);
+        let end = |place: &Place| usize::from(place.start) + usize::from(place.length);
+        if let Some(pair) = places.windows(2).find(|pair| end(&pair[0]) > usize::from(pair[1].start)) {
+            return Err(StructureError::TagsOverlap { tag: usize::from(pair[1].tag) });
+        }
         let (stored, counted) = (self.free_bytes(), area_bytes - used_bytes);
         if stored != counted {
             return Err(StructureError::FreeBytes { stored, counted });
@@ -83,38 +112,76 @@ impl PageView<'_> {
         Ok(())
     }
 
-    fn check_node(self, node: usize) -> Result<(), StructureError> {
-        let NodeView { flags, prefix_len, data, .. } = self
-            .node_in(self.string(node + 1), self.tag_flags(node + 1))
-            .ok_or(StructureError::NodeTooShort { node })?;
-        if prefix_len > self.prefix().len() || (self.is_root() && flags.contains(NodeFlags::COMPRESSED)) {
-            return Err(StructureError::PrefixTooLong { node });
-        }
-        if !self.is_leaf() && (data.len() != 4 || data == [0; 4]) {
-            return Err(StructureError::NotAPointer { node });
-        }
-        Ok(())
-    }
-
-    fn check_keys(self) -> Result<(), StructureError> {
-        let count = self.node_count();
-        if !self.is_leaf() && count == 0 {
-            return Err(StructureError::NoChildren);
-        }
-        let may_repeat = self.is_leaf() && self.flags().contains(PageFlags::NON_UNIQUE);
-        let (mut previous, mut key) = (Vec::new(), Vec::new());
+    /// Checks every node, then the order of their keys.
+    fn check_nodes(self) -> Result<(), StructureError> {
+        let (count, prefix) = (self.node_count(), self.prefix());
+        let (is_leaf, is_root) = (self.is_leaf(), self.is_root());
+        let may_repeat = is_leaf && self.flags().contains(PageFlags::NON_UNIQUE);
+        let mut disorder = None;
+        let mut previous: Option<NodeView<'a>> = None;
         for node in 0..count {
-            self.key_of(node, &mut key);
-            if !self.is_leaf() && node + 1 == count && key.is_empty() {
-                break;
+            let current = self
+                .node_in(self.string(node + 1), self.tag_flags(node + 1))
+                .ok_or(StructureError::NodeTooShort { node })?;
+            let is_compressed = current.flags.contains(NodeFlags::COMPRESSED);
+            if current.prefix_len > prefix.len() || is_root && is_compressed {
+                return Err(StructureError::PrefixTooLong { node });
             }
-            let ascends = if node == 0 { self.is_leaf() || !key.is_empty() } else { previous < key };
-            if !(ascends || may_repeat && previous == key) {
-                return Err(StructureError::KeyOrder { node });
+            if !is_leaf && (current.data.len() != 4 || current.data == [0; 4]) {
+                return Err(StructureError::NotAPointer { node });
             }
-            std::mem::swap(&mut previous, &mut key);
+            let has_key = current.prefix_len > 0 || !current.suffix.is_empty();
+            let may_be_empty = is_leaf || node + 1 == count;
+            let is_in_order = match &previous {
+                _ if !is_leaf && !has_key => may_be_empty,
+                None => true,
+                Some(previous) => match compare_keys(prefix, previous, &current) {
+                    Ordering::Less => true,
+                    Ordering::Equal => may_repeat,
+                    Ordering::Greater => false,
+                },
+            };
+            if !is_in_order {
+                disorder = disorder.or(Some(node));
+            }
+            previous = Some(current);
         }
-        Ok(())
+        match disorder {
+            _ if !is_leaf && count == 0 => Err(StructureError::NoChildren),
+            Some(node) => Err(StructureError::KeyOrder { node }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A string's place, with its tag.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    start: u16,
+    length: u16,
+    tag: u16,
+}
+
+/// Compares the keys of two nodes whose prefix lengths were checked.
+fn compare_keys(prefix: &[u8], left: &NodeView<'_>, right: &NodeView<'_>) -> Ordering {
+    match left.prefix_len.cmp(&right.prefix_len) {
+        Ordering::Equal => left.suffix.cmp(right.suffix),
+        Ordering::Less => {
+            compare_with_joined(left.suffix, &prefix[left.prefix_len..right.prefix_len], right.suffix)
+        }
+        Ordering::Greater => {
+            compare_with_joined(right.suffix, &prefix[right.prefix_len..left.prefix_len], left.suffix)
+                .reverse()
+        }
+    }
+}
+
+/// Compares `key` with the concatenation of `start` and `rest`.
+fn compare_with_joined(key: &[u8], start: &[u8], rest: &[u8]) -> Ordering {
+    match key.split_at_checked(start.len()) {
+        Some((key_start, key_rest)) => key_start.cmp(start).then_with(|| key_rest.cmp(rest)),
+        // A key that `start` begins with is shorter, hence less.
+        None => key.cmp(start),
     }
 }
 
