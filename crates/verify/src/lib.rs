@@ -7,7 +7,8 @@
 //! Reading order: [`finding`] is what a judge says. [`kind`] tells what a file is by its content. [`database`] has
 //! headers, pages and who owns them, [`deep`] the trees; [`log`] has log files in both formats, [`checkpoint`] and
 //! [`flush_map`] the small files beside them. [`set`] takes the facts of all files of a folder and says whether
-//! they can be recovered together.
+//! they can be recovered together. [`running`] reads whole folders; [`in_world`] checks databases inside the caller's
+//! world.
 
 pub mod answer;
 pub mod checkpoint;
@@ -15,6 +16,7 @@ pub mod database;
 pub mod deep;
 pub mod finding;
 pub mod flush_map;
+pub mod in_world;
 pub mod kind;
 pub mod log;
 pub mod running;

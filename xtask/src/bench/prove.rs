@@ -24,7 +24,7 @@ use std::{
 pub const EXAMPLES: [Example; 3] = [
     Example { package: "world", name: "random_read" },
     Example { package: "maildb", name: "page_reads" },
-    Example { package: "maildb", name: "verify_pages" },
+    Example { package: "verify", name: "verify_pages" },
 ];
 /// The name `spindle prove` gives its first database.
 const DATABASE: &str = "sg1-db1.edb";
@@ -33,7 +33,7 @@ const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Longest page write (open ESE source: 512 KiB), and page writes under way at most: what creation writes with.
 const WRITE_BYTES: u64 = 512 * 1024;
 const WRITES_OUTSTANDING: u32 = 32;
-/// Reads of verification: 1 MiB, two at a time (maildb's `verify::checksums`).
+/// Reads of verification: 1 MiB, two at a time (verify's `in_world`).
 const VERIFY_BYTES: u64 = 1024 * 1024;
 const VERIFY_DEPTH: u32 = 2;
 /// Memory beside the cache at most, in bytes.

@@ -1,4 +1,4 @@
-//! The flush journal beside the log of a database, as one who only reads sees it.
+//! The flush journal beside the log of a closed database.
 
 use crate::{
     config::DATABASES_MAX,
@@ -36,12 +36,11 @@ impl JournalBeside {
         Ok(pages.map(|pages| Self { name: file_name(base_name), pages }))
     }
 
-    /// The name of the journal.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether recovery puts a whole image over this page, if it is damaged.
+    /// True if recovery would restore this page, should it be torn.
     pub fn restores(&self, page: PageNumber) -> bool {
         self.pages.contains(&page)
     }

@@ -1,18 +1,8 @@
-//! Checking a database without the engine.
-//!
-//! [`checksums`] reads a whole file in order and checks every page's own checksum: what `eseutil /k` does; and
-//! that no page in use is blank, which `blank` tells. [`deep`] walks the trees: links, key order, separators,
-//! and that the space trees partition the file. [`stamps`] holds pages against the stamps kept beside the
-//! database, if there are any. None writes a byte.
+//! The files beside a database, as a verifier needs them: its page stamps ([`stamps`]) and the pages that its flush
+//! journal would restore. The group need not be open, and nothing is written. The crate `verify` does the rest.
 
-mod blank;
-pub mod checksums;
-pub mod deep;
 mod journal;
 pub mod stamps;
-mod walking;
 
-pub use checksums::{DatabaseVerdict, PageDamage, verify_database, verify_database_beside};
-pub use deep::{DeepFinding, DeepVerdict, verify_deep};
 pub use journal::JournalBeside;
 pub use stamps::StampsVerdict;

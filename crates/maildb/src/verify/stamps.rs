@@ -1,4 +1,4 @@
-//! The page stamps beside a database, as a stranger reads them.
+//! The page stamps beside a closed database.
 
 use crate::{
     engine::page_stamps::{StampTable, read_beside},
@@ -11,30 +11,30 @@ use crate::{
 use std::rc::Rc;
 use world::Directory;
 
-/// What the stamps came to in a verification.
+/// Result of using page stamps in a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StampsVerdict {
-    /// There are none.
+    /// There are no stamps.
     #[default]
     NotKept,
-    /// Pages were held against them; so many have one.
+    /// Pages were compared with their stamps.
     Checked {
-        /// Pages of which something is known.
+        /// Number of pages with a stamp.
         pages_known: u32,
     },
-    /// There are some, and they are damaged or not those of the database as it is.
+    /// The stamps are damaged, or of another state of the database; with the reason.
     Unusable(String),
 }
 
-/// The stamps that pages are held against.
+/// The stamps of a closed database.
 pub struct StampsBeside {
     table: StampTable,
-    /// Whether the database was shut down cleanly. If not, its log may hold later images of any page.
+    /// True after a clean shutdown. Otherwise the log may hold later images of any page.
     is_shut_down: bool,
 }
 
 impl StampsBeside {
-    /// Reads the stamps beside the database `name`, a file with room for so many pages, if there are any.
+    /// Reads the stamps beside the database `name`, a file with room for `pages_max` pages.
     pub async fn read(
         directory: &Rc<dyn Directory>,
         name: &str,
@@ -51,14 +51,14 @@ impl StampsBeside {
         };
         let is_shut_down = header.state == DatabaseState::CleanShutdown;
         if is_shut_down && position != header.consistent {
-            let problem = "they are not those of the last shutdown: older, or cut short".to_owned();
+            let problem = "they are not those of the last shutdown: older, or truncated".to_owned();
             return Ok((None, StampsVerdict::Unusable(problem)));
         }
         let verdict = StampsVerdict::Checked { pages_known: table.pages_known() };
         Ok((Some(Self { table, is_shut_down }), verdict))
     }
 
-    /// What is wrong with a page whose checksum is right, or that is all zero.
+    /// The problem of a page whose checksum is right, or that is all zero; `None` if it matches its stamp.
     pub fn problem(&self, page: PageNumber, bytes: &[u8]) -> Option<String> {
         match self.table.compare(page, bytes) {
             Err(StampFinding::Newer { .. }) if !self.is_shut_down => None,

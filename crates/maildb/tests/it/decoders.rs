@@ -22,8 +22,8 @@ use maildb::{
         segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, seal_segment},
         verify_logs,
     },
-    verify::{verify_database_beside, verify_deep},
 };
+use verify::in_world::{verify_database_with_stamps, verify_trees};
 use world::{ByteCount, Random, sim::DriveOptions};
 
 /// Database in the seed files.
@@ -149,10 +149,10 @@ pub fn database(data: &[u8]) {
 
 fn read_database(file: Vec<u8>) {
     let directory = MemoryFolder::default().with(DATABASE, file).directory();
-    let verdict = now(verify_database_beside(&directory, DATABASE, &mut |_, _| ()));
-    if let Ok(verdict) = verdict {
+    let verdict = now(verify_database_with_stamps(&directory, DATABASE, &mut |_, _| ()));
+    if verdict.is_ok() {
         let file = now(directory.open(DATABASE)).expect("it is there");
-        let _ = now(verify_deep(file, verdict.page_size));
+        let _ = now(verify_trees(file, DATABASE));
     }
 }
 
@@ -163,7 +163,7 @@ pub fn stamps(data: &[u8]) {
     }
     let database = SOUND.with(Clone::clone);
     let directory = MemoryFolder::default().with(DATABASE, database).with(STAMPS, data.to_vec()).directory();
-    let _ = now(verify_database_beside(&directory, DATABASE, &mut |_, _| ()));
+    let _ = now(verify_database_with_stamps(&directory, DATABASE, &mut |_, _| ()));
 }
 
 /// The files of a small group, closed cleanly.

@@ -185,7 +185,7 @@ fn a_damaged_page_is_named_and_the_others_stay_readable() {
         rot(&path, rotten, 1234);
         let file = model::folder(&path).open(&model::file_name(0)).await.expect("the file is there");
         let verdict =
-            maildb::verify::verify_database(file, "priv1.edb", &mut |_, _| {}).await.expect("readable");
+            verify::in_world::verify_database(file, "priv1.edb", &mut |_, _| {}).await.expect("readable");
         let damaged: Vec<u32> = verdict.damaged.iter().map(|damage| damage.page.0).collect();
         assert_eq!(damaged, [rotten]);
         assert!(

@@ -11,10 +11,10 @@ use crate::{
 };
 use maildb::{
     Durability, Error, Instance, InstanceConfig, PageSize, PageStampMode, StampFinding,
-    format::page_size::PageNumber,
-    verify::{DatabaseVerdict, StampsVerdict, verify_database, verify_database_beside},
+    format::page_size::PageNumber, verify::StampsVerdict,
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc};
+use verify::in_world::{DatabaseReport, verify_database, verify_database_with_stamps};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Random, Stability, World,
     sim::{DriveOptions, FaultPlan, Limits},
@@ -92,11 +92,11 @@ impl Fixture {
     }
 
     /// Verdicts by checksums alone, and with stamps.
-    fn verify(&mut self) -> (DatabaseVerdict, DatabaseVerdict) {
+    fn verify(&mut self) -> (DatabaseReport, DatabaseReport) {
         self.run(async |_, directory| {
             let file = directory.open(DATABASE).await.expect("there");
             let plain = verify_database(file, DATABASE, &mut |_, _| {}).await.expect("readable");
-            let stamped = verify_database_beside(&directory, DATABASE, &mut |_, _| {}).await;
+            let stamped = verify_database_with_stamps(&directory, DATABASE, &mut |_, _| {}).await;
             (plain, stamped.expect("readable"))
         })
     }

@@ -11,12 +11,10 @@ use crate::{
     model::{self, Rows},
     simulated::{DATABASE, SimulatedDrive, open, read_all, read_file},
 };
-use maildb::{
-    Durability, Error, InstanceConfig, PageSize,
-    verify::{verify_database, verify_deep},
-};
+use maildb::{Durability, Error, InstanceConfig, PageSize};
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use tearing::{Power, TearingDirectory};
+use verify::in_world::{verify_database, verify_trees};
 use world::{Buffer, ByteCount, ByteOffset, Directory, Random, Stability, World, sim::DriveOptions};
 
 const JOURNAL: &str = "E00.fj";
@@ -99,7 +97,7 @@ impl Case {
             let file = directory.open(DATABASE).await?;
             let verdict = verify_database(Rc::clone(&file), DATABASE, &mut |_, _| {}).await?;
             assert!(verdict.is_clean(), "seed {seed}: {:?}", verdict.damaged);
-            let deep = verify_deep(file, config.page_size).await?;
+            let deep = verify_trees(file, DATABASE).await?;
             assert!(deep.findings.is_empty(), "seed {seed}: {:?}", deep.findings);
             let again = open(&world, &directory, config).await?;
             assert!(again.recovery().clean, "seed {seed}: {:?}", again.recovery());

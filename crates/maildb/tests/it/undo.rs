@@ -7,9 +7,9 @@ use crate::{
 use maildb::{
     Durability, Error, InstanceConfig, PageSize, Session, Table, TableDefinition,
     log::{COMPENSATES, LogFiles, LogReader, LogRecord},
-    verify::verify_deep,
 };
 use std::{cell::Cell, rc::Rc};
+use verify::in_world::verify_trees;
 use world::{ByteCount, Directory, World, sim::DriveOptions};
 
 /// The number of changes of each of three kinds in the transaction that is rolled back.
@@ -106,7 +106,7 @@ async fn recover(world: World, directory: Rc<dyn Directory>, rows: Rows, seed: u
     assert_eq!(instance.recovery().transactions_undone, 1, "seed {seed}: its end was not in the log");
     assert!(read_all(&instance.databases()[0]).await? == rows, "seed {seed}: other rows than were committed");
     instance.close().await?;
-    let deep = verify_deep(directory.open(DATABASE).await?, PageSize::Kib4).await?;
+    let deep = verify_trees(directory.open(DATABASE).await?, DATABASE).await?;
     assert!(deep.findings.is_empty(), "seed {seed}: {:?}", deep.findings);
     Ok(())
 }

@@ -16,11 +16,12 @@ use super::{
     short_log::drop_last_record,
     trouble::{Trouble, Violation},
 };
-use maildb::{
-    Database, DatabaseLocation, Instance, PageNumber, Table,
-    verify::{DatabaseVerdict, verify_database_beside, verify_deep},
-};
+use maildb::{Database, DatabaseLocation, Instance, PageNumber, Table};
 use std::{cell::RefCell, rc::Rc, time::Duration};
+use verify::{
+    Severity,
+    in_world::{DatabaseReport, verify_database_with_stamps, verify_trees},
+};
 use world::{
     BlockDevice, Directory, ExtentDirectory, Random, World,
     sim::{Fault, SimDrive},
@@ -336,15 +337,16 @@ impl Ground {
         for index in 0..self.plan.databases {
             let name = file_name(index);
             let file = databases.open(&name).await?;
-            let verdict = verify_database_beside(&databases, &name, &mut |_, _| {}).await?;
+            let verdict = verify_database_with_stamps(&databases, &name, &mut |_, _| {}).await?;
             if !verdict.is_clean() {
-                let DatabaseVerdict { damaged: pages, header_copies_good, stamps, .. } = &verdict;
+                let DatabaseReport { damaged: pages, header_copies_good, stamps, .. } = &verdict;
                 let finding = format!("{:?}, {header_copies_good} good headers, {stamps:?}", pages.first());
                 return Err(damaged(&name, pages.len(), finding));
             }
-            let deep = verify_deep(file, self.plan.config.page_size).await?;
-            if let Some(finding) = deep.findings.first() {
-                return Err(damaged(&name, deep.findings.len(), format!("{finding:?}")));
+            let walked = verify_trees(file, &name).await?;
+            let mut findings = walked.findings.iter().filter(|finding| finding.severity > Severity::Note);
+            if let Some(finding) = findings.next() {
+                return Err(damaged(&name, 1 + findings.count(), format!("{finding:?}")));
             }
         }
         let verdict = maildb::log::verify_logs(&log, &self.plan.config.base_name, &mut |_, _| {}).await?;

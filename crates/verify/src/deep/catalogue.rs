@@ -73,7 +73,7 @@ fn is_table_root(trees: &[Tree], tree: &Tree) -> bool {
 }
 
 /// The tree a row describes: none inside if it describes none, none at all if it makes no sense.
-fn tree_of(record: &[u8]) -> Option<Option<Tree>> {
+pub(super) fn tree_of(record: &[u8]) -> Option<Option<Tree>> {
     let [columns_fixed, last_variable] = *record.first_chunk::<2>()?;
     if columns_fixed < FIXED_COLUMNS_MIN || record.len() < ROOT_AT + 4 {
         return None;

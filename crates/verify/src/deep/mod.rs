@@ -15,6 +15,7 @@
 //! log may put it right.
 
 mod catalogue;
+mod free;
 mod space;
 mod tree;
 
@@ -22,6 +23,8 @@ use crate::{
     database::{DatabaseFacts, Owned, PageFault, PageSource, SourceError, Trouble, owned_extents},
     finding::{Finding, Part, Place, Severity},
 };
+pub(crate) use free::free_extents;
+
 use catalogue::Tree;
 use maildb::PageNumber;
 use space::Uses;

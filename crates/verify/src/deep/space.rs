@@ -12,12 +12,12 @@ use maildb::{
 };
 
 /// Fixed in every database.
-const DATABASE_ROOT: PageNumber = PageNumber(1);
-const OWNED_ROOT: PageNumber = PageNumber(2);
+pub(super) const DATABASE_ROOT: PageNumber = PageNumber(1);
+pub(super) const OWNED_ROOT: PageNumber = PageNumber(2);
 /// In the flags of a space header: the tree has trees of extents.
-const MULTIPLE_EXTENTS: u32 = 1;
+pub(super) const MULTIPLE_EXTENTS: u32 = 1;
 /// Pages that a bitmap in the space header can tell of.
-const BITMAP_PAGES: u32 = 32;
+pub(super) const BITMAP_PAGES: u32 = 32;
 /// Unused pages that are told one by one.
 const UNUSED_TOLD_MAX: u64 = 10;
 
@@ -78,7 +78,7 @@ pub fn last_there(source: &mut dyn PageSource, last: PageNumber) -> Result<PageN
 
 /// The space header in tag 0 of a root: all of it; or, in newer databases, the first of several fields, which the
 /// lowest bit of a byte before them says is there.
-fn header_of(tag: &[u8]) -> Option<&[u8]> {
+pub(super) fn header_of(tag: &[u8]) -> Option<&[u8]> {
     match tag.split_first() {
         _ if tag.len() == SPACE_HEADER_BYTES => Some(tag),
         Some((fields, rest)) if fields & 1 != 0 => rest.get(..SPACE_HEADER_BYTES),

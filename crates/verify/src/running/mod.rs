@@ -23,7 +23,7 @@ mod journal;
 mod paging;
 mod sets;
 mod small;
-mod stamps;
+pub(crate) mod stamps;
 
 pub use mend::{MendError, Mended, mend};
 pub use outcome::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Findings, Outcome, SetOutcome};

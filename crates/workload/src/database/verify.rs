@@ -6,10 +6,11 @@ use super::{
 };
 use maildb::{
     log::verify::{SegmentVerdict, verify_logs},
-    verify::{StampsVerdict, verify_database_beside},
+    verify::StampsVerdict,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
+use verify::in_world::verify_database_with_stamps;
 use world::{ByteCount, Directory, World};
 
 /// What verification found in one file.
@@ -52,7 +53,7 @@ pub async fn verify_one_database(
     let began = world.now();
     let file = directory.open(name).await?;
     let bytes = file.geometry().size.0;
-    let verdict = verify_database_beside(directory, name, on_progress).await?;
+    let verdict = verify_database_with_stamps(directory, name, on_progress).await?;
     let mut damaged: Vec<String> =
         verdict.damaged.iter().map(|damage| format!("page {}: {}", damage.page.0, damage.problem)).collect();
     if verdict.header_copies_good < 2 {

@@ -1,23 +1,22 @@
-//! Pages that are all zero: which of them may be.
+//! Blank pages in use: pages that were written once and are all zero now.
 //!
-//! Nothing in a blank page tells one that was never needed from one that was lost; the space trees can. After a
-//! clean shutdown every page in use has been written, so a blank page must be
+//! A blank page may be free, never needed, or lost; the space trees distinguish these. After a clean shutdown every
+//! page in use has been written, so a blank page must be
 //!
 //! 1. free: in the available extents of the database or of a table; or
-//! 2. slack: beyond the pages the database owns.
+//! 2. behind the end of the database.
 //!
-//! Any other is damaged. The database must have been shut down cleanly: otherwise its log may hold what
-//! belongs there. The space trees are read only if there is a blank page.
+//! Any other is damaged. After an unclean shutdown the log may hold the contents of a blank page, so nothing can be
+//! said. The space trees are read only if there is a blank page.
 
-use super::{checksums::PageDamage, walking::WalkedPages};
+use super::{database::PageDamage, pages::CachedPages};
 use crate::{
-    engine::space::{DATABASE_ROOT, extents, pages_of_database, space_of},
-    error::{Error, Result},
-    format::{bootstrap::CATALOG_ROOT, page_size::PageNumber, space::ExtentNode},
+    database::{DatabaseFacts, Trouble},
+    deep::free_extents,
 };
+use maildb::{PageNumber, Result, format::space::ExtentNode};
 
-/// Blank pages, noted in ascending order; neighbours are one run, so a file of any size that was hardly
-/// used takes a few.
+/// Blank pages, noted in ascending order. Neighbours form one run, so even a large unused file takes few.
 #[derive(Default)]
 pub struct BlankPages {
     runs: Vec<ExtentNode>,
@@ -37,7 +36,6 @@ impl BlankPages {
         }
     }
 
-    /// How many there are.
     pub fn count(&self) -> u32 {
         self.runs.iter().map(|run| run.pages).sum()
     }
@@ -65,55 +63,34 @@ impl BlankPages {
         outside
     }
 
-    /// Whether the page was noted.
+    /// True if the page was noted.
     pub fn contains(&self, page: PageNumber) -> bool {
         let behind = self.runs.partition_point(|run| run.last < page);
         self.runs.get(behind).is_some_and(|run| run.contains(page))
     }
 
-    /// Those that are damaged, in the database whose pages `walked` reads. Where the space trees cannot be
-    /// read, the damage that is in the way is all that is told.
-    pub async fn damaged(&self, walked: &mut WalkedPages) -> Result<Vec<PageDamage>> {
+    /// The pages that are in use. If the space trees cannot be read, the only damage reported is the page that
+    /// prevents it.
+    pub async fn damaged(&self, pages: &mut CachedPages, facts: &DatabaseFacts) -> Result<Vec<PageDamage>> {
         const IN_USE: &str = "it is in use, and blank: what was written there is gone";
         if self.runs.is_empty() {
             return Ok(Vec::new());
         }
-        let in_the_way = |page: PageNumber, problem: &str| {
-            let problem = if self.contains(page) { IN_USE } else { problem };
-            let count = self.count();
-            let problem = format!("{problem}; so it cannot be told which of {count} blank pages are in use");
-            Ok(vec![PageDamage { page, problem }])
-        };
-        match free_extents(walked).await {
+        match pages.judge(|source| free_extents(source, facts)).await? {
             Ok(free) => {
                 let damage = |page| PageDamage { page, problem: IN_USE.to_owned() };
                 Ok(self.outside(&free).into_iter().map(damage).collect())
             }
-            Err(Error::PageDamaged { page, problem, .. }) => in_the_way(page, &problem),
-            Err(Error::DatabaseDamaged { problem, .. }) => in_the_way(CATALOG_ROOT, &problem),
-            Err(error) => Err(error),
+            Err(Trouble::Page(page, _, problem)) => {
+                let problem = if self.contains(page) { IN_USE.to_owned() } else { problem };
+                let count = self.count();
+                let problem =
+                    format!("{problem}; so it cannot be told which of {count} blank pages are in use");
+                Ok(vec![PageDamage { page, problem }])
+            }
+            Err(Trouble::Stopped) => unreachable!("only a missing page stops the judge, and it is read then"),
         }
     }
-}
-
-/// Where a page may be blank: every available extent, and all that is beyond the database's own pages.
-async fn free_extents(walked: &mut WalkedPages) -> Result<Vec<ExtentNode>> {
-    let mut roots = vec![DATABASE_ROOT];
-    roots.extend(walked.trees().await?.into_iter().map(|tree| tree.root));
-    let mut free = Vec::new();
-    for root in roots {
-        let available = walked.step(|pages| {
-            let space = space_of(pages, root)?;
-            extents(pages, space.available_root)
-        });
-        free.extend(available.await?);
-    }
-    let last = walked.step(pages_of_database).await?;
-    if last < u32::MAX {
-        free.push(ExtentNode::starting_at(PageNumber(last + 1), u32::MAX - last));
-    }
-    free.sort_unstable_by_key(|extent| extent.first());
-    Ok(free)
 }
 
 #[cfg(test)]

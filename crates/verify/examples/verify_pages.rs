@@ -3,8 +3,8 @@
 //!
 //! `verify_pages FOLDER DATABASE PASSES` prints one line of JSON: bytes, seconds, processor seconds.
 
-use maildb::verify::verify_database;
 use std::{env, error::Error, path::Path, process::ExitCode};
+use verify::in_world::verify_database;
 use world::{
     Directory, World,
     real::{FolderDirectory, RealOptions, host::process_use, run},
