@@ -27,6 +27,8 @@ pub mod pieces;
 
 pub mod unflushed;
 
+pub mod event_log;
+
 pub mod clock;
 
 pub mod random;
@@ -47,6 +49,7 @@ pub use clock::{Clock, Moment, WallTime};
 pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
+pub use event_log::{EventLog, EventReader, FollowedEvent, RecordedEvent};
 pub use extent_directory::{ExtentDirectory, Probe};
 pub use network::{Accepted, Address, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;

@@ -9,7 +9,7 @@
 //!    session are released.
 
 use super::{
-    Targets,
+    SessionFailure, Targets,
     login::log_in,
     pending_command::{LentBuffer, NextStep, PendingCommand, WRITES},
     send_queue::{SendQueue, StatSn},
@@ -65,13 +65,6 @@ pub(super) const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
 const DATA_DIGEST_ERROR: u8 = 0x02;
 
-/// The reason a connection ended without a logout.
-pub(super) type Broken = String;
-
-pub(super) fn broken(error: PduError) -> Broken {
-    error.to_string()
-}
-
 /// Serves one connection to its end.
 pub(super) async fn run(
     world: &World,
@@ -79,12 +72,12 @@ pub(super) async fn run(
     targets: &Targets,
     portal: &str,
     tell: impl FnOnce(&str, Option<&str>),
-) -> Result<(), Broken> {
+) -> Result<(), SessionFailure> {
     let (reader, mut writer) = split(stream);
     let mut reader = Receiver::new(reader);
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
-    let logged_in = logged_in.unwrap_or_else(|| Err("login timed out".to_owned()))?;
+    let logged_in = logged_in.unwrap_or(Err(SessionFailure::LoginTimeout))?;
     let Some((NewSession { initiator, isid, target, parameters }, send_queue)) = logged_in else {
         return Ok(());
     };
@@ -135,16 +128,19 @@ pub(super) async fn run(
     if connection.is_silent.get() {
         cut.notify_one();
     }
-    let written = with_deadline(world.sleep(FAREWELL_MAX), writing).await.unwrap_or_else(|| {
-        cut.notify_one();
-        Ok(())
-    });
+    let written = match with_deadline(world.sleep(FAREWELL_MAX), writing).await {
+        Some(written) => written.map_err(SessionFailure::Send),
+        None => {
+            cut.notify_one();
+            Err(SessionFailure::UnreadResponses)
+        }
+    };
     connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus));
     targets.sessions.end(&name, &ends);
     match ended {
-        None if connection.is_silent.get() => Err("the initiator does not respond".to_owned()),
-        None => Err("the session was reinstated or reset".to_owned()),
-        Some(Ok(())) => written.map_err(|error| error.to_string()),
+        None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
+        None => Err(SessionFailure::Reinstatement),
+        Some(Ok(())) => written,
         Some(Err(why)) => Err(why),
     }
 }
@@ -245,19 +241,19 @@ impl Connection {
         tag
     }
 
-    async fn read_all(self: Rc<Self>, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
+    async fn read_all(self: Rc<Self>, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), SessionFailure> {
         let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         let data_max = self.parameters.receive_bytes_max as usize;
         loop {
             // Backpressure: no new commands while responses pile up.
             self.send_queue.until_room().await;
-            let head = PduHead::read(reader, digests, data_max).await.map_err(broken)?;
+            let head = PduHead::read(reader, digests, data_max).await?;
             let Some(head) = head else { return Ok(()) };
             let mut segment = self.segment_of(&head);
-            if !head.read_data(reader, digests, segment.bytes()).await.map_err(broken)? {
+            if !head.read_data(reader, digests, segment.bytes()).await? {
                 // Error recovery level 0: the initiator starts a new session.
                 self.reject(&head.header, DATA_DIGEST_ERROR);
-                return Err("data digest error".to_owned());
+                return Err(PduError::DataDigest(Box::new(head.with_data(Vec::new()))).into());
             }
             self.heard_at.set(self.world.now());
             if self.take(head, segment)? == ControlFlow::Break(()) {
@@ -295,7 +291,7 @@ impl Connection {
     }
 
     /// Handles one PDU.
-    fn take(self: &Rc<Self>, head: PduHead, segment: Segment) -> Result<ControlFlow<()>, Broken> {
+    fn take(self: &Rc<Self>, head: PduHead, segment: Segment) -> Result<ControlFlow<()>, SessionFailure> {
         let is_immediate = head.header[0] & IMMEDIATE != 0;
         let is_numbered = !matches!(head.opcode(), opcode::DATA_OUT | opcode::SNACK);
         let number = u32::from_be_bytes(head.header[24..28].try_into().expect("four bytes"));
@@ -337,7 +333,7 @@ impl Connection {
                 self.send_queue.send(&response, StatSn::Advance, &[]);
                 return Ok(ControlFlow::Break(()));
             }
-            opcode::LOGIN => return Err("login request in the full feature phase".to_owned()),
+            opcode::LOGIN => return Err(SessionFailure::SecondLogin),
             _ => self.reject(&pdu.header, NOT_SUPPORTED),
         }
         if counts {

@@ -1,8 +1,7 @@
 //! Login over a connection.
 
 use super::{
-    Target, Targets,
-    connection::{Broken, broken},
+    SessionFailure, Target, Targets,
     send_queue::{SendQueue, StatSn},
 };
 use crate::{
@@ -29,14 +28,14 @@ pub async fn log_in(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     targets: &Targets,
-) -> Result<Option<(NewSession<Rc<Target>>, SendQueue)>, Broken> {
+) -> Result<Option<(NewSession<Rc<Target>>, SendQueue)>, SessionFailure> {
     let mut machine = TargetLogin::new(world, targets);
     let mut send_queue: Option<SendQueue> = None;
     loop {
-        let pdu = Pdu::read(reader, Digests::default(), TEXT_BYTES_MAX).await.map_err(broken)?;
+        let pdu = Pdu::read(reader, Digests::default(), TEXT_BYTES_MAX).await?;
         let Some(pdu) = pdu else { return Ok(None) };
         if pdu.opcode() != opcode::LOGIN {
-            return Err("command before login".to_owned());
+            return Err(SessionFailure::CommandBeforeLogin);
         }
         let request = Login::of(&pdu.header);
         // Login requests are immediate: their CmdSN is that of the first command.
@@ -58,11 +57,11 @@ pub async fn log_in(
             }
         };
         send_queue.send(&response, StatSn::Advance, &data);
-        send_queue.write_now(writer).await.map_err(|error| error.to_string())?;
+        send_queue.write_now(writer).await.map_err(SessionFailure::Send)?;
         if let Some(refusal) = refused {
             return match refusal {
                 LoginRefusal::MOVED => Ok(None),
-                refusal => Err(format!("login refused: {refusal}")),
+                refusal => Err(SessionFailure::LoginRefused(refusal)),
             };
         }
         if let Some(session) = session {

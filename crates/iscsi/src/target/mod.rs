@@ -6,12 +6,15 @@
 
 pub mod access;
 mod connection;
+mod failure;
 mod login;
 mod pending_command;
 mod send_queue;
 mod sessions;
 mod task_management;
 mod text_request;
+
+pub use self::failure::SessionFailure;
 
 use self::{
     access::{AccessList, AccessRight},
@@ -119,7 +122,7 @@ impl LoginPolicy for Targets {
     }
 }
 
-/// An event for the operator's log.
+/// An event of a target, for the operator. [`EventLog`](world::EventLog) keeps events for readers.
 #[derive(Debug)]
 pub enum TargetEvent {
     /// A session was established.
@@ -129,11 +132,13 @@ pub enum TargetEvent {
         /// `None` for a discovery session.
         target: Option<String>,
     },
+    /// A connection ended, or its login was refused.
     Ended {
         peer: String,
-        /// `None` after a logout.
-        why: Option<String>,
+        /// `None` after a logout, or if the initiator closed the connection between two PDUs.
+        why: Option<SessionFailure>,
     },
+    /// A connection could not be accepted.
     NotAccepted(world::IoError),
 }
 

@@ -3,7 +3,12 @@
 use crate::scene::{BLOCKS, properties};
 use iscsi::{
     scsi::{commands::code, unit::LogicalUnit},
-    target::{Target, TargetEvent, Targets, serve},
+    session::login::LoginRefusal,
+    target::{
+        SessionFailure, Target, TargetEvent, Targets,
+        access::{AccessList, AccessRight, InitiatorRights},
+        serve,
+    },
     wire::{
         header::{
             FINAL, IMMEDIATE, Login, NO_TAG, NopIn, NopOut, PduHeader, ScsiCommand, TaskManagement, opcode,
@@ -12,10 +17,10 @@ use iscsi::{
         text,
     },
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use tokio::io::AsyncWriteExt;
 use world::{
-    Address, BlockDevice, ByteCount, Stream, World,
+    Address, BlockDevice, ByteCount, EventLog, FollowedEvent, Stream, World,
     sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
 };
 
@@ -106,7 +111,7 @@ fn a_silent_initiator_gets_a_nop_in_and_is_disconnected_without_an_answer() {
 
 fn why(event: &TargetEvent) -> Option<String> {
     match event {
-        TargetEvent::Ended { why, .. } => why.clone(),
+        TargetEvent::Ended { why, .. } => why.as_ref().map(ToString::to_string),
         _ => None,
     }
 }
@@ -259,5 +264,40 @@ fn initiators_are_requested_to_log_out_before_the_target_stops() {
         assert_eq!((message.opcode(), message.header[36]), (opcode::ASYNC_MESSAGE, 1), "log out");
         drop(a);
         ending.await;
+    });
+}
+
+#[test]
+fn sessions_and_refusals_are_recorded_with_their_reasons() {
+    with_target(5, |world, network, drive| async move {
+        let unit = Rc::new(LogicalUnit::new(properties(), drive as Rc<dyn BlockDevice>, None, false));
+        let target = Target { name: TARGET.to_owned(), units: BTreeMap::from([(0, unit)]) };
+        let units = BTreeMap::from([(TARGET.to_owned(), BTreeMap::from([(0, AccessRight::Write)]))]);
+        let rights = InitiatorRights { units, ..InitiatorRights::default() };
+        let access = AccessList::only([("iqn.x:a".to_owned(), rights)], None).unwrap();
+        let targets = Targets::new(vec![target]).with_access(access);
+        let log = EventLog::new(&world, 8);
+        let listener = network.host("server").listen(&address()).await.unwrap();
+        world.spawn("server", serve(world.clone(), listener.into(), targets, log.sink()));
+        let a = logged_in(&network, "a").await;
+        let mut b = network.host("b").connect(&address()).await.unwrap();
+        b.write_all(&login("iqn.x:b", &[])).await.unwrap();
+        let refused = Pdu::read(&mut b, Digests::default(), 65_536).await.unwrap().unwrap();
+        assert_eq!((refused.header[36], refused.header[37]), (2, 2));
+        assert!(matches!(Pdu::read(&mut b, Digests::default(), 65_536).await, Ok(None)));
+        drop(a);
+        world.sleep(Duration::from_secs(1)).await;
+        let mut reader = log.follow();
+        let mut next = || match reader.try_next() {
+            Some(FollowedEvent::Event(recorded)) => recorded,
+            other => panic!("an event was recorded: {other:?}"),
+        };
+        assert!(matches!(&next().event, TargetEvent::LoggedIn { initiator, target, .. }
+            if initiator == "iqn.x:a" && target.as_deref() == Some(TARGET)));
+        assert!(matches!(
+            next().event,
+            TargetEvent::Ended { why: Some(SessionFailure::LoginRefused(LoginRefusal::FORBIDDEN)), .. }
+        ));
+        assert!(matches!(next().event, TargetEvent::Ended { .. }));
     });
 }

@@ -42,6 +42,9 @@ pub enum HagglingStep {
     Transmission(NegotiatedExport),
     /// Disconnect: all of the server's slots are taken. Holds their number.
     Refuse(usize),
+    /// Disconnect: the option has no error reply. Holds the reason.
+    Disconnect(&'static str),
+    /// The client ended the handshake.
     End,
 }
 
@@ -83,7 +86,9 @@ impl<'e> Haggling<'e> {
         let mut answers = OptionReplies { asked, into: answer };
         match asked {
             // EXPORT_NAME has no error reply.
-            option::EXPORT_NAME if self.tls_state == TlsState::Required => return HagglingStep::End,
+            option::EXPORT_NAME if self.tls_state == TlsState::Required => {
+                return HagglingStep::Disconnect("EXPORT_NAME before the required STARTTLS");
+            }
             option::EXPORT_NAME => return self.export_name(data, answers.into, admit),
             option::ABORT => {
                 answers.put(reply::ACK, &[]);
@@ -153,7 +158,9 @@ impl<'e> Haggling<'e> {
         admit: impl FnOnce() -> Result<(), usize>,
     ) -> HagglingStep {
         let name = ByteReader(data).rest_as_string();
-        let Some(export) = name.and_then(|name| self.exports.find(name)) else { return HagglingStep::End };
+        let Some(export) = name.and_then(|name| self.exports.find(name)) else {
+            return HagglingStep::Disconnect("EXPORT_NAME of an unknown export");
+        };
         if let Err(count_max) = admit() {
             return HagglingStep::Refuse(count_max);
         }

@@ -70,6 +70,7 @@ pub async fn agree(
             HagglingStep::StartTls => stream = encrypt(world, stream, tls).await?,
             HagglingStep::Transmission(negotiated) => return Ok(slot.map(|slot| (negotiated, stream, slot))),
             HagglingStep::Refuse(count_max) => return Err(ConnectionEnd::Full(count_max)),
+            HagglingStep::Disconnect(why) => return Err(ConnectionEnd::Refused(why)),
             HagglingStep::End => return Ok(None),
         }
     }

@@ -56,6 +56,9 @@ pub enum ConnectionEnd {
     Protocol(&'static str),
     #[error("no TLS: {0}")]
     Tls(String),
+    /// An option without an error reply was refused.
+    #[error("refused: {0}")]
+    Refused(&'static str),
     #[error("the handshake timed out")]
     Slow,
     #[error("refused: {0} clients are connected, the limit of this server")]
@@ -64,7 +67,7 @@ pub enum ConnectionEnd {
     Idle(Duration),
 }
 
-/// An event for the operator's log.
+/// An event of a server, for the operator. [`EventLog`](world::EventLog) keeps events for readers.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// A client entered the transmission phase.

@@ -1,0 +1,39 @@
+//! Reasons for which a target ends a session, or refuses it.
+
+use crate::{session::login::LoginRefusal, wire::pdu::PduError};
+use std::io;
+use thiserror::Error;
+
+/// The reason a connection ended without a logout.
+#[derive(Debug, Error)]
+pub enum SessionFailure {
+    #[error("login timed out")]
+    LoginTimeout,
+    #[error("login refused: {0}")]
+    LoginRefused(LoginRefusal),
+    /// Another PDU came before the login was over.
+    #[error("command before login")]
+    CommandBeforeLogin,
+    #[error("login request in the full feature phase")]
+    SecondLogin,
+    /// A NOP-In stayed unanswered.
+    #[error("the initiator does not respond")]
+    NoResponse,
+    /// Another session has its name (RFC 7143, 6.3.5), or the target was reset.
+    #[error("the session was reinstated or reset")]
+    Reinstatement,
+    /// A PDU was damaged or too long, or the connection broke.
+    #[error("{0}")]
+    Pdu(PduError),
+    #[error("sending failed: {0}")]
+    Send(io::Error),
+    /// The initiator did not read its last responses in time.
+    #[error("the initiator does not read its last responses")]
+    UnreadResponses,
+}
+
+impl From<PduError> for SessionFailure {
+    fn from(error: PduError) -> Self {
+        Self::Pdu(error)
+    }
+}
