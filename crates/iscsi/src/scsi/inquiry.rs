@@ -141,13 +141,11 @@ fn characteristics() -> Vec<u8> {
 /// Page B2h: UNMAP and WRITE SAME deallocate, deallocated blocks read as zeroes; THRESHOLD EXPONENT with
 /// thresholds.
 fn provisioning(properties: &UnitProperties, has_thresholds: bool) -> Vec<u8> {
-    match properties.is_thin {
-        true => {
-            let set =
-                if has_thresholds { (SET_BYTES / u64::from(properties.block_bytes)).ilog2() } else { 0 };
-            vec![set as u8, 0xe4, 0x02, 0]
-        }
-        false => vec![0, 0, 0, 0],
+    if properties.is_thin {
+        let set = if has_thresholds { (SET_BYTES / u64::from(properties.block_bytes)).ilog2() } else { 0 };
+        vec![set as u8, 0xe4, 0x02, 0]
+    } else {
+        vec![0, 0, 0, 0]
     }
 }
 

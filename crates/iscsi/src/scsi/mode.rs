@@ -162,15 +162,14 @@ fn list(mode: &ModeSettings, form: ModeListFormat, pages: &[u8]) -> Vec<u8> {
     // WP and DPOFUA.
     let specific = if mode.is_read_only || mode.is_write_protected { 0x90 } else { 0x10 };
     let is_long_descriptor = form.descriptor.is_some_and(|descriptor| descriptor.is_long);
-    let mut list = match form.is_long {
-        true => {
-            let length = (6 + descriptor.len() + pages.len()) as u16;
-            let mut list = length.to_be_bytes().to_vec();
-            list.extend([0, specific, u8::from(is_long_descriptor), 0]);
-            list.extend((descriptor.len() as u16).to_be_bytes());
-            list
-        }
-        false => vec![(3 + descriptor.len() + pages.len()) as u8, 0, specific, descriptor.len() as u8],
+    let mut list = if form.is_long {
+        let length = (6 + descriptor.len() + pages.len()) as u16;
+        let mut list = length.to_be_bytes().to_vec();
+        list.extend([0, specific, u8::from(is_long_descriptor), 0]);
+        list.extend((descriptor.len() as u16).to_be_bytes());
+        list
+    } else {
+        vec![(3 + descriptor.len() + pages.len()) as u8, 0, specific, descriptor.len() as u8]
     };
     list.extend(descriptor);
     list.extend(pages);
@@ -179,12 +178,11 @@ fn list(mode: &ModeSettings, form: ModeListFormat, pages: &[u8]) -> Vec<u8> {
 
 fn descriptor_bytes(descriptor: BlockDescriptor) -> Vec<u8> {
     let BlockDescriptor { is_long, blocks, block_bytes } = descriptor;
-    match is_long {
-        true => [&blocks.to_be_bytes()[..], &[0; 4], &block_bytes.to_be_bytes()].concat(),
-        false => {
-            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-            [&blocks.to_be_bytes()[..], &block_bytes.to_be_bytes()].concat()
-        }
+    if is_long {
+        [&blocks.to_be_bytes()[..], &[0; 4], &block_bytes.to_be_bytes()].concat()
+    } else {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        [&blocks.to_be_bytes()[..], &block_bytes.to_be_bytes()].concat()
     }
 }
 
@@ -201,18 +199,17 @@ pub fn select(mode: &ModeSettings, is_long: bool, list: &[u8]) -> Result<ModeSet
     }
     let header = if is_long { 8 } else { 4 };
     let head = list.get(..header).ok_or(cut)?;
-    let descriptors = match is_long {
-        true => usize::from(u16::from_be_bytes([head[6], head[7]])),
-        false => usize::from(head[3]),
-    };
+    let descriptors =
+        if is_long { usize::from(u16::from_be_bytes([head[6], head[7]])) } else { usize::from(head[3]) };
     let mut rest = list.get(header + descriptors..).ok_or(cut)?;
     let mut wanted = *mode;
     while !rest.is_empty() {
         let is_sub = rest[0] & SPF != 0;
         let head = rest.get(..if is_sub { 4 } else { 2 }).ok_or(cut)?;
-        let (sub, length) = match is_sub {
-            true => (head[1], usize::from(u16::from_be_bytes([head[2], head[3]]))),
-            false => (0, usize::from(head[1])),
+        let (sub, length) = if is_sub {
+            (head[1], usize::from(u16::from_be_bytes([head[2], head[3]])))
+        } else {
+            (0, usize::from(head[1]))
         };
         let page = rest.get(..head.len() + length).ok_or(cut)?;
         rest = &rest[page.len()..];
@@ -263,9 +260,10 @@ mod tests {
         {
             let list =
                 sense(&MODE, PageControl::Current, (ALL, 0), ModeListFormat { is_long, descriptor }).unwrap();
-            let length = match is_long {
-                true => usize::from(u16::from_be_bytes([list[0], list[1]])) + 2,
-                false => usize::from(list[0]) + 1,
+            let length = if is_long {
+                usize::from(u16::from_be_bytes([list[0], list[1]])) + 2
+            } else {
+                usize::from(list[0]) + 1
             };
             assert_eq!((length, list[header]), (list.len(), CACHING));
             assert_eq!(list.len(), header + 20 + 12 + 12);

@@ -215,9 +215,10 @@ impl Reservations {
             return Vec::new();
         }
         self.reservation = None;
-        match kind.permits_registrants() {
-            true => self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED),
-            false => Vec::new(),
+        if kind.permits_registrants() {
+            self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED)
+        } else {
+            Vec::new()
         }
     }
 
@@ -266,9 +267,10 @@ impl Reservations {
             return Err(ReservationError::Check(Sense::illegal(AdditionalSense::INVALID_RELEASE)));
         }
         self.reservation = None;
-        Ok(match kind.permits_registrants() {
-            true => self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED),
-            false => Vec::new(),
+        Ok(if kind.permits_registrants() {
+            self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED)
+        } else {
+            Vec::new()
         })
     }
 
@@ -300,9 +302,8 @@ impl Reservations {
         kind: ReservationType,
     ) -> Result<UnitAttentions, ReservationError> {
         self.check_key(nexus, own)?;
-        let takes_over = self.reservation().is_some_and(|(key, held)| match held.is_for_all_registrants() {
-            true => victim == ReservationKey(0),
-            false => key == victim,
+        let takes_over = self.reservation().is_some_and(|(key, held)| {
+            if held.is_for_all_registrants() { victim == ReservationKey(0) } else { key == victim }
         });
         if victim == ReservationKey(0) && !takes_over {
             return Err(ReservationError::Check(Sense::illegal(

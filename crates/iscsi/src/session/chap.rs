@@ -48,9 +48,10 @@ impl Secret {
     /// The length is not within [`SECRET_BYTES_MIN`] and [`SECRET_BYTES_MAX`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, BadSecret> {
         let bytes = bytes.into();
-        match (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
-            true => Ok(Self(bytes)),
-            false => Err(BadSecret { bytes: bytes.len() }),
+        if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
+            Ok(Self(bytes))
+        } else {
+            Err(BadSecret { bytes: bytes.len() })
         }
     }
 }

@@ -151,9 +151,10 @@ async fn write_zeroes(
     let mut done = 0;
     while done < length {
         let count = (length - done).min(zeroes.len() as u64);
-        let piece = match count == zeroes.len() as u64 {
-            true => Arc::clone(&zeroes),
-            false => Arc::new(Buffer::zeroed(count as usize)),
+        let piece = if count == zeroes.len() as u64 {
+            Arc::clone(&zeroes)
+        } else {
+            Arc::new(Buffer::zeroed(count as usize))
         };
         export.device.write(ByteOffset(at.0 + done), vec![piece], stability).await?;
         done += count;

@@ -102,9 +102,10 @@ impl Session {
         loop {
             let mut head = [0; Request::BYTES];
             let reading = reader.read_exact(&mut head);
-            let read = match has_requested {
-                true => Some(reading.await),
-                false => with_deadline(self.slot.taken(), reading).await,
+            let read = if has_requested {
+                Some(reading.await)
+            } else {
+                with_deadline(self.slot.taken(), reading).await
             };
             match read.ok_or(ConnectionEnd::Idle(self.options.idle_max))? {
                 // Closed between requests: no disconnect request, but nothing is lost.
@@ -163,12 +164,13 @@ impl Session {
 
     async fn answer(&self, request: Request, data: Option<Buffer>) {
         let is_too_long = request.command == RequestType::Write && request.length > PAYLOAD_BYTES_MAX;
-        let done = match is_too_long {
-            true => Err(RequestError {
+        let done = if is_too_long {
+            Err(RequestError {
                 code: crate::wire::transmission::ErrorCode::Overflow,
                 message: "write of more than 32 MiB".to_owned(),
-            }),
-            false => perform(&self.negotiated, request, data).await,
+            })
+        } else {
+            perform(&self.negotiated, request, data).await
         };
         self.replies.put(self.answer_of(request, done));
     }

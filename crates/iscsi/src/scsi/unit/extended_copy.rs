@@ -126,9 +126,10 @@ fn unit_of(request: &ScsiRequest<'_>, targets: &[CopyTarget], index: usize) -> U
         |reached: &&AccessibleUnit| inquiry::is_named(&reached.unit.properties, &target.designator);
     let reached = request.reach.iter().find(is_meant);
     let reached = reached.ok_or(aborted(AdditionalSense::COPY_TARGET_NOT_REACHABLE))?;
-    match target.block_bytes == 0 || target.block_bytes == reached.unit.properties.block_bytes {
-        true => Ok(reached.clone()),
-        false => Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET)),
+    if target.block_bytes == 0 || target.block_bytes == reached.unit.properties.block_bytes {
+        Ok(reached.clone())
+    } else {
+        Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET))
     }
 }
 

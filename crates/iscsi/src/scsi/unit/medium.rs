@@ -235,9 +235,10 @@ impl LogicalUnit {
         let mut done = 0;
         while done < length.0 {
             let count = (length.0 - done).min(piece.len() as u64);
-            let piece = match count == piece.len() as u64 {
-                true => Arc::clone(&piece),
-                false => Arc::new(Buffer::copy_of(&piece[..count as usize])),
+            let piece = if count == piece.len() as u64 {
+                Arc::clone(&piece)
+            } else {
+                Arc::new(Buffer::copy_of(&piece[..count as usize]))
             };
             let written =
                 self.device.write(ByteOffset(at.0 + done), vec![piece], self.stability(false)).await;

@@ -178,9 +178,10 @@ impl LogicalUnit {
     fn check_thresholds(&self, nexus: &Nexus) {
         let Some((watch, thresholds)) = self.watch.as_ref().zip(self.mode.get().thresholds) else { return };
         if watch.is_reached(&thresholds) {
-            match thresholds.tells_one {
-                true => self.raise_attention(nexus, AdditionalSense::SOFT_THRESHOLD_REACHED),
-                false => self.raise_attention_for_others(None, AdditionalSense::SOFT_THRESHOLD_REACHED),
+            if thresholds.tells_one {
+                self.raise_attention(nexus, AdditionalSense::SOFT_THRESHOLD_REACHED)
+            } else {
+                self.raise_attention_for_others(None, AdditionalSense::SOFT_THRESHOLD_REACHED)
             }
         }
     }

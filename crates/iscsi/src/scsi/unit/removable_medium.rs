@@ -41,17 +41,15 @@ impl LogicalUnit {
                     | code::READ_DEFECT_DATA_10
                     | code::READ_DEFECT_DATA_12
             );
-        match needs_it && known.code != code::START_STOP_UNIT {
-            true => self.check_medium(),
-            false => Ok(()),
-        }
+        if needs_it && known.code != code::START_STOP_UNIT { self.check_medium() } else { Ok(()) }
     }
 
     /// NOT READY, MEDIUM NOT PRESENT if the medium is ejected.
     pub(super) fn check_medium(&self) -> UnitResult<()> {
-        match self.removable_medium.borrow().is_out {
-            true => Err(Sense::new(SenseKey::NotReady, AdditionalSense::MEDIUM_NOT_PRESENT).into()),
-            false => Ok(()),
+        if self.removable_medium.borrow().is_out {
+            Err(Sense::new(SenseKey::NotReady, AdditionalSense::MEDIUM_NOT_PRESENT).into())
+        } else {
+            Ok(())
         }
     }
 
@@ -98,9 +96,10 @@ impl LogicalUnit {
         if !self.properties.is_removable {
             return Err(Sense::invalid_byte(4).into());
         }
-        match self.removable_medium.borrow().preventing.is_empty() {
-            true => Ok(()),
-            false => Err(Sense::illegal(AdditionalSense::REMOVAL_PREVENTED).into()),
+        if self.removable_medium.borrow().preventing.is_empty() {
+            Ok(())
+        } else {
+            Err(Sense::illegal(AdditionalSense::REMOVAL_PREVENTED).into())
         }
     }
 }
