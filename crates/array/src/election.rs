@@ -31,9 +31,15 @@ pub enum OpenRefusal {
     /// The same drive twice, or a full copy of one.
     #[error("drive {0} is given twice; name it once")]
     Twice(DriveId),
-    /// The pool was made by a newer program, or has a layout from before the first release.
+    /// The pool was made by a newer program.
     #[error("the pool uses features unknown to this program: {0}")]
     Features(FeatureAccess),
+    /// The pool has a history tree from before the first release.
+    #[error(
+        "the pool's history has a layout from before the first release, which this program does not read; copy its \
+         volumes with the program that wrote it, and create a new pool"
+    )]
+    OldHistory,
     /// Absent drives may hold newer data.
     #[error(
         "drives {} are missing and may hold newer data than those present; connect them",
@@ -78,6 +84,20 @@ pub struct Election {
 pub fn elect(seen: &[DriveSuperblock], forced: bool) -> Result<Election, OpenRefusal> {
     check_one_pool(seen)?;
     Election::of(newest(seen).ok_or(OpenRefusal::NoPool)?, seen, forced)
+}
+
+/// Fails if the pool has a history tree without the feature that says it is keyed by pivots.
+///
+/// # Errors
+///
+/// [`OpenRefusal::OldHistory`].
+pub fn check_layout(superblock: &Superblock) -> Result<(), OpenRefusal> {
+    let has_pivots = superblock.features.incompatible & INCOMPATIBLE_PIVOTS != 0;
+    // Creation sets no bit: the first checkpoint with history does.
+    if has_pivots || superblock.checkpoint.roots.history.is_none() {
+        return Ok(());
+    }
+    Err(OpenRefusal::OldHistory)
 }
 
 /// The valid superblock, even if the drives present may not open the pool; none if no drive has one.
@@ -220,6 +240,7 @@ impl Election {
         if access != FeatureAccess::Full {
             return Err(OpenRefusal::Features(access));
         }
+        check_layout(superblock)?;
         let (current, behind): (Vec<&DriveSuperblock>, Vec<&DriveSuperblock>) =
             seen.iter().partition(|seen| standing(superblock, seen) == GenerationMatch::UpToDate);
         let present: BTreeMap<_, _> = current.iter().map(|seen| (seen.superblock.this, seen.given)).collect();

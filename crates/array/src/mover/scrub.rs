@@ -158,9 +158,7 @@ impl Mover {
                     self.scrub_nodes(tree, &mut round.found).await?;
                     Some(match tree {
                         TreeKind::Head => ScrubPlace::Nodes(TreeKind::History),
-                        TreeKind::History | TreeKind::HistoryByBlock => {
-                            ScrubPlace::Nodes(TreeKind::Catalogue)
-                        }
+                        TreeKind::History => ScrubPlace::Nodes(TreeKind::Catalogue),
                         TreeKind::Catalogue => ScrubPlace::Blocks(TreeKind::Head, NodeKey::FIRST),
                     })
                 }
@@ -206,7 +204,7 @@ impl Mover {
         let roots = self.shared.state.borrow().roots;
         let root = match tree {
             TreeKind::Head => roots.head,
-            TreeKind::History | TreeKind::HistoryByBlock => roots.history,
+            TreeKind::History => roots.history,
             TreeKind::Catalogue => roots.catalogue,
         };
         let mut pointers: Vec<NodePointer> = Vec::new();

@@ -16,7 +16,6 @@ mod create;
 mod drive_watch;
 mod drives;
 mod health;
-mod older_history;
 mod only_copies;
 mod open;
 mod read_only;

@@ -4,14 +4,12 @@
 //! 2. The catalogue is read and the log replayed: the state in RAM is then everything that was acknowledged.
 //! 3. A superblock with the next incarnation, and with numbers that were never used, is written. It leaves
 //!    out absent drives.
-//! 4. A history tree from before pivots is converted.
-//! 5. A checkpoint merges the replayed records, and the log continues in a new segment.
+//! 4. A checkpoint merges the replayed records, and the log continues in a new segment.
 //!
 //! After a crash at any point, the pool opens in the same way.
 
 use super::{
     OpenSetting, Parts, Pool,
-    older_history::order_history,
     read_only::{WriteAnswer, WriteShield},
 };
 use crate::{
@@ -232,7 +230,6 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     let sink = PoolLog::new(&shared);
     let log = new_log(&shared, &sink, incarnation, &replayed).await?;
     let pool = Rc::new(Pool::new(Parts { shared, nodes, trees, sink, log }, setting));
-    order_history(&pool.map).await?;
     pool.checkpoint().await?;
     pool.drive_watch.health.check();
     pool.run();

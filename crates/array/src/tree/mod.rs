@@ -12,7 +12,6 @@
 //! 4. A node is used only if it is the one pointed to: each is validated down to its last entry when it is
 //!    read.
 
-mod by_block;
 mod cache;
 mod change;
 mod changes;

@@ -94,7 +94,7 @@ impl Trees {
 pub(super) fn damaged(tree: TreeKind, pointer: NodePointer, refusal: DecodeError) -> Error {
     let tree = match tree {
         TreeKind::Head => "head tree",
-        TreeKind::History | TreeKind::HistoryByBlock => "history tree",
+        TreeKind::History => "history tree",
         TreeKind::Catalogue => "catalogue",
     };
     let (level, segment, block) = (pointer.level, pointer.segment, pointer.block);

@@ -3,10 +3,10 @@
 
 use super::examples;
 use array::{
-    election::{DriveSuperblock, Election, OpenRefusal, can_go_on_with, elect},
+    election::{DriveSuperblock, Election, OpenRefusal, can_go_on_with, check_layout, elect},
     format::{
         DriveId, Generation, GenerationMark, Member, MemberIndex, MemberState, MirroredSegment, SlotAddress,
-        SlotNumber, Superblock,
+        SlotNumber, Superblock, features::INCOMPATIBLE_PIVOTS,
     },
     member_table::{must_settle, next_generation},
 };
@@ -65,7 +65,8 @@ impl PoolModel {
         first.name = "0".to_owned();
         first.generation = Generation(1);
         first.settled = Generation(0);
-        first.features = array::format::Features { compatible: 0, read_only: 0, incompatible: 0 };
+        first.features =
+            array::format::Features { compatible: 0, read_only: 0, incompatible: INCOMPATIBLE_PIVOTS };
         first.checkpoint.catalogue_segments.clear();
         first.members = (0..count).map(member).collect();
         let mut truth = Self {
@@ -288,6 +289,19 @@ fn drives_of_two_pools_or_twice_the_same_are_refused() {
     let mut newer = seen(0);
     newer.superblock.features.incompatible = 1 << 40;
     assert!(matches!(elect(&[newer], true), Err(OpenRefusal::Features(_))));
+}
+
+#[test]
+fn a_pool_with_history_from_before_the_first_release_is_refused() {
+    let mut superblock = examples::superblock();
+    superblock.features = array::format::Features::default();
+    assert!(superblock.checkpoint.roots.history.is_some());
+    assert_eq!(check_layout(&superblock), Err(OpenRefusal::OldHistory));
+    superblock.features.incompatible = INCOMPATIBLE_PIVOTS;
+    assert_eq!(check_layout(&superblock), Ok(()));
+    superblock.features.incompatible = 0;
+    superblock.checkpoint.roots.history = None;
+    assert_eq!(check_layout(&superblock), Ok(()), "without history there is nothing in the old order");
 }
 
 #[test]

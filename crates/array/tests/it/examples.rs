@@ -363,11 +363,6 @@ pub fn history_leaf() -> Vec<u8> {
     map_leaf(TreeKind::History)
 }
 
-/// As it was before pivots.
-pub fn history_leaf_by_block() -> Vec<u8> {
-    map_leaf(TreeKind::HistoryByBlock)
-}
-
 pub fn catalogue_leaf() -> Vec<u8> {
     let mut builder = CatalogueBuilder::new(1);
     for number in [1, 2, 3, 500, 70_000] {
@@ -381,7 +376,7 @@ pub fn catalogue_leaf() -> Vec<u8> {
 }
 
 pub fn inner_node() -> Vec<u8> {
-    let mut builder = InnerBuilder::new(TreeKind::HistoryByBlock, 2, 1);
+    let mut builder = InnerBuilder::new(TreeKind::History, 2, 1);
     for index in 0..30_u32 {
         let pointer = NodePointer {
             segment: SegmentNumber(20 + index % 3),

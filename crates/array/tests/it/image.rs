@@ -120,10 +120,9 @@ fn rows() -> [Image; 8] {
 fn nodes() -> impl Iterator<Item = Image> {
     let nodes = [
         ("node-head-1", examples::head_leaf()),
-        ("node-history-1", examples::history_leaf_by_block()),
         ("node-history-2", examples::history_leaf()),
         ("node-catalogue-1", examples::catalogue_leaf()),
-        ("node-inner-1", examples::inner_node()),
+        ("node-inner-2", examples::inner_node()),
     ];
     nodes.into_iter().map(|(name, bytes)| Image { name, bytes, is_sealed: true, again: rebuild, reseal })
 }

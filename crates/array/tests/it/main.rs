@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adding;
-mod before_pivots;
 mod bounds;
 mod dump;
 mod election;

@@ -48,7 +48,6 @@ impl OwnedRun {
     fn key_of(&self, tree: TreeKind, block: BlockIndex) -> NodeKey {
         let major = self.branch;
         match (tree, self.death) {
-            (TreeKind::HistoryByBlock, Some(_)) => NodeKey { major, id: block.0, minor: self.birth },
             (TreeKind::History, Some(death)) => {
                 let multiple = |height: u32| (death - 1) >> height << height;
                 let height =
@@ -168,13 +167,6 @@ proptest! {
         runs in runs(TreeKind::History), blocks in 1..=16_u8, at: Index,
     ) {
         check_map(TreeKind::History, blocks, runs, at);
-    }
-
-    #[test]
-    fn a_leaf_of_history_as_it_was_holds_its_runs_and_finds_them(
-        runs in runs(TreeKind::HistoryByBlock), blocks in 1..=16_u8, at: Index,
-    ) {
-        check_map(TreeKind::HistoryByBlock, blocks, runs, at);
     }
 
     #[test]

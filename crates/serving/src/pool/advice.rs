@@ -37,6 +37,7 @@ impl NextStep {
                     | OpenRefusal::TwoPools(..)
                     | OpenRefusal::Twice(_)
                     | OpenRefusal::Features(_)
+                    | OpenRefusal::OldHistory
             )
         );
         if is_of_drives {

@@ -48,10 +48,6 @@ const HOLDS_SOMETHING: &str = "a node holds something";
 pub enum TreeKind {
     /// (branch, block) → the version the branch's head sees.
     Head = 1,
-    /// (branch, block, birth) → versions only points see: history before
-    /// [`INCOMPATIBLE_PIVOTS`](super::features::INCOMPATIBLE_PIVOTS). It is read once, to be reordered, and
-    /// never written.
-    HistoryByBlock = 2,
     /// (table, id, sub) → row.
     Catalogue = 3,
     /// (branch, pivot, block) → versions only points see.
@@ -59,17 +55,14 @@ pub enum TreeKind {
 }
 
 impl TreeKind {
-    /// In the order of their numbers.
-    const ALL: [Self; 4] = [Self::Head, Self::HistoryByBlock, Self::Catalogue, Self::History];
-
-    /// The tree with a number.
+    /// The tree with a number. Number 2 was history in another order, before the first release.
     pub(super) fn of_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+        [Self::Head, Self::Catalogue, Self::History].into_iter().find(|tree| *tree as u8 == number)
     }
 
     /// True if it holds versions that have died.
     pub fn is_history(self) -> bool {
-        matches!(self, Self::History | Self::HistoryByBlock)
+        self == Self::History
     }
 }
 
@@ -211,7 +204,7 @@ impl<'a> TreeNode<'a> {
 
     fn of(sealed: Sealed<'a>) -> Result<Self, DecodeError> {
         let known = TreeKind::of_number(sealed.raw.tree);
-        THIS.value(known.is_some(), offset_of!(RawNode, tree), "tree", sealed.raw.tree, "1 to 4")?;
+        THIS.value(known.is_some(), offset_of!(RawNode, tree), "tree", sealed.raw.tree, "1, 3 or 4")?;
         let tree = known.expect("looked at above");
         Ok(match (sealed.raw.level, tree) {
             (0, TreeKind::Catalogue) => Self::Catalogue(CatalogueLeaf(sealed)),

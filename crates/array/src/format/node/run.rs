@@ -267,7 +267,6 @@ fn key_in(tree: TreeKind, (branch, block): (u32, u64), birth: Stamp, death: Opti
         (TreeKind::History, Some(death)) => {
             NodeKey { major: branch, id: pivot_of(birth, death).0, minor: block }
         }
-        (TreeKind::HistoryByBlock, _) => NodeKey { major: branch, id: block, minor: birth.0 },
         _ => NodeKey { major: branch, id: block, minor: 0 },
     }
 }

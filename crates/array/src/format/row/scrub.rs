@@ -72,7 +72,7 @@ impl ScrubRow {
             Some(ScrubPlace::Nodes(tree)) => {
                 let major = match tree {
                     TreeKind::Head => 1,
-                    TreeKind::History | TreeKind::HistoryByBlock => 2,
+                    TreeKind::History => 2,
                     TreeKind::Catalogue => 3,
                 };
                 (2, NodeKey { major, ..NodeKey::FIRST })

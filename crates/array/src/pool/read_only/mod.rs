@@ -18,14 +18,13 @@ pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 use super::{Snapshot, VolumeInfo, VolumeSetting, snapshots::no_snapshot};
 use crate::{
     drive::Drives,
-    election::{DriveSuperblock, KNOWN, OpenRefusal, newest},
+    election::{DriveSuperblock, KNOWN, OpenRefusal, check_layout, newest},
     engine::State,
     error::{Error, Result},
     format::{
-        BlockIndex, BranchNumber, CatalogueTable, CheckpointNumber, DriveId, FeatureAccess, MemberIndex,
-        MirroredSegment, PoolId, Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp,
-        Superblock, TreeKind, VolumeNumber,
-        features::INCOMPATIBLE_PIVOTS,
+        BlockIndex, BranchNumber, CatalogueTable, DriveId, FeatureAccess, MemberIndex, MirroredSegment,
+        PoolId, Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp, Superblock,
+        TreeKind, VolumeNumber,
         row::{SegmentRow, VolumeRow, VolumeState},
     },
     log::{ReplayStart, replay_for_reading},
@@ -41,9 +40,6 @@ use std::{
     rc::Rc,
 };
 use world::BlockDevice;
-
-/// Versions of an old history tree sorted at once.
-const HISTORY_AT_ONCE: usize = 1 << 18;
 
 /// A pool that is opened for reading only.
 pub struct ReadOnlyPool {
@@ -69,6 +65,7 @@ pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize)
         if let FeatureAccess::None(_) = access {
             return Err(OpenRefusal::Features(access).into());
         }
+        check_layout(superblock)?;
         let reading = LoadedPool::of(&found, &devices, superblock, cache_bytes).await;
         let Some(reason) = reading.flaw().await else {
             best = Some((skipped.len(), reading));
@@ -197,7 +194,6 @@ impl LoadedPool {
         let mut reading = Self { superblock, copies, trees, state, log, gaps: Vec::new() };
         reading.read_catalogue().await;
         reading.read_log().await;
-        reading.order_history().await;
         reading
     }
 
@@ -249,18 +245,6 @@ impl LoadedPool {
         log.may_go_on = !replayed.has_header || replayed.successors.iter().any(is_away);
         replayed.segments.iter().for_each(|segment| copies.add_mirrored(segment));
         state.announced.iter().for_each(|(number, row)| copies.add_row(*number, row));
-    }
-
-    /// Converts a history tree from before pivots, in memory. If it cannot be read completely, versions that
-    /// only snapshots see are lost, since lookups do not understand the old order.
-    async fn order_history(&mut self) {
-        let is_old = self.superblock.features.incompatible & INCOMPATIBLE_PIVOTS == 0;
-        let Some(old) = self.state.roots.history.filter(|_| is_old) else { return };
-        let checkpoint = CheckpointNumber(self.state.checkpoint.0 + 1);
-        match self.trees.order_history(checkpoint, old, HISTORY_AT_ONCE).await {
-            Ok(history) => self.state.roots.history = history,
-            Err(error) => self.gaps.push(error),
-        }
     }
 
     /// The reason why an older superblock may give access to more; `None` if this one gives access to
