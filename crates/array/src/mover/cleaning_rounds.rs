@@ -6,11 +6,7 @@ use crate::{
     engine::{Urgency, events::BackgroundTask},
     error::{Error, Result},
 };
-use std::time::Duration;
-use world::Moment;
-
-/// Interval of checks while hosts wait for readers.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+use world::{Moment, with_deadline};
 
 /// Consecutive rounds of cleaning with an unknown gain, before waiting hosts are refused.
 const DOUBTFUL_ROUNDS_MAX: u32 = 3;
@@ -106,7 +102,8 @@ impl Mover {
     async fn wait_for_readers(&self) -> Result<bool> {
         let before = self.shared.space().free;
         while self.checkpoints.release_held() {
-            self.shared.world.sleep(LOOK_AGAIN).await;
+            // A pool that stops is a change of the demand.
+            with_deadline(self.shared.demand.change(), self.shared.readers.end()).await;
             self.shared.check_runs()?;
         }
         Ok(self.shared.space().free > before)
