@@ -2,7 +2,7 @@
 
 use super::{
     CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogError, LogFiles, LogHandle, LogReader, LogRecord,
-    LogStatistics, NodeOperation, buffer::first_position, memory_disk::MemoryDisk, memory_world::MemoryWorld,
+    LogStatistics, NodeOperation, buffer::first_position, memory_world::MemoryWorld,
 };
 use crate::format::{
     header::{LogPosition, LogTime, Signature},
@@ -12,7 +12,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
-use world::{ByteCount, Random};
+use world::{ByteCount, Random, sim::SimFolder};
 
 pub(super) const NEVER: LogTime = LogTime {
     years_since_1900: 0,
@@ -128,14 +128,14 @@ pub(super) async fn read_all(
 /// One incarnation of a storage group: recover, continue, run several sessions, and sometimes close.
 async fn live(
     memory: Rc<MemoryWorld>,
-    disk: MemoryDisk,
+    disk: SimFolder,
     config: LogConfig,
     model: Rc<Model>,
     seed: u64,
     rounds: u64,
 ) -> LogStatistics {
     let world = memory.world();
-    let directory = disk.directory(&memory);
+    let directory = disk.directory(&memory.world());
     let mut random = Random::new(seed, "life");
     let files = LogFiles::scan(&directory, "E00").await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = if files.is_empty() {
@@ -196,7 +196,7 @@ async fn live(
 /// Several incarnations of one group, each cut off after a random number of steps.
 fn lives(seed: u64) -> LogStatistics {
     let mut random = Random::new(seed, "lives");
-    let disk = MemoryDisk::default();
+    let disk = SimFolder::default();
     let model = Rc::new(Model::default());
     let config = config([4, 5, 8, 16][random.below(4) as usize], random.percent(70.0));
     let mut config = config;
@@ -259,9 +259,9 @@ fn acknowledged_records_survive_any_power_cut_and_the_log_is_a_prefix() {
 #[test]
 fn after_a_failed_write_nothing_is_acknowledged() {
     for writes in 3..30 {
-        let disk = MemoryDisk::default();
+        let disk = SimFolder::default();
         let memory = MemoryWorld::new(writes);
-        let (world, directory) = (memory.world(), disk.directory(&memory));
+        let (world, directory) = (memory.world(), disk.directory(&memory.world()));
         disk.fail_after(writes);
         let outcome = memory.run(u64::MAX, async move {
             let log =
@@ -282,9 +282,9 @@ fn after_a_failed_write_nothing_is_acknowledged() {
 
 #[test]
 fn commits_that_wait_together_share_writes() {
-    let disk = MemoryDisk::default();
+    let disk = SimFolder::default();
     let memory = MemoryWorld::new(9);
-    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let (world, directory) = (memory.world(), disk.directory(&memory.world()));
     let statistics = memory.run(u64::MAX, async move {
         let log = LogHandle::create(&world, directory, config(256, false), SIGNATURE).await.expect("created");
         let mut sessions = Vec::new();
@@ -311,12 +311,12 @@ fn commits_that_wait_together_share_writes() {
 fn a_checkpoint_survives_power_cuts_as_the_last_one_written_or_the_one_before() {
     for seed in 0..500 {
         let mut random = Random::new(seed, "checkpoints");
-        let disk = MemoryDisk::default();
+        let disk = SimFolder::default();
         let written = Rc::new(Cell::new(0));
         let confirmed = Rc::new(Cell::new(0));
         for _ in 0..3 {
             let memory = MemoryWorld::new(seed);
-            let directory = disk.directory(&memory);
+            let directory = disk.directory(&memory.world());
             let (written, confirmed) = (Rc::clone(&written), Rc::clone(&confirmed));
             memory.run(1 + random.below(40), async move {
                 let (file, found) = CheckpointFile::open(&directory, "E00").await.expect("opened");

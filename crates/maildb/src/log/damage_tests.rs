@@ -4,20 +4,19 @@ use super::{
     Damage, LogEntry, LogError, LogFiles, LogHandle, LogRecord,
     buffer::first_position,
     crash_tests::{Model, NEVER, SIGNATURE, any_record, config, read_all},
-    memory_disk::MemoryDisk,
     memory_world::MemoryWorld,
     segment::seal_segment,
     verify::{SegmentVerdict, verify_logs},
 };
 use std::rc::Rc;
-use world::Random;
+use world::{Random, sim::SimFolder};
 
 /// A closed log of several generations, none of them released.
-fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
-    let disk = MemoryDisk::default();
+fn finished_log(seed: u64) -> (SimFolder, Rc<Model>) {
+    let disk = SimFolder::default();
     let model = Rc::new(Model::default());
     let memory = MemoryWorld::new(seed);
-    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let (world, directory) = (memory.world(), disk.directory(&memory.world()));
     let told = Rc::clone(&model);
     memory
         .run(u64::MAX, async move {
@@ -41,9 +40,9 @@ fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
 }
 
 /// Reads a disk from generation 1.
-fn recover(disk: &MemoryDisk) -> Result<Vec<LogEntry>, LogError> {
+fn recover(disk: &SimFolder) -> Result<Vec<LogEntry>, LogError> {
     let memory = MemoryWorld::new(0);
-    let directory = disk.directory(&memory);
+    let directory = disk.directory(&memory.world());
     let reading = async move {
         let files = LogFiles::scan(&directory, "E00").await?;
         read_all(files, first_position(1)).await.map(|(entries, _)| entries)
@@ -119,7 +118,7 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
 
     // The log continues, and the names are right again.
     let memory = MemoryWorld::new(1);
-    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let (world, directory) = (memory.world(), disk.directory(&memory.world()));
     let going_on = async move {
         let files = LogFiles::scan(&directory, "E00").await.expect("scanned");
         let (_, reader) = read_all(files, first_position(1)).await.expect("read");
@@ -160,7 +159,7 @@ fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
     let mut beyond = model.entries.borrow().last().expect("not empty").end;
     beyond.segment += 1;
     let memory = MemoryWorld::new(0);
-    let directory = disk.directory(&memory);
+    let directory = disk.directory(&memory.world());
     let outcome = memory.run(u64::MAX, async move {
         let files = LogFiles::scan(&directory, "E00").await?;
         read_all(files, beyond).await.map(|(entries, _)| entries)
@@ -172,9 +171,9 @@ fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
 #[test]
 fn verification_accepts_a_whole_log_and_locates_damage() {
     let (disk, model) = finished_log(6);
-    let verify = |disk: &MemoryDisk| {
+    let verify = |disk: &SimFolder| {
         let memory = MemoryWorld::new(0);
-        let directory = disk.directory(&memory);
+        let directory = disk.directory(&memory.world());
         let verifying = async move { verify_logs(&directory, "E00", &mut |_, _| ()).await };
         memory.run(u64::MAX, verifying).expect("ends").expect("readable")
     };

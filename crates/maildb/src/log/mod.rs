@@ -69,8 +69,6 @@ mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
-mod memory_disk;
-#[cfg(test)]
 mod memory_world;
 #[cfg(test)]
 mod record_tests;

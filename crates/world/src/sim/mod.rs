@@ -17,7 +17,7 @@
 //! world is a stream again, another one in each incarnation.
 //!
 //! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`,
-//! `drive`, `power`, `network`.
+//! `drive`, `power`, `network`, `folder`.
 
 mod drive;
 mod drive_options;
@@ -28,6 +28,7 @@ mod executor;
 mod extent_directory_tests;
 mod faults;
 mod filesystem;
+mod folder;
 mod image;
 mod medium;
 mod network;
@@ -41,6 +42,7 @@ pub use drive::SimDrive;
 pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
 pub use faults::{Fault, FaultPlan};
 pub use filesystem::Filesystem;
+pub use folder::SimFolder;
 pub use network::{NetworkOptions, SimNetwork, WINDOW_BYTES};
 pub use simulation::{Limits, Outcome, Simulation, run};
 pub use trace::Trace;

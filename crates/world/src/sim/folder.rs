@@ -1,20 +1,22 @@
-//! A disk in memory that loses power, for the tests of the log.
+//! A folder of files in memory that loses power, without a drive below it.
 //!
 //! A power cut keeps any subset of the 512-byte sectors of each unstable write, and any consistent subset, in
-//! order, of the name changes since the last sync.
+//! order, of the name changes since the last sync. A [`SimDrive`](super::SimDrive) models service times and
+//! faults as well; this folder is for tests that run thousands of power cuts, and for those that lose names.
 
-use super::{handle::is_not_found, memory_world::MemoryWorld};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
-use world::{
+use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoError,
-    IoErrorKind, IoResult, LocalFuture, Random, Resizable, Stability,
+    IoErrorKind, IoResult, LocalFuture, Random, Resizable, Stability, World,
 };
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
+/// Time that every operation takes in a world with virtual time.
+const LATENCY: Duration = Duration::from_micros(100);
 const SECTOR: usize = 512;
 
 /// File contents and names, which survive their world. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct MemoryDisk(Rc<RefCell<DiskState>>);
+pub struct SimFolder(Rc<RefCell<DiskState>>);
 
 #[derive(Default)]
 struct DiskState {
@@ -56,14 +58,14 @@ impl NameChange {
     }
 }
 
-impl MemoryDisk {
-    /// The disk as a directory of a world.
-    pub(super) fn directory(&self, world: &Rc<MemoryWorld>) -> Rc<dyn Directory> {
-        Rc::new(MemoryDirectory { disk: self.clone(), world: Rc::clone(world) })
+impl SimFolder {
+    /// The folder in `world`, whose clock completes its operations.
+    pub fn directory(&self, world: &World) -> Rc<dyn Directory> {
+        Rc::new(FolderHandle { folder: self.clone(), world: world.clone() })
     }
 
-    /// Loses power: unstable data survives in part.
-    pub(super) fn cut_power(&self, random: &mut Random) {
+    /// Cuts the power: unstable writes and name changes survive in part.
+    pub fn cut_power(&self, random: &mut Random) {
         let mut disk = self.0.borrow_mut();
         // Some power cuts lose everything, some nothing, most something.
         let percent = [0.0, 20.0, 50.0, 80.0, 100.0][random.below(5) as usize];
@@ -86,27 +88,30 @@ impl MemoryDisk {
     }
 
     /// Lets `count` more writes succeed.
-    pub(super) fn fail_after(&self, count: u64) {
+    pub fn fail_after(&self, count: u64) {
         self.0.borrow_mut().writes_left = Some(count);
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    /// Names of all files, ascending.
+    pub fn names(&self) -> Vec<String> {
         self.0.borrow().names.keys().cloned().collect()
     }
 
-    pub(super) fn length(&self, name: &str) -> usize {
+    /// Bytes of a file. Panics if it does not exist.
+    pub fn length(&self, name: &str) -> usize {
         let disk = self.0.borrow();
         disk.files[disk.names[name]].content.len()
     }
 
-    /// Changes a file without any open handle noticing.
-    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut [u8])) {
+    /// Changes the bytes of a file, as damage would. Panics if it does not exist.
+    pub fn edit(&self, name: &str, change: impl FnOnce(&mut [u8])) {
         let mut disk = self.0.borrow_mut();
         let number = disk.names[name];
         change(&mut disk.files[number].content);
     }
 
-    pub(super) fn rename(&self, from: &str, to: &str) {
+    /// Renames a file, stable at once. Panics if it does not exist.
+    pub fn rename(&self, from: &str, to: &str) {
         let mut disk = self.0.borrow_mut();
         let file = disk.names.remove(from).expect("the file exists");
         disk.names.insert(to.to_owned(), file);
@@ -114,7 +119,7 @@ impl MemoryDisk {
     }
 
     /// An independent copy.
-    pub(super) fn copy(&self) -> Self {
+    pub fn copy(&self) -> Self {
         let disk = self.0.borrow();
         Self(Rc::new(RefCell::new(DiskState {
             files: disk.files.clone(),
@@ -126,14 +131,14 @@ impl MemoryDisk {
     }
 }
 
-struct MemoryDirectory {
-    disk: MemoryDisk,
-    world: Rc<MemoryWorld>,
+struct FolderHandle {
+    folder: SimFolder,
+    world: World,
 }
 
-impl MemoryDirectory {
+impl FolderHandle {
     fn later<T: 'static>(&self, outcome: T) -> LocalFuture<T> {
-        let pause = self.world.pause();
+        let pause = self.world.sleep(LATENCY);
         Box::pin(async move {
             pause.await;
             outcome
@@ -141,28 +146,28 @@ impl MemoryDirectory {
     }
 
     fn file(&self, number: usize) -> Rc<dyn File> {
-        Rc::new(MemoryFile { disk: self.disk.clone(), world: Rc::clone(&self.world), number })
+        Rc::new(FileHandle { folder: self.folder.clone(), world: self.world.clone(), number })
     }
 
     fn change(&self, change: NameChange) {
-        let mut disk = self.disk.0.borrow_mut();
+        let mut disk = self.folder.0.borrow_mut();
         change.apply(&mut disk.names);
         disk.changes.push(change);
     }
 
     fn find(&self, name: &str) -> IoResult<usize> {
-        let disk = self.disk.0.borrow();
+        let disk = self.folder.0.borrow();
         disk.names.get(name).copied().ok_or_else(|| IoError::new(IoErrorKind::NotFound, name))
     }
 }
 
-impl Directory for MemoryDirectory {
+impl Directory for FolderHandle {
     fn describe(&self) -> String {
         "memory".to_owned()
     }
 
     fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
-        let disk = self.disk.0.borrow();
+        let disk = self.folder.0.borrow();
         let entry = |(name, &file): (&String, &usize)| DirectoryEntry {
             name: name.clone(),
             size: ByteCount(disk.files[file].content.len() as u64),
@@ -179,7 +184,7 @@ impl Directory for MemoryDirectory {
             return self.later(Err(IoError::new(IoErrorKind::AlreadyExists, name)));
         }
         let number = {
-            let mut disk = self.disk.0.borrow_mut();
+            let mut disk = self.folder.0.borrow_mut();
             let content = vec![0; size.0 as usize];
             disk.files.push(FileState { stable: content.clone(), content, unstable: Vec::new() });
             disk.files.len() - 1
@@ -198,7 +203,6 @@ impl Directory for MemoryDirectory {
 
     fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
         let found = self.find(name);
-        assert!(found.as_ref().err().is_none_or(is_not_found));
         if found.is_ok() {
             self.change(NameChange::Remove(name.to_owned()));
         }
@@ -207,8 +211,8 @@ impl Directory for MemoryDirectory {
 
     fn sync(&self) -> LocalFuture<IoResult<()>> {
         // The sync covers only changes made before it started.
-        let count = self.disk.0.borrow().changes.len();
-        let (pause, disk) = (self.world.pause(), self.disk.clone());
+        let count = self.folder.0.borrow().changes.len();
+        let (pause, disk) = (self.world.sleep(LATENCY), self.folder.clone());
         Box::pin(async move {
             pause.await;
             let mut disk = disk.0.borrow_mut();
@@ -224,20 +228,20 @@ impl Directory for MemoryDirectory {
     }
 }
 
-struct MemoryFile {
-    disk: MemoryDisk,
-    world: Rc<MemoryWorld>,
+struct FileHandle {
+    folder: SimFolder,
+    world: World,
     number: usize,
 }
 
-impl BlockDevice for MemoryFile {
+impl BlockDevice for FileHandle {
     fn geometry(&self) -> Geometry {
-        let size = self.disk.0.borrow().files[self.number].content.len() as u64;
+        let size = self.folder.0.borrow().files[self.number].content.len() as u64;
         Geometry { size: ByteCount(size), sector: SECTOR as u32 }
     }
 
     fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        let (pause, disk, number) = (self.world.pause(), self.disk.clone(), self.number);
+        let (pause, disk, number) = (self.world.sleep(LATENCY), self.folder.clone(), self.number);
         Box::pin(async move {
             pause.await;
             let disk = disk.0.borrow();
@@ -257,7 +261,7 @@ impl BlockDevice for MemoryFile {
         from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
-        let mut disk = self.disk.0.borrow_mut();
+        let mut disk = self.folder.0.borrow_mut();
         let fails = disk.writes_left == Some(0);
         disk.writes_left = disk.writes_left.map(|left| left.saturating_sub(1));
         let file = &mut disk.files[self.number];
@@ -269,7 +273,7 @@ impl BlockDevice for MemoryFile {
         for (sector, bytes) in sectors.clone().zip(bytes.chunks_exact(SECTOR)) {
             file.unstable.push((sector, bytes.try_into().expect("a sector")));
         }
-        let (pause, disk, number) = (self.world.pause(), self.disk.clone(), self.number);
+        let (pause, disk, number) = (self.world.sleep(LATENCY), self.folder.clone(), self.number);
         Box::pin(async move {
             pause.await;
             if fails {
@@ -288,7 +292,7 @@ impl BlockDevice for MemoryFile {
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        let (pause, disk, number) = (self.world.pause(), self.disk.clone(), self.number);
+        let (pause, disk, number) = (self.world.sleep(LATENCY), self.folder.clone(), self.number);
         Box::pin(async move {
             pause.await;
             let file = &mut disk.0.borrow_mut().files[number];
@@ -299,12 +303,12 @@ impl BlockDevice for MemoryFile {
     }
 
     fn discard(&self, _at: ByteOffset, _length: ByteCount) -> LocalFuture<IoResult<()>> {
-        unreachable!("the log discards nothing")
+        unreachable!("nothing discards in this folder")
     }
 }
 
-impl Resizable for MemoryFile {
+impl Resizable for FileHandle {
     fn resize(&self, _size: ByteCount) -> LocalFuture<IoResult<()>> {
-        unreachable!("log files keep their size")
+        unreachable!("files in this folder keep their size")
     }
 }
