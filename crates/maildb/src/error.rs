@@ -59,12 +59,7 @@ pub enum Error {
     },
     /// The checksum is right, but this is not the image that was last written.
     #[error("{database}: page {} is not what was written there last: {finding}", page.0)]
-    NotAsWritten {
-        database: String,
-        page: PageNumber,
-        /// What was found instead.
-        finding: StampFinding,
-    },
+    NotAsWritten { database: String, page: PageNumber, finding: StampFinding },
     /// The page stamps of a database are missing, damaged, or from another state of the database.
     #[error("{database}: its page stamps in {file} cannot be used: {problem}")]
     StampsUnusable {

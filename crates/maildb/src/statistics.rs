@@ -33,7 +33,6 @@ pub struct Statistics {
     pub log_record_stalls: u64,
     /// Log generations filled.
     pub log_generations: u64,
-    /// Checkpoints written.
     pub checkpoints: u64,
     /// Cache pages in use now.
     pub cache_pages: u64,

@@ -76,4 +76,4 @@ impl From<crate::Error> for Pause {
 }
 
 /// Result of a synchronous step.
-pub type Step<T> = Result<T, Pause>;
+pub(crate) type Step<T> = Result<T, Pause>;

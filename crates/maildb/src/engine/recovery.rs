@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     format::header::{LogPosition, Signature},
     log::{
-        CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogFiles, LogHandle, LogReader, LogRecord,
+        CheckpointFile, LogCheckpoint, LogConfig, LogFiles, LogHandle, LogReader, LogRecord, LoggedRecord,
         RecoveredTail, ReplayRange,
     },
 };
@@ -120,7 +120,7 @@ pub async fn open_log(
 async fn read_to_end(
     files: LogFiles,
     from: Option<LogPosition>,
-    note: &mut dyn FnMut(LogEntry),
+    note: &mut dyn FnMut(LoggedRecord),
 ) -> Result<(ReplayRange, RecoveredTail)> {
     // Without a checkpoint, everything connected to the newest generation is read, and no page is certain.
     let oldest = files.oldest().or(files.newest()).unwrap_or(1);

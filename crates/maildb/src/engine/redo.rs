@@ -18,7 +18,7 @@ use crate::{
         page::{PageMut, PageView, restore_image},
         page_size::{DbTime, PageNumber},
     },
-    log::{COMPENSATES, LogEntry, LogRecord, NodeOperation, PageChange, PageOperation},
+    log::{COMPENSATES, LogRecord, LoggedRecord, NodeOperation, PageChange, PageOperation},
 };
 use std::{collections::BTreeMap, rc::Rc};
 use world::Buffer;
@@ -56,7 +56,7 @@ impl Redo {
     }
 
     /// Applies one record to the pages that lack it.
-    pub async fn apply(&mut self, shared: &Rc<SharedGroup>, entry: &LogEntry) -> Result<()> {
+    pub async fn apply(&mut self, shared: &Rc<SharedGroup>, entry: &LoggedRecord) -> Result<()> {
         self.records += 1;
         let range = (entry.start, entry.end);
         match &entry.record {

@@ -22,7 +22,6 @@ use world::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableTree {
     pub database: DatabaseIndex,
-    /// Root page.
     pub root: PageNumber,
     /// Object number stored in its pages.
     pub object: ObjectId,
@@ -31,7 +30,6 @@ pub struct TableTree {
 /// Origin of a record change.
 #[derive(Clone, Copy, Debug)]
 pub struct Author {
-    /// Transaction number.
     pub transaction: u32,
     /// Session number.
     pub procid: u16,

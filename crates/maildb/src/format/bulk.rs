@@ -9,7 +9,6 @@ use super::{
 /// A tree to build.
 pub struct BulkTree<F> {
     pub page_size: PageSize,
-    /// Root page.
     pub root: PageNumber,
     /// Object number written into its pages.
     pub object_id: ObjectId,

@@ -26,7 +26,6 @@ const CHUNK_CONTINUES: u8 = 9;
 pub enum Value {
     Null,
     Bit(bool),
-    /// Unsigned byte.
     U8(u8),
     /// Signed, 2 bytes.
     I16(i16),

@@ -41,7 +41,6 @@ impl ColumnId {
 #[repr(u8)]
 pub enum ColumnType {
     Bit = 1,
-    /// Unsigned byte.
     U8 = 2,
     /// Signed, 2 bytes.
     I16 = 3,
@@ -49,9 +48,7 @@ pub enum ColumnType {
     I32 = 4,
     /// Signed, 8 bytes: the older of two such types, known to every reader.
     Currency = 5,
-    /// Single precision.
     F32 = 6,
-    /// Double precision.
     F64 = 7,
     DateTime = 8,
     /// At most 255 bytes.

@@ -101,7 +101,6 @@ pub struct SplitBuffer {
 /// A run of reserved pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferRun {
-    /// Pages left.
     pub pages: u32,
     /// Last page; 0 if none.
     pub last: PageNumber,

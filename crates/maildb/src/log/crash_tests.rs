@@ -1,8 +1,8 @@
 //! The log under power cuts and failing writes, with thousands of seeds; every failure prints its seed.
 
 use super::{
-    CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogError, LogFiles, LogHandle, LogReader, LogRecord,
-    LogStatistics, NodeOperation, buffer::first_position, memory_world::MemoryWorld,
+    CheckpointFile, LogCheckpoint, LogConfig, LogError, LogFiles, LogHandle, LogReader, LogRecord,
+    LogStatistics, LoggedRecord, NodeOperation, buffer::first_position, memory_world::MemoryWorld,
 };
 use crate::format::{
     header::{LogPosition, LogTime, Signature},
@@ -40,7 +40,7 @@ pub(super) fn config(segments: u64, circular: bool) -> LogConfig {
 /// Expected contents of the log: all appended records in order, and the end of the acknowledged ones.
 #[derive(Default)]
 pub(super) struct Model {
-    pub(super) entries: RefCell<Vec<LogEntry>>,
+    pub(super) entries: RefCell<Vec<LoggedRecord>>,
     /// Records that end here or before were acknowledged.
     acknowledged: Cell<LogPosition>,
     /// Generations below this one were released.
@@ -50,7 +50,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn append(&self, log: &LogHandle, record: LogRecord) -> LogPosition {
         let range = log.append(&record);
-        self.entries.borrow_mut().push(LogEntry { start: range.start, end: range.end, record });
+        self.entries.borrow_mut().push(LoggedRecord { start: range.start, end: range.end, record });
         range.end
     }
 
@@ -63,7 +63,7 @@ impl Model {
 
     /// The records read from `from` on must be a prefix of the appended ones, and include all acknowledged
     /// ones. The model forgets the rest.
-    fn check_recovered(&self, from: LogPosition, read: &[LogEntry], seed: u64) {
+    fn check_recovered(&self, from: LogPosition, read: &[LoggedRecord], seed: u64) {
         let mut entries = self.entries.borrow_mut();
         let skipped = entries.iter().take_while(|entry| entry.start < from).count();
         let expected = &entries[skipped..];
@@ -116,7 +116,7 @@ pub(super) fn any_record(random: &mut Random, number: u32) -> LogRecord {
 pub(super) async fn read_all(
     files: LogFiles,
     from: LogPosition,
-) -> Result<(Vec<LogEntry>, LogReader), LogError> {
+) -> Result<(Vec<LoggedRecord>, LogReader), LogError> {
     let mut reader = LogReader::new(files, from);
     let mut entries = Vec::new();
     while let Some(entry) = reader.next().await? {
@@ -276,7 +276,7 @@ fn after_a_failed_write_nothing_is_acknowledged() {
             }
             assert!(failed && matches!(log.close().await, Err(LogError::Io(_))));
         });
-        outcome.expect("nobody waits forever");
+        outcome.expect("no task waits forever");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The log on damaged disks: damage is reported or repaired, and wrong records are never read.
 
 use super::{
-    Damage, LogEntry, LogError, LogFiles, LogHandle, LogRecord,
+    Damage, LogError, LogFiles, LogHandle, LogRecord, LoggedRecord,
     buffer::first_position,
     crash_tests::{Model, NEVER, SIGNATURE, any_record, config, read_all},
     memory_world::MemoryWorld,
@@ -40,7 +40,7 @@ fn finished_log(seed: u64) -> (SimFolder, Rc<Model>) {
 }
 
 /// Reads a disk from generation 1.
-fn recover(disk: &SimFolder) -> Result<Vec<LogEntry>, LogError> {
+fn recover(disk: &SimFolder) -> Result<Vec<LoggedRecord>, LogError> {
     let memory = MemoryWorld::new(0);
     let directory = disk.directory(&memory.world());
     let reading = async move {

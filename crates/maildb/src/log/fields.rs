@@ -12,7 +12,6 @@ impl<'a> Fields<'a> {
         Self { rest: bytes }
     }
 
-    /// Bytes left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }

@@ -60,9 +60,9 @@ pub use node_operation::{COMPENSATES, NodeOperation};
 pub use page_change::{PageChange, PageOperation};
 pub use page_image::PageImage;
 pub use page_stamp::PageStamp;
-pub use reader::{LogEntry, LogReader, RecoveredTail, ReplayRange};
+pub use reader::{LogReader, LoggedRecord, RecoveredTail, ReplayRange};
 pub use record::{LogRecord, LogRecordError, RestructureKind};
-pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
+pub use verify::{LogFileReport, LogReport, verify_log_file, verify_logs};
 
 #[cfg(test)]
 mod crash_tests;

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 /// A record and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogEntry {
+pub struct LoggedRecord {
     /// Position of its first byte.
     pub start: LogPosition,
     /// Position behind its last byte.
@@ -88,7 +88,7 @@ impl LogReader {
     }
 
     /// The next record; `None` at the end of the log. The reader must not be used after an error.
-    pub async fn next(&mut self) -> Result<Option<LogEntry>, LogError> {
+    pub async fn next(&mut self) -> Result<Option<LoggedRecord>, LogError> {
         while self.tail.is_none() {
             if self.loaded.is_none() {
                 self.load().await?;
@@ -115,7 +115,7 @@ impl LogReader {
     }
 
     /// The next record of the loaded generation; `None` at its end.
-    fn next_in_generation(&mut self) -> Result<Option<LogEntry>, LogError> {
+    fn next_in_generation(&mut self) -> Result<Option<LoggedRecord>, LogError> {
         let Some(loaded) = &self.loaded else { return Ok(None) };
         loop {
             if loaded.recorded_end.is_some_and(|end| self.cursor >= end) {
@@ -138,7 +138,7 @@ impl LogReader {
                 Item::Fill => {}
                 Item::Whole(record) if self.long.is_none() => {
                     self.end = self.cursor;
-                    return Ok(Some(LogEntry { start: here, end: self.cursor, record }));
+                    return Ok(Some(LoggedRecord { start: here, end: self.cursor, record }));
                 }
                 Item::Begin { total, part } if self.long.is_none() => {
                     self.long = Some(LongRecord { start: here, total, bytes: part.to_vec() });
@@ -150,7 +150,7 @@ impl LogReader {
                         let (start, record) = long.decode().map_err(damaged)?;
                         self.long = None;
                         self.end = self.cursor;
-                        return Ok(Some(LogEntry { start, end: self.cursor, record }));
+                        return Ok(Some(LoggedRecord { start, end: self.cursor, record }));
                     }
                 }
                 Item::Whole(_) | Item::Begin { .. } | Item::Continue(_) => {

@@ -34,7 +34,7 @@ pub enum SegmentVerdict {
 
 /// Verdict on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFileVerdict {
+pub struct LogFileReport {
     /// The header; `None` if it does not verify, in which case nothing else was checked.
     pub header: Option<LogFileHeader>,
     /// Verdicts by segment, from segment 1.
@@ -43,7 +43,7 @@ pub struct LogFileVerdict {
     pub bytes: ByteCount,
 }
 
-impl LogFileVerdict {
+impl LogFileReport {
     /// Number of segments with `verdict`.
     pub fn count(&self, verdict: SegmentVerdict) -> usize {
         self.segments.iter().filter(|&&other| other == verdict).count()
@@ -57,22 +57,21 @@ impl LogFileVerdict {
 
 /// Verdict on a whole log.
 #[derive(Clone, Debug)]
-pub struct LogVerdict {
+pub struct LogReport {
     /// Every file, oldest generation first.
-    pub files: Vec<(String, LogFileVerdict)>,
+    pub files: Vec<(String, LogFileReport)>,
     /// Records readable from the oldest connected generation to the end.
     pub records: u64,
     /// The error that ended reading early, if any.
     pub broken: Option<LogError>,
 }
 
-impl LogVerdict {
+impl LogReport {
     /// True if every file is clean and every record was read.
     pub fn is_clean(&self) -> bool {
         self.broken.is_none() && self.files.iter().all(|(_, verdict)| verdict.is_clean())
     }
 
-    /// Bytes checked.
     pub fn bytes(&self) -> ByteCount {
         self.files.iter().fold(ByteCount(0), |sum, (_, verdict)| sum + verdict.bytes)
     }
@@ -84,9 +83,9 @@ impl LogVerdict {
 }
 
 /// Checks one log file. Errors come from the storage only.
-pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogError> {
+pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileReport, LogError> {
     let bytes = file.geometry().size;
-    let unreadable = LogFileVerdict { header: None, segments: Vec::new(), bytes };
+    let unreadable = LogFileReport { header: None, segments: Vec::new(), bytes };
     if bytes.0 < SEGMENT_BYTES as u64 {
         return Ok(unreadable);
     }
@@ -103,7 +102,7 @@ pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogE
     let states: Vec<LogSegmentState> = (1..header.segments)
         .map(|index| inspect_segment(content.get(index), header.generation, index))
         .collect();
-    Ok(LogFileVerdict { header: Some(header), segments: judge(&states), bytes })
+    Ok(LogFileReport { header: Some(header), segments: judge(&states), bytes })
 }
 
 /// Verdicts of segments; each depends on the segments behind it.
@@ -133,9 +132,9 @@ pub async fn verify_logs(
     directory: &Rc<dyn Directory>,
     base_name: &str,
     on_progress: &mut dyn FnMut(ByteCount, ByteCount),
-) -> Result<LogVerdict, LogError> {
+) -> Result<LogReport, LogError> {
     let files = LogFiles::scan(directory, base_name).await?;
-    let mut verdict = LogVerdict { files: Vec::new(), records: 0, broken: None };
+    let mut verdict = LogReport { files: Vec::new(), records: 0, broken: None };
     let mut opened = Vec::new();
     let mut total = ByteCount(0);
     for name in files.file_names() {

@@ -121,7 +121,7 @@ fn rows_out_of_order_and_tables_in_use_are_refused_and_nothing_is_changed() {
         assert!(refused(begin().await.map(drop)).contains("a transaction is changing"));
         session.commit(Durability::Lazy).await.expect("committed");
 
-        let mut loader = begin().await.expect("nobody is there any more");
+        let mut loader = begin().await.expect("the table is free again");
         assert!(refused(begin().await.map(drop)).contains("is being bulk loaded"));
         assert!(refused(session.insert(&table, &row(9)).await).contains("is being bulk loaded"));
         session.commit(Durability::Lazy).await.expect("nothing was begun but the transaction");
@@ -201,7 +201,7 @@ fn a_group_does_not_close_under_a_load_and_a_load_may_be_dropped_at_any_time() {
             let database = instance.databases().remove(0);
             let table = model::mail_table(&database).await;
             let found = model::read_all(&database, &table).await;
-            assert!(found.iter().eq(rows.iter().take(found.len())), "a prefix is there");
+            assert!(found.iter().eq(rows.iter().take(found.len())), "a prefix exists");
             instance.close().await.expect("closes");
         });
     }

@@ -5,7 +5,7 @@
 //! group, and compares the contents with a model that it computes itself:
 //!
 //! - each session left the state after some whole number of its transactions;
-//! - every acknowledged durable commit is there;
+//! - every acknowledged durable commit survived;
 //! - so is every lazy commit that returned before an acknowledged durable one began: lazy commits
 //!   survive as a prefix;
 //! - every checksum, link and extent is right.

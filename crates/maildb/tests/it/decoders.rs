@@ -151,7 +151,7 @@ fn read_database(file: Vec<u8>) {
     let directory = MemoryFolder::default().with(DATABASE, file).directory();
     let verdict = now(verify_database_with_stamps(&directory, DATABASE, &mut |_, _| ()));
     if verdict.is_ok() {
-        let file = now(directory.open(DATABASE)).expect("it is there");
+        let file = now(directory.open(DATABASE)).expect("it exists");
         let _ = now(verify_trees(file, DATABASE));
     }
 }

@@ -183,7 +183,7 @@ fn a_damaged_page_is_named_and_the_others_stay_readable() {
         let rows = make_rows(&world, &path, 2000).await;
         let rotten = 100;
         rot(&path, rotten, 1234);
-        let file = model::folder(&path).open(&model::file_name(0)).await.expect("the file is there");
+        let file = model::folder(&path).open(&model::file_name(0)).await.expect("the file exists");
         let verdict =
             verify::in_world::verify_database(file, "priv1.edb", &mut |_, _| {}).await.expect("readable");
         let damaged: Vec<u32> = verdict.damaged.iter().map(|damage| damage.page.0).collect();
@@ -201,7 +201,7 @@ fn a_damaged_page_is_named_and_the_others_stay_readable() {
         for (key, row) in &rows {
             match session.read(&table, &model::key_values(*key)).await {
                 Ok(found) => {
-                    assert_eq!(model::from_values(found.expect("the row is there")), (*key, row.clone()));
+                    assert_eq!(model::from_values(found.expect("the row exists")), (*key, row.clone()));
                     good += 1;
                 }
                 Err(Error::PageDamaged { page, .. }) => {

@@ -116,7 +116,7 @@ fn a_checkpoint_does_not_pass_a_running_transaction() {
         let instance = model::open(&world, path, 1, config()).await;
         let table = table_of(&instance).await;
         let rows = model::read_all(&instance.databases()[0], &table).await;
-        assert!(!rows.contains_key(&(2, 0)), "a row that was never committed is there");
+        assert!(!rows.contains_key(&(2, 0)), "a row that was never committed exists");
         assert_eq!((rows.len(), instance.recovery().transactions_undone), (600, 1));
         instance.close().await.expect("closed");
         check(path).await;

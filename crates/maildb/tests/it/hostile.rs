@@ -16,7 +16,6 @@ use world::{
 pub struct Faults {
     /// Fails writes to files whose names end with this.
     pub writes: RefCell<Option<&'static str>>,
-    /// Fails flushes.
     pub flushes: Cell<bool>,
     /// Delays flushes of databases.
     pub slow_flushes: RefCell<Option<(World, Duration)>>,

@@ -205,7 +205,7 @@ pub fn from_values(row: Vec<(ColumnId, Value)>) -> ((i32, i64), (String, Vec<u8>
 
 /// Fails unless the closed database at `path` is undamaged: checksums, trees, space.
 pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> verify::deep::DeepVerdict {
-    let open = folder(path).open(file).await.expect("the database is there");
+    let open = folder(path).open(file).await.expect("the database exists");
     let report = verify_database(Rc::clone(&open), file, &mut |_, _| {}).await.expect("readable");
     assert!(report.is_clean(), "{file}: {:?}", report.damaged);
     assert_eq!(report.page_size, page_size);

@@ -69,7 +69,7 @@ fn put_golden_in_place(path: &Path) {
 }
 
 async fn names(database: &Database) -> Vec<String> {
-    let table = database.table("Mail").expect("it is there");
+    let table = database.table("Mail").expect("it exists");
     let mut cursor = database.cursor(&table, &[]).expect("a scan");
     let mut names = Vec::new();
     loop {
@@ -96,7 +96,7 @@ fn a_database_of_the_older_form_can_be_read_and_changed() {
         let mut expected = names(&database).await;
         assert_eq!(expected.len(), 38);
         assert!(expected.is_sorted() && expected[0].starts_with("AA") && expected[37].starts_with("AT"));
-        let table = database.table("Mail").expect("it is there");
+        let table = database.table("Mail").expect("it exists");
         let mut session = instance.session();
         // Splits of leaves and branches everywhere, and merges of existing ones.
         for name in expected.drain(..).step_by(2).collect::<Vec<_>>() {

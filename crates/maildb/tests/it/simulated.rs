@@ -53,7 +53,7 @@ pub async fn open(
 
 /// A whole file.
 pub async fn read_file(directory: &Rc<dyn Directory>, name: &str) -> Vec<u8> {
-    let file = directory.open(name).await.expect("it is there");
+    let file = directory.open(name).await.expect("it exists");
     let whole = Buffer::zeroed(file.geometry().size.0 as usize);
     file.read(ByteOffset(0), vec![whole]).await.expect("it can be read")[0].to_vec()
 }

@@ -258,7 +258,7 @@ fn a_missing_journal_is_reported() {
     for seed in seeds(40) {
         let mut case = Case::new(seed, 512);
         case.work_until_cut(".edb", some_write(seed));
-        case.run(|_, directory| async move { directory.remove(JOURNAL).await }).expect("it is there");
+        case.run(|_, directory| async move { directory.remove(JOURNAL).await }).expect("it exists");
         let config = case.config.clone();
         match case.recover(config) {
             Ok(found) => {
@@ -268,7 +268,7 @@ fn a_missing_journal_is_reported() {
             Err(error) => assert!(is_noticed(&error), "seed {seed}: {error}"),
         }
     }
-    assert!(opened > 0, "that the journal is missing is no error by itself");
+    assert!(opened > 0, "a missing journal alone is not an error");
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
         let config = case.config.clone();
         let pages_at = 2 * config.page_size.bytes();
         let (opened, before, after) = case.run(move |world, directory| async move {
-            let file = directory.open(DATABASE).await.expect("it is there");
+            let file = directory.open(DATABASE).await.expect("it exists");
             let (start, before) = (ByteOffset(0), Arc::new(Buffer::copy_of(&backup)));
             let copied = file.write(start, vec![Arc::clone(&before)], Stability::Stable).await;
             copied.expect("the backup can be put back");

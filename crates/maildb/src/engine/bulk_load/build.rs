@@ -47,7 +47,6 @@ impl BuildSettings {
 
 /// A run of consecutive pages to be written together.
 pub struct PageRun {
-    /// First page.
     pub first: PageNumber,
     /// Number of pages.
     pub pages: u32,

@@ -14,7 +14,6 @@ use crate::format::page_size::{DbTime, ObjectId, PageNumber, PageSize};
 pub struct PageFull {
     /// Bytes needed, tag included.
     pub needed_bytes: usize,
-    /// Bytes free.
     pub free_bytes: usize,
 }
 

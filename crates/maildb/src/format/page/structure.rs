@@ -72,9 +72,9 @@ impl<'a> PageView<'a> {
             return Err(StructureError::UsedEndOutside { used_end, area_bytes });
         }
         if tags > TAGS_ON_STACK {
-            self.check_places(used_end, area_bytes, &mut vec![Place::default(); tags])
+            self.check_places(used_end, area_bytes, &mut vec![StringPlace::default(); tags])
         } else {
-            self.check_places(used_end, area_bytes, &mut [Place::default(); TAGS_ON_STACK][..tags])
+            self.check_places(used_end, area_bytes, &mut [StringPlace::default(); TAGS_ON_STACK][..tags])
         }
     }
 
@@ -84,7 +84,7 @@ impl<'a> PageView<'a> {
         self,
         used_end: usize,
         area_bytes: usize,
-        places: &mut [Place],
+        places: &mut [StringPlace],
     ) -> Result<(), StructureError> {
         let (mut count, mut used_bytes) = (0, 0);
         for tag in 0..places.len() {
@@ -94,14 +94,14 @@ impl<'a> PageView<'a> {
             }
             if length > 0 {
                 // Both are at most 15 bits, as is the number of tags.
-                places[count] = Place { start: start as u16, length: length as u16, tag: tag as u16 };
+                places[count] = StringPlace { start: start as u16, length: length as u16, tag: tag as u16 };
                 count += 1;
                 used_bytes += length;
             }
         }
         let places = &mut places[..count];
         places.sort_unstable_by_key(|place| place.start);
-        let end = |place: &Place| usize::from(place.start) + usize::from(place.length);
+        let end = |place: &StringPlace| usize::from(place.start) + usize::from(place.length);
         if let Some(pair) = places.windows(2).find(|pair| end(&pair[0]) > usize::from(pair[1].start)) {
             return Err(StructureError::TagsOverlap { tag: usize::from(pair[1].tag) });
         }
@@ -156,7 +156,7 @@ impl<'a> PageView<'a> {
 
 /// A string's place, with its tag.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct StringPlace {
     start: u16,
     length: u16,
     tag: u16,
