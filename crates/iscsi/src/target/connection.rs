@@ -11,7 +11,7 @@
 use super::{
     SessionFailure, Targets,
     login::log_in,
-    pending_command::{LentBuffer, NextStep, PendingCommand, WRITES},
+    pending_command::{LentBuffer, PendingCommand, TransferStep, WRITES},
     send_queue::{SendQueue, StatSn},
     text_request::PartialText,
 };
@@ -384,12 +384,12 @@ impl Connection {
     fn go_on(self: &Rc<Self>, mut pending: PendingCommand, counts: bool) {
         let itt = pending.command.itt.get();
         match pending.next(&self.parameters) {
-            NextStep::Execute => return self.execute(pending, counts),
-            NextStep::Wait => {}
-            NextStep::RequestData { .. } if !self.reserve_room(&mut pending) => {
+            TransferStep::Execute => return self.execute(pending, counts),
+            TransferStep::Wait => {}
+            TransferStep::RequestData { .. } if !self.reserve_room(&mut pending) => {
                 self.waiting.borrow_mut().push_back(itt);
             }
-            NextStep::RequestData { offset, bytes } => {
+            TransferStep::RequestData { offset, bytes } => {
                 let tag = self.next_ttt();
                 pending.data_requested(tag, bytes);
                 let asked = ReadyToTransfer {

@@ -62,7 +62,7 @@ impl LentBuffer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextStep {
+pub enum TransferStep {
     /// Data are outstanding.
     Wait,
     /// Send an R2T for `bytes` bytes at `offset`.
@@ -195,13 +195,13 @@ impl PendingCommand {
     }
 
     /// The next step. After sending an R2T, call [`PendingCommand::data_requested`].
-    pub fn next(&self, parameters: &SessionParameters) -> NextStep {
+    pub fn next(&self, parameters: &SessionParameters) -> TransferStep {
         if self.unsolicited.is_some() || self.requested.is_some() {
-            return NextStep::Wait;
+            return TransferStep::Wait;
         }
         match self.expected.saturating_sub(self.received) {
-            0 => NextStep::Execute,
-            left => NextStep::RequestData {
+            0 => TransferStep::Execute,
+            left => TransferStep::RequestData {
                 offset: self.received as u32,
                 bytes: left.min(parameters.burst_bytes_max as usize) as u32,
             },
@@ -267,17 +267,17 @@ mod tests {
             ..SessionParameters::default()
         };
         let mut pending = begin(command(WRITES, 5000), &[1; 512], ALL, &parameters).unwrap();
-        assert_eq!(pending.next(&parameters), NextStep::Wait);
+        assert_eq!(pending.next(&parameters), TransferStep::Wait);
         receive(&mut pending, &data(NO_TAG, 512, 0, FINAL), &[2; 512]).unwrap();
-        assert_eq!(pending.next(&parameters), NextStep::RequestData { offset: 1024, bytes: 2048 });
+        assert_eq!(pending.next(&parameters), TransferStep::RequestData { offset: 1024, bytes: 2048 });
         pending.data_requested(7, 2048);
         receive(&mut pending, &data(7, 1024, 0, 0), &[3; 1024]).unwrap();
-        assert_eq!(pending.next(&parameters), NextStep::Wait);
+        assert_eq!(pending.next(&parameters), TransferStep::Wait);
         receive(&mut pending, &data(7, 2048, 1, FINAL), &[3; 1024]).unwrap();
-        assert_eq!(pending.next(&parameters), NextStep::RequestData { offset: 3072, bytes: 1928 });
+        assert_eq!(pending.next(&parameters), TransferStep::RequestData { offset: 3072, bytes: 1928 });
         pending.data_requested(8, 1928);
         receive(&mut pending, &data(8, 3072, 0, FINAL), &[4; 1928]).unwrap();
-        assert_eq!((pending.next(&parameters), pending.received), (NextStep::Execute, 5000));
+        assert_eq!((pending.next(&parameters), pending.received), (TransferStep::Execute, 5000));
     }
 
     #[test]
@@ -285,10 +285,10 @@ mod tests {
         let parameters = SessionParameters::default();
         assert_eq!(
             begin(command(FINAL, 512), &[], ALL, &parameters).unwrap().next(&parameters),
-            NextStep::Execute
+            TransferStep::Execute
         );
         let all = begin(command(FINAL | WRITES, 512), &[0; 512], ALL, &parameters).unwrap();
-        assert_eq!(all.next(&parameters), NextStep::Execute);
+        assert_eq!(all.next(&parameters), TransferStep::Execute);
     }
 
     #[test]
@@ -323,11 +323,11 @@ mod tests {
         let pending = |takes| begin(command(FINAL | WRITES, 8192), &[1; 512], takes, &parameters).unwrap();
         assert_eq!(
             pending(TransferLength::UpTo(4096)).next(&parameters),
-            NextStep::RequestData { offset: 512, bytes: 3584 }
+            TransferStep::RequestData { offset: 512, bytes: 3584 }
         );
-        assert_eq!(pending(TransferLength::UpTo(0)).next(&parameters), NextStep::Execute);
+        assert_eq!(pending(TransferLength::UpTo(0)).next(&parameters), TransferStep::Execute);
         let mismatched = pending(TransferLength::Exactly(4096));
-        assert!(mismatched.is_mismatched && mismatched.next(&parameters) == NextStep::Execute);
+        assert!(mismatched.is_mismatched && mismatched.next(&parameters) == TransferStep::Execute);
         assert!(!pending(TransferLength::Exactly(8192)).is_mismatched);
     }
 
@@ -342,7 +342,7 @@ mod tests {
         ] {
             let mut pending = begin(command(FINAL | WRITES, length), &[1; 512], takes, &parameters).unwrap();
             let first = pending.buffer.as_ref().unwrap().as_ptr();
-            if let NextStep::RequestData { offset: 512, bytes } = pending.next(&parameters) {
+            if let TransferStep::RequestData { offset: 512, bytes } = pending.next(&parameters) {
                 pending.data_requested(7, bytes);
                 receive(&mut pending, &data(7, 512, 0, FINAL), &vec![2; bytes as usize]).unwrap();
             }

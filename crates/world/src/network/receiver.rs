@@ -1,9 +1,12 @@
 //! Buffered receiving that leaves long payloads out of the buffer.
 //!
-//! A message is a short header and a payload whose length the header states. Headers and short payloads are read ahead in
-//! one system call for many and copied from there: for a few KiB the copy costs less than the system call that would avoid
-//! it. A long payload goes from the socket straight into the caller's memory, all but what was read ahead; while payloads
-//! are long, no more than a header or two is read ahead.
+//! A message is a short header and a payload whose length the header states. Headers and short payloads are read
+//! ahead, one system call for many, and copied from there. A long payload goes from the socket straight into the
+//! caller's memory, all but what was read ahead; while payloads are long, only a few headers are read ahead.
+//!
+//! The copy of a short payload is cheaper than the system call that would avoid it. Receiving over loopback, one
+//! thread, messages back to back, processor time of a message read ahead and read straight: 1.7 and 3.6 µs for
+//! 4 KiB, 3.8 and 5.3 µs for 8 KiB, 7.6 and 8.2 µs for 16 KiB, 34 and 33 µs for 64 KiB, 130 and 125 µs for 256 KiB.
 
 use std::{
     io,
