@@ -2,14 +2,15 @@
 
 use iscsi::{
     scsi::{
+        identity::UnitIdentity,
         properties::UnitProperties,
         reservations::Nexus,
-        unit::{ScsiRequest, LogicalUnit},
+        unit::{LogicalUnit, ScsiRequest},
     },
     target::{Target, Targets, serve as serve_iscsi},
     wire::{
+        header::{IMMEDIATE, Login, PduHeader},
         pdu::{Digests, Pdu},
-        header::{PduHeader, IMMEDIATE, Login},
         text,
     },
 };
@@ -45,8 +46,7 @@ pub fn iscsi_session(data: &[u8]) {
         let units = BTreeMap::from([(0, Rc::new(unit(&drive)))]);
         let target = Target { name: TARGET.to_owned(), units };
         let targets = Targets::new(vec![target]);
-        let serving =
-            serve_iscsi(world.clone(), listener.into(), targets, "server:1".to_owned(), Rc::new(drop));
+        let serving = serve_iscsi(world.clone(), listener.into(), targets, Rc::new(drop));
         world.spawn("server", serving);
     });
 }
@@ -120,8 +120,7 @@ fn login(has_digests: bool) -> Vec<u8> {
     ];
     // From the first stage to the last but one, and on to the full feature phase.
     let request = |flags, pairs: &[(&str, &str)]| {
-        let login =
-            Login { first: IMMEDIATE, flags, isid: [0x80, 0, 0, 0, 0, 1], ..Login::empty() };
+        let login = Login { first: IMMEDIATE, flags, isid: [0x80, 0, 0, 0, 0, 1], ..Login::empty() };
         Pdu::new(login.to_bytes(), text::write(pairs.iter().copied())).encode(Digests::default())
     };
     [request(0x81, &pairs[..4]), request(0x87, &pairs[4..])].concat()
@@ -131,8 +130,7 @@ fn unit(drive: &Rc<SimDrive>) -> LogicalUnit {
     let properties = UnitProperties {
         product: "VOLUME".to_owned(),
         revision: "0001".to_owned(),
-        serial: "4d61696c".to_owned(),
-        name: 1,
+        identity: UnitIdentity(*b"a unit of a fuzz"),
         block_bytes: 512,
         physical_bytes: 4096,
         is_read_only: false,
@@ -171,7 +169,7 @@ pub fn iscsi_commands(data: &[u8]) {
     let unit = unit(&drive);
     let run = simulation.run(Limits::generous(), |_| async move {
         let who = ["a", "b"].map(|name| Nexus(format!("iqn.x:{name},i,0x800000000001")));
-        who.iter().for_each(|nexus| unit.begin(nexus));
+        who.iter().for_each(|nexus| unit.begin_session(nexus));
         let mut rest = &data[..];
         while let Some((cdb, behind)) = rest.get(1..).and_then(|behind| behind.split_at_checked(16)) {
             let length = [0, 8, 24, 512, 1024, 4096, 36, 1][usize::from(rest[0] >> 1 & 7)];
