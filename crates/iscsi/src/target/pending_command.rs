@@ -334,22 +334,23 @@ mod tests {
     #[test]
     fn data_are_received_into_one_buffer_that_is_handed_on() {
         let parameters = SessionParameters { initial_r2t: false, ..SessionParameters::default() };
-        for (length, takes, is_kept) in [
-            (8192, ALL, true),
-            (WHOLE_BYTES_MAX as u32, ALL, true),
-            // Cut to the transfer length: a copy.
-            (8192, TransferLength::UpTo(4096), false),
-        ] {
-            let mut pending = begin(command(FINAL | WRITES, length), &[1; 512], takes, &parameters).unwrap();
+        for length in [8192, WHOLE_BYTES_MAX as u32] {
+            let mut pending = begin(command(FINAL | WRITES, length), &[1; 512], ALL, &parameters).unwrap();
             let first = pending.buffer.as_ref().unwrap().as_ptr();
-            if let TransferStep::RequestData { offset: 512, bytes } = pending.next(&parameters) {
-                pending.data_requested(7, bytes);
-                receive(&mut pending, &data(7, 512, 0, FINAL), &vec![2; bytes as usize]).unwrap();
-            }
+            let bytes = length - 512;
+            assert_eq!(pending.next(&parameters), TransferStep::RequestData { offset: 512, bytes });
+            pending.data_requested(7, bytes);
+            receive(&mut pending, &data(7, 512, 0, FINAL), &vec![2; bytes as usize]).unwrap();
             let data = pending.into_data();
-            assert_eq!(data[0].len() as u64, u64::from(length).min(takes.bytes()));
-            assert_eq!((data[0][511], data[0][512], data[0].as_ptr() == first), (1, 2, is_kept), "{length}");
+            assert_eq!((data.len(), data[0].len(), data[0].as_ptr()), (1, length as usize, first));
+            assert_eq!((data[0][511], data[0][512]), (1, 2));
         }
+        // More than the transfer length: cut.
+        let takes = TransferLength::UpTo(256);
+        let data = begin(command(FINAL | WRITES, 512), &[1; 512], takes, &parameters).unwrap().into_data();
+        assert_eq!((data.len(), data[0].len()), (1, 256));
+        let data = begin(command(FINAL, 0), &[], ALL, &parameters).unwrap().into_data();
+        assert!(data.is_empty());
     }
 
     #[test]
