@@ -8,7 +8,8 @@
 
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress, SlotHeader},
+    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentKind, SlotAddress, SlotHeader},
+    redundancy::Copies,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -143,13 +144,13 @@ impl Drives {
     /// drives, so that the other half alone cannot open the pool. Otherwise the pool waits for space.
     pub fn has_space_enough(&self) -> bool {
         let (there, with_space) = (self.count(), self.count_with_space());
-        with_space >= self.copies_wanted() || with_space > 0 && 2 * with_space >= there
+        with_space >= self.copies_wanted_most() || with_space > 0 && 2 * with_space >= there
     }
 
-    /// True if a segment being written has every copy it can have now.
-    pub fn has_copies_enough(&self, slots: &[SlotAddress]) -> bool {
+    /// True if a segment of a kind that is being written has every copy it can have now.
+    pub fn has_copies_enough(&self, kind: SegmentKind, slots: &[SlotAddress]) -> bool {
         let copies = slots.iter().filter(|slot| self.has_space(slot.member)).count();
-        let wanted = self.copies_wanted().min(self.count_with_space());
+        let wanted = self.copies_wanted(kind).min(self.count_with_space());
         copies > 0 && copies >= wanted && self.has_space_enough()
     }
 
@@ -235,9 +236,19 @@ impl Drives {
         slots.iter().filter(|slot| self.has(slot.member)).count()
     }
 
-    /// Copies that everything should have: the pool's number, or one on each drive present.
-    pub fn copies_wanted(&self) -> usize {
-        usize::from(self.geometry().log_copies).min(self.writable.borrow().len())
+    /// Copies of each kind of segment that the pool keeps, if it has enough drives.
+    pub fn copies(&self) -> Copies {
+        Copies::of(self.geometry())
+    }
+
+    /// Copies that segments of a kind should have: the pool's number, or one on each drive present.
+    pub fn copies_wanted(&self, kind: SegmentKind) -> usize {
+        self.copies().of_kind(kind).min(self.writable.borrow().len())
+    }
+
+    /// The most copies that segments of any kind should have.
+    pub fn copies_wanted_most(&self) -> usize {
+        self.copies().most().min(self.writable.borrow().len())
     }
 
     /// Reads `blocks` whole blocks from `block` of a slot on.

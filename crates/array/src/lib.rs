@@ -16,6 +16,7 @@ pub mod map;
 pub mod member_table;
 pub mod mover;
 pub mod pool;
+pub mod redundancy;
 pub mod segments;
 pub mod simulation;
 pub mod superblocks;

@@ -11,7 +11,7 @@ use crate::{
         BLOCK_BYTES, BLOCK_GRAINS, CheckpointNumber, Roots, SegmentKind, SegmentNumber, TreeKind,
         row::SegmentState,
     },
-    log::mirror_shape,
+    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ impl Checkpoints {
     /// Segments whose live nodes fit into one.
     fn node_victims(&self) -> BTreeSet<SegmentNumber> {
         let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().nodes);
         let segment_bytes = u64::from(shape.data_blocks()) * BLOCK_BYTES as u64;
         let room = self.shared.node_room();
         let space = self.shared.space();

@@ -11,7 +11,7 @@ use crate::{
     format::{
         BLOCK_BYTES, CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader,
     },
-    log::mirror_shape,
+    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, sync::Arc};

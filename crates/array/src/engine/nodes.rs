@@ -9,10 +9,10 @@ use crate::{
     drive::{DriveWrites, all_written},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MirroredSegment, NodePointer, Position, SegmentBlock,
-        SegmentKind, SegmentNumber, SlotAddress, SlotHeader, TreeKind, TreeNode,
+        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MemberIndex, MirroredSegment, NodePointer, Position,
+        SegmentBlock, SegmentKind, SegmentNumber, SlotAddress, SlotHeader, TreeKind, TreeNode,
     },
-    log::mirror_shape,
+    redundancy::{Placement, Raid1, mirror_shape},
     simulation::sometimes::{self, Sometimes},
     tree::NodeStore,
 };
@@ -110,7 +110,8 @@ impl Nodes {
     /// call.
     pub fn leave_degraded(&self) {
         let drives = &self.shared.drives;
-        let lacks = |open: &mut OpenSegment| !drives.has_copies_enough(&open.segment.slots);
+        let lacks =
+            |open: &mut OpenSegment| !drives.has_copies_enough(SegmentKind::Nodes, &open.segment.slots);
         for open in &self.open {
             let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
             self.left.borrow_mut().extend(left);
@@ -126,12 +127,12 @@ impl Nodes {
         self.left.borrow_mut().extend(open.take().map(|left| left.segment.number));
         let segment = {
             let mut state = self.shared.state.borrow_mut();
-            let copies = usize::from(geometry.log_copies);
-            let there = drives.members_with_space();
-            let segment = state.segments.allocate(SegmentKind::Nodes, copies, &there);
+            let copies = drives.copies().nodes;
+            let mut allocate = |members: &[MemberIndex]| {
+                state.segments.allocate(SegmentKind::Nodes, &Raid1, copies, Placement::on(members))
+            };
             // If no drive has space, the write will wait.
-            let segment =
-                segment.or_else(|| state.segments.allocate(SegmentKind::Nodes, copies, &drives.members()));
+            let segment = allocate(&drives.members_with_space()).or_else(|| allocate(&drives.members()));
             segment.ok_or(Error::Full)?
         };
         if is_catalogue {
@@ -171,7 +172,7 @@ impl NodeStore for Nodes {
         let drives = &self.shared.drives;
         let has_room = |open: &OpenSegment| {
             open.block_next + u32::from(blocks) <= open.data_blocks
-                && drives.has_copies_enough(&open.segment.slots)
+                && drives.has_copies_enough(SegmentKind::Nodes, &open.segment.slots)
         };
         if !open.as_ref().is_some_and(has_room) {
             self.enter_next(&mut open, is_catalogue)?;

@@ -22,7 +22,8 @@ use crate::{
         BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind,
         segment::SUCCESSORS_MAX,
     },
-    log::{mirror_shape, room_blocks},
+    log::room_blocks,
+    redundancy::{Placement, mirror_shape, scheme_of_class},
 };
 use std::time::Duration;
 
@@ -210,7 +211,7 @@ impl Shared {
         });
         debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
         let geometry = self.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), self.drives.copies().data);
         let grains = |blocks: u32| u64::from(blocks) * BLOCK_GRAINS as u64;
         let node_segments = state.segments.node_grains().div_ceil(grains(shape.data_blocks()));
         let usable_grains =
@@ -229,7 +230,7 @@ impl Shared {
     /// at all.
     fn saved_grains(&self, state: &State) -> u64 {
         let drives = &self.drives;
-        let copies = drives.copies_wanted().max(1) as u64;
+        let copies = drives.copies_wanted(SegmentKind::Data).max(1) as u64;
         let saved = |(member, grains): (MemberIndex, u64)| {
             if drives.has(member) { grains * (copies - 1) / copies } else { grains }
         };
@@ -238,7 +239,7 @@ impl Shared {
 
     /// Counts segments.
     fn count_room(&self, state: &State) -> PoolSpace {
-        let (there, copies) = (self.drives.members(), usize::from(self.drives.geometry().log_copies));
+        let (there, copies) = (self.drives.members(), self.drives.copies().most());
         let segments = state.segments.all_segments(copies, &there);
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
         let free = state.segments.free_segments(copies, &self.drives.members_with_space());
@@ -257,12 +258,8 @@ impl Shared {
         if self.count_room(&state).free_for(purpose) == 0 {
             return None;
         }
-        let (copies, there) =
-            (usize::from(self.drives.geometry().log_copies), self.drives.members_with_space());
-        let segment = match class {
-            RedundancyClass::Raid0 => state.segments.allocate_raid0(&there),
-            _ => state.segments.allocate(kind, copies, &there),
-        };
+        let (copies, there) = (self.drives.copies().of_kind(kind), self.drives.members_with_space());
+        let segment = state.segments.allocate(kind, scheme_of_class(class), copies, Placement::on(&there));
         let left = self.count_room(&state);
         assert!(
             purpose == Purpose::Checkpoint || left.free >= left.reserve.div_ceil(3),

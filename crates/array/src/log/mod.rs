@@ -23,7 +23,7 @@ mod writer;
 pub use record_draft::{LogItem, RecordDraft};
 pub use replay::{ReplayOutcome, ReplayStart, ReplayedRecord, replay, replay_for_reading};
 pub use tail::{LogTail, PlacedRecord};
-pub use writer::{LogSink, LogWriter, LogWriterSetting, Need, mirror_shape};
+pub use writer::{LogSink, LogWriter, LogWriterSetting, Need};
 
 use crate::format::SegmentShape;
 

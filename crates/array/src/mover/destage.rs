@@ -95,7 +95,7 @@ impl Mover {
     pub(super) fn destage_victims(&self, before: SegmentUse) -> Vec<SegmentNumber> {
         let (free, room_grains) = (self.shared.space().free_for(Purpose::Upkeep), self.room_grains());
         let drives = &self.shared.drives;
-        let copies = drives.copies_wanted();
+        let copies = drives.copies_wanted(SegmentKind::Data);
         let mut state = self.shared.state.borrow_mut();
         if copies < 2 || state.backlog.is_empty() {
             return Vec::new();

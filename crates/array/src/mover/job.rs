@@ -6,6 +6,7 @@
 //! total rises. Work that is no longer needed counts as done.
 
 use super::Mover;
+use crate::redundancy::scheme_of;
 use std::{
     cell::{Cell, RefCell},
     time::Duration,
@@ -263,13 +264,13 @@ impl Mover {
     /// Counts what a rebuild has to do. Returns the bytes of segments with one copy left of two or more.
     fn count_lacking(&self) -> u64 {
         let drives = &self.shared.drives;
-        let (wanted, of_pool) = (drives.copies_wanted(), usize::from(drives.geometry().log_copies));
         let slot_bytes = u64::from(drives.geometry().slot_bytes);
         let (mut lacking, mut single) = (0, 0);
         for (_, row) in self.shared.state.borrow().segments.iter().filter(|(_, row)| row.shape.is_mirror()) {
             let there = drives.copies_there(&row.slots);
-            lacking += wanted.saturating_sub(there) as u64 * slot_bytes;
-            single += u64::from(there == 1 && of_pool > 1) * slot_bytes;
+            let missing = scheme_of(row.shape).missing(there, drives.copies_wanted(row.kind));
+            lacking += missing as u64 * slot_bytes;
+            single += u64::from(there == 1 && drives.copies().of_kind(row.kind) > 1) * slot_bytes;
         }
         if self.rebuild_job.set_lacking(lacking) {
             self.unreadable_blocks.set(0);

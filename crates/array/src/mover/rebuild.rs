@@ -14,6 +14,7 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     log::LogItem,
+    redundancy::scheme_of,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -87,14 +88,15 @@ type DriveLoad = RefCell<BTreeMap<MemberIndex, u32>>;
 impl Mover {
     /// Segments that lack copies. Reads the rows of all segments.
     pub fn degraded(&self) -> DegradedSegments {
-        let copies = self.shared.drives.copies_wanted();
+        let drives = &self.shared.drives;
         let state = self.shared.state.borrow();
         let mut degraded = DegradedSegments::default();
         for (_, row) in state.segments.iter() {
-            let there = self.shared.drives.copies_there(&row.slots);
+            let there = drives.copies_there(&row.slots);
+            let scheme = scheme_of(row.shape);
             if !row.shape.is_mirror() {
-                degraded.lost += u64::from(there < row.slots.len());
-            } else if there < copies {
+                degraded.lost += u64::from(scheme.is_lost(there, row.slots.len()));
+            } else if scheme.missing(there, drives.copies_wanted(row.kind)) > 0 {
                 degraded.segments += 1;
                 degraded.still_written += u64::from(row.state == SegmentState::Open);
             }
@@ -193,16 +195,16 @@ impl Mover {
 
     fn to_copy(&self) -> VecDeque<CopyJob> {
         let drives = &self.shared.drives;
-        let copies = drives.copies_wanted();
         let state = self.shared.state.borrow();
         let job = |(number, row): (SegmentNumber, &SegmentRow)| {
             // The next checkpoint frees a segment without live data.
-            if row.state != SegmentState::Sealed || row.live_grains == 0 || !row.shape.is_mirror() {
+            if row.state != SegmentState::Sealed || row.live_grains == 0 {
                 return None;
             }
             let from: Vec<_> = row.slots.iter().copied().filter(|slot| drives.has(slot.member)).collect();
             let lost = row.slots.iter().position(|slot| !drives.has(slot.member));
-            (!from.is_empty() && from.len() < copies).then(|| CopyJob {
+            let missing = scheme_of(row.shape).missing(from.len(), drives.copies_wanted(row.kind));
+            (!from.is_empty() && missing > 0).then(|| CopyJob {
                 number,
                 segment_use: row.segment_use,
                 from,

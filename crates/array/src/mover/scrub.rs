@@ -196,7 +196,7 @@ impl Mover {
     }
 
     fn copies(&self) -> usize {
-        usize::from(self.shared.drives.geometry().log_copies)
+        self.shared.drives.copies().most()
     }
 
     async fn scrub_nodes(&self, tree: TreeKind, found: &mut ScrubResult) -> Result<()> {

@@ -85,7 +85,7 @@ impl Mover {
         let drives = &self.shared.drives;
         let (members, now) = (drives.members_with_space(), self.shared.world.now());
         // If fewer drives than copies have space, a rebuild must wait.
-        let is_in_vain = members.len() < drives.copies_wanted();
+        let is_in_vain = members.len() < drives.copies_wanted_most();
         // A rebuild that was cancelled waits for a drive to come or go.
         let is_held = self.rebuild_held.get() == Some(drives.changes());
         let may_begin = !is_in_vain && !is_held;

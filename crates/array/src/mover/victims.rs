@@ -12,7 +12,8 @@ use super::Mover;
 use crate::{
     engine::{PoolSpace, Purpose, VICTIMS_MAX},
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
-    log::{mirror_shape, room_blocks},
+    log::room_blocks,
+    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 
@@ -108,7 +109,7 @@ impl Mover {
         // A round writes its targets before its victims are free.
         let free = space.free_for(Purpose::Upkeep);
         let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().data);
         Limits {
             room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),

@@ -9,8 +9,8 @@ use crate::{
         SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock, WallNanoseconds,
         segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
-    log::mirror_shape,
     member_table::LOG_COPIES,
+    redundancy::{Copies, Placement, Raid1, mirror_shape},
     segments::Segments,
     superblocks::{clear_places, look, write_generation},
 };
@@ -142,7 +142,8 @@ fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSeg
     let indexes: Vec<_> = (0..members.len() as u16).map(MemberIndex).collect();
     let counts = indexes.iter().copied().zip(members.iter().map(|member| member.slot_count));
     let mut segments = Segments::new(geometry, counts, SegmentUse(1));
-    let log = segments.allocate(SegmentKind::Log, usize::from(geometry.log_copies), &indexes);
+    let copies = Copies::of(geometry).log;
+    let log = segments.allocate(SegmentKind::Log, &Raid1, copies, Placement::on(&indexes));
     (log.expect("new drives have room"), segments.use_next())
 }
 

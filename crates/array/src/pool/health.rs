@@ -10,6 +10,7 @@ use crate::{
     },
     error::Result,
     format::MemberIndex,
+    redundancy::scheme_of,
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::Moment;
@@ -55,15 +56,16 @@ impl Shared {
         let drives = &self.drives;
         let geometry = drives.geometry();
         let mut redundancy = RedundancyStatus {
-            copies: geometry.log_copies,
+            copies: drives.copies().most() as u8,
             drives: drives.count(),
             ..RedundancyStatus::default()
         };
         for (_, row) in self.state.borrow().segments.iter() {
             let there = drives.copies_there(&row.slots);
+            let scheme = scheme_of(row.shape);
             if !row.shape.is_mirror() {
-                redundancy.lost_raid0_segments += u64::from(there < row.slots.len());
-            } else if there < usize::from(geometry.log_copies) {
+                redundancy.lost_raid0_segments += u64::from(scheme.is_lost(there, row.slots.len()));
+            } else if scheme.missing(there, drives.copies().of_kind(row.kind)) > 0 {
                 redundancy.segments += 1;
                 redundancy.bytes += u64::from(geometry.slot_bytes);
                 redundancy.single_copy_bytes += u64::from(there == 1) * u64::from(geometry.slot_bytes);

@@ -27,7 +27,8 @@ use crate::{
         checkpoint::OPENING_STEP,
         row::{SegmentRow, SegmentState},
     },
-    log::{LogSink, LogTail, LogWriter, LogWriterSetting, ReplayOutcome, ReplayStart, mirror_shape, replay},
+    log::{LogSink, LogTail, LogWriter, LogWriterSetting, ReplayOutcome, ReplayStart, replay},
+    redundancy::mirror_shape,
     segments::Segments,
     simulation::{
         canary::{self, Canary},

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         format::{SegmentKind, row::SegmentState},
-        log::mirror_shape,
+        redundancy::mirror_shape,
     };
 
     const SPAN: u64 = 10;

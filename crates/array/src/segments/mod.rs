@@ -15,11 +15,11 @@ mod heat;
 use crate::format::checksum::mix;
 use crate::{
     format::{
-        CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber,
-        SegmentShape, SegmentUse, SlotAddress,
+        CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
+        SlotAddress,
         row::{SegmentRow, SegmentState},
     },
-    log::mirror_shape,
+    redundancy::{Placement, RedundancyScheme, mirror_shape},
     simulation::sometimes::{self, Sometimes},
 };
 use free_slots::FreeSlots;
@@ -116,38 +116,23 @@ impl Segments {
         self.use_next
     }
 
-    /// Allocates a mirrored segment of up to `copies` copies on those members of `there` that have the most
-    /// free slots; none if there are too few.
+    /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have the
+    /// most free slots; none if there are too few failure sets with room.
     pub fn allocate(
         &mut self,
         kind: SegmentKind,
+        scheme: &dyn RedundancyScheme,
         copies: usize,
-        there: &[MemberIndex],
-    ) -> Option<MirroredSegment> {
-        self.allocate_shaped(kind, copies, there, mirror_shape)
-    }
-
-    /// Allocates a data segment without a copy, on the member of `there` that has the most free slots.
-    pub fn allocate_raid0(&mut self, there: &[MemberIndex]) -> Option<MirroredSegment> {
-        self.allocate_shaped(SegmentKind::Data, 1, there, |slot_blocks, _| SegmentShape::raid0(slot_blocks))
-    }
-
-    fn allocate_shaped(
-        &mut self,
-        kind: SegmentKind,
-        copies: usize,
-        there: &[MemberIndex],
-        shape: impl Fn(u16, usize) -> SegmentShape,
+        placement: Placement<'_>,
     ) -> Option<MirroredSegment> {
         assert!(copies > 0, "a segment lies somewhere");
-        let mut roomy: Vec<(u32, MemberIndex)> = there
+        let wanted = scheme.slots(copies);
+        let mut roomy: Vec<(u32, MemberIndex)> = placement
+            .members
             .iter()
             .filter_map(|&member| Some((self.slots.get(&member)?.free(), member)))
             .filter(|&(free, _)| free > 0)
             .collect();
-        if roomy.len() < copies.min(there.len()) || roomy.is_empty() {
-            return None;
-        }
         // Drives with about equal room are paired at random, each with every other: when one is lost, all
         // others help to rebuild. Where room is short, the fuller drives are spared.
         let about =
@@ -155,16 +140,21 @@ impl Segments {
         let turn = self.use_next.0;
         let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
         roomy.sort_by_key(|&(free, member)| (std::cmp::Reverse(about(free)), falls(member)));
+        let chosen = placement.spread(roomy.into_iter().map(|(_, member)| member));
+        let sets = placement.spread(placement.members.iter().copied()).len();
+        if chosen.len() < wanted.min(sets) || chosen.is_empty() {
+            return None;
+        }
         self.slot_changes += 1;
-        let mut slots = Vec::with_capacity(copies);
-        for (_, member) in roomy.into_iter().take(copies) {
+        let mut slots = Vec::with_capacity(wanted);
+        for member in chosen.into_iter().take(wanted) {
             let free = self.slots.get_mut(&member).expect("it has room");
             slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
         }
         let number = SegmentNumber(self.free_numbers.first().copied().unwrap_or(self.rows.len() as u32));
         let segment_use = self.use_next;
         self.use_next = SegmentUse(segment_use.0 + 1);
-        let shape = shape(self.geometry.slot_blocks(), slots.len());
+        let shape = scheme.shape(self.geometry.slot_blocks(), slots.len());
         let row = SegmentRow {
             segment_use,
             kind,
@@ -445,6 +435,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redundancy::{FailureSet, Raid1};
 
     const MEMBER: MemberIndex = MemberIndex(0);
 
@@ -453,7 +444,8 @@ mod tests {
         let geometry =
             crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };
         let mut segments = Segments::new(geometry, [(MEMBER, 4)], SegmentUse(1));
-        let segment = segments.allocate(SegmentKind::Log, 1, &[MEMBER]).expect("there is room");
+        let segment =
+            segments.allocate(SegmentKind::Log, &Raid1, 1, Placement::on(&[MEMBER])).expect("there is room");
         segments.seal(segment.number);
         segments.condemn(segment.number, CheckpointNumber(5));
         segments
@@ -476,5 +468,23 @@ mod tests {
     fn a_reader_holds_what_was_condemned_after_it_began_and_nothing_else() {
         assert_eq!(free_after(6, Some(4)), 3, "it may have found the segment in checkpoint 4");
         assert_eq!(free_after(6, Some(5)), 4, "checkpoint 5 leads nobody there");
+    }
+
+    #[test]
+    fn copies_are_never_in_one_failure_set() {
+        let geometry =
+            crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+        let members: Vec<_> = (0..4).map(MemberIndex).collect();
+        let mut segments = Segments::new(geometry, members.iter().map(|&member| (member, 20)), SegmentUse(1));
+        // Two enclosures of two drives.
+        let placement = Placement { members: &members, failure_set: |member| FailureSet(member.0 / 2) };
+        for _ in 0..30 {
+            let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
+            let sets: Vec<_> = segment.slots.iter().map(|slot| slot.member.0 / 2).collect();
+            assert!(sets.len() == 2 && sets[0] != sets[1], "{segment:?}");
+        }
+        let one_set = Placement { members: &members[..2], ..placement };
+        let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, one_set).expect("as many as there are");
+        assert_eq!(segment.slots.len(), 1);
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     engine::{Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
-    log::mirror_shape,
+    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{rc::Rc, time::Duration};
@@ -97,7 +97,7 @@ impl Admission {
         // Each record has a header, and holds this many blocks at most.
         let records = blocks.div_ceil(PAYLOAD_BLOCKS_MAX as u64);
         let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().log);
         (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
     }
 

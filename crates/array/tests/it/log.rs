@@ -11,8 +11,9 @@ use array::{
     },
     log::{
         LogItem, LogSink, LogTail, LogWriter, LogWriterSetting, Need, PlacedRecord, RecordDraft,
-        ReplayOutcome, ReplayStart, ReplayedRecord, mirror_shape, replay,
+        ReplayOutcome, ReplayStart, ReplayedRecord, replay,
     },
+    redundancy::mirror_shape,
 };
 use std::{
     cell::{Cell, RefCell},

@@ -1,10 +1,11 @@
 //! Moves the log from one segment to the next.
 
-use super::{LogWriter, Need, mirror_shape};
+use super::{LogWriter, Need};
 use crate::{
     drive::{WriteFailures, all_written},
     error::{Error, Result},
     format::{LogStart, MirroredSegment, SegmentBlock, SegmentKind, SlotHeader, segment::SUCCESSORS_MAX},
+    redundancy::mirror_shape,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -86,7 +87,7 @@ impl LogWriter {
     }
 
     fn nowhere_to_go(&self) -> Error {
-        let (present, needed) = (self.drives.count(), self.drives.copies_wanted());
+        let (present, needed) = (self.drives.count(), self.drives.copies_wanted(SegmentKind::Log));
         if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
     }
 

@@ -26,9 +26,10 @@ use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
-        ChecksumSeed, LogStart, MirroredSegment, RecordLink, RedundancyClass, SegmentNumber, SegmentShape,
-        SegmentUse, SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
+        ChecksumSeed, LogStart, MirroredSegment, RecordLink, SegmentKind, SegmentNumber, SegmentUse,
+        SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
+    redundancy::mirror_shape,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -408,7 +409,7 @@ impl LogWriter {
 
     /// True if every copy a record must have can be written: all of them, or one on each drive present.
     fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
-        self.drives.has_copies_enough(&segment.slots)
+        self.drives.has_copies_enough(SegmentKind::Log, &segment.slots)
     }
 }
 
@@ -416,14 +417,5 @@ fn answer_all(answers: impl IntoIterator<Item = Completion>, done: &Result<()>) 
     for answer in answers {
         // A caller that was dropped needs no answer.
         let _ = answer.send(done.clone());
-    }
-}
-
-/// Shape of a mirrored segment of `copies` copies.
-pub fn mirror_shape(slot_blocks: u16, copies: usize) -> SegmentShape {
-    match copies {
-        1 => SegmentShape::new(RedundancyClass::Raid0, slot_blocks, slot_blocks - 1, 0, 1)
-            .expect("one slot, one row"),
-        copies => SegmentShape::mirrored(slot_blocks, copies as u8),
     }
 }

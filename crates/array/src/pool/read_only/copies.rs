@@ -11,7 +11,7 @@ use crate::{
         BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, NodePointer, PoolId, SegmentBlock,
         SegmentNumber, SegmentShape, SlotAddress, SlotBlock, TreeKind, TreeNode, row::SegmentRow,
     },
-    log::mirror_shape,
+    redundancy::mirror_shape,
     tree::NodeStore,
 };
 use rustc_hash::FxHashMap;
