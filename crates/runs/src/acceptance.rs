@@ -12,7 +12,7 @@ use report::Refusal;
 use std::path::Path;
 use world::IoErrorKind;
 
-/// Applies the first rule: the path leads to a folder (false) or a raw device (true).
+/// Applies the first rule: true if the path is a raw device, false if it is a folder.
 pub fn accept_kind(
     given: &Path,
     role: PathRole,

@@ -1,15 +1,15 @@
 //! The limit on what a run may write, counted by the kernel and enforced during the run.
 //!
-//! What a closed loop of threads writes depends on how fast the storage turns out to be, so the
-//! estimate before the first byte cannot hold the limit by itself. The kernel counts what this
-//! process has sent to storage (`write_bytes` of /proc/self/io, proc(5)): growth, logs and all.
+//! A closed loop of threads writes as much as the storage allows, so the estimate before the first
+//! byte cannot enforce the limit. The kernel counts the bytes this process has sent to storage
+//! (`write_bytes` of /proc/self/io, proc(5)): growth, logs and all.
 
 use crate::sizing::show_decimal;
 use report::{Finding, Severity};
 use std::path::Path;
 use world::{ByteCount, real::host_files};
 
-/// A limit on the bytes written, and whether it was met.
+/// A limit on the bytes written, and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     most: ByteCount,
@@ -18,11 +18,11 @@ pub struct Allowance {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Less than the limit was written, when last looked at.
+    /// Less than the limit was written at the last check.
     Within,
     /// The limit was met when this much was written.
     Spent(ByteCount),
-    /// The kernel does not tell.
+    /// The kernel does not count.
     Uncounted,
 }
 
@@ -32,7 +32,7 @@ impl Allowance {
         Self { most, state: State::Within }
     }
 
-    /// Looks at what was written. True once: when the limit is met.
+    /// Reads the counter. True once: when the limit is met.
     pub fn is_met(&mut self) -> bool {
         let text = host_files::read_to_string(Path::new("/proc/self/io"));
         self.count(text.ok().and_then(|text| written_bytes(&text)))

@@ -53,10 +53,10 @@ pub fn show_all(survey: &StorageSurvey, observer: &dyn RunObserver) {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CleanOutcome {
-    /// Files removed, the record included.
+    /// The record included.
     pub removed: u32,
     pub bytes: ByteCount,
-    /// Names of what stayed.
+    /// Names of the files that stayed.
     pub kept: Vec<String>,
     /// The location itself was removed (a folder Spindle made) or is blank again (a raw device).
     pub location_gone: bool,

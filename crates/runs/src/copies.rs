@@ -47,7 +47,6 @@ struct CopyProgress<'a> {
     all: u64,
 }
 
-/// Why a copy came to nothing.
 enum Failure {
     Stopped,
     Io(IoError),
@@ -92,7 +91,7 @@ pub async fn restore(
     let mut locations = open_all(world, survey).await?;
     let all = locations.iter().flat_map(OpenLocation::copies).map(|file| file.bytes).sum();
     let mut work = CopyProgress::new(world, observer, stop, "check", all);
-    // Nothing is touched before every copy was read and found whole.
+    // Nothing is touched before every copy was read and found complete.
     for location in &locations {
         for file in location.copies() {
             check(location, file, &mut work).await?;
@@ -227,7 +226,7 @@ async fn put_back(location: &OpenLocation<'_>, work: &mut CopyProgress<'_>) -> R
     Ok(location.directory.sync().await?)
 }
 
-/// Makes `to` of `from`, stable but for its name; what it gives is called `to`.
+/// Makes `to` a copy of `from`, stable except for its name; the returned entry is named `to`.
 async fn copy(
     location: &OpenLocation<'_>,
     from: &str,
@@ -261,7 +260,7 @@ async fn shares_blocks(location: &OpenLocation<'_>, from: &str, to: &str) -> IoR
     }
 }
 
-/// Reads all of `source`, writes it to `target` if there is one, and gives its checksum.
+/// Reads all of `source`, writes it to `target` if there is one, and returns its checksum.
 async fn read_through(
     source: &Rc<dyn File>,
     target: Option<&Rc<dyn File>>,
@@ -283,7 +282,7 @@ async fn read_through(
     Ok(checksum.value())
 }
 
-/// Reads a copy and holds it against its record.
+/// Reads a copy and compares it with its record.
 async fn check(
     location: &OpenLocation<'_>,
     file: &CopiedFile,
@@ -367,7 +366,7 @@ mod tests {
         all
     }
 
-    /// Keeps copies, works on the originals, puts the copies back: everything is as it was.
+    /// Keeps copies, changes the originals, restores the copies: everything is as before.
     async fn check(world: &World, endpoint: StorageEndpoint, directory: Rc<dyn Directory>) {
         for (name, bytes) in originals() {
             write(&directory, name, &bytes).await;

@@ -22,7 +22,7 @@ pub fn document_of(results: &RunResults, remarks: &[Finding], command: &str) -> 
     Ok(document)
 }
 
-/// A run with its verdict, called by the name of its record.
+/// A run with its verdict, named after its record.
 pub fn compared(record: &Path, results: RunResults) -> Result<ComparedRun, Refusal> {
     let verdict = Verdict::of(&results).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let name = record.file_stem().unwrap_or(record.as_os_str()).to_string_lossy().into_owned();

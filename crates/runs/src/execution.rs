@@ -3,7 +3,7 @@
 use crate::{
     allowance::Allowance,
     copies,
-    performance::{self, Run, RunContext, RunOutcome},
+    performance::{self, ReadyRun, RunContext, RunOutcome},
     planning::PlannedRun,
     pristine::CopyTask,
     record_writer::RunRecord,
@@ -24,7 +24,7 @@ pub async fn perform(
     // First of all, so that a run that cannot be recorded leaves everything as it was.
     let record = performance::begin_record(world, plan, survey, &outputs.record, context.command)?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = Run { plan, layout, pools: None, survey, context };
+    let run = ReadyRun { plan, layout, pools: None, survey, context };
     match make_ready(world, planned, &run, &record, &mut allowance).await {
         Ok(_held) => performance::run(world, &run, record, allowance).await,
         Err(refusal) => {
@@ -38,7 +38,7 @@ pub async fn perform(
 async fn make_ready(
     world: &World,
     planned: &PlannedRun,
-    run: &Run<'_>,
+    run: &ReadyRun<'_>,
     record: &RunRecord,
     allowance: &mut Allowance,
 ) -> Result<Vec<FolderLock>, Refusal> {

@@ -20,17 +20,17 @@ pub struct GroupLayout {
     pub log: FileSlot,
 }
 
-/// All paths of a run, each once, with what they are for.
+/// All paths of a run, each once, and their uses.
 #[derive(Clone, Debug)]
 pub struct RunLocations {
     pub all: Vec<RunLocation>,
-    /// Indices of those for databases, in the order given.
+    /// Indices of those for databases, in the given order.
     pub databases: Vec<usize>,
     /// Indices of those for logs; empty if logs lie beside the databases.
     pub logs: Vec<usize>,
 }
 
-/// A way to spread databases and logs over the paths: the four that Dell 2010 compared (table 9).
+/// A way to spread databases and logs over the paths: the four that Dell 2010 compares (table 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutKind {
     /// Databases on all their paths, logs on all of theirs: with as many paths as databases and logs,
@@ -59,7 +59,7 @@ impl LayoutKind {
         }
     }
 
-    /// The layout called `name`.
+    /// Parses a name; the error lists the names.
     pub fn parse(name: &str) -> Result<Self, String> {
         let known = || Self::ALL.map(Self::name).join(", ");
         Self::ALL
@@ -73,7 +73,7 @@ impl LayoutKind {
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRequest {
     pub groups: u32,
-    /// Databases of each.
+    /// In each group.
     pub databases: u32,
     /// `None`: round-robin, with logs beside the databases unless they have paths of their own.
     pub kind: Option<LayoutKind>,
@@ -155,7 +155,7 @@ fn narrowed(
 }
 
 impl GroupLayout {
-    /// Places this group uses, each once.
+    /// Indices of the locations this group uses, each once.
     pub fn locations(&self) -> BTreeSet<usize> {
         self.databases.iter().chain([&self.log]).map(|slot| slot.location).collect()
     }
@@ -220,7 +220,7 @@ mod tests {
             };
             spread(&locations, request).map(slots).expect("fits")
         };
-        // Places 1 to 4 are for databases, 5 to 8 for logs; see table 9 of Dell 2010.
+        // Locations 1 to 4 are for databases, 5 to 8 for logs; see table 9 of Dell 2010.
         assert_eq!(by(LayoutKind::VolumePerDatabase), "1/5 2/6 3/7 4/8");
         assert_eq!(by(LayoutKind::Together), "1/1 2/2 3/3 4/4");
         assert_eq!(by(LayoutKind::HalfTheVolumes), "1/5 2/6 1/5 2/6");

@@ -1,7 +1,7 @@
-//! One path of the user's, as plain facts.
+//! One path of the user, as plain facts.
 //!
-//! The facts are gathered by [`super::survey`]; [`super::acceptance`] has the rules under which Spindle will
-//! write there. Nothing is touched in either, so every rule can be tried on facts made up by a test.
+//! [`super::survey`] gathers the facts; [`super::acceptance`] has the rules under which Spindle writes
+//! there. Neither touches anything, so tests can try every rule on invented facts.
 
 use crate::{manifest::Manifest, remote::RemoteDevice, sizing::RunVolume};
 use std::{
@@ -13,7 +13,7 @@ use world::{ByteCount, IoError};
 
 /// Below this much free space on a raw device a run makes no sense.
 pub const DEVICE_SIZE_MIN: ByteCount = ByteCount::mib(64);
-/// Share of its time a device may be at work for others before a warning, in percent.
+/// Load of others on a device that is worth a warning, in percent of its time.
 pub const BUSY_PERCENT_MAX: f64 = 10.0;
 
 /// Use of a path.
@@ -32,7 +32,6 @@ pub enum PathRole {
 pub enum StoragePathKind {
     /// `nearest` is the closest parent that exists.
     Missing {
-        /// The closest parent that exists.
         nearest: PathBuf,
     },
     /// The path, or a part of it, is a link to nothing.
@@ -42,23 +41,21 @@ pub enum StoragePathKind {
     },
     /// An object that can hold no database, with its article.
     NotStorage(&'static str),
-    /// The path could not be looked at: the kernel's reason.
+    /// The kernel's reason why the path could not be examined.
     Unreachable(String),
     Folder,
-    /// A raw block device.
     Device,
 }
 
-/// A path that leads somewhere.
+/// A path that exists.
 #[derive(Clone, Debug)]
 pub struct ResolvedPath {
     /// As the user wrote it.
     pub given: PathBuf,
     /// Absolute, without links.
     pub canonical: PathBuf,
-    /// True of a raw device.
     pub is_device: bool,
-    /// It is elsewhere.
+    /// Set for a device of another machine.
     pub remote: Option<Arc<dyn RemoteDevice>>,
 }
 
@@ -67,22 +64,20 @@ pub struct ResolvedPath {
 pub struct DriveFacts {
     /// Kernel name, such as `sda` or `nvme0n1`.
     pub name: Option<String>,
-    /// Model as the drive tells it.
     pub model: Option<String>,
-    /// Serial number as the drive tells it.
     pub serial: Option<String>,
     /// True for a spinning disk.
     pub rotational: Option<bool>,
-    /// `write back` or `write through`, as the kernel knows it.
+    /// `write back` or `write through`, according to the kernel.
     pub write_cache: Option<String>,
-    /// Share of the time it was at work while we looked, in percent.
+    /// Share of time at work during the survey, in percent.
     pub busy_percent: Option<f64>,
 }
 
-/// A folder, before anything is written.
+/// A folder, before the run writes.
 #[derive(Clone, Debug)]
 pub struct FolderFacts {
-    /// Absolute, without links; of a default folder not yet made, where it will be.
+    /// Absolute, without links; for a default folder that is not made yet, its future path.
     pub canonical: PathBuf,
     /// False if this run must make it.
     pub exists: bool,
@@ -91,27 +86,23 @@ pub struct FolderFacts {
     pub mount_point: PathBuf,
     /// The mounted device, such as `/dev/sda1`.
     pub source: String,
-    /// Size of the filesystem.
     pub total: ByteCount,
     /// Free for this user.
     pub free: ByteCount,
-    /// The filesystem is mounted read-only.
     pub read_only: bool,
-    /// This user may make files here.
     pub writable: bool,
     /// Names in the folder that are not listed in its manifest.
     pub foreign: Vec<String>,
-    /// The record an earlier run left.
+    /// The record of an earlier run.
     pub manifest: Option<Manifest>,
-    /// Why that record could not be read.
+    /// Damage of that record.
     pub manifest_damage: Option<String>,
-    /// Files Spindle made there before, and their sizes.
+    /// Files of an earlier run, and their sizes.
     pub made: BTreeMap<String, ByteCount>,
-    /// The drive below.
     pub drive: DriveFacts,
 }
 
-/// A raw block device, before anything is written.
+/// A raw block device, before the run writes.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
     /// Path without links.
@@ -121,36 +112,31 @@ pub struct DeviceFacts {
     pub mounted: Option<String>,
     /// Signature found in its first bytes.
     pub signature: Option<String>,
-    /// That has no mark of a known format, so `wipefs` finds nothing to remove.
+    /// The signature is no known format, so `wipefs` finds nothing to remove.
     pub is_unmarked: bool,
     /// `Some` if its first bytes are Spindle's own; holds the record if a run got that far.
     pub ours: Option<Option<Manifest>>,
-    /// Files Spindle made there before, and their sizes.
+    /// Files of an earlier run, and their sizes.
     pub made: BTreeMap<String, ByteCount>,
-    /// The device cannot be written.
     pub read_only: bool,
-    /// Why it could not be opened alone (O_EXCL).
+    /// The error when it was opened exclusively (O_EXCL).
     pub held: Option<IoError>,
-    /// The drive itself.
     pub drive: DriveFacts,
-    /// It is elsewhere: its path is a URI.
+    /// Set for a device of another machine, whose path is a URI.
     pub remote: Option<Arc<dyn RemoteDevice>>,
 }
 
-/// A path that passed every rule.
+/// A path that passed all rules.
 #[derive(Clone, Debug)]
 pub struct RunLocation {
     /// As the user wrote it.
     pub given: PathBuf,
-    /// Facts of it.
     pub facts: LocationFacts,
 }
 
-/// Folder or device.
 #[derive(Clone, Debug)]
 pub enum LocationFacts {
     Folder(FolderFacts),
-    /// A raw device.
     Device(DeviceFacts),
 }
 
@@ -163,7 +149,6 @@ impl RunLocation {
         }
     }
 
-    /// The drive below.
     pub fn drive(&self) -> &DriveFacts {
         match &self.facts {
             LocationFacts::Folder(folder) => &folder.drive,
@@ -171,7 +156,6 @@ impl RunLocation {
         }
     }
 
-    /// The drive below, to add to what is known of it.
     pub fn drive_mut(&mut self) -> &mut DriveFacts {
         match &mut self.facts {
             LocationFacts::Folder(folder) => &mut folder.drive,
@@ -179,7 +163,7 @@ impl RunLocation {
         }
     }
 
-    /// The record of an earlier run there.
+    /// The record of an earlier run.
     pub fn manifest(&self) -> Option<&Manifest> {
         match &self.facts {
             LocationFacts::Folder(folder) => folder.manifest.as_ref(),
@@ -187,12 +171,11 @@ impl RunLocation {
         }
     }
 
-    /// True of a raw device.
     pub fn is_device(&self) -> bool {
         matches!(self.facts, LocationFacts::Device(_))
     }
 
-    /// The device elsewhere that it is.
+    /// The remote device that it is.
     pub fn remote(&self) -> Option<&Arc<dyn RemoteDevice>> {
         match &self.facts {
             LocationFacts::Folder(_) => None,
@@ -200,16 +183,16 @@ impl RunLocation {
         }
     }
 
-    /// Bytes of a filesystem that Spindle took before, and a new run may take again.
+    /// Bytes of a filesystem that an earlier run took, and a new one may take again.
     pub fn ours(&self) -> ByteCount {
         match &self.facts {
             LocationFacts::Folder(_) => self.made().values().fold(ByteCount(0), |sum, &size| sum + size),
-            // A raw device is counted as free in whole.
+            // A raw device counts as free completely.
             LocationFacts::Device(_) => ByteCount(0),
         }
     }
 
-    /// Files that Spindle made there before, and their sizes.
+    /// Files of an earlier run, and their sizes.
     pub fn made(&self) -> &BTreeMap<String, ByteCount> {
         match &self.facts {
             LocationFacts::Folder(folder) => &folder.made,
@@ -217,7 +200,7 @@ impl RunLocation {
         }
     }
 
-    /// The filesystem or device it lies on, with nothing of this run on it yet.
+    /// The filesystem or device of the location, without files of this run.
     pub fn volume(&self) -> RunVolume {
         let given = self.given.display();
         let (name, total, free, is_filesystem) = match &self.facts {
@@ -288,7 +271,7 @@ impl RunLocation {
     }
 }
 
-/// True of filesystems that live in memory.
+/// True for filesystems in memory.
 pub fn is_memory(filesystem: &str) -> bool {
     matches!(filesystem, "tmpfs" | "ramfs" | "devtmpfs" | "rootfs")
 }

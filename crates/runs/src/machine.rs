@@ -1,4 +1,4 @@
-//! The machine and its drives, in the words of a run: facts of the host, shaped for the rules.
+//! Facts of the host and its drives, in the form a run needs.
 
 use crate::{location::DriveFacts, sizing::Memory};
 use std::{collections::BTreeMap, path::Path, time::Duration};
@@ -16,7 +16,6 @@ const WATCH: Duration = Duration::from_millis(200);
 /// Unit of the times in /proc/stat: USER_HZ, 100 a second on every Linux in use (proc_stat(5)).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Memory as of now.
 pub fn memory() -> Memory {
     let machine = host::machine();
     Memory { total: machine.memory_total, available: machine.memory_available }
@@ -36,7 +35,7 @@ pub fn host_facts() -> HostFacts {
     }
 }
 
-/// The host's counters as of now; the driver adds the time.
+/// The host's counters now; the driver adds the time.
 pub fn read_host() -> HostSample {
     let process = host::process_use();
     HostSample {
@@ -60,7 +59,7 @@ fn busy_seconds(text: &str) -> Option<f64> {
     Some(busy / TICKS_PER_SECOND)
 }
 
-/// A drive, in the words of the rules. How busy it is comes later.
+/// Facts of a drive, except for its load.
 pub fn drive_facts(drive: Drive) -> DriveFacts {
     // A virtual drive reports rotational unless its host sets otherwise, so its flag means nothing.
     let is_virtual = ["vd", "xvd", "loop"].iter().any(|prefix| drive.name.starts_with(prefix));
@@ -74,7 +73,7 @@ pub fn drive_facts(drive: Drive) -> DriveFacts {
     }
 }
 
-/// Watches the named drives for a moment, all at once: the share of time each was at work, in percent.
+/// Measures the load of drives for a moment, all at once, in percent of time.
 pub async fn busy_percents(world: &World, names: Vec<String>) -> BTreeMap<String, f64> {
     let watches: Vec<_> = names
         .into_iter()

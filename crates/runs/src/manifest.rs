@@ -1,5 +1,5 @@
-//! `spindle-run.json`: the record a run leaves beside its files, so that a later run knows what is
-//! Spindle's (to attach to, to clean away) and what is not (to leave alone).
+//! `spindle-run.json`: the record a run leaves beside its files, so that a later run knows which files are
+//! Spindle's (to attach to, to clean away) and which are not (to leave alone).
 //!
 //! Rules:
 //!
@@ -7,7 +7,7 @@
 //! 2. A file belongs to Spindle if the record names it, or if it is of a log series the record
 //!    names: `E00.log`, `E00.chk`, `E00tmp.log` and generations `E0000000001.log` and on. Logs come and
 //!    go by the second, so their series is recorded, not each name.
-//! 3. A pristine copy of such a file belongs to Spindle too, while the record speaks of copies.
+//! 3. A pristine copy of such a file belongs to Spindle too, while the record has an entry for copies.
 //! 4. Everything else in the folder is foreign: never written, never removed.
 
 use crate::pristine::{Pristine, original_of};
@@ -20,8 +20,8 @@ use world::ByteCount;
 pub const MANIFEST_NAME: &str = "spindle-run.json";
 /// Name of a new record on a device, until it replaces the old one.
 pub const MANIFEST_NEXT: &str = "spindle-run.new";
-/// Version of the record's form; a newer one is refused, not guessed at. Form 2 speaks of pristine copies;
-/// a record without any is written in form 1, which an older Spindle reads. Form 3 speaks of pools.
+/// Version of the record's form; a newer one is refused. Form 2 has an entry for pristine copies;
+/// a record without one is written in form 1, which an older Spindle reads. Form 3 has pools.
 pub const MANIFEST_FORMAT: u32 = 3;
 const FORMAT_WITHOUT_POOLS: u32 = 2;
 const FORMAT_WITHOUT_COPIES: u32 = 1;
@@ -58,19 +58,15 @@ pub struct Manifest {
 /// Settings that must agree for a later run to use the databases of an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Name of the profile.
     pub profile: String,
-    /// Bytes of a page.
     pub page_size: u32,
-    /// Bytes of a record.
     pub record_size: u32,
     /// Storage groups of the run.
     pub groups: u32,
-    /// Databases in each.
+    /// In each group.
     pub databases: u32,
-    /// Bytes of all databases together.
+    /// Of all databases together.
     pub size: u64,
-    /// Seed of the databases' content.
     pub seed: u64,
     #[serde(default, skip_serializing_if = "is_false")]
     pub pools: bool,
@@ -81,7 +77,6 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Manifest {
-    /// The record as it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         let format = match (self.shape.pools, &self.pristine) {
             (true, _) => MANIFEST_FORMAT,
@@ -117,7 +112,6 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// True if `name` is a file that Spindle made here.
     pub fn owns(&self, name: &str) -> bool {
         name == MANIFEST_NAME
             || name == MANIFEST_NEXT
@@ -134,7 +128,7 @@ impl Manifest {
     }
 }
 
-/// True of names that are neither Spindle's files nor a reason to keep away: what a filesystem puts
+/// True for names that are not Spindle's files and no reason to refuse a folder: those a filesystem puts
 /// into its root, reports and records.
 pub fn is_harmless(name: &str) -> bool {
     let is_report = name.starts_with("spindle-report")
@@ -142,7 +136,7 @@ pub fn is_harmless(name: &str) -> bool {
     name == "lost+found" || is_report
 }
 
-/// True of the names the engine gives to files of the log series `series`.
+/// True for the names the engine gives to files of the log series `series`.
 fn is_of_series(name: &str, series: &str) -> bool {
     LogNames::new(series).owns(name)
 }
@@ -151,19 +145,15 @@ fn is_of_series(name: &str, series: &str) -> bool {
 /// any value.
 #[derive(Clone, Debug)]
 pub struct RequestedShape {
-    /// Name of the profile.
     pub profile: String,
-    /// Bytes of a page.
     pub page_size: u32,
-    /// Bytes of a record.
     pub record_size: u32,
     /// Storage groups of the run.
     pub groups: u32,
-    /// Databases in each.
+    /// In each group.
     pub databases: u32,
-    /// Bytes of all databases together.
+    /// Of all databases together.
     pub size: Option<u64>,
-    /// Seed of everything random.
     pub seed: Option<u64>,
     pub pools: bool,
 }
@@ -172,7 +162,7 @@ pub struct RequestedShape {
 pub enum DatabaseAction {
     /// Make new ones in empty locations.
     Create,
-    /// Use (and, if it was stopped early, complete) those that are there.
+    /// Use existing ones, and complete them if their creation was interrupted.
     Attach,
     /// Remove the old ones first.
     Replace,
@@ -181,13 +171,13 @@ pub enum DatabaseAction {
 /// The user's choice between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseIntent {
-    /// Nothing: attach to what fits, never remove.
+    /// Attach to matching databases, never remove any.
     Unsaid,
     Attach,
     Fresh,
 }
 
-/// Decides how to begin. `locations` are the paths as written with the record found at each.
+/// Chooses how to begin. `locations` are the paths as written, each with the record found there.
 pub fn database_action(
     intent: DatabaseIntent,
     locations: &[(String, Option<&Manifest>)],
@@ -225,7 +215,7 @@ pub fn database_action(
     }
 }
 
-/// The first setting in which a shape differs from what is asked, with both values.
+/// The first setting in which the shape differs from the request, with both values.
 fn first_difference(has: &Shape, requested: &RequestedShape) -> Option<(&'static str, String, String)> {
     let size = |bytes: u64| ByteCount(bytes).to_string();
     let on = |is_on| if is_on { "on".to_owned() } else { "off".to_owned() };

@@ -8,7 +8,7 @@ use workload::database::{
 };
 use world::ByteCount;
 
-/// Shows what a run says. Nothing in this crate prints.
+/// Shows the messages of a run. Nothing in this crate prints.
 pub trait RunObserver {
     /// A line about the run, which a quiet program leaves out.
     fn say(&self, line: &str);

@@ -23,9 +23,9 @@ pub struct Outputs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// There was none, or not all of it.
+    /// At least one file did not exist.
     New,
-    /// It was there, the same to the byte.
+    /// Both files existed, with the same content.
     Same,
 }
 
@@ -68,7 +68,7 @@ fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f P
     }
 }
 
-/// Refuses to write over `file`: `flag` needs another of what is called so.
+/// Refuses to overwrite `file`; the refusal asks for another `called` (name or prefix).
 fn refuse_taken(flag: &str, file: &Path, called: &str) -> Result<(), Refusal> {
     match host_files::kind(file) {
         Ok(PathKind::Missing) => Ok(()),
@@ -88,7 +88,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Files in `folder`, named by date; where a run of the same second has left anything, with a number behind it.
+    /// Files in `folder`, named by date; with a number if a run of the same second has left any.
     fn by_date(folder: &Path, now: WallTime) -> Self {
         let stamp = file_stamp(now.seconds);
         let named =
@@ -161,7 +161,7 @@ impl Outputs {
         self.keep_out_of(folder, locations)
     }
 
-    /// Refuses to write over any of `files`.
+    /// Refuses to overwrite any of `files`.
     fn refuse_taken(&self, files: &[&PathBuf]) -> Result<(), Refusal> {
         files.iter().try_for_each(|file| refuse_taken("--report", file, "prefix"))
     }

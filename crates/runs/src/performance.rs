@@ -48,7 +48,7 @@ pub struct RunContext<'a> {
 }
 
 /// A run that is ready to start.
-pub struct Run<'a> {
+pub struct ReadyRun<'a> {
     pub plan: &'a RunPlan,
     pub layout: &'a [GroupLayout],
     /// `None` for the plain path.
@@ -87,7 +87,7 @@ pub fn begin_record(
 /// Makes the databases and shuts them down cleanly. An early end is a refusal: there is nothing to report.
 pub async fn prepare(
     world: &World,
-    run: &Run<'_>,
+    run: &ReadyRun<'_>,
     record: &RunRecord,
     allowance: &mut Allowance,
 ) -> Result<(), Refusal> {
@@ -114,7 +114,7 @@ pub async fn prepare(
 /// Runs a plan to its end, until it is to stop, or until `allowance` is spent, which stops it.
 pub async fn run(
     world: &World,
-    run: &Run<'_>,
+    run: &ReadyRun<'_>,
     record: RunRecord,
     mut allowance: Allowance,
 ) -> Result<RunOutcome, Refusal> {
@@ -152,7 +152,7 @@ pub async fn run(
         match has_measured {
             true => observer
                 .warn(&format!("report on what was measured until then: spindle report {}", path.display())),
-            // It tells nothing, and the same command is to work again.
+            // It holds no measurement, and the same command must work again.
             false => drop(host_files::remove_file(&path)),
         }
     }
@@ -161,7 +161,7 @@ pub async fn run(
     Ok(RunOutcome { results, document })
 }
 
-fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
+fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> Surroundings {
     Surroundings {
         open: match run.pools {
             None => opener(run.layout, run.survey),
@@ -242,7 +242,7 @@ async fn open_group(
     })
 }
 
-/// A run that ended without results, in one line.
+/// The refusal for a run that ended without results.
 fn refusal_of(error: Error) -> Refusal {
     let remedy = match &error {
         larger if has_errno(larger, &[Errno::FBIG]) => {
@@ -258,7 +258,7 @@ fn refusal_of(error: Error) -> Refusal {
     Refusal::new(error.to_string(), remedy)
 }
 
-/// True if the kernel's answer below the error was "no space" or "over quota", wherever it arose:
+/// True if an error in the chain is "no space" or "over quota", wherever it arose:
 /// in a database, in its log, or beside them.
 fn is_out_of_space(error: &Error) -> bool {
     if has_errno(error, &[Errno::NOSPC, Errno::DQUOT]) {

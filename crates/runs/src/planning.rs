@@ -26,12 +26,12 @@ use workload::database::{
 };
 use world::{ByteCount, World};
 
-/// The cache may fill for this share of the measured time before measuring begins all the same, but
-/// within these bounds; and never longer than is measured.
+/// The cache may fill for this share of the measured time before measuring begins anyway, but
+/// within these bounds, and never longer than the measured time.
 const FILL_SHARE: u32 = 4;
 const FILL_MIN: Duration = Duration::from_secs(5);
 const FILL_MAX: Duration = Duration::from_secs(1_800);
-/// The profile of a run that names none.
+/// The default profile.
 const PROFILE: &str = "exchange-2010";
 /// Assumed speed of drives, for estimates: a spinning disk, and anything else. Flash is assumed to
 /// be fast, so that a run's writes are over- rather than underestimated: a virtual machine's NVMe
@@ -62,13 +62,13 @@ impl PlannedRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartState {
     AsFound,
-    /// The databases that the run before it will have left, which it uses.
+    /// With the databases of the run before it, which it uses.
     SameDatabases,
-    /// Places from which the databases of the run before it will be removed.
+    /// Without databases: those of the run before it will be removed.
     Emptied,
 }
 
-/// The profile asked for, with the figures set on the command line.
+/// The requested profile, with the figures set on the command line.
 pub fn profile(request: &RunRequest) -> Result<Profile, Refusal> {
     let name = request.profile.as_deref().unwrap_or(PROFILE);
     let is_file = name.contains('/') || name.ends_with(".toml");
@@ -234,7 +234,7 @@ fn load(request: &RunRequest, profile: &Profile, duration: Duration) -> Result<L
     Ok(load)
 }
 
-/// A seed of the moment, short enough to be typed again.
+/// A seed from the clock, short enough to be typed again.
 fn fresh_seed(world: &World) -> u64 {
     let wall = world.wall();
     (wall.seconds.unsigned_abs().wrapping_mul(1_000_003) ^ u64::from(wall.nanos)) % 1_000_000_000
@@ -251,13 +251,13 @@ fn sizes_there(locations: &RunLocations, layout: &[GroupLayout], copies: CopyTas
     slots.map(size).collect()
 }
 
-/// As slow as the slowest drive of the run.
+/// The speed of the slowest drive.
 fn speed_guess(survey: &StorageSurvey) -> SpeedGuess {
     let spins = survey.locations.all.iter().any(|location| location.drive().rotational == Some(true));
     if spins { SPINNING } else { FLASH }
 }
 
-/// The filesystems and devices of the run, each once, with what lies on each.
+/// The filesystems and devices of the run, each once, with its files.
 fn volumes(survey: &StorageSurvey, layout: &[GroupLayout], drives: &[GroupDrives]) -> Vec<RunVolume> {
     let mut volumes: Vec<RunVolume> = Vec::new();
     for (index, location) in survey.locations.all.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Pristine copies: the files of a run as creation left them, kept to be put back before a later run.
+//! Pristine copies: the files of a run as creation left them, to be restored before a later run.
 //!
 //! Every file a run made is copied (databases, logs, checkpoint, and what lies beside them) after a
 //! clean shutdown, because a database is not opened without its own log. A copy lies beside its original as
@@ -26,11 +26,11 @@ const SUFFIX: &str = ".pristine";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PristineState {
-    /// They are to be made, or are being made.
+    /// To be made, or being made.
     Keeping,
-    /// They are whole.
+    /// Complete.
     Kept,
-    /// They are whole, and the originals are being made from them.
+    /// Complete, and the originals are being made from them.
     Restoring,
 }
 
@@ -48,9 +48,7 @@ pub struct Pristine {
 pub struct CopiedFile {
     /// Name of the original.
     pub name: String,
-    /// Bytes of it.
     pub bytes: u64,
-    /// CRC-32C of them.
     pub checksum: u32,
 }
 
@@ -84,9 +82,8 @@ pub enum CopyTask {
     Leave,
     /// Make the databases, then the copies.
     Keep,
-    /// Put the copies back.
     Restore,
-    /// Remove copies that were never finished.
+    /// Remove unfinished copies.
     Forget,
 }
 

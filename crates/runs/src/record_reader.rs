@@ -8,9 +8,9 @@ use world::real::{
     host_files::{self, PathKind},
 };
 
-/// No line of a record is longer: the last one holds some months of samples.
+/// The longest line: the last one holds some months of samples.
 const LINE_BYTES_MAX: u64 = 2 << 30;
-/// The first one holds a plan. A database or a drive given by mistake is not read in search of its end.
+/// The first line holds a plan. A database or a drive given by mistake is not read to its end.
 const FIRST_LINE_BYTES_MAX: u64 = 4 << 20;
 /// Extension of a record's file name.
 pub const EXTENSION: &str = "run";

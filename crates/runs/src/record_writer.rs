@@ -21,7 +21,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Least interval of syncs.
 const SYNC: Duration = Duration::from_secs(5);
 
-/// A record under way.
 pub struct RunRecord {
     path: PathBuf,
     recorder: Recorder,
@@ -40,7 +39,7 @@ impl RunRecord {
     pub fn begin(path: &Path, header: Header) -> Result<Self, Refusal> {
         let file = AppendFile::create(path).map_err(|error| unwritable(&error.to_string()))?;
         Self::begin_in(file, path, header).inspect_err(|_| {
-            // What could not be begun is no record.
+            // A record that could not be begun is removed.
             let _ = host_files::remove_file(path);
         })
     }
@@ -68,7 +67,7 @@ impl RunRecord {
         self.recorder.clone()
     }
 
-    /// Writes the `last` news and ends the record; in words, why it is not whole, if it is not.
+    /// Writes the `last` news and ends the record; returns the reason if the record is incomplete.
     pub async fn end(self, last: News) -> Option<String> {
         self.recorder.tell(last);
         drop(self.recorder);
@@ -76,16 +75,16 @@ impl RunRecord {
         written.err().map(|error| format!("the record {} is not whole: {error}", self.path.display()))
     }
 
-    /// Ends a record of which nothing is worth keeping, and removes it.
+    /// Ends a record without anything worth keeping, and removes it.
     pub async fn abandon(self) {
         drop(self.recorder);
-        // It goes, whether it could be written or not.
+        // It is removed, even if it could not be written.
         let _ = self.thread.join().await;
         let _ = host_files::remove_file(&self.path);
     }
 }
 
-/// Writes news as they come, until all who could tell any are gone.
+/// Writes news as they come, until all recorders are gone.
 async fn write(
     world: &World,
     mut file: AppendFile,

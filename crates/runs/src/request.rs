@@ -19,7 +19,7 @@ pub struct RunRequest {
     pub paths: Vec<PathBuf>,
     /// The same for transaction logs; empty for beside the databases.
     pub logs: Vec<PathBuf>,
-    /// Reaches devices behind URIs; without it a URI is taken for a path.
+    /// Reaches devices behind URIs; without it a URI is a path.
     pub remotes: Option<Arc<dyn RemoteResolver>>,
     /// Name or file of a published test.
     pub setup: Option<String>,

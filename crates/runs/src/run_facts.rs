@@ -36,7 +36,7 @@ pub fn run_facts(results: &RunResults) -> Result<RunFacts, Refusal> {
     })
 }
 
-/// Processor time of all programs between the first and the last reading, as a share of what there was.
+/// Processor time of all programs between the first and the last reading, in percent of the time available.
 fn processor_percent(samples: &[HostSample], processor_count: u32) -> Option<f64> {
     let (first, last) = (samples.first()?, samples.last()?);
     let there_was = (last.at_s - first.at_s) * f64::from(processor_count);

@@ -1,4 +1,4 @@
-//! A sweep: several runs one after the other on the same places, and their comparison.
+//! A sweep: several runs one after the other on the same locations, and their comparison.
 //!
 //! All runs are planned before the first byte is written: if one would be refused, the sweep is. The
 //! limits of a single run (space, memory, bytes written) hold for all of them together; bytes
@@ -217,7 +217,7 @@ fn check_files_move(sweep: &SweepSpec, planned: &[PlannedRun]) -> Result<(), Ref
     ))
 }
 
-/// All runs together write no more than one may.
+/// Refuses if all runs together would write more than one may.
 fn check_writes(planned: &[PlannedRun]) -> Result<(), Refusal> {
     let writes = writes(planned);
     let most = planned[0].needs.writes_max;
@@ -317,8 +317,8 @@ pub fn conclude(runs: Vec<ComparedRun>, ended_early: bool, now: WallTime, comman
     SweepAnswer { document, line, outcome }
 }
 
-/// Pass if a value passed, fail if none did; what is damaged anywhere fails the sweep, and what did not
-/// come to its end gives no answer.
+/// Pass if a value passed, fail if none did. Damage in any run fails the sweep, and a run that did not
+/// come to its end makes it incomplete.
 fn outcome(runs: &[ComparedRun], ended_early: bool) -> Outcome {
     let is_damaged = |run: &ComparedRun| {
         let counts = run.results.failure_counts;

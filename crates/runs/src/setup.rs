@@ -30,7 +30,7 @@ pub fn filled_in(request: &RunRequest) -> Result<(RunRequest, Option<Setup>), Re
     Err(Refusal::new(format!("{given} alone does not define a load"), format!("add {missing}")))
 }
 
-/// The set-up asked for, if one is.
+/// The requested set-up, if any.
 fn load(request: &RunRequest) -> Result<Option<Setup>, Refusal> {
     let Some(name) = &request.setup else { return Ok(None) };
     if name.contains('/') || name.ends_with(".toml") {
@@ -85,7 +85,7 @@ fn fill_in(request: &RunRequest, setup: &Setup) -> RunRequest {
     filled
 }
 
-/// The part of the run that is judged, by the words of `--judge`.
+/// The judged part of the run, from `--judge`.
 pub fn judged(request: &RunRequest) -> Judged {
     request.judge.unwrap_or_default()
 }

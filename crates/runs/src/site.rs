@@ -6,8 +6,8 @@ use report::Refusal;
 use std::path::PathBuf;
 use world::ByteCount;
 
-/// `request` with what they leave open filled in from their site, if they name one, and what of the site is
-/// not in the run, in words.
+/// `request` with open options filled in from its site, if it names one, and the parts of the site that the
+/// run leaves out.
 pub fn filled_in(request: &RunRequest) -> Result<(RunRequest, Vec<String>), Refusal> {
     let Some(name) = &request.site else { return Ok((request.clone(), Vec::new())) };
     let site = read("--site", name)?;

@@ -1,8 +1,8 @@
 //! Sizing: the space, memory, writes and time of a run, computed before the first byte is written.
 //!
 //! The safe defaults (at most 4 GiB and 10 % of the free space, 25 % of memory, about two minutes)
-//! bound a run whose size the user left open; what the user asks for by name is held only to what
-//! the storage and the machine have. The costs themselves are the workload's estimate.
+//! bound a run whose size the user left open; a size given by the user is bounded only by
+//! the storage and the machine. The costs themselves are the workload's estimate.
 
 use crate::pools::size::{COPIES, DriveSize, MEMORY};
 use maildb::PageStampMode;
@@ -14,32 +14,32 @@ use workload::database::{
 };
 use world::ByteCount;
 
-/// The most a run takes of all its volumes together, unless told otherwise.
+/// Default bound on a run's space on all volumes together.
 pub const BARE_SPACE_MAX: ByteCount = ByteCount::gib(4);
-/// The most it takes of a volume's free space, unless told otherwise.
+/// Default bound on a run's share of a volume's free space.
 pub const BARE_FREE_PERCENT_MAX: u64 = 10;
-/// The most it takes of memory, unless told otherwise.
+/// Default bound on a run's share of memory.
 pub const BARE_MEMORY_PERCENT_MAX: u64 = 25;
 /// Measured time by default: with creation, fill and verification, two minutes.
 pub const BARE_DURATION: Duration = Duration::from_secs(60);
-/// The size of all databases, unless told otherwise, so that they are made in well under a minute.
+/// Default size of all databases together, which are made in well under a minute.
 pub const BARE_SIZE_MAX: ByteCount = ByteCount::gib(1);
-/// Of every filesystem this share stays free, always: the last part is slow and belongs to others.
+/// Share of every filesystem that stays free: the last part is slow and belongs to others.
 pub const FILESYSTEM_RESERVE_PERCENT: u64 = 10;
-/// More writes than this need a flag.
+/// More writes than this need `--allow-writes`.
 pub const WRITES_MAX: ByteCount = ByteCount(1_000_000_000_000);
-/// The smallest database that has a tree to speak of.
+/// The smallest database whose tree has several levels.
 pub const DATABASE_SIZE_MIN: ByteCount = ByteCount::mib(8);
-/// A database that has grown to its bound goes on splitting pages before deletes make room: observed
+/// A database that has grown to its bound keeps splitting pages before deletes free space: observed
 /// up to 10 % beyond (1 GiB, one minute of exchange-2010).
 const OVERRUN_PERCENT: u64 = 15;
-/// Fewer pages of cache than this hold no path through a tree, a scan and the pages being written.
+/// With fewer pages the cache cannot hold a path through a tree, a scan and the pages being written.
 const CACHE_PAGES_MIN: u64 = 64;
 /// The least cache of a group that the workload accepts.
 const CACHE_MIN: ByteCount = ByteCount::mib(4);
 /// A directory on a volume of a pool takes this much beside its files.
 const DIRECTORY: ByteCount = ByteCount::mib(4);
-/// A database that has this much of its size is not filled further (as the workload does it).
+/// A database with this share of its size is not filled further (as the workload does it).
 const NEAR_ENOUGH_PERCENT: u64 = 97;
 
 /// Input of [`size_run`].
@@ -53,14 +53,14 @@ pub struct SizingRequest {
     pub cache: Option<ByteCount>,
     /// Value of `--allow-writes`.
     pub allow_writes: Option<ByteCount>,
-    /// Sizes of the databases that are there already, if they are to be used. Those of a creation
-    /// that was cut short are too small, and the run completes them.
+    /// Sizes of existing databases to use. Those of an interrupted creation are too small, and the run
+    /// completes them.
     pub there: Option<Vec<ByteCount>>,
-    /// Pristine copies take space beside the databases.
+    /// Reserve space for pristine copies beside the databases.
     pub room_for_copies: bool,
-    /// Copies are made, or put back, before the run.
+    /// Copies are made or restored before the run.
     pub copying: bool,
-    /// Pools are made beside the plain path, and run on after it.
+    /// Pools are made beside the plain path, and a second run uses them.
     pub pools: bool,
     /// Assumed speed of the storage.
     pub guess: SpeedGuess,
@@ -74,22 +74,19 @@ pub struct RunVolume {
     /// Identifies the volume.
     pub key: String,
     pub total: ByteCount,
-    /// Bytes that may still be taken, counting those of an earlier run of ours.
+    /// Bytes that may be taken, those of an earlier run of ours included.
     pub free: ByteCount,
     /// A filesystem keeps a reserve; a raw device is all ours.
     pub is_filesystem: bool,
-    /// Databases of this run that lie on it.
     pub databases: u32,
-    /// Log series of this run that lie on it.
     pub log_series: u32,
-    /// Drives of pools for databases that lie on it, and of pools for logs.
+    /// Drives of database pools, and of log pools.
     pub drives: (u32, u32),
 }
 
 /// Memory of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// All of it.
     pub total: ByteCount,
     pub available: ByteCount,
 }
@@ -97,7 +94,7 @@ pub struct Memory {
 /// Resources of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceNeeds {
-    /// All databases together, at first.
+    /// All databases together, before growth.
     pub size: ByteCount,
     /// Cache of one group.
     pub cache: ByteCount,
@@ -107,11 +104,11 @@ pub struct ResourceNeeds {
     pub memory: ByteCount,
     /// Bytes of existing databases that are still to be made; zero if all are new.
     pub missing: ByteCount,
-    /// Bytes written, about.
+    /// An estimate.
     pub writes: ByteCount,
     /// Bytes written at which the run ends.
     pub writes_max: ByteCount,
-    /// Time of all phases, about.
+    /// Of all phases, an estimate.
     pub time: Duration,
 }
 
@@ -260,7 +257,7 @@ fn with_pools(request: &SizingRequest, volumes: &[RunVolume], each: u64) -> u64 
     fitting * STEP
 }
 
-/// A size as it may be given back on the command line.
+/// A size in the form the command line takes.
 fn shown_exactly(size: ByteCount) -> String {
     format!("{}MiB", size.0 >> 20)
 }
@@ -328,7 +325,7 @@ fn needs(request: &SizingRequest, plan: &RunPlan, volumes: &[RunVolume]) -> Reso
         estimate.create_s = moved / request.guess.sequential_bytes_per_second.max(1) + 1;
     }
     if request.copying {
-        // Each byte is read, then written; what was copied is read again when the run attaches to it.
+        // Each byte is read, then written; copies are read again when the run attaches to them.
         estimate.written_by_creation = ByteCount(estimate.written_by_creation.0.saturating_add(all.0));
         estimate.create_s += all.0.saturating_mul(3) / request.guess.sequential_bytes_per_second.max(1) + 1;
     }
@@ -337,7 +334,7 @@ fn needs(request: &SizingRequest, plan: &RunPlan, volumes: &[RunVolume]) -> Reso
     let mut writes = estimate.written_by_creation.0.saturating_add(estimate.written_by_run.0);
     let mut time_s = estimate.total_s();
     if request.pools {
-        // The same again through the array, which writes everything twice, and most of what it cleans once more.
+        // The same load through the array, which writes everything twice, and cleaning rewrites most of it once more.
         let drives = drive_bytes(request, volumes, ByteCount(plan.database_bytes)).0;
         memory += MEMORY * u64::from(plan.groups);
         writes = writes.saturating_mul(1 + u64::from(COPIES) + 1).saturating_add(drives);
@@ -389,7 +386,7 @@ fn check_writes(writes: ByteCount, request: &SizingRequest) -> Result<(), Refusa
     ))
 }
 
-/// Bytes as drives state their endurance: `1.6 TB`, rounded up.
+/// Bytes in decimal units, as drives state their endurance: `1.6 TB`, rounded up.
 pub fn show_decimal(bytes: ByteCount) -> String {
     let (number, unit) = decimal(bytes);
     format!("{number} {unit}")

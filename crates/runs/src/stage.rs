@@ -37,7 +37,7 @@ pub async fn set(
         let manifest = Manifest { pristine, ..manifest(world, location, index, plan, (layout, drives)) };
         if let Err(error) = set_one(world, location, &manifest, action, &mut held).await {
             for (endpoint, manifest) in &made {
-                // The first failure is the news; what could not be undone is owned by its record.
+                // The first failure is reported; the record owns what could not be undone.
                 let _ = clean(world, endpoint, manifest).await;
             }
             return Err(Refusal::new(

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// Ends a run early: its owner sets it, or a limit of the run does. Clones are one switch.
+/// Ends a run early: the owner sets it, or a limit of the run does. Clones are one switch.
 #[derive(Clone, Debug, Default)]
 pub struct StopSwitch {
     is_set: Arc<AtomicBool>,

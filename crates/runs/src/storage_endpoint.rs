@@ -1,4 +1,4 @@
-//! Places opened: a folder or a carved raw device, as a directory, with the record of a run in it.
+//! Open locations: a folder or a raw device as a directory, with the record of a run in it.
 
 use crate::{
     location::LocationFacts,
@@ -14,7 +14,7 @@ use world::{
 
 /// Length of a record on a raw device is a multiple of this: every sector size divides it.
 const RECORD_UNIT: usize = 4096;
-/// A record longer than this is not one of ours.
+/// A longer record is not ours.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that `wipe` clears at both ends of a raw device: the table of files, and whatever lies last.
 const WIPE: ByteCount = ByteCount::mib(2);
@@ -24,14 +24,12 @@ const WIPE: ByteCount = ByteCount::mib(2);
 pub struct StorageEndpoint {
     /// Path without links.
     pub path: Arc<Path>,
-    /// True for a raw device.
     pub is_device: bool,
-    /// The device is elsewhere.
+    /// Set for a device of another machine.
     pub remote: Option<Arc<dyn RemoteDevice>>,
 }
 
 impl StorageEndpoint {
-    /// The door of a folder or device.
     pub fn of(facts: &LocationFacts) -> Self {
         match facts {
             LocationFacts::Folder(folder) => Self::folder(&folder.canonical),
@@ -41,12 +39,11 @@ impl StorageEndpoint {
         }
     }
 
-    /// The door of a folder.
     pub fn folder(path: &Path) -> Self {
         Self { path: path.into(), is_device: false, remote: None }
     }
 
-    /// The door of a raw device of this machine.
+    /// A raw device of this machine.
     pub fn device(path: &Path) -> Self {
         Self { path: path.into(), is_device: true, remote: None }
     }
@@ -75,7 +72,7 @@ impl StorageEndpoint {
         Ok(())
     }
 
-    /// Makes a raw device blank again, where Spindle's table was.
+    /// Blanks a raw device where Spindle's table was.
     pub async fn wipe(&self, world: &World) -> IoResult<()> {
         let device = self.raw(world).await?;
         let size = device.geometry().size;
@@ -96,7 +93,7 @@ impl StorageEndpoint {
         Ok(FolderDirectory::open(&self.path)?.io_kind())
     }
 
-    /// Stores the record of a run; the old one stays until the new one is whole.
+    /// Stores the record of a run; the old one stays until the new one is complete.
     pub async fn write_manifest(&self, world: &World, manifest: &Manifest) -> IoResult<()> {
         if !self.is_device {
             return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());

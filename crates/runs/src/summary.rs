@@ -37,7 +37,7 @@ const TEXT_WIDTH_MIN: usize = 20;
 /// The settings and needs of a run.
 struct RunSummary<'a> {
     pub plan: &'a RunPlan,
-    /// The pools, if there are to be any.
+    /// `None` without pools.
     pub array: Option<&'a str>,
     /// Initial databases: `new databases`, `the databases that are there`…
     pub beginning: &'a str,
@@ -81,7 +81,7 @@ pub fn warnings(planned: &PlannedRun, survey: &StorageSurvey) -> Vec<String> {
     of_locations.chain(io_warnings(planned)).collect()
 }
 
-/// A way of I/O that the page cache may answer for is named before it flatters anybody.
+/// Volumes whose I/O the page cache may answer, which would flatter the result.
 fn io_warnings(planned: &PlannedRun) -> Vec<String> {
     let indirect = planned.plan.volumes.iter().filter(|volume| !volume.direct);
     indirect.map(|volume| format!("{} is reached by {}", volume.name, volume.io)).collect()
@@ -208,7 +208,7 @@ fn time(plan: &RunPlan, needs: &ResourceNeeds) -> String {
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(TEXT_WIDTH_MIN);
     let mut lines = vec![String::new()];
-    // Double blanks within a line are kept.
+    // Double blanks within a line stay.
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is always a line");
         let fits = line.chars().count() + 1 + word.chars().count() <= width;
@@ -254,7 +254,7 @@ pub fn description(location: &RunLocation) -> String {
     }
 }
 
-/// An estimate of bytes with no more digits than it knows.
+/// An estimate of bytes, rounded up to few digits.
 fn about(bytes: ByteCount) -> ByteCount {
     let step = match bytes.0 {
         0..1_073_741_824 => 1 << 20,

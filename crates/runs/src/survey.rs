@@ -1,4 +1,4 @@
-//! Looking at the paths and the machine before anything is written.
+//! The survey of the paths and the machine before anything is written.
 //!
 //! Order matters: paths are resolved and compared with each other first, then each folder is
 //! locked for this process, and only then is its content read. A folder that another Spindle works in
@@ -40,7 +40,7 @@ use world::{
 /// Default location of the databases.
 const DEFAULT_PATH: &str = "./spindle-data";
 
-/// Everything found, and what is held so that it stays so.
+/// Facts of all locations, and the locks that keep them true.
 pub struct StorageSurvey {
     pub locations: RunLocations,
     /// I/O path of each location, as far as it is known.
@@ -49,12 +49,11 @@ pub struct StorageSurvey {
     pub memory: Memory,
     /// The machine, for the report.
     pub host: HostFacts,
-    /// Folders taken for this process.
     #[expect(dead_code, reason = "held until it is dropped")]
     held: Vec<FolderLock>,
 }
 
-/// Paths that lead somewhere, each once.
+/// Existing paths, each once.
 struct ResolvedPaths {
     all: Vec<(ResolvedPath, bool)>,
     databases: Vec<usize>,
@@ -62,7 +61,7 @@ struct ResolvedPaths {
 }
 
 impl StorageSurvey {
-    /// Looks at the paths of a run; refuses those that Spindle may not write to.
+    /// Surveys the paths of a run; refuses those that Spindle may not write to.
     pub async fn for_proving(world: &World, request: &RunRequest) -> Result<Self, Refusal> {
         let survey = Self::of(world, request, true).await?;
         for location in &survey.locations.all {
@@ -71,7 +70,7 @@ impl StorageSurvey {
         Ok(survey)
     }
 
-    /// Looks at paths to be cleaned; a path with nothing of Spindle's on it is no failure.
+    /// Surveys paths to be cleaned; a path without Spindle's files is no failure.
     pub async fn for_cleaning(world: &World, request: &RunRequest) -> Result<Self, Refusal> {
         let survey = Self::of(world, request, false).await?;
         for location in &survey.locations.all {
@@ -158,7 +157,7 @@ impl ResolvedPaths {
     }
 }
 
-/// Follows a path to a folder or device.
+/// Resolves a path to a folder or device.
 fn resolve(
     given: &Path,
     role: PathRole,
@@ -166,7 +165,7 @@ fn resolve(
 ) -> Result<ResolvedPath, Refusal> {
     let remote = remotes.map(|remotes| remotes.resolve(given)).transpose()?.flatten();
     if let Some(remote) = remote {
-        // One device by whatever name.
+        // Different spellings of one URI are one device.
         let canonical = remote.to_string().into();
         let remote = Some(remote);
         return Ok(ResolvedPath { given: given.to_owned(), canonical, is_device: true, remote });
@@ -192,7 +191,7 @@ fn storage_path_kind(path: &Path) -> StoragePathKind {
     }
 }
 
-/// The part of a missing path that is a link to nothing, and where it leads.
+/// The part of a missing path that is a link to nothing, and its target.
 pub fn dangling_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let is_missing = |path: &Path| matches!(host_files::kind(path), Ok(PathKind::Missing));
     let mut missing = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && is_missing(part));
@@ -225,7 +224,7 @@ fn default_path(make: bool) -> Result<(ResolvedPath, bool), Refusal> {
     Ok((ResolvedPath { given: given.to_owned(), canonical, is_device: false, remote: None }, false))
 }
 
-/// Takes a folder for this process. Filesystems that cannot lock, and folders that cannot be opened,
+/// Locks a folder for this process. Filesystems that cannot lock, and folders that cannot be opened,
 /// are left to the rules that follow.
 fn hold(path: &ResolvedPath) -> Result<Option<FolderLock>, Refusal> {
     match host_files::lock_folder(&path.canonical) {
@@ -239,7 +238,7 @@ fn hold(path: &ResolvedPath) -> Result<Option<FolderLock>, Refusal> {
 }
 
 async fn folder_facts(world: &World, path: &ResolvedPath, exists: bool) -> Result<FolderFacts, IoError> {
-    // Of a folder that is yet to be made, its parent tells.
+    // The facts of a folder that is not made yet are its parent's.
     let there = if exists {
         path.canonical.as_path()
     } else {
@@ -269,7 +268,7 @@ async fn folder_facts(world: &World, path: &ResolvedPath, exists: bool) -> Resul
     Ok(facts)
 }
 
-/// Adds what lies in the folder: the record of a run, its files, and what is foreign.
+/// Adds the content of the folder: the record of a run, its files, and foreign names.
 async fn look_inside(world: &World, facts: &mut FolderFacts) -> Result<(), IoError> {
     let endpoint = StorageEndpoint::folder(&facts.canonical);
     match endpoint.read_manifest(world).await? {
@@ -366,7 +365,7 @@ async fn look_at(facts: &mut DeviceFacts, device: &dyn BlockDevice) -> Result<()
     Ok(())
 }
 
-/// Adds what lies on a device of ours: the record of a run, and its files.
+/// Adds the content of a device of ours: the record of a run, and its files.
 async fn look_into(world: &World, facts: &mut DeviceFacts) -> Result<(), IoError> {
     if facts.ours.is_some() && !facts.read_only {
         let endpoint =
@@ -381,7 +380,7 @@ async fn look_into(world: &World, facts: &mut DeviceFacts) -> Result<(), IoError
     Ok(())
 }
 
-/// Adds how busy each drive is with the work of others.
+/// Adds the load of others on each drive.
 async fn watch_drives(world: &World, locations: &mut [RunLocation]) {
     let names: BTreeSet<String> =
         locations.iter().filter_map(|location| location.drive().name.clone()).collect();

@@ -1,4 +1,4 @@
-//! `--sweep`: what is varied, and the runs that follow from it.
+//! `--sweep`: the setting that is varied, and the requests of its runs.
 
 use crate::{
     layout::LayoutKind,
@@ -6,9 +6,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Runs of one sweep at most.
 const RUNS_MAX: usize = 32;
-/// Paths of one run, as far as a sweep goes.
 const VOLUMES_MAX: u32 = 1_024;
 
 /// The setting that a sweep varies.
@@ -80,7 +78,7 @@ impl SweptSetting {
 }
 
 impl SweepSpec {
-    /// A sweep as it is written: `threads=1,5,10`.
+    /// Parses `threads=1,5,10`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let names = || SweptSetting::ALL.map(SweptSetting::name).join(", ");
         let Some((name, values)) = text.split_once('=') else {
@@ -106,12 +104,12 @@ impl SweepSpec {
         self.values.len()
     }
 
-    /// The value of run `index`, as it is written.
+    /// The value of run `index`, as written.
     pub fn value(&self, index: usize) -> String {
         self.values[index].name()
     }
 
-    /// All values, as they are written.
+    /// All values, as written.
     pub fn values(&self) -> String {
         self.values.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ")
     }

@@ -4,10 +4,10 @@ use report::Refusal;
 use std::path::Path;
 use world::real::host_files::{self, PathKind};
 
-/// The built-in ones have 4 to 12 KiB. A database given by mistake is not read in search of its end.
+/// Built-in ones have 4 to 12 KiB. A database given by mistake is not read to its end.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The text of the file `name` that `flag` gives; `known` are the names that would do instead.
+/// The text of the file `name`, given with `flag`; a refusal lists the `known` names.
 pub fn read(flag: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
     read_any(flag, name, &format!("give a file, or one of {}", known.join(", ")))
 }

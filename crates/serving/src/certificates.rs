@@ -1,4 +1,4 @@
-//! Folders of certificates, in the layout that QEMU and libnbd have: `ca-cert.pem`, and `server-` or `client-` with
+//! Folders of certificates, in the layout of QEMU and libnbd: `ca-cert.pem`, and `server-` or `client-` with
 //! `cert.pem` and `key.pem`.
 
 use nbd::{ClientTls, ServerTls, TlsError, TlsIdentity};
@@ -13,7 +13,7 @@ use world::{
 const AUTHORITY: &str = "ca-cert.pem";
 /// Revocation lists are not supported: a folder that holds one is refused rather than served without it.
 const REVOKED: &str = "ca-crl.pem";
-/// Larger files hold something else.
+/// Larger files are no certificates.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The server's certificate and key, and the authority that clients are checked against if the folder has one.
@@ -24,8 +24,8 @@ pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
     ServerTls::new(own.identity(), authority.as_deref()).map_err(|error| unusable(folder, &error))
 }
 
-/// Whom a client believes about the server of `uri`, and what it shows if the folder has a client's certificate; none
-/// if it is not to be TLS.
+/// Authority that a client trusts for `uri`, and its own certificate if the folder has one; `None`
+/// without TLS.
 pub fn of_client(uri: &nbd::NbdUri) -> Result<Option<ClientTls>, Refusal> {
     let Some(tls) = &uri.tls else { return Ok(None) };
     let Some(folder) = &tls.certificates else {
@@ -57,7 +57,7 @@ struct KeyPair {
 }
 
 impl KeyPair {
-    /// Those of a `server` or a `client`; both or none.
+    /// The key pair of a `server` or a `client`; `None` if both files are missing.
     fn read(folder: &Path, whose: &str) -> Result<Option<Self>, Refusal> {
         let (certificate, key) = (format!("{whose}-cert.pem"), format!("{whose}-key.pem"));
         match (read(folder, &certificate)?, read(folder, &key)?) {

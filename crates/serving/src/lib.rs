@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Nothing here prints, reads the environment or ends the process: messages go to
-//!    [`Notices`](notices::Notices), events to whoever follows them.
+//! 1. Nothing here prints, reads the environment or ends the process: the caller takes
+//!    [`Notices`](notices::Notices) and follows events.
 //! 2. A refused request changes nothing.
 
 pub mod certificates;

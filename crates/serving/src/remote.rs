@@ -1,4 +1,4 @@
-//! Devices elsewhere, by their URIs: a unit of an iSCSI target, an export of an NBD server.
+//! Devices of other machines, by their URIs: a unit of an iSCSI target, an export of an NBD server.
 
 use crate::certificates;
 use iscsi::{
@@ -46,7 +46,6 @@ pub enum Remote {
 
 pub struct OpenRemote {
     pub device: Rc<dyn BlockDevice>,
-    /// Nothing may be written.
     pub is_read_only: bool,
     /// Vendor, product and revision.
     pub model: Option<String>,
@@ -54,7 +53,7 @@ pub struct OpenRemote {
 }
 
 impl Remote {
-    /// The device that a path given by a user names, if it is a URI; a path in the filesystem is none.
+    /// The device that `path` names; `None` if it is no URI but a path in the filesystem.
     pub fn of(
         path: &Path,
         settings: &RemoteSettings,

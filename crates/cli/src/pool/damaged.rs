@@ -3,7 +3,7 @@
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::{
-    advice::NextStep,
+    advice::OpeningAdvice,
     damaged::{DamagedDrive, DamagedPoolAnswer, DamagedVolume, examine, open_as},
     folder::{OpenFailure, OpenReadOnlyPool},
 };
@@ -15,8 +15,8 @@ const RANGES_SHOWN: usize = 4;
 /// Prints what can be read of a pool that did not open.
 pub async fn show(world: &World, failure: OpenFailure, json: bool) -> Result<ExitStatus, Refusal> {
     let OpenFailure { held, error } = failure;
-    let next = NextStep::after(world, &held.drives.devices(), &error, false).await;
-    if next == NextStep::NameDrives {
+    let next = OpeningAdvice::after(world, &held.drives.devices(), &error, false).await;
+    if next == OpeningAdvice::NameDrives {
         return Err(held.refusal(&error, "connect its drives"));
     }
     let open = OpenReadOnlyPool::of(held).await?;
@@ -30,7 +30,7 @@ pub async fn show(world: &World, failure: OpenFailure, json: bool) -> Result<Exi
     console.finish(ExitStatus::Fail)
 }
 
-fn say(console: &Console, open: &OpenReadOnlyPool, answer: &DamagedPoolAnswer, next: NextStep) {
+fn say(console: &Console, open: &OpenReadOnlyPool, answer: &DamagedPoolAnswer, next: OpeningAdvice) {
     let folder = &open.held.folder;
     let pool = folder.display();
     console.say(&format!("{pool}: damaged, and open for reading only: {}", answer.reason));

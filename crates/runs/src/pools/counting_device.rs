@@ -1,4 +1,4 @@
-//! A device whose traffic is counted: below the array its drives, above it its volumes.
+//! A device that counts its traffic: below the array its drives, above it its volumes.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
@@ -17,14 +17,14 @@ fn add(to: &Cell<u64>, more: u64) {
     to.set(to.get() + more);
 }
 
-/// A device that adds what it is asked to its count.
+/// Counts requests and passes them on.
 pub struct CountingDevice<D> {
     device: D,
     count: Rc<IoCounters>,
 }
 
 impl<D: BlockDevice> CountingDevice<D> {
-    /// `device`, counted together with all others that have `count`.
+    /// `device`, counted together with all others that share `count`.
     pub fn new(device: D, count: &Rc<IoCounters>) -> Self {
         Self { device, count: Rc::clone(count) }
     }

@@ -1,7 +1,7 @@
-//! Looking at pools that are there, before anything is written: whether the drives that are left can carry them.
+//! Inspection of existing pools before anything is written: whether the remaining drives suffice.
 //!
-//! Two copies of a block lie on two drives, any two: with one drive gone there is a copy of everything, with two there
-//! is not. A drive whose loss the pool has made good is not missed any more.
+//! Two copies of a block lie on any two drives: without one drive every block has a copy, without two it
+//! may not. A drive whose loss the pool has repaired is not missed any more.
 
 use super::{
     layout::{GroupDrives, pool_name},
@@ -20,7 +20,7 @@ use world::{
     },
 };
 
-/// Refuses if a pool of `layout` cannot be opened, or could not serve all that it holds.
+/// Refuses if a pool of `layout` cannot be opened, or could not serve all its data.
 pub async fn check_all(layout: &[GroupDrives], locations: &[RunLocation]) -> Result<(), Refusal> {
     for (group, drives) in layout.iter().enumerate() {
         for role in [Role::Database, Role::Log] {

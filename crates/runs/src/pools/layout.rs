@@ -12,9 +12,7 @@ use workload::database::meter::Role;
 /// The drives of one group's pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDrives {
-    /// Of the pool for databases.
     pub databases: Vec<FileSlot>,
-    /// Of the pool for logs.
     pub logs: Vec<FileSlot>,
 }
 
@@ -58,7 +56,6 @@ pub fn counts_in(layout: &[GroupDrives], location: usize) -> (u32, u32) {
 }
 
 impl GroupDrives {
-    /// The drives of the pool of a role.
     pub fn of(&self, role: Role) -> &[FileSlot] {
         match role {
             Role::Database => &self.databases,

@@ -1,4 +1,4 @@
-//! Making pools: drives as files, every byte of them written once, then the pool on them.
+//! Making pools: drives as files, every byte of them written once, then the pool.
 //!
 //! The record of each location is marked last. Until then a later run makes the pools again.
 
@@ -33,15 +33,12 @@ use world::{
     real::{FileDevice, host_files},
 };
 
-/// Bytes written at once.
 const FILL_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct PoolPlan {
     pub layout: Vec<GroupDrives>,
-    /// Drives of pools for databases.
     pub database_drive: DriveSize,
-    /// Drives of pools for logs.
     pub log_drive: DriveSize,
     /// Bytes a volume with a database grows to.
     pub database_volume: ByteCount,
@@ -50,7 +47,6 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
-    /// The drives of pools of a role.
     pub fn drive(&self, role: Role) -> DriveSize {
         match role {
             Role::Database => self.database_drive,
@@ -79,7 +75,6 @@ impl PoolPlan {
         )
     }
 
-    /// Bytes of all drives.
     pub fn bytes(&self) -> ByteCount {
         let of_group = |group: &GroupDrives| {
             self.database_drive.bytes * group.databases.len() as u64
@@ -161,7 +156,7 @@ async fn make(
     made.map_err(|error| IoError::new(IoErrorKind::Other, error.to_string()))
 }
 
-/// Makes the file of a drive and writes all of it: nothing is to be measured on space that was only promised.
+/// Makes the file of a drive and writes all of it: a run must not measure space that was only promised.
 async fn new_drive(path: &Path, size: ByteCount, stop: &AtomicBool) -> IoResult<FileDevice> {
     match host_files::remove_file(path) {
         Err(error) if error.kind() != IoErrorKind::NotFound => return Err(error),

@@ -1,7 +1,7 @@
 //! Pools opened on the thread of their group: volumes on them, and a directory on each volume.
 //!
-//! A database has a volume of its own, a group's log another. A volume that is not there yet is made, so a run that
-//! was cut short anywhere goes on where it stood.
+//! A database has a volume of its own, a group's log another. Missing volumes are made, so a run that
+//! was interrupted anywhere continues.
 
 use super::{
     counting_device::{CountingDevice, IoCounters},
@@ -30,25 +30,22 @@ use world::{
 /// RAM and checkpoints of a pool for databases: a checkpoint every 256 Ki versions.
 const DATABASE_CACHE_BYTES: usize = 64 << 20;
 const DATABASE_TABLE_ENTRIES: usize = 256 << 10;
-/// Of a pool for logs: it is overwritten in a circle and has little to remember.
+/// The same for a pool of logs, which is overwritten in a circle and has little to remember.
 const LOG_CACHE_BYTES: usize = 8 << 20;
 const LOG_TABLE_ENTRIES: usize = 64 << 10;
 
-/// Events that are left when a pool is closed get this much time.
+/// Time for the last events when a pool is closed.
 const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// One pool as it is to be opened. It goes to the group's thread.
+/// A pool to open, on the group's thread.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
-    /// Databases or logs.
     pub role: Role,
-    /// Paths of its drives.
     pub drives: Vec<PathBuf>,
-    /// Size of each.
     pub size: DriveSize,
     /// Drives that share a device, in words.
     pub shared: Option<String>,
-    /// Files that lie on it, each of a database with its own volume, and the size of such a volume.
+    /// Files on it, each with a volume of its own, and the size of that volume.
     pub volumes: Vec<(String, ByteCount)>,
 }
 
@@ -93,14 +90,14 @@ pub async fn open_group(
     Ok(GroupStorage { databases: files, log, pools: Some(pools) })
 }
 
-/// A pool at work.
+/// An open pool.
 struct GroupPool {
     world: World,
     spec: PoolSpec,
     pool: Rc<Pool>,
     /// Follows its events until it is closed.
     reporting: RefCell<Option<JoinHandle<()>>>,
-    /// Checkpoint number when it was opened.
+    /// Number when it was opened.
     checkpoint: u64,
     drives: Rc<IoCounters>,
     volumes: Rc<IoCounters>,
@@ -147,7 +144,7 @@ impl GroupPool {
         pool_name(self.spec.role)
     }
 
-    /// The directory on the volume of that name, both made if they are not there.
+    /// The directory on the volume `name`; both are made if they are missing.
     async fn directory(&self, world: &World, name: &str, size: ByteCount) -> IoResult<Rc<dyn Directory>> {
         let failed = |error| in_pool(self.spec.role, &error);
         if !self.pool.volumes().iter().any(|volume| volume.name == name) {
@@ -196,7 +193,6 @@ impl GroupPool {
     }
 }
 
-/// The two pools of a group.
 struct BothPools([GroupPool; 2]);
 
 impl Pools for BothPools {

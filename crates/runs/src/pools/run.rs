@@ -1,5 +1,5 @@
-//! The flow of `prove --pool`: pools made, the plain path run, then the same run on the pools, one report beside the
-//! other. The answer is the array's.
+//! The flow of `prove --pool`: makes the pools, runs on the plain path, then runs on the pools. The answer is
+//! the array's.
 
 use super::{
     inspect::{check_all, path_of},
@@ -15,7 +15,7 @@ use crate::{
     manifest::DatabaseAction,
     observer::RunObserver,
     outputs::Outputs,
-    performance::{self, PoolRun, Run, RunContext, RunOutcome},
+    performance::{self, PoolRun, ReadyRun, RunContext, RunOutcome},
     planning::{PlannedRun, StartState, plan_run},
     request::RunRequest,
     stage,
@@ -76,7 +76,7 @@ pub async fn run(
     let PlannedRun { plan, layout, needs, .. } = planned;
     let pools = pools_of(planned);
     let (observer, command) = (context.observer, context.command);
-    let plain = Run { plan, layout, pools: None, survey, context };
+    let plain = ReadyRun { plan, layout, pools: None, survey, context };
     let record = performance::begin_record(world, plan, survey, &plain_outputs.record, command)?;
     let ready = make_ready(world, run, survey, context).await;
     let _held = match ready {
@@ -102,7 +102,7 @@ pub async fn run(
     drop(finished);
     observer.say("\nRun 2 of 2: the array.");
     let plan = &RunPlan { volumes: volume_facts(pools, survey), ..plan.clone() };
-    let array = Run { plan, layout, pools: Some(&on_pools), survey, context };
+    let array = ReadyRun { plan, layout, pools: Some(&on_pools), survey, context };
     let record = performance::begin_record(world, plan, survey, &planned.outputs.record, command)?;
     performance::run(world, &array, record, allowance()).await.map(Some)
 }
@@ -152,7 +152,7 @@ async fn make_ready(
     Ok(held)
 }
 
-/// Writes the plain path's report and tells its answer in a line.
+/// Writes the plain path's report and prints its answer in a line.
 fn deliver_plain(
     finished: &RunOutcome,
     outputs: &Outputs,

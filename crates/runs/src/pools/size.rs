@@ -3,38 +3,34 @@
 use array::{format::superblock::DATA_START_BYTES_MIN, pool::SLOTS_MIN};
 use world::ByteCount;
 
-/// Drives of a pool.
 pub const DRIVES: u32 = 8;
-/// Copies of each block.
 pub const COPIES: u32 = 2;
 /// Memory of the pools of one group: the caches of their trees and their tables.
 pub const MEMORY: ByteCount = ByteCount::mib(256);
 
-/// A pool is made so large that what it is to hold fills it to this share of what hosts can store. Below the first
-/// alarm, and cleaning costs little there.
+/// The data fills this share of the pool's usable size: below the first alarm, where cleaning
+/// costs little.
 const FILL_PERCENT: u64 = 70;
-/// Of a segment hosts get at least this share: the rest are headers and summaries.
+/// Hosts get at least this share of a segment: the rest are headers and summaries.
 const DATA_PERCENT: u64 = 97;
 /// Segments kept from hosts: at least this many, or this share.
 const RESERVE_SEGMENTS: u64 = 32;
 const RESERVE_PERCENT: u64 = 2;
-/// Slots of a large drive, and of one that has too few of those.
+/// Slot size of a large drive, and of a small one.
 const SLOT_BYTES: u64 = 4 << 20;
 const SLOT_BYTES_SMALL: u64 = 1 << 20;
-/// With fewer large slots than this a drive gets small ones: the reserve would be most of it.
+/// A drive with fewer large slots gets small ones: the reserve would take most of it.
 const LARGE_SLOTS_MIN: u64 = 256;
 
 /// A drive of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveSize {
-    /// All of it.
     pub bytes: ByteCount,
-    /// One slot of it.
     pub slot_bytes: u32,
 }
 
 impl DriveSize {
-    /// That of a pool which is to hold `stored` bytes.
+    /// The size for a pool that is to hold `stored` bytes.
     pub fn for_storing(stored: ByteCount) -> Self {
         let large = slots(stored, SLOT_BYTES);
         let slot_bytes = if large >= LARGE_SLOTS_MIN { SLOT_BYTES } else { SLOT_BYTES_SMALL };

@@ -1,6 +1,6 @@
-//! `--access FILE`: which targets there are, and which initiators may use them ([the book](../../../docs/targets.md)).
+//! `--access FILE`: targets, and the initiators that may use them ([the book](../../../docs/targets.md)).
 //!
-//! Secrets lie in files of their own, which only their owner may read.
+//! Secrets lie in files of their own, which only their owner can read.
 
 use super::iscsi_endpoints::name_of;
 use iscsi::{
@@ -16,12 +16,12 @@ use std::{
 };
 use world::real::host_files;
 
-/// Longer than any list an administrator keeps by hand.
+/// Bound on the size of a list kept by hand.
 const BYTES_MAX: u64 = 1 << 20;
 /// The highest number of flat space addressing (SAM-5, 4.7.7.4).
 const UNIT_MAX: u64 = 0x3fff;
 
-/// As it is written.
+/// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -39,7 +39,7 @@ struct TargetLine {
     units: Vec<UnitLine>,
 }
 
-/// An export as a unit: its name, or its name and what is special about it.
+/// An export as a unit: its name, or its name and settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum UnitLine {
@@ -83,31 +83,30 @@ pub struct PlannedUnit {
     pub number: u64,
     /// `None` if not given.
     pub write_cache: Option<bool>,
-    /// Nobody writes it.
     pub is_read_only: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct PlannedTarget {
-    /// As the file has it, or the name of its export.
+    /// The name in the file, or that of its export.
     pub name: String,
     /// Named by the file. A target without a name is called by its export, which two hosts may share.
     pub is_named: bool,
     pub units: Vec<PlannedUnit>,
 }
 
-/// Targets, and who may use them.
+/// Targets and access rights.
 #[derive(Debug)]
 pub struct TargetPlan {
     /// In the order of the file, then those of single exports.
     pub targets: Vec<PlannedTarget>,
     /// Access rights, by the names of `targets`.
     pub access: AccessList,
-    /// Not everybody may.
+    /// Not every initiator may use every target.
     pub is_restricted: bool,
 }
 
-/// Each export a target of its own, for everybody.
+/// One target for each export, open to all initiators.
 pub fn for_everybody(exports: &[String]) -> TargetPlan {
     let targets = exports.iter().map(|export| single(export)).collect();
     TargetPlan { targets, access: AccessList::everybody(), is_restricted: false }
@@ -199,7 +198,7 @@ fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarg
     let others = exports.iter().filter(|export| !placed.contains(*export));
     targets.extend(others.map(|export| single(export)));
     let mut names = BTreeSet::new();
-    // As initiators know them: upper and lower case are one, and what iSCSI names may not have is a dash.
+    // Initiators compare names without case, and characters that iSCSI names may not have become dashes.
     match targets.iter().find(|target| !names.insert(name_of(&target.name))) {
         Some(PlannedTarget { name, .. }) => Err(format!("two targets would be called {name:?}")),
         None => Ok(targets),
@@ -221,7 +220,7 @@ fn units_meant<'t>(meant: &str, targets: &'t [PlannedTarget]) -> Result<(&'t str
     }
 }
 
-/// A secret out of a file that only its owner may read. What ends its line is no part of it.
+/// Reads a secret from a file that only its owner can read, without its line end.
 fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentials, Refusal> {
     let path = folder.join(file);
     let shown = path.display();

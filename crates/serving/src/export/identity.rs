@@ -21,7 +21,6 @@ use world::{
 
 /// Suffix of a file that holds an identity: it follows the disk's name.
 const SUFFIX: &str = ".spindle-id";
-/// Bytes such a file has at most.
 const BYTES_MAX: u64 = 4096;
 
 /// Source of an exported disk's identity.
@@ -29,21 +28,20 @@ const BYTES_MAX: u64 = 4096;
 pub enum IdentityOrigin {
     /// A volume: its UUID, which it keeps under every name, on every host that opens its pool.
     Volume(VolumeId),
-    /// A snapshot: made of the volume's UUID and the point's, for what it reads as is not what the volume reads as.
+    /// A snapshot: derived from the UUIDs of volume and snapshot, because its content is not the volume's.
     Snapshot(VolumeId, SnapshotId),
-    /// A file: a UUID kept beside it. One that was made just now has none yet, whatever lies beside it.
+    /// A file: a UUID stored beside it. A file that was just made has none, whatever lies beside it.
     File {
-        /// It was made just now.
+        /// The file was just made.
         is_new: bool,
     },
     /// A block device: its own WWID or serial number.
     Device,
 }
 
-/// An identity, and what an administrator should know about where it is kept.
+/// An identity, and a warning about where it is stored.
 pub struct IdentityLookup {
     pub identity: UnitIdentity,
-    /// Worth a warning.
     pub caveat: Option<String>,
 }
 
@@ -74,7 +72,7 @@ pub fn identify(
     }
 }
 
-/// A UUID of version 8 (RFC 9562, 5.8) of what is named: always the same for the same parts, and for no others.
+/// A UUID of version 8 (RFC 9562, 5.8) derived from the parts: equal parts give equal UUIDs, and others do not.
 fn derived(kind: &str, parts: &[&[u8]]) -> UnitIdentity {
     let mut hash = Context::new(&SHA256);
     for part in [kind.as_bytes()].iter().chain(parts) {
@@ -102,7 +100,7 @@ fn of_disk(disk: &Disk) -> Option<UnitIdentity> {
     let name = wwid.or(disk.serial.as_deref())?;
     let model = disk.model.as_deref().unwrap_or_default();
     let host = host_files::read_to_string(Path::new("/etc/machine-id")).unwrap_or_default();
-    // A partition is another disk than the whole, under one serial number.
+    // A partition is another disk than the whole, with the same serial number.
     let part = if wwid.is_some() { "" } else { disk.name.as_str() };
     Some(derived(
         "spindle device of a host",
@@ -150,7 +148,6 @@ fn keep_by_path(
     }
 }
 
-/// Why a file does not keep an identity.
 enum IdentityFileError {
     /// It holds something else.
     Damaged(Refusal),
@@ -158,7 +155,7 @@ enum IdentityFileError {
     Unwritable(String),
 }
 
-/// The identity in `file`, which is made if there is none, or if it is that of a disk that is no more.
+/// The identity in `file`, which is made if it is missing or belongs to a disk that no longer exists.
 fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, IdentityFileError> {
     let unwritable = |error: world::IoError| IdentityFileError::Unwritable(error.to_string());
     match host_files::kind(file).map_err(unwritable)? {
@@ -265,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.img");
         fs::write(&path, "disk").unwrap();
-        // A folder is in the way, which also root cannot write over.
+        // A folder is in the way, which root cannot overwrite either.
         fs::create_dir(folder.path().join("a.img.spindle-id")).unwrap();
         let state = folder.path().join("state");
         let of = |state: &Path| {

@@ -1,4 +1,4 @@
-//! Over iSCSI: each path is a target of its own, with unit 0, or a unit of a target that `--access` describes.
+//! Exports over iSCSI: each path is a target of its own with unit 0, or a unit of a target that `--access` describes.
 
 use super::{
     ExportEndpoint, ExportSettings, Offer,
@@ -15,10 +15,10 @@ use report::Refusal;
 use std::{path::Path, rc::Rc};
 use world::{Listener, World};
 
-/// Names of targets begin with it.
+/// Prefix of target names.
 const AUTHORITY: &str = "iqn.2026-11.org.spindle";
 
-/// Targets as they are planned, and where they are served.
+/// Planned targets, and the listeners that serve them.
 pub struct IscsiEndpoints {
     plan: TargetPlan,
     /// Discovery address; with portals it serves discovery only.
@@ -36,7 +36,6 @@ pub fn target_plan(access: Option<&Path>, exports: &[String]) -> Result<TargetPl
 }
 
 impl IscsiEndpoints {
-    /// Those of a plan.
     pub fn new(plan: TargetPlan, listener: Rc<dyn Listener>, portals: Vec<Rc<dyn Listener>>) -> Self {
         Self { plan, listener, portals }
     }
@@ -103,7 +102,7 @@ impl IscsiEndpoints {
     }
 }
 
-/// The name of its target: what iSCSI names may not have (RFC 3722) becomes a dash.
+/// The name of a target: characters that iSCSI names may not have (RFC 3722) become dashes.
 pub fn name_of(name: &str) -> String {
     let plain =
         |c: char| if c.is_ascii_alphanumeric() || ".-:".contains(c) { c.to_ascii_lowercase() } else { '-' };
@@ -112,11 +111,11 @@ pub fn name_of(name: &str) -> String {
 
 /// Name of a target that the access file does not name: two hosts may export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
 fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
-    /// Bytes of an iSCSI name (RFC 7143, 4.2.7.2).
+    /// Longest iSCSI name (RFC 7143, 4.2.7.2).
     const NAME_BYTES_MAX: usize = 223;
     let digits = identity.digits();
     let mut name = name_of(export);
-    // It is ASCII by now.
+    // It is ASCII here.
     name.truncate(NAME_BYTES_MAX - 1 - digits.len());
     format!("{name}.{digits}")
 }
@@ -150,7 +149,7 @@ fn unit_of(
     write_cache.apply(shared);
     let unit = LogicalUnit::new(properties, device, shared.sparse.clone(), write_cache.is_on);
     match &shared.fill {
-        // Initiators hear when the pool's alarms go off.
+        // Initiators are notified when the pool's alarms go off.
         Some(fill) => unit.with_thresholds(
             Rc::clone(fill),
             [Alarm::Full80, Alarm::Full90, Alarm::Full95].map(|alarm| alarm as u8),

@@ -39,22 +39,21 @@ pub struct SharedDevice {
     /// As given.
     pub path: PathBuf,
     pub device: Rc<dyn BlockDevice>,
-    /// The same, if it knows where it holds nothing.
+    /// The same device, if it knows its holes.
     pub sparse: Option<Rc<dyn Sparse>>,
     /// Fill level of the pool.
     pub fill: Option<Rc<dyn Fn() -> SpaceUsage>>,
     /// Discarded blocks take no room.
     pub is_thin: bool,
-    /// Nothing may be written.
     pub is_read_only: bool,
-    /// The volume, whose write cache has a setting of its own.
+    /// Set for a volume, whose write cache has a setting of its own.
     pub volume: Option<Rc<Volume>>,
     /// Kind of device, with its article.
     pub what: &'static str,
     pub origin: IdentityOrigin,
 }
 
-/// All that is served, and the pools that had to be opened for it.
+/// All exports, and the pools opened for them.
 #[derive(Default)]
 pub struct OpenExports {
     /// In the order of the paths.
@@ -66,7 +65,7 @@ pub struct OpenExports {
 }
 
 impl OpenExports {
-    /// Opens what a path names.
+    /// Opens the device at a path.
     pub async fn add(
         &mut self,
         world: &World,
@@ -158,7 +157,7 @@ impl OpenExports {
         })
     }
 
-    /// A volume or a snapshot of a pool that nothing is written to, as far as it can be read.
+    /// A volume or a snapshot of a pool that is opened read-only, as far as it can be read.
     async fn read_only_volume(
         &mut self,
         world: &World,
@@ -194,7 +193,7 @@ impl OpenExports {
         })
     }
 
-    /// Makes all that was answered stable, and closes the pools.
+    /// Makes all acknowledged writes stable, and closes the pools.
     pub async fn close(self) -> Result<(), Refusal> {
         let mut done = Ok(());
         for SharedDevice { path, device, is_read_only, .. } in &self.shared {
@@ -212,7 +211,7 @@ impl OpenExports {
     }
 }
 
-/// By what UUIDs the pool knows a volume or a snapshot.
+/// UUIDs of a volume or a snapshot.
 fn origin(
     volumes: &[VolumeInfo],
     snapshots_of: impl FnOnce(&str) -> Result<Vec<Snapshot>, Error>,
@@ -228,7 +227,7 @@ fn origin(
     Ok(IdentityOrigin::Snapshot(volume, snapshot.snapshot))
 }
 
-/// A file or a device, and whether it was made for this.
+/// A file or a device; true if the file was just made.
 async fn open(path: &Path, settings: &ExportSettings) -> Result<(FileDevice, bool), Refusal> {
     let access = if settings.read_only { Access::Read } else { Access::ReadWrite };
     let exports = match (FileDevice::open(path, access), settings.create) {

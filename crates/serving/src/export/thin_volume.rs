@@ -1,4 +1,4 @@
-//! A volume of a pool as a device that can be emptied: what is let go reads as zeroes. And a snapshot, which cannot.
+//! Sparse devices of a pool: a volume, whose discarded blocks read as zeroes, and read-only volumes and snapshots.
 
 use array::{
     format::BLOCK_BYTES,
@@ -11,13 +11,12 @@ use world::{
     Stability,
 };
 
-/// See the module's documentation.
 pub struct ThinVolume(pub VolumeDevice);
 
-/// Bytes from the first up to the second.
+/// Bytes from the first to before the second.
 type ByteRange = (u64, u64);
 
-/// The whole blocks of the bytes from `at` up to `end`, and what is before and behind them.
+/// The whole blocks in the bytes from `at` to `end`, and the bytes before and behind them.
 fn split(at: u64, end: u64) -> (ByteRange, [ByteRange; 2]) {
     let block = BLOCK_BYTES as u64;
     let (first, last) = (at.next_multiple_of(block).min(end), end / block * block);
@@ -63,11 +62,11 @@ impl Sparse for ThinVolume {
     }
 }
 
-/// A volume or a snapshot that is only read, as a device that knows its holes.
+/// A read-only volume or snapshot that knows its holes.
 pub enum ReadOnlyDevice {
     /// A snapshot of a pool in use.
     Snapshot(SnapshotDevice),
-    /// A volume or a snapshot of a pool that is open for reading only.
+    /// A volume or snapshot of a pool that is open read-only.
     Salvaged(ReadOnlyVolume),
 }
 

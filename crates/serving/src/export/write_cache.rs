@@ -3,7 +3,7 @@
 use super::shared::SharedDevice;
 use std::fmt;
 
-/// The write cache that a client of one export is shown.
+/// The write cache of one export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveWriteCache {
     /// Writes are answered before they are stable.
@@ -26,7 +26,7 @@ impl EffectiveWriteCache {
         Self { is_on, overridden_by: own.filter(|own| *own != is_on).map(|_| who) }
     }
 
-    /// Makes it so: a volume whose own setting is off would make each write stable whatever clients are shown.
+    /// Applies it: a volume whose own setting is off would make each write stable regardless.
     pub fn apply(&self, shared: &SharedDevice) {
         if let (true, Some(volume)) = (self.is_on, &shared.volume) {
             volume.force_write_cache();

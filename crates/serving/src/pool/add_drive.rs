@@ -1,4 +1,4 @@
-//! One more drive for a pool, and with it the copies that are missing.
+//! Adding a drive to a pool, and making the copies that are missing.
 
 use super::{
     create::{check_device, drive_name, storage},
@@ -32,10 +32,10 @@ pub enum DriveSource<'a> {
 pub struct AddDriveAnswer {
     pub path: PathBuf,
     pub size_bytes: u64,
-    /// Copies that were made on it and others.
+    /// Copies made on it and on other drives.
     pub rebuilt_bytes: u64,
     pub degraded_segments: u64,
-    /// Drives that nothing is on any more, and that the pool no longer has.
+    /// Drives without any data, which were removed from the record.
     pub forgotten: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub async fn add_drive(
     rebuild(open, path, size).await
 }
 
-/// Makes or opens the drive, names it in the folder, and takes it in.
+/// Makes or opens the drive, records it in the folder, and adds it to the pool.
 async fn join(
     world: &World,
     open: &mut OpenPool,
@@ -71,8 +71,8 @@ async fn join(
     };
     joining.warn(open.folder(), notices).await;
     let (path, size) = (joining.recorded.path.clone(), joining.size());
-    // Named first: a drive of the pool that the folder does not name would be missing at the next opening, one that
-    // it names and that is no drive of the pool is passed over.
+    // Recorded first: a drive of the pool that the record does not list would be missing at the next opening, while
+    // a recorded drive that is not the pool's is ignored.
     let before = open.record().clone();
     let mut record = before.clone();
     // Whatever this disk held before is gone: it was erased because it had fallen behind.
@@ -119,7 +119,7 @@ async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<
     })
 }
 
-/// A name that no drive in the folder has; nor one that the folder names and that is not there, which may come back.
+/// A name that neither a file in the folder nor a recorded drive has: a missing drive may come back.
 fn free_name(open: &OpenPool) -> Result<PathBuf, Refusal> {
     for number in 1.. {
         let name = drive_name(number);

@@ -8,21 +8,20 @@ use array::{
 use std::{path::Path, rc::Rc};
 use world::{BlockDevice, ByteCount, World};
 
-/// RAM for nodes while it is looked at.
+/// RAM for nodes during the examination.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextStep {
+pub enum OpeningAdvice {
     /// The given drives are no complete set of one pool: the error names the remedy.
     NameDrives,
-    /// The drives that are missing can be given up. So many bytes lie on them and nowhere else.
+    /// The missing drives can be given up. So many bytes lie on them and nowhere else.
     ForceOpen { only_there: u64 },
-    /// It opens in no way, and can only be read.
+    /// It does not open in any way, and can only be read.
     Read,
 }
 
-impl NextStep {
+impl OpeningAdvice {
     /// The step that helps with a pool that `error` kept from opening. `was_forced`: the missing drives were given up already.
     pub async fn after(
         world: &World,
@@ -71,7 +70,7 @@ impl NextStep {
         }
     }
 
-    /// The remedy of a refusal.
+    /// The advice as the remedy of a refusal.
     pub fn remedy(self, pool: &Path) -> String {
         let read = format!("'spindle pool show {}' says what can be read as it is", pool.display());
         match self {

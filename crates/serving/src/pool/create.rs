@@ -1,4 +1,4 @@
-//! A pool made: of files that are not there yet, or of raw devices that hold nothing.
+//! Creating a pool of new files or of blank raw devices.
 
 use super::{
     folder::{hold, refusal},
@@ -26,16 +26,15 @@ use world::{
     },
 };
 
-/// Slots of large drives, and of small ones, of which the reserve would else be most.
+/// Slot sizes of large and of small drives, whose reserve would otherwise take most of them.
 const SLOT_BYTES: u32 = 4 << 20;
 const SLOT_BYTES_SMALL: u32 = 1 << 20;
-/// Below this a drive gets small slots.
+/// Smaller drives get small slots.
 const LARGE_BYTES: u64 = 1 << 30;
 pub enum NewPoolDrives<'a> {
     /// Files in its folder.
     Files {
         count: u16,
-        /// Bytes of each.
         size: ByteCount,
     },
     Devices(&'a [PathBuf]),
@@ -66,7 +65,7 @@ pub async fn create(
     copies: Option<usize>,
     notices: &dyn Notices,
 ) -> Result<CreatedPool, Refusal> {
-    // What is refused leaves all as it was: looked at first.
+    // Everything is checked first: a refusal changes nothing.
     let copies = check_copies(copies, drives.count())?;
     let is_new = check_folder(folder)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -194,14 +193,14 @@ async fn make(
     let pool = NewPool { pool: id, name, slot_bytes };
     let remedy = "give it larger drives, or others";
     create_with_copies(world, &pool, &new, copies).await.map_err(|error| match error {
-        // The pool counts those it was given; a person knows them by their names.
+        // The pool numbers the drives it was given; a person knows their names.
         Error::TooSmall { drive, .. } | Error::InUse { drive, .. } => {
             let (number, name) = (format!("drive {drive} "), format!("{} ", joining[drive].name(folder)));
             Refusal::new(error.to_string().replacen(&number, &name, 1), remedy)
         }
         error => refusal(folder, &error, remedy),
     })?;
-    // Last: without it the folder is no pool.
+    // Last: without a record the folder is no pool.
     let drives = joining.iter().map(|drive| drive.recorded.clone()).collect();
     PoolRecord { pool: Some(id), drives }.write(folder)?;
     Ok(all)
@@ -211,7 +210,7 @@ pub(super) fn drive_name(number: u16) -> PathBuf {
     format!("drive-{number}.spindle").into()
 }
 
-/// Removes what was made of a pool that came to nothing.
+/// Removes the files of a pool that could not be made.
 fn undo(folder: &Path, drives: &NewPoolDrives<'_>, is_new: bool) {
     if let NewPoolDrives::Files { count, .. } = drives {
         for number in 1..=*count {

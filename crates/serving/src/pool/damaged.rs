@@ -10,7 +10,7 @@ use report::calendar::shown_time;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Ranges that are named in JSON, of one volume.
+/// Ranges of one volume in JSON.
 const RANGES_MAX: usize = 4096;
 
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ pub struct DamagedDrive {
     /// UUID of a drive of the pool.
     pub drive: Option<String>,
     pub state: &'static str,
-    /// Why it is not there.
+    /// The reason if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -114,7 +114,7 @@ async fn damaged_volume(name: String, volume: &ReadOnlyVolume) -> DamagedVolume 
     }
 }
 
-/// Each drive of the record, and each of the pool that it does not name.
+/// Each recorded drive, and each drive of the pool that is not recorded.
 fn damaged_drives(open: &OpenReadOnlyPool) -> Vec<DamagedDrive> {
     let condition = open.pool.condition();
     let folder = &open.held.folder;

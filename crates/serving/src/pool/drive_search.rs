@@ -1,4 +1,4 @@
-//! The drives of a pool, found by their superblocks: first where each was last, then on all block devices and among the
+//! The drives of a pool, found by their superblocks: first at their last paths, then on all block devices and among the
 //! files of the pool's folder.
 //!
 //! Invariants:
@@ -8,13 +8,13 @@
 //! 2. Of two disks with one superblock neither is used: one is a copy, and only a person knows which.
 
 use super::{
+    drive_opening::{open_drive, why_not},
     record::{Hardware, PoolRecord, RecordedDrive},
     sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
 use array::{
     error::Error,
     format::{DriveId, PoolId, Superblock},
-    superblocks::read_places,
 };
 use report::Refusal;
 use std::{
@@ -23,25 +23,23 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice, IoErrorKind, World,
+    BlockDevice, World,
     real::{Access, FileDevice, host::Disk},
 };
 
-/// The drives of a pool, as far as they are known.
 pub struct DriveSearch {
     /// `None` if the record does not name the pool and no drive was found.
     pub pool: Option<PoolId>,
-    /// Those of the record, and those that belong to the pool and were not in it.
+    /// Recorded drives, and drives of the pool that were not recorded.
     pub drives: Vec<PoolDrive>,
     /// Names for messages that hold UUIDs.
     names: BTreeMap<DriveId, String>,
-    /// By their index in the member table.
+    /// In the order of the member table.
     members: Vec<DriveId>,
 }
 
-/// One drive of a pool.
 pub struct PoolDrive {
-    /// As it is to be recorded from now on.
+    /// The entry for the record from now on.
     pub recorded: RecordedDrive,
     /// Former path, if it was found elsewhere.
     pub moved_from: Option<PathBuf>,
@@ -135,7 +133,7 @@ impl DriveSearch {
         Ok(Self { pool: None, drives: drives.collect(), names: BTreeMap::new(), members: Vec::new() })
     }
 
-    /// Devices that are there, for the pool.
+    /// The open devices.
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         let open = self.drives.iter().filter_map(|drive| drive.state.as_ref().ok());
         open.map(|open| Rc::clone(&open.device) as Rc<dyn BlockDevice>).collect()
@@ -164,7 +162,7 @@ impl DriveSearch {
         self.names.get(&drive).map(String::as_str)
     }
 
-    /// Drives that are not there, each with the reason.
+    /// Missing drives, each with the reason.
     pub fn missing(&self, folder: &Path) -> Vec<String> {
         let missing = self.drives.iter().filter_map(|drive| {
             let why = drive.state.as_ref().err()?;
@@ -215,7 +213,7 @@ fn pool_of(
     Ok(pools.into_keys().next())
 }
 
-/// Not to see a device is no reason to go on without the drive that it may be.
+/// A device that cannot be read may be the missing drive: that is no reason to go on without it.
 fn check_permission(
     folder: &Path,
     may_be_a_device: bool,
@@ -262,7 +260,7 @@ fn disks_of_pool<'a>(
     Ok(disks)
 }
 
-/// All lead to one disk; else one is a copy of the other.
+/// Refuses two disks with one superblock: one is a copy of the other.
 pub fn check_one_disk(folder: &Path, sightings: &[Sighting]) -> Result<(), Refusal> {
     let Some((first, others)) = sightings.split_first() else { return Ok(()) };
     let Some(other) = others.iter().find(|other| !first.is_same_disk(other)) else { return Ok(()) };
@@ -296,12 +294,12 @@ fn assigned(
             Observation::Drive(seen) => Some(seen.superblock.drive()),
             _ => None,
         };
-        // A record of format 1 has but the path.
+        // A record of format 1 has only the path.
         let drive = recorded.drive.or(at_path.filter(|drive| found.contains_key(drive)));
         let sightings = drive.and_then(|drive| found.remove(&drive)).unwrap_or_default();
         assigned.push((RecordedDrive { drive, ..recorded.clone() }, sightings));
     }
-    // Members, by the newest that any drive knows; others were taken off the record, and have nothing of the pool.
+    // Members according to the newest superblock; other drives were removed from the record and hold no data of the pool.
     let all = assigned.iter().map(|(_, sightings)| sightings).chain(found.values());
     let newest =
         all.flatten().map(|sighting| &sighting.superblock).max_by_key(|superblock| superblock.generation);
@@ -323,116 +321,16 @@ fn assigned(
     assigned
 }
 
-/// Opens a drive by the first of its paths that can be.
-async fn open_drive(
-    folder: &Path,
-    mut recorded: RecordedDrive,
-    sightings: &[Sighting],
-    seen: Option<&Observation>,
-    access: Access,
-) -> Result<PoolDrive, Refusal> {
-    let mut failure = None;
-    for sighting in sightings {
-        match open_sighted(sighting, access).await {
-            Ok(device) => {
-                let moved_from = update(folder, &mut recorded, sighting);
-                let (path, disk) = (sighting.path.clone(), sighting.disk.clone());
-                let state = Ok(OpenDrive { path, disk, device: Rc::new(device) });
-                return Ok(PoolDrive { recorded, moved_from, state });
-            }
-            Err(OpenFailure::Denied(why)) => {
-                let remedy = "run it as root, or as a user who may read and write the pool's drives";
-                return Err(Refusal::new(format!("{}: {why}", folder.display()), remedy));
-            }
-            Err(OpenFailure::Other(why)) => failure = Some(why),
-        }
-    }
-    Ok(PoolDrive { state: Err(why_not(seen, failure)), recorded, moved_from: None })
-}
-
-enum OpenFailure {
-    Denied(String),
-    Other(String),
-}
-
-/// Opens the sighted device and reads its superblock again: from now on no other disk can appear there.
-async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice, OpenFailure> {
-    // The kernel lets it be opened for writing, and refuses the writes.
-    if access == Access::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
-        return Err(OpenFailure::Other(format!("{} is read-only", sighting.path.display())));
-    }
-    let device = FileDevice::open(&sighting.path, access).map_err(|error| match error.kind() {
-        IoErrorKind::PermissionDenied => OpenFailure::Denied(error.to_string()),
-        IoErrorKind::Busy => {
-            OpenFailure::Other(format!("another process has {} open", sighting.path.display()))
-        }
-        _ => OpenFailure::Other(error.to_string()),
-    })?;
-    let again: Rc<dyn BlockDevice> = Rc::new(device.clone());
-    let newest = read_places(&again).await.newest;
-    let is_same = newest.is_some_and(|found| {
-        (found.pool, found.drive()) == (sighting.superblock.pool, sighting.superblock.drive())
-    });
-    if is_same {
-        Ok(device)
-    } else {
-        Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
-    }
-}
-
-/// Records what is known of a drive now. Gives the path it was recorded at, if that leads to it no more.
-fn update(folder: &Path, recorded: &mut RecordedDrive, sighting: &Sighting) -> Option<PathBuf> {
-    let before = folder.join(&recorded.path);
-    let leads_there = match sighting.identity {
-        PathIdentity::Device(major, minor) => {
-            world::real::host::device_number(&before).is_ok_and(|number| number == (major, minor))
-        }
-        PathIdentity::File(device, inode) => {
-            world::real::host_files::about(&before).is_ok_and(|about| about.identity == (device, inode))
-        }
-    };
-    if let Some(disk) = &sighting.disk {
-        recorded.hardware = Hardware::of(disk);
-    }
-    let by_id = sighting.disk.as_ref().and_then(|disk| disk.by_id.clone());
-    if !(leads_there && is_lasting(&recorded.path))
-        && let Some(by_id) = by_id
-    {
-        recorded.path = by_id;
-    } else if !leads_there {
-        let in_folder = sighting.path.strip_prefix(folder).ok();
-        recorded.path = in_folder.unwrap_or(&sighting.path).to_owned();
-    }
-    (!leads_there).then_some(before)
-}
-
-/// A file in the folder, or a name that udev gives to one disk alone.
-fn is_lasting(path: &Path) -> bool {
-    !path.is_absolute() || path.starts_with("/dev/disk/by-id")
-}
-
-/// Why a drive is not there.
-fn why_not(seen: Option<&Observation>, failure: Option<String>) -> String {
-    match (failure, seen) {
-        (Some(failure), _) => failure,
-        (None, Some(Observation::Nothing(why) | Observation::Denied(why))) => why.clone(),
-        (None, Some(Observation::Drive(seen))) => {
-            format!("{} is another drive now, of pool {:?}", seen.path.display(), seen.superblock.name)
-        }
-        (None, None) => "no device and no file has its superblock".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use array::format::DriveId;
+    use super::{super::drive_opening::update, *};
+    use array::{format::DriveId, superblocks::read_places};
     use world::{
         ByteCount,
         real::{self, RealOptions},
     };
 
-    /// A drive of a pool of one, as it would be seen on a disk with that number and WWID.
+    /// A drive of a pool of one, as seen on a disk with that number and WWID.
     fn sighting(superblock: &Superblock, minor: u32, wwid: Option<&str>) -> Sighting {
         let node = PathBuf::from(format!("/dev/sd{minor}"));
         let disk = Disk {

@@ -1,7 +1,7 @@
 //! Space of a drive on its storage: reserved if it is missing, with warnings where it cannot be.
 //!
-//! The pool counts on each drive's size. A sparse file, a filesystem that writes changes to new places and a thin disk
-//! run out of space before that; the pool goes on without the space, but its administrator should know beforehand.
+//! The pool relies on each drive's size. A sparse file, a copy-on-write filesystem and a thin disk
+//! run out of space before that; the pool continues without the space, but its administrator should know beforehand.
 
 use super::drive_search::OpenDrive;
 use std::path::Path;
@@ -13,7 +13,7 @@ use world::{
     },
 };
 
-/// Sets aside what a drive lacks, and gives a line for each reason why it may still run out of space.
+/// Reserves the space a drive lacks, and returns a line for each reason why it may still run out of space.
 pub async fn secure(name: &str, open: &OpenDrive) -> Vec<String> {
     match &open.disk {
         Some(disk) => of_disk(name, disk).into_iter().collect(),

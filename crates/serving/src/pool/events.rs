@@ -1,4 +1,4 @@
-//! Events of a pool in words: one line for people, one JSON object for programs.
+//! Events of a pool as text: one line for people, one JSON object for programs.
 
 use super::snapshot_room::{SnapshotRoomStatus, room_to_make};
 use array::{
@@ -35,7 +35,7 @@ pub struct KnownDrive {
     pub path: PathBuf,
 }
 
-/// An event as it is printed, and kept in the published status (docs/pools.md, "Events").
+/// An event as printed and as kept in the published status (docs/pools.md, "Events").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventReport {
     pub event: String,
@@ -46,7 +46,7 @@ pub struct EventReport {
     pub text: String,
     /// May be empty.
     pub next_step: String,
-    /// Figures and names, as the kind of event has them.
+    /// Figures and names; they differ by kind of event.
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
@@ -71,7 +71,6 @@ fn is_for_verbs(kind: &EventKind) -> bool {
 }
 
 impl EventReport {
-    /// An event in words.
     pub fn new(event: &PoolEvent, context: &PoolContext) -> Self {
         let EventWords { event: kind, severity, text, next_step, details } = words(&event.kind, context);
         let is_of_run = context.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
@@ -91,7 +90,7 @@ impl EventReport {
         }
     }
 
-    /// The line for people, without its time.
+    /// The line for people, without the time.
     pub fn line(&self) -> String {
         match self.next_step.as_str() {
             "" => format!("{}: {}", self.pool, self.text),
@@ -328,7 +327,7 @@ impl PoolContext {
         })
     }
 
-    /// A drive by its name, if that is known, else by its serial.
+    /// The name of a drive if it is known, else its serial.
     fn drive(&self, drive: &DriveName) -> String {
         match self.known(drive) {
             Some(known) => known.name.clone(),
@@ -337,13 +336,13 @@ impl PoolContext {
         }
     }
 
-    /// A verb of pools, to be typed.
+    /// A verb of pools as a command.
     fn verb(&self, verb: &str) -> String {
         let pool = self.folder.as_ref().map_or("POOL".to_owned(), |folder| folder.display().to_string());
         format!("spindle pool {verb} {pool}")
     }
 
-    /// Why to add a drive, and how.
+    /// Advice to add a drive, with the command.
     fn adding(&self, why: &str) -> String {
         let drive = if self.is_of_files() { "--size SIZE" } else { "--device DEVICE" };
         format!("{why}: {} {drive}", self.verb("add-drive"))

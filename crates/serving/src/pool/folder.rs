@@ -7,7 +7,7 @@
 //! 3. While the pool is open its status is published in the folder (`status`); closing removes it.
 
 use super::{
-    advice::NextStep,
+    advice::OpeningAdvice,
     drive_search::{DriveSearch, PoolDrive},
     drive_space::secure,
     events::{KnownDrive, PoolContext},
@@ -38,7 +38,6 @@ use world::{
 /// Time for the last events when a pool is closed.
 pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A pool that this process has open.
 pub struct OpenPool {
     pub pool: Rc<Pool>,
     pub drives: DriveSearch,
@@ -49,18 +48,17 @@ pub struct OpenPool {
     world: World,
     publishing: JoinHandle<()>,
     following: Option<JoinHandle<()>>,
-    /// Declared last: it is held until everything else is gone.
+    /// Declared last: the lock is held until everything else is gone.
     #[expect(dead_code, reason = "held until it is dropped")]
     held: FolderLock,
 }
 
 impl OpenPool {
-    /// Opens the pool of a folder.
     pub async fn open(world: &World, folder: &Path, notices: &Rc<dyn Notices>) -> Result<Self, Refusal> {
         Self::open_as(world, folder, OpenSetting::default(), notices).await
     }
 
-    /// As [`OpenPool::open`], without the drives that are missing, whatever they alone may hold.
+    /// As [`OpenPool::open`], without the missing drives, even if they alone hold some data.
     pub async fn open_without_missing(
         world: &World,
         folder: &Path,
@@ -81,13 +79,13 @@ impl OpenPool {
             Ok(open) => Ok(open),
             Err(failure) => {
                 let OpenFailure { held, error } = *failure;
-                let next = NextStep::after(world, &held.drives.devices(), &error, setting.forced).await;
+                let next = OpeningAdvice::after(world, &held.drives.devices(), &error, setting.forced).await;
                 Err(held.refusal(&error, &next.remedy(folder)))
             }
         }
     }
 
-    /// Keeps where drives are now. The pool is open: a record that is behind makes the next search longer, no more.
+    /// Records the current paths of drives. The pool is open, and an outdated record only makes the next search longer.
     fn keep_record(&self, notices: &dyn Notices) {
         for drive in &self.drives.drives {
             if let Some(before) = &drive.moved_from {
@@ -115,13 +113,13 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Has its events followed until it is closed, those since it was opened included.
+    /// Follows its events until it is closed, those since it was opened included.
     pub fn follow_events(&mut self, follow: impl FnOnce(EventReader, PoolContext) -> LocalFuture<()>) {
         let following = follow(self.pool.events(), context_of(&self.folder, &self.drives));
         self.following = Some(self.world.spawn("pool events", following));
     }
 
-    /// Closes it: what was answered is stable.
+    /// Closes the pool: all acknowledged writes are stable.
     pub async fn close(self) -> Result<(), Refusal> {
         let closed = self.pool.close().await;
         let closed = closed.map_err(|error| self.refusal(&error, "check the drives"));
@@ -139,10 +137,9 @@ impl OpenPool {
     }
 }
 
-/// RAM for nodes of a pool that is only read.
 const READ_ONLY_CACHE_BYTES: usize = 64 << 20;
 
-/// A pool that this process has taken, and its drives.
+/// A pool that this process has locked, and its drives.
 pub struct HeldPool {
     pub drives: DriveSearch,
     pub folder: PathBuf,
@@ -150,7 +147,7 @@ pub struct HeldPool {
     held: FolderLock,
 }
 
-/// Why a pool did not open, and the pool.
+/// A pool that did not open, and the error.
 pub struct OpenFailure {
     /// For a caller that reads what can be read.
     pub held: HeldPool,
@@ -158,7 +155,7 @@ pub struct OpenFailure {
 }
 
 impl HeldPool {
-    /// Takes the folder, and finds the drives that its record names.
+    /// Locks the folder, and finds the drives that its record lists.
     pub async fn take(world: &World, folder: &Path, access: Access) -> Result<Self, Refusal> {
         let record = PoolRecord::read(folder)?;
         let held = hold(folder)?;
@@ -178,7 +175,6 @@ impl HeldPool {
         Ok(Self { drives, folder: folder.to_owned(), record, held })
     }
 
-    /// Opens the pool, if it can.
     pub async fn open(
         self,
         world: &World,
@@ -226,12 +222,12 @@ pub struct OpenReadOnlyPool {
 }
 
 impl OpenReadOnlyPool {
-    /// Opens the pool of a folder for reading; it may be damaged. Nothing is written to its drives.
+    /// Opens the pool of a folder read-only; it may be damaged. Nothing is written to its drives.
     pub async fn open(world: &World, folder: &Path) -> Result<Self, Refusal> {
         Self::of(HeldPool::take(world, folder, Access::Read).await?).await
     }
 
-    /// The pool of drives that were taken.
+    /// The pool of a locked folder.
     pub async fn of(held: HeldPool) -> Result<Self, Refusal> {
         match open_read_only(&held.drives.devices(), READ_ONLY_CACHE_BYTES).await {
             Ok(pool) => Ok(Self { pool, held }),
@@ -275,7 +271,7 @@ pub fn is_held(folder: &Path) -> bool {
     host_files::lock_folder(folder).is_err_and(|error| error.kind() == IoErrorKind::Busy)
 }
 
-/// Takes the folder for this process.
+/// Locks the folder for this process.
 pub fn hold(folder: &Path) -> Result<FolderLock, Refusal> {
     host_files::lock_folder(folder).map_err(|error| match error.kind() {
         IoErrorKind::Busy => Refusal::new(
@@ -294,11 +290,8 @@ pub fn refusal(folder: &Path, error: &array::error::Error, remedy: &str) -> Refu
 /// A volume or a snapshot by its path: `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumePath {
-    /// Folder of the pool.
     pub folder: PathBuf,
-    /// Name of the volume.
     pub volume: String,
-    /// Name of the snapshot.
     pub snapshot: Option<String>,
 }
 

@@ -24,14 +24,14 @@ pub struct ImportRequest<'a> {
     pub places: &'a [PathBuf],
     /// Name or UUID of the pool.
     pub pool: Option<&'a str>,
-    /// Folder of the record.
+    /// Folder for the record.
     pub into: Option<&'a Path>,
 }
 
 /// A pool, by the drives that were found.
 struct FoundPool {
     pool: PoolId,
-    /// With the paths that lead to each.
+    /// The paths that lead to each drive.
     drives: BTreeMap<DriveId, Vec<Sighting>>,
 }
 
@@ -40,7 +40,7 @@ pub struct ImportAnswer {
     pub pool: String,
     pub name: String,
     pub drives: Vec<ImportedDrive>,
-    /// Drives of the pool that were not found.
+    /// Members that were not found.
     pub missing: Vec<MissingDrive>,
     /// Folder of the record, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub struct ImportedDrive {
     pub drive: String,
     pub name: String,
     pub path: PathBuf,
-    /// Of its superblock: the highest is the newest.
+    /// Generation of its superblock: the highest is the newest.
     pub generation: u64,
     #[serde(flatten)]
     pub hardware: Hardware,
@@ -61,7 +61,7 @@ pub struct ImportedDrive {
 #[derive(Serialize)]
 pub struct MissingDrive {
     pub drive: String,
-    /// As the pool knows it: printed on the drive, or a file's name.
+    /// Label printed on the drive, or the file's name.
     pub known_as: String,
 }
 
@@ -75,7 +75,7 @@ pub async fn list(
     Ok(pools.iter().map(|pool| pool.shown(None)).collect())
 }
 
-/// Writes the record of the one pool that is found.
+/// Writes the record of the only pool found.
 pub async fn import(
     world: &World,
     request: &ImportRequest<'_>,
@@ -108,7 +108,7 @@ pub async fn import(
     Ok(pool.shown(Some(folder)))
 }
 
-/// Looks wherever it was asked to.
+/// Searches the places of the request.
 async fn find(
     world: &World,
     request: &ImportRequest<'_>,
@@ -135,7 +135,7 @@ async fn find(
                 let pool = sighting.superblock.pool;
                 let found = pools.entry(pool).or_insert_with(|| FoundPool { pool, drives: BTreeMap::new() });
                 let sightings = found.drives.entry(sighting.superblock.drive()).or_default();
-                // One disk by two names that were given.
+                // One disk under two given names.
                 if sightings.iter().all(|known| known.identity != sighting.identity) {
                     sightings.push(*sighting);
                 }
@@ -224,7 +224,7 @@ impl FoundPool {
         superblocks.max_by_key(|superblock| superblock.generation).expect("a pool is found by a drive")
     }
 
-    /// Members that should have every superblock, and were not found.
+    /// Members that hold superblocks and were not found.
     fn missing(&self) -> impl Iterator<Item = &Member> {
         let members = self.newest().members.iter();
         members.filter(|member| member.state.holds_superblocks() && !self.drives.contains_key(&member.drive))
@@ -233,7 +233,7 @@ impl FoundPool {
     fn record(&self, folder: &Path) -> PoolRecord {
         let drives = self.drives.iter().map(|(drive, sightings)| {
             let RecordedDrive { path, hardware, .. } = recorded(&sightings[0]);
-            // Beside the record a file has its name alone.
+            // A file beside the record is recorded by its name alone.
             let path = match (is_device(&sightings[0]), path.file_name()) {
                 (false, Some(name)) if host_files::kind(&folder.join(name)).is_ok() => PathBuf::from(name),
                 _ => path,

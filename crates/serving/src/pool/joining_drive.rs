@@ -1,4 +1,4 @@
-//! A drive that is to become one of a pool: a file made for it, or a device that holds nothing.
+//! A drive that joins a pool: a file made for it, or a blank device.
 
 use super::{
     create::storage,
@@ -22,19 +22,18 @@ use world::{
     },
 };
 
-/// Bytes of a drive's serial in its pool at most.
 const SERIAL_BYTES_MAX: usize = 48;
 
-/// A drive with its UUID, open.
+/// An open drive with its UUID.
 pub struct JoiningDrive {
-    /// As the folder is to name it.
+    /// The entry for the record.
     pub recorded: RecordedDrive,
     pub open: OpenDrive,
     drive: DriveId,
 }
 
 impl JoiningDrive {
-    /// A new file of that name in the folder, all of its space set aside.
+    /// A new file in the folder, with all its space reserved.
     pub async fn file(world: &World, folder: &Path, name: PathBuf, size: ByteCount) -> Result<Self, Refusal> {
         let path = folder.join(&name);
         let device = Rc::new(FileDevice::create(&path, size).await.map_err(|error| storage(&error))?);
@@ -43,7 +42,7 @@ impl JoiningDrive {
         Ok(Self { recorded: RecordedDrive::file(drive, name), open, drive })
     }
 
-    /// A device, by a name that stays with it where there is one.
+    /// A device, by a lasting name if there is one.
     pub fn device(world: &World, given: &Path) -> Result<Self, Refusal> {
         let canonical = host_files::canonical(given).map_err(|error| storage(&error))?;
         let device = FileDevice::open(&canonical, Access::ReadWrite).map_err(|error| storage(&error))?;
@@ -52,7 +51,7 @@ impl JoiningDrive {
         let is_lasting = given.starts_with("/dev/disk/by-id");
         let path = match by_id.filter(|_| !is_lasting) {
             Some(by_id) => by_id,
-            // Links as well: what leads to `dm-3` now may lead to `dm-4` next time, and is right then.
+            // Links too: a link that leads to `dm-3` now may rightly lead to `dm-4` next time.
             None if given.is_absolute() => given.to_owned(),
             None => canonical.clone(),
         };
@@ -77,7 +76,6 @@ impl JoiningDrive {
         secure(&self.name(folder), &self.open).await.iter().for_each(|warning| notices.warn(warning));
     }
 
-    /// For the pool.
     pub fn new_drive(&self) -> NewDrive {
         NewDrive {
             drive: self.drive,
@@ -97,7 +95,7 @@ impl JoiningDrive {
     }
 }
 
-/// Devices that are to be drives of one pool are different disks.
+/// Refuses devices that are the same disk.
 pub fn check_distinct(devices: &[PathBuf]) -> Result<(), Refusal> {
     let catalogue = DiskCatalogue::default();
     let disks: Vec<(&PathBuf, Option<Disk>)> =

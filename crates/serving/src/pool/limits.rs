@@ -15,7 +15,6 @@ pub struct LimitStatus {
 }
 
 impl LimitStatus {
-    /// Those of a volume.
     pub fn of(setting: &VolumeSetting) -> Self {
         Self {
             limit_bytes: setting.bounds.limit_bytes,

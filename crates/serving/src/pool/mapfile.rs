@@ -1,17 +1,14 @@
 //! A mapfile of GNU ddrescue: the ranges of a copy that were read, could not be read, or were not tried.
 //!
-//! Its manual, "Mapfile structure", has the format; `ddrescuelog` and ddrescue itself read it.
+//! The format is in its manual, "Mapfile structure"; `ddrescuelog` and ddrescue itself read it.
 
 use std::{fmt::Write, ops::Range};
 
 /// State of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStatus {
-    /// They are as they should be.
     Finished,
-    /// They cannot be read.
     BadSector,
-    /// Nobody tried yet.
     NotTried,
 }
 
@@ -29,12 +26,12 @@ impl CopyStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapfile {
     size: u64,
-    /// One behind the other from 0 on; neighbours differ.
+    /// Adjacent, from 0 on; neighbours differ.
     parts: Vec<(Range<u64>, CopyStatus)>,
 }
 
 impl Mapfile {
-    /// Nothing was tried yet.
+    /// A map without any tried range.
     pub fn new(size: u64) -> Self {
         Self { size, parts: Vec::new() }
     }
@@ -50,17 +47,17 @@ impl Mapfile {
         }
     }
 
-    /// Up to where it is known what became of them.
+    /// End of the ranges with a known status.
     pub fn done(&self) -> u64 {
         self.parts.last().map_or(0, |(last, _)| last.end)
     }
 
-    /// Ranges that cannot be read.
+    /// Unreadable ranges.
     pub fn bad(&self) -> impl Iterator<Item = &Range<u64>> {
         self.parts.iter().filter(|(_, status)| *status == CopyStatus::BadSector).map(|(range, _)| range)
     }
 
-    /// As the file has it. `comment`: for people, one line.
+    /// The content of the file, with a one-line `comment`.
     pub fn text(&self, comment: &str) -> String {
         let mut text = format!("# Mapfile. Created by spindle {}\n# {comment}\n", env!("CARGO_PKG_VERSION"));
         let done = self.done();

@@ -1,4 +1,4 @@
-//! Pools by their folders, the drives of a pool, and the work on both that is not the array's.
+//! Pools by their folders, and work on their drives that is not the array's.
 
 pub mod add_drive;
 pub mod advice;
@@ -14,6 +14,7 @@ pub mod salvage;
 pub mod snapshot_room;
 pub mod status;
 
+mod drive_opening;
 mod drive_space;
 mod joining_drive;
 mod mapfile;

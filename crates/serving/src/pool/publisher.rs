@@ -1,6 +1,6 @@
-//! Publishes the status of an open pool in its folder: at once when something happens, every few seconds while figures
-//! change, and every minute anyway. Writes are small, rare, and made by a thread of their own: a folder that is slow or
-//! full does the pool no harm.
+//! Publishes the status of an open pool in its folder: at once on an event, every few seconds while figures
+//! change, and every minute otherwise. Writes are small, rare, and made by a thread of their own: a slow or
+//! full folder does not harm the pool.
 
 use super::{
     events::{EventReport, PoolContext},
@@ -28,13 +28,12 @@ use world::{
 const CHANGES_EVERY: Duration = Duration::from_secs(5);
 /// Interval of publishing an unchanged status, which shows that the process is alive.
 const ANYWAY_EVERY: Duration = Duration::from_secs(60);
-/// Nothing is published sooner after what was published before.
+/// Least interval between two writes.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes a second that are published at most, over time.
+/// Limit on the write rate, over time.
 const BYTES_PER_SECOND_MAX: u64 = 64 << 10;
-/// Events that are published.
 const EVENTS_MAX: usize = 16;
-/// The first time is waited for, but no longer.
+/// Bound on the wait for the first write.
 const FIRST_WITHIN: Duration = Duration::from_secs(2);
 
 /// Publishes a pool's status until the pool is closed.
@@ -50,7 +49,7 @@ pub struct Publisher {
     writer: Workers,
     last: Option<PublishedStatus>,
     written_at: Moment,
-    /// Not before this.
+    /// Earliest time of the next write.
     next_at: Moment,
     has_failed: bool,
     notices: Rc<dyn Notices>,
@@ -88,7 +87,7 @@ impl Publisher {
         publisher
     }
 
-    /// Works until the pool is closed. What it published is then its own no more: the holder of the folder removes it.
+    /// Publishes until the pool is closed. The holder of the folder's lock then removes the status.
     pub async fn run(mut self) {
         let mut is_news = false;
         loop {
@@ -137,7 +136,7 @@ impl Publisher {
         self.next_at = self.written_at + pause;
     }
 
-    /// Warns when publishing begins to fail, and once more when it works again.
+    /// Warns when publishing starts to fail, and once more when it works again.
     fn note_outcome(&mut self, written: IoResult<()>) {
         let has_failed = written.is_err();
         let changed = has_failed != std::mem::replace(&mut self.has_failed, has_failed);

@@ -1,6 +1,6 @@
 //! The record in a pool's folder: the pool's drives, their names, and their last paths.
 //!
-//! A drive is identified by the UUID in its superblock. Everything else here says where to look first, and how to name a
+//! A drive is identified by the UUID in its superblock. The other fields say where to look first, and how to name a
 //! missing drive.
 
 use crate::uuid::parse_uuid;
@@ -16,7 +16,6 @@ use world::{
     },
 };
 
-/// The record in the folder.
 pub const RECORD_NAME: &str = "spindle-pool.json";
 /// The first format was a list of paths.
 const RECORD_FORMAT: u32 = 2;
@@ -26,11 +25,10 @@ const RECORD_FORMAT: u32 = 2;
 pub struct PoolRecord {
     /// `None` in a record of format 1.
     pub pool: Option<PoolId>,
-    /// In the order they came.
+    /// In the order they were added.
     pub drives: Vec<RecordedDrive>,
 }
 
-/// One drive of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedDrive {
     /// `None` in a record of format 1.
@@ -48,19 +46,16 @@ pub struct Hardware {
     /// Slot of the enclosure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bay: Option<String>,
-    /// The maker's name of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The maker's number of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// The same on every path to it.
+    /// Equal on every path to the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wwid: Option<String>,
 }
 
 impl Hardware {
-    /// As the kernel and udev know it.
     pub fn of(disk: &Disk) -> Self {
         let Disk { bay, model, serial, wwid, .. } = disk.clone();
         Self { bay, model, serial, wwid }
@@ -109,7 +104,7 @@ impl PoolRecord {
             .map_err(|error| Refusal::new(error.to_string(), "check the folder"))
     }
 
-    /// The one in a folder.
+    /// Reads the record of a folder.
     pub fn read(folder: &Path) -> Result<Self, Refusal> {
         let path = folder.join(RECORD_NAME);
         let text = host_files::read_to_string(&path).map_err(|error| match error.kind() {
@@ -141,7 +136,6 @@ impl PoolRecord {
 }
 
 impl RecordedDrive {
-    /// A file in the folder.
     pub fn file(drive: DriveId, name: PathBuf) -> Self {
         Self { drive: Some(drive), path: name, hardware: Hardware::default() }
     }

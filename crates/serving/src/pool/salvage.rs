@@ -1,4 +1,4 @@
-//! All that can be read of a volume or a snapshot, copied to a file, and what could not be read named beside it.
+//! Salvage: copies all readable data of a volume or a snapshot to a file, and maps the unreadable ranges.
 
 use super::{
     damaged::shown_wall,
@@ -22,13 +22,11 @@ use world::{
     },
 };
 
-/// Bytes that are read and written at once.
 const CHUNK: u64 = 4 << 20;
-/// Chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
 /// A file's size is a multiple of this while it is written.
 const UNIT: u64 = 4096;
-/// Room of a filesystem that is left alone: for the map, and for others.
+/// Room left free on the filesystem: for the map, and for others.
 const SPARE: u64 = 16 << 20;
 
 #[derive(Serialize)]
@@ -37,11 +35,11 @@ pub struct SalvageAnswer<'a> {
     pub out: &'a Path,
     pub map: &'a Path,
     pub size_bytes: u64,
-    /// Data that was read and is right.
+    /// Bytes read correctly.
     pub copied_bytes: u64,
     pub unreadable_bytes: u64,
     pub unreadable: Vec<(u64, u64)>,
-    /// Not tried: it was ended early.
+    /// Bytes not tried because the copy was ended early.
     pub not_tried_bytes: u64,
     /// True if the last writes may be missing.
     pub may_be_older: bool,
@@ -120,7 +118,7 @@ impl<'a> Salvage<'a> {
             unreadable_bytes: parts.bad().map(|range| range.end - range.start).sum(),
             unreadable: parts.bad().map(|range| (range.start, range.end - range.start)).collect(),
             not_tried_bytes: volume.size_bytes() - parts.done(),
-            // A snapshot that is known is as it was made: the log only goes on behind it.
+            // An existing snapshot is complete: missing log records only follow it.
             may_be_older: self.wanted.snapshot.is_none() && condition.may_be_older(),
             checkpoint_written_at: shown_wall(condition.written_at),
         })
@@ -143,7 +141,7 @@ fn check_is_new(path: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a filesystem that has no room for what there is to copy.
+/// Refuses a filesystem without room for the data.
 fn check_room(out: &Path, survey: &VolumeSurvey) -> Result<(), Refusal> {
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -163,11 +161,10 @@ fn check_room(out: &Path, survey: &VolumeSurvey) -> Result<(), Refusal> {
 
 struct SalvageCopy {
     map: Mapfile,
-    /// Data that was read.
     bytes: u64,
 }
 
-/// Copies all that can be read to a new file, which gets its name when it is as far as it goes.
+/// Copies all readable data to a new file, which gets its name at the end.
 async fn copy(
     world: &World,
     volume: &ReadOnlyVolume,
@@ -188,7 +185,7 @@ async fn copy(
     drop(file);
     let named = copied.and_then(|copied| host_files::name_new(&temporary, size, out).map(|()| copied));
     named.map_err(|error| {
-        // The failure is the news; what was copied can be copied again.
+        // The failure is reported; the data can be copied again.
         let _ = host_files::remove_file(&temporary);
         let remedy = match error.kind() {
             IoErrorKind::NoSpace => "make room, or give an OUT on another filesystem; nothing was left there",
@@ -221,7 +218,7 @@ async fn copy_chunks(
         let parts = read.await;
         reads.extend(chunks.next());
         for part in parts? {
-            // Nothing was ever written in front of it.
+            // Nothing was ever written before it.
             copied.map.add(part.range.start, CopyStatus::Finished);
             let status = match part.content {
                 PartContent::Unreadable(_) => CopyStatus::BadSector,
@@ -245,7 +242,7 @@ async fn copy_chunks(
     Ok(copied)
 }
 
-/// Whole units: the end of a volume may lie within one.
+/// Pads data to whole units: the end of a volume may lie within one.
 fn padded(data: Buffer) -> Buffer {
     let length = data.len().next_multiple_of(UNIT as usize);
     if length == data.len() {

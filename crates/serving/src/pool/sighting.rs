@@ -26,31 +26,29 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub enum Observation {
     /// A drive of some pool.
     Drive(Box<Sighting>),
-    /// Nothing that could be one, and why.
+    /// No drive, and the reason.
     Nothing(String),
-    /// This process may not look.
+    /// This process has no permission to read it.
     Denied(String),
 }
 
-/// A drive of a pool, and where it was seen.
+/// A drive of a pool, and its path.
 #[derive(Clone, Debug)]
 pub struct Sighting {
     /// Path to open; of a device its node.
     pub path: PathBuf,
-    /// The same whatever it is called.
+    /// Independent of the path.
     pub identity: PathIdentity,
     /// `None` for a file.
     pub disk: Option<Disk>,
-    /// The newest it has.
+    /// The newest superblock on the drive.
     pub superblock: Superblock,
 }
 
 /// Identifies a device or file under any path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathIdentity {
-    /// Major and minor number.
     Device(u32, u32),
-    /// Device and inode.
     File(u64, u64),
 }
 
@@ -63,7 +61,7 @@ impl Sighting {
     }
 }
 
-/// Looks at one path.
+/// Identifies one path.
 pub async fn look_at(world: &World, path: &Path) -> Observation {
     let (path, identity, disk) = match recognise(path) {
         Ok(recognised) => recognised,
@@ -130,7 +128,7 @@ fn recognise(path: &Path) -> Result<(PathBuf, PathIdentity, Option<Disk>), Obser
     }
 }
 
-/// Looks at many paths at once: one that is slow to answer holds up no other.
+/// Identifies many paths at once, so that a slow one does not delay the others.
 pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Observation)> {
     let looks: Vec<_> = paths
         .into_iter()
@@ -149,13 +147,13 @@ pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Ob
     seen
 }
 
-/// Nodes of all block devices there are; none where sysfs is not to be seen.
+/// Nodes of all block devices; empty without sysfs.
 pub fn all_devices() -> Vec<PathBuf> {
     let disks = DiskCatalogue::default().disks().unwrap_or_default();
     disks.into_iter().map(|disk| disk.node).collect()
 }
 
-/// Regular files of a folder that are large enough for a drive, but for hidden ones.
+/// Regular files of a folder that are large enough for a drive, without hidden ones.
 pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let names = host_files::list(folder).unwrap_or_default();
     let paths = names.iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));

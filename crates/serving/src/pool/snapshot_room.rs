@@ -4,14 +4,14 @@ use array::pool::SnapshotRoom;
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
-/// Deletions that are named, at most: those that free the most.
+/// The deletions shown: those that free the most.
 const NAMED_MAX: usize = 4;
 
 /// Room that the deletion of one snapshot of a volume, or of all of them, would free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotRoomStatus {
     pub volume: String,
-    /// One of them; none stands for all that the volume has.
+    /// `None` stands for all snapshots of the volume.
     pub snapshot: Option<String>,
     pub bytes: u64,
 }

@@ -30,15 +30,14 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
-/// The published status in the folder of a pool.
 const STATUS_NAME: &str = "spindle-status.json";
 const STATUS_FORMAT: u32 = 1;
-/// Nobody publishes more than this.
+/// Bound on the size of a published status.
 const STATUS_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// Always false here: of a pool that does not open another answer is given.
+    /// Always false; a pool that does not open has another answer.
     #[serde(default)]
     pub damaged: bool,
     /// Blocks whose only copies are on drives not in use.
@@ -48,7 +47,7 @@ pub struct PoolStatus {
     #[serde(default)]
     pub unused: Vec<String>,
     pub drives: Vec<DriveStatus>,
-    /// Why drives may run out of space.
+    /// Reasons why drives may run out of space.
     pub warnings: Vec<String>,
     pub usable_bytes: u64,
     pub used_bytes: u64,
@@ -57,17 +56,16 @@ pub struct PoolStatus {
     /// Room that the deletion of snapshots would free, once the pool is 95 % full; not published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_room: Option<Vec<SnapshotRoomStatus>>,
-    /// Drives that take part: of those that are there some may have fallen behind.
+    /// Present drives that have not fallen behind.
     pub drives_in_use: usize,
-    /// Copies the pool keeps of everything.
     pub copies: u8,
-    /// Segments that lack a copy, of those that the drives in use can have.
+    /// Segments that lack a copy which the drives in use could hold.
     pub degraded_segments: u64,
-    /// Segments of raid0 volumes on drives that are not there.
+    /// Segments of raid0 volumes on missing drives.
     pub lost_segments: u64,
-    /// Copies that were wrong or unreadable, and were written again, since it was opened.
+    /// Wrong or unreadable copies rewritten since the pool was opened.
     pub mended: u64,
-    /// Copies that are to be made since segments began to lack some.
+    /// Progress of making missing copies.
     pub rebuild: RebuildStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
@@ -76,16 +74,14 @@ pub struct PoolStatus {
 /// Bytes whose only copies are on one drive that is not in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OnlyCopyStatus {
-    /// UUID of the drive.
     pub drive: String,
-    /// Of one copy.
+    /// Counted once for all copies.
     pub bytes: u64,
 }
 
-/// Copies that are to be made since segments began to lack some.
+/// Progress of making missing copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildStatus {
-    /// All of them.
     pub total_bytes: u64,
     pub done_bytes: u64,
     /// Bytes with one copy left of two or more.
@@ -94,10 +90,9 @@ pub struct RebuildStatus {
     pub unreadable_blocks: u64,
 }
 
-/// A drive that the folder names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveStatus {
-    /// For people: bay, model and serial number as far as they are known, and the path.
+    /// Bay, model and serial number as far as they are known, and the path.
     pub name: String,
     /// Current or last path.
     pub path: PathBuf,
@@ -105,19 +100,18 @@ pub struct DriveStatus {
     pub is_there: bool,
     /// False for a drive that is present but fell behind, was lost, or is blank.
     pub is_in_use: bool,
-    /// Why it is not there.
+    /// The reason if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// UUID of its superblock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// The name that is recorded, which stays with it where udev gives one.
+    /// The recorded path, which follows the drive where udev provides one.
     pub recorded_path: PathBuf,
     #[serde(flatten)]
     pub hardware: Hardware,
 }
 
-/// The drives of a pool as they were found when it was opened.
+/// The drives of a pool as found when it was opened.
 #[derive(Clone, Debug)]
 pub struct DriveStatuses {
     folder: PathBuf,
@@ -145,7 +139,7 @@ impl DriveStatuses {
         Self { folder, drives: search.drives.iter().map(status).collect(), warnings: warnings.to_vec() }
     }
 
-    /// The same, with which of them a pool uses now.
+    /// The same with the drives that the pool uses now.
     fn now(&self, pool: &Pool) -> Vec<DriveStatus> {
         let in_use: BTreeSet<String> = pool.drives_in_use().iter().map(DriveId::to_string).collect();
         let mut drives = self.drives.clone();
@@ -160,9 +154,7 @@ impl DriveStatuses {
 pub struct VolumeStatus {
     pub name: String,
     pub size_bytes: u64,
-    /// Writes are answered before they are stable.
     pub write_cache: bool,
-    /// One copy at rest.
     pub raid0: bool,
     #[serde(flatten)]
     pub limits: LimitStatus,
@@ -174,13 +166,13 @@ pub struct VolumeStatus {
 pub struct PublishedStatus {
     format: u32,
     pub process: u32,
-    /// Since when, in UTC.
+    /// In UTC.
     pub opened_at: String,
     /// In UTC.
     pub written_at: String,
-    /// The same, in seconds since 1970.
+    /// `written_at` in seconds since 1970.
     written_unix_s: i64,
-    /// Why nothing is written any more, if so.
+    /// Reason why the pool has stopped, if it has.
     pub stopped: Option<String>,
     /// Oldest first.
     pub events: Vec<EventReport>,
@@ -278,7 +270,6 @@ impl PublishedStatus {
         (stopped, events, pool) == (&other.stopped, &other.events, &other.pool)
     }
 
-    /// As it is stored.
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain fields") + "\n"
     }
@@ -324,13 +315,13 @@ pub fn path_in(folder: &Path) -> PathBuf {
     folder.join(STATUS_NAME)
 }
 
-/// Removes what is published in a folder, which this process holds.
+/// Removes the status in a folder that this process has locked.
 pub fn withdraw(folder: &Path) {
-    // What cannot be removed is not believed either, as soon as the process that wrote it has ended.
+    // A status that cannot be removed is not trusted once the process that wrote it has ended.
     let _ = host_files::remove_file(&path_in(folder));
 }
 
-/// The first figures of a pool, in a line.
+/// Used and usable size, in a line.
 pub fn used_of(status: &PoolStatus) -> String {
     format!("{} used of {}", ByteCount(status.used_bytes), ByteCount(status.usable_bytes))
 }

@@ -1,4 +1,4 @@
-//! Drives of a pool that are not in use, and what to do with them: none is to be erased that has the last copy of something.
+//! Advice on drives of a pool that are not in use: no drive with the last copy of something may be erased.
 
 use super::status::DriveStatus;
 use array::{format::DriveId, pool::Pool};
