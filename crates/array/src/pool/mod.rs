@@ -16,6 +16,7 @@ mod create;
 mod drive_watch;
 mod drives;
 mod health;
+mod keys;
 mod only_copies;
 mod open;
 mod read_only;
@@ -27,6 +28,7 @@ mod volumes;
 
 pub use crate::engine::{Alarm, OpenSetting, PoolSpace, events, events::SnapshotRoom};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
+pub use keys::{SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
     Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,

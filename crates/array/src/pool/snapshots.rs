@@ -1,11 +1,11 @@
 //! Snapshots. A snapshot is a point on the branch of each of its volumes, with a row; nothing is copied.
 
-use super::{Pool, volumes::check_name};
+use super::{Pool, SnapshotKey, VolumeKey, volumes::check_name};
 use crate::{
     engine::MapReader,
     error::{Error, Result},
     format::{
-        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
+        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
@@ -45,14 +45,20 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume; one of them has a snapshot of that name; more than 124 volumes.
-    pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
+    pub async fn snapshot<'k>(
+        &self,
+        volumes: &[impl Into<VolumeKey<'k>> + Copy],
+        name: &str,
+        snapshot: SnapshotId,
+    ) -> Result<()> {
         check_name(name)?;
         let _one_at_a_time = self.host.admission.admit_rows().await?;
         let mut parts = Vec::new();
         let stamp = self.shared.state.borrow_mut().next_stamp();
         for volume in volumes {
+            let volume = (*volume).into();
             let (number, branch) = self.branch_of(volume)?;
-            if self.find_snapshot(number, name).is_some() {
+            if self.snapshot_of(volume, name.into()).is_ok() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
             let row = PointRow {
@@ -80,8 +86,8 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume.
-    pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
-        let number = self.number_of(volume)?;
+    pub fn snapshots<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<Vec<Snapshot>> {
+        let number = self.number_of(volume.into())?;
         let state = self.shared.state.borrow();
         let rows = state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(row));
         Ok(rows.collect())
@@ -92,9 +98,12 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or snapshot.
-    pub fn snapshot_device(&self, volume: &str, name: &str) -> Result<SnapshotDevice> {
-        let found = self.find_snapshot(self.number_of(volume)?, name);
-        let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
+    pub fn snapshot_device<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        snapshot: impl Into<SnapshotKey<'k>>,
+    ) -> Result<SnapshotDevice> {
+        let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         Ok(SnapshotDevice::new(Rc::clone(&self.host), (branch, stamp), row.sectors))
     }
 
@@ -103,10 +112,13 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or snapshot.
-    pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<()> {
+    pub async fn delete_snapshot<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        snapshot: impl Into<SnapshotKey<'k>>,
+    ) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
-        let found = self.find_snapshot(self.number_of(volume)?, name);
-        let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
+        let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         let row = PointRow { state: VolumeState::Deleting, ..row };
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
         self.log.append(vec![put]).await
@@ -118,12 +130,15 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or snapshot; or a part of the map cannot be read.
-    pub async fn reclaimable_bytes(&self, volume: &str, names: &[&str]) -> Result<u64> {
-        let number = self.number_of(volume)?;
+    pub async fn reclaimable_bytes<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        snapshots: &[impl Into<SnapshotKey<'k>> + Copy],
+    ) -> Result<u64> {
+        let volume = volume.into();
         let mut stamps = BTreeMap::<BranchNumber, Vec<Stamp>>::new();
-        for name in names {
-            let found = self.find_snapshot(number, name);
-            let (branch, stamp, _) = found.ok_or_else(|| no_snapshot(volume, name))?;
+        for snapshot in snapshots {
+            let (branch, stamp, _) = self.snapshot_of(volume, (*snapshot).into())?;
             stamps.entry(branch).or_default().push(stamp);
         }
         let mut bytes = 0;
@@ -131,13 +146,6 @@ impl Pool {
             bytes += reclaimable_bytes(&self.map, branch, &stamps).await?;
         }
         Ok(bytes)
-    }
-
-    fn find_snapshot(&self, volume: VolumeNumber, name: &str) -> Option<(BranchNumber, Stamp, PointRow)> {
-        let state = self.shared.state.borrow();
-        let mut snapshots = state.catalogue.snapshots_of(volume);
-        let found = snapshots.find(|(_, _, row)| row.name == name);
-        found.map(|(branch, stamp, row)| (branch, stamp, row.clone()))
     }
 }
 

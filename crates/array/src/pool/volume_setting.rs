@@ -1,6 +1,6 @@
 //! Settings of a volume, and the operations that change them: one row, stable before it is acknowledged.
 
-use super::Pool;
+use super::{Pool, VolumeKey};
 use crate::{
     error::Result,
     format::{
@@ -51,8 +51,12 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume.
-    pub async fn set_write_cache(&self, name: &str, write_cache: WriteCache) -> Result<()> {
-        self.set(name, |row| row.write_cache = write_cache).await
+    pub async fn set_write_cache<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        write_cache: WriteCache,
+    ) -> Result<()> {
+        self.set(volume.into(), |row| row.write_cache = write_cache).await
     }
 
     /// Limits the rates of a volume from the next command on.
@@ -60,9 +64,10 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume.
-    pub async fn set_rates(&self, name: &str, rates: Rates) -> Result<()> {
+    pub async fn set_rates<'k>(&self, volume: impl Into<VolumeKey<'k>>, rates: Rates) -> Result<()> {
         let Rates { iops_max, kib_per_second_max } = rates;
-        self.set(name, |row| (row.iops_max, row.kib_per_second_max) = (iops_max, kib_per_second_max)).await
+        self.set(volume.into(), |row| (row.iops_max, row.kib_per_second_max) = (iops_max, kib_per_second_max))
+            .await
     }
 
     /// Sets limit and reserve of a volume. A volume that exceeds its new limit keeps its data.
@@ -70,16 +75,16 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume; the reserve exceeds the limit; or there is no room for the reserve.
-    pub async fn set_bounds(&self, name: &str, bounds: Bounds) -> Result<()> {
+    pub async fn set_bounds<'k>(&self, volume: impl Into<VolumeKey<'k>>, bounds: Bounds) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
-        let number = self.number_of(name)?;
+        let number = self.number_of(volume.into())?;
         self.host.admission.check_bounds(Some(number), bounds).await?;
         self.set_row(number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
     }
 
-    async fn set(&self, name: &str, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
+    async fn set(&self, volume: VolumeKey<'_>, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
-        self.set_row(self.number_of(name)?, change).await
+        self.set_row(self.number_of(volume)?, change).await
     }
 
     async fn set_row(&self, number: VolumeNumber, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Operations on volumes: create, find, resize, rename, delete. Each changes rows in one record, which is
 //! stable before it is acknowledged.
 
-use super::{Pool, VolumeSetting, volume_setting::blocks_of};
+use super::{Pool, VolumeKey, VolumeSetting, volume_setting::blocks_of};
 use crate::{
     error::{Error, Result},
     format::{
@@ -101,21 +101,24 @@ impl Pool {
         self.log.append_together(parts).await
     }
 
-    /// The volume of that name. All callers share one handle.
+    /// A volume. All callers share one handle.
     ///
     /// # Errors
     ///
     /// No such volume.
-    pub fn volume(&self, name: &str) -> Result<Rc<Volume>> {
-        let number = self.number_of(name)?;
+    pub fn volume<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<Rc<Volume>> {
+        Ok(self.handle(self.number_of(volume.into())?))
+    }
+
+    fn handle(&self, number: VolumeNumber) -> Rc<Volume> {
         let mut volumes = self.volumes.borrow_mut();
         volumes.retain(|_, volume| volume.strong_count() > 0);
         if let Some(volume) = volumes.get(&number).and_then(std::rc::Weak::upgrade) {
-            return Ok(volume);
+            return volume;
         }
         let volume = Rc::new(Volume::new(Rc::clone(&self.host), number));
         volumes.insert(number, Rc::downgrade(&volume));
-        Ok(volume)
+        volume
     }
 
     /// All volumes, by number.
@@ -137,10 +140,10 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume, or the new name is taken or invalid.
-    pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<()> {
+    pub async fn rename_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, new_name: &str) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
         check_name(new_name)?;
-        let number = self.number_of(name)?;
+        let number = self.number_of(volume.into())?;
         if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
@@ -153,10 +156,10 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume, or the size is invalid.
-    pub async fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+    pub async fn resize_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, size_bytes: u64) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
         let sectors = check_size(size_bytes)?;
-        let number = self.number_of(name)?;
+        let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         let row = VolumeRow { sectors, ..before.clone() };
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
@@ -164,8 +167,8 @@ impl Pool {
             return self.log.append(vec![put]).await;
         }
         // The end is discarded before anyone can grow the volume again and read it.
-        let volume = self.volume(name)?;
-        let _nobody_writes = volume.hold_writes().await;
+        let volume = self.handle(number);
+        let _no_writes = volume.hold_writes().await;
         let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
         let mut parts = Vec::new();
         let tail = volume.block_cut_at(sectors).await?;
@@ -192,9 +195,13 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume, or it has snapshots.
-    pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<()> {
+    pub async fn delete_volume<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        with_snapshots: bool,
+    ) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
-        let number = self.number_of(name)?;
+        let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
         let (branches, snapshots) = {
             let state = self.shared.state.borrow();
@@ -205,7 +212,7 @@ impl Pool {
             (rows.collect::<Vec<_>>(), state.catalogue.snapshots_of(number).count())
         };
         if snapshots > 0 && !with_snapshots {
-            return Err(Error::HasSnapshots { volume: name.to_owned(), count: snapshots });
+            return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
         }
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
@@ -222,15 +229,10 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume; or a part of its map cannot be read.
-    pub async fn used_by(&self, volume: &str) -> Result<u64> {
-        let number = self.number_of(volume)?;
+    pub async fn used_by<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<u64> {
+        let number = self.number_of(volume.into())?;
         self.usage.count_volume(number).await?;
         Ok(self.usage.taken_by_volume(number) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
-    }
-
-    pub(super) fn number_of(&self, name: &str) -> Result<VolumeNumber> {
-        let state = self.shared.state.borrow();
-        state.catalogue.volume_named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))
     }
 
     pub(super) fn volume_row(&self, number: VolumeNumber) -> VolumeRow {
@@ -238,8 +240,8 @@ impl Pool {
         state.catalogue.volume(number).expect("numbers of volumes stay").clone()
     }
 
-    pub(super) fn branch_of(&self, name: &str) -> Result<(VolumeNumber, BranchNumber)> {
-        let number = self.number_of(name)?;
+    pub(super) fn branch_of(&self, volume: VolumeKey<'_>) -> Result<(VolumeNumber, BranchNumber)> {
+        let number = self.number_of(volume)?;
         Ok((number, self.volume_row(number).branch))
     }
 }

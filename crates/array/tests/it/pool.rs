@@ -222,3 +222,25 @@ fn invalid_names_and_sizes_are_refused() {
         make_volume(&pool, "post", MIB).await.expect("the name is free again");
     });
 }
+
+#[test]
+fn a_volume_and_a_snapshot_are_addressed_by_id_across_a_rename() {
+    let mut scene = Scene::new(7, 2);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", MIB).await.expect("it is made");
+        write(&volume, 0, 3, 4096).await;
+        let id = pool.volumes()[0].volume;
+        let cut = SnapshotId([4; 16]);
+        pool.snapshot(&[id], "monday", cut).await.expect("it is taken");
+        pool.rename_volume(id, "post").await.expect("it is renamed");
+        assert!(matches!(pool.volume("mail"), Err(Error::NoVolume(_))), "nothing has the old name");
+        let snapshot = pool.snapshot_device(id, cut).expect("it exists");
+        assert!(read(&snapshot, 0, 4096).await.iter().all(|&byte| byte == 3));
+        pool.delete_snapshot(id, cut).await.expect("it is deleted");
+        assert_eq!(pool.snapshots(id).expect("it exists"), []);
+        pool.delete_volume(id, false).await.expect("it is deleted");
+        assert!(matches!(pool.volume(id), Err(Error::NoVolume(_))));
+        pool.close().await.expect("it closes");
+    });
+}
