@@ -91,9 +91,7 @@ pub enum Error {
     NameTaken(String),
     #[error("{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters")]
     BadName(String),
-    #[error(
-        "a volume of {0} bytes is not possible: the size is a multiple of 512, at least 512 and at most 64 TiB"
-    )]
+    #[error("a volume cannot have {0} bytes: the size is a multiple of 512, at least 512 and at most 64 TiB")]
     BadSize(u64),
     /// The volume table is full.
     #[error("the pool has {0} volumes, the most there can be; delete one first")]
