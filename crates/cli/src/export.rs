@@ -61,7 +61,7 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     let plan = target_plan(arguments.access.as_deref(), &names)?;
     let settings = settings(arguments);
     let options =
-        RealOptions { force_plain: arguments.plain_io, look: Duration::from_micros(arguments.poll) };
+        RealOptions { force_plain: arguments.plain_io, busy_poll: Duration::from_micros(arguments.poll) };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;

@@ -1,5 +1,5 @@
-//! `host_facts PATH` prints all that Spindle knows about this machine and the storage at PATH, then
-//! waits for Ctrl-C if a second argument is given.
+//! `host_facts PATH` prints the facts Spindle reads about this machine and the storage at PATH. With a second
+//! argument it then waits for Ctrl-C.
 
 use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 use world::real::{
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     };
     run(1, RealOptions::default(), async |world| {
         println!("{:#?}", machine());
-        println!("io_uring missing because: {:?}", Engine::current().fallback_reason());
+        println!("io_uring not in use because: {:?}", Engine::current().fallback_reason());
         let drive = match host_files::kind(&path) {
             Ok(PathKind::BlockDevice) => {
                 println!("in use: {:?}", host::usage_of_device(&path));

@@ -1,8 +1,8 @@
-//! Random reads of one file or block device at a fixed depth, to set beside
+//! Random reads of one file or block device at a fixed depth, for comparison with
 //! `fio --ioengine=io_uring --direct=1 --rw=randread --bs=BYTES --iodepth=DEPTH`.
 //!
 //! `random_read PATH BYTES DEPTH SECONDS [plain] [sleep]` prints one line of JSON: reads, seconds, processor
-//! seconds. With `sleep` it also says how late sleeps end.
+//! seconds. With `sleep` it also prints how late sleeps end.
 
 use std::{env, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{

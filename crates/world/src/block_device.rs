@@ -1,8 +1,8 @@
-//! The waist: everything that stores bytes at addresses.
+//! The block device: the one trait everything that stores bytes at addresses implements.
 //!
-//! A file, a raw drive, a fault injector, a meter, later a volume, a snapshot, an iSCSI session or
-//! a timing model: all are a [`BlockDevice`], and any may stand on any. The trait stays this small;
-//! what only some devices can do is a capability trait of its own ([`Resizable`], [`Sparse`]).
+//! A file, a raw drive, a fault injector, a meter, a volume, a snapshot, an iSCSI session: all are a
+//! [`BlockDevice`], and each may be stacked on another. The trait stays this small; a capability that only
+//! some devices have is a trait of its own ([`Resizable`], [`Sparse`]).
 //!
 //! Rules every implementation keeps:
 //!
@@ -27,7 +27,7 @@ pub struct Geometry {
     pub sector: u32,
 }
 
-/// What a completed write promises.
+/// Durability a completed write promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     /// Accepted; survives power loss only after a later `flush`.
@@ -36,15 +36,14 @@ pub enum Stability {
     Stable,
 }
 
-/// Something that stores bytes at addresses. See the module's rules.
+/// A store of bytes at addresses; implementations keep the rules above.
 pub trait BlockDevice {
-    /// Size and sector, as of now.
     fn geometry(&self) -> Geometry;
 
-    /// Fills `into`, one after the other, from `at` on; gives the buffers back full.
+    /// Fills the buffers of `into` in order, starting at offset `at`, and returns them full.
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>>;
 
-    /// Writes `from`, one after the other, from `at` on.
+    /// Writes the buffers of `from` in order, starting at offset `at`.
     fn write(
         &self,
         at: ByteOffset,
@@ -55,7 +54,7 @@ pub trait BlockDevice {
     /// Makes every write completed so far survive power loss.
     fn flush(&self) -> LocalFuture<IoResult<()>>;
 
-    /// Says that the bytes are no longer needed; they read as anything until written again.
+    /// Declares the bytes unused. Until they are written again, a read may return any value.
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>>;
 }
 
@@ -66,10 +65,11 @@ pub trait Resizable {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>>;
 }
 
-/// A device that knows where it holds nothing, and can come to hold nothing without being written.
+/// A device that tracks holes: ranges that take no space and read as zero.
 pub trait Sparse {
-    /// Makes the bytes read as zeroes. They keep the space they have, and get what they lack, if `keeps_space`; else
-    /// they may give it up. `Unsupported` if that cannot be done without writing them; then nothing was changed.
+    /// Makes the bytes read as zero. With `keeps_space` the range stays allocated (and missing space is
+    /// allocated); without it the device may free the space. `Unsupported` if the device would have to write
+    /// the zeroes; nothing has changed then.
     fn write_zeroes(
         &self,
         at: ByteOffset,
@@ -78,17 +78,17 @@ pub trait Sparse {
         stability: Stability,
     ) -> LocalFuture<IoResult<()>>;
 
-    /// What lies from `at` on: pieces one behind the other, which cover at least one byte, and `length` at most.
+    /// Lists the extents from `at` on, adjacent and in order. They cover at least one byte and at most
+    /// `length`.
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>>;
 }
 
-/// A piece of a [`Sparse`] device.
+/// A run of bytes of a [`Sparse`] device with one allocation state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes of it.
     pub length: ByteCount,
-    /// It takes no space.
+    /// The run takes no space.
     pub is_hole: bool,
-    /// It reads as zeroes. Not set, it may all the same.
+    /// The run is known to read as zero. It may read as zero without this flag.
     pub is_zero: bool,
 }

@@ -1,10 +1,9 @@
 //! Owned, aligned memory that a device may read from or write into.
 //!
-//! Direct I/O wants memory aligned to the device's sector; 4 KiB suits every drive there is. A
-//! buffer is handed to the device *by value* (reads) or *shared and immutable* (writes, through
-//! `Arc`), so that a dropped future can never leave the kernel writing into freed memory, and a
-//! page that is being written cannot change under the drive: [`std::sync::Arc::make_mut`] copies
-//! it first.
+//! Direct I/O needs memory aligned to the device's sector; 4 KiB suits every drive. The caller passes a
+//! buffer to the device *by value* (reads) or *shared and immutable* (writes, through `Arc`). So a dropped
+//! future never leaves the kernel writing into freed memory, and a page that is being written cannot change
+//! under the drive: [`std::sync::Arc::make_mut`] copies it first.
 
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
@@ -16,7 +15,7 @@ use std::{
 /// Alignment of every buffer, in bytes.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-/// Owned memory, aligned to [`BUFFER_ALIGNMENT`]; every byte of it is set when it is made.
+/// Owned memory, aligned to [`BUFFER_ALIGNMENT`] and fully initialised.
 pub struct Buffer {
     start: NonNull<u8>,
     length: usize,
@@ -31,7 +30,7 @@ unsafe impl Sync for Buffer {}
 
 #[allow(unsafe_code)]
 impl Buffer {
-    /// A zeroed buffer of `length` bytes (more than none).
+    /// A zeroed buffer. Panics if `length` is 0.
     pub fn zeroed(length: usize) -> Self {
         assert!(length > 0, "a buffer holds at least one byte");
         let layout = Self::layout(length);
@@ -41,14 +40,14 @@ impl Buffer {
         Self { start, length }
     }
 
-    /// A buffer holding a copy of `bytes` (more than none).
+    /// A copy of `bytes`. Panics if they are empty.
     pub fn copy_of(bytes: &[u8]) -> Self {
         assert!(!bytes.is_empty(), "a buffer holds at least one byte");
         let layout = Self::layout(bytes.len());
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        // SAFETY: `start` has room for as many bytes as there are, and nobody else knows it yet; they are all written here.
+        // SAFETY: `start` has room for as many bytes as there are, and no other pointer to it exists yet; all of them are written here.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
         Self { start, length: bytes.len() }
     }

@@ -1,9 +1,9 @@
-//! Time, as a thing one is given.
+//! Time as a dependency that callers are given: monotonic, civil, and processor time.
 
 use crate::LocalFuture;
 use std::{ops, time::Duration};
 
-/// A point in monotonic time: nanoseconds since the world began.
+/// A point in monotonic time: nanoseconds since the world started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 
@@ -31,18 +31,15 @@ pub struct WallTime {
     pub nanos: u32,
 }
 
-/// A source of time.
 pub trait Clock {
-    /// Monotonic time.
     fn now(&self) -> Moment;
 
-    /// Civil time.
     fn wall(&self) -> WallTime;
 
-    /// Completes at `moment` or as soon after as the world can.
+    /// Completes at `moment`, or as soon afterwards as the world can.
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()>;
 
-    /// Processor time this thread has used; none where time is not a processor's.
+    /// Processor time this thread has used; `None` in a world without processors.
     fn thread_cpu(&self) -> Option<Duration> {
         None
     }

@@ -2,7 +2,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// A checksum that grows with what it is shown.
+/// An incremental CRC-32C.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32c(Digest);
 
@@ -13,21 +13,21 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// Goes on over `bytes`.
+    /// Adds `bytes` to the checksum.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The checksum of all it was shown.
+    /// The checksum of all bytes added.
     pub fn value(self) -> u32 {
         self.0.finalize() as u32
     }
 }
 
-/// The checksum of `parts`, one after the other.
+/// The checksum of the concatenation of `parts`.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
     match parts {
-        // The usual case has a shorter way.
+        // One part is the usual case and has a faster path.
         [bytes] => crc_fast::crc32_iscsi(bytes),
         _ => {
             let mut crc = Crc32c::default();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_where_the_bytes_are_parted() {
+    fn splitting_the_bytes_does_not_change_the_checksum() {
         let bytes: Vec<u8> = (0..100_u8).collect();
         for at in 0..bytes.len() {
             assert_eq!(crc32c(&[&bytes[..at], &bytes[at..]]), crc32c(&[&bytes]), "{at}");

@@ -1,11 +1,10 @@
-//! What can go wrong with storage: a small kind to match on, and the story for a person.
+//! Storage errors: a kind for callers to match on, and a message for people.
 
 use std::{fmt, io, sync::Arc};
 
-/// Result of a storage operation.
 pub type IoResult<T> = Result<T, IoError>;
 
-/// The kinds of failure a caller may treat differently.
+/// Error kinds a caller may treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoErrorKind {
@@ -19,7 +18,7 @@ pub enum IoErrorKind {
     ReadOnly,
     /// No space left, or over a quota.
     NoSpace,
-    /// Someone else holds the device, or listens there.
+    /// Another process holds the device or the listening address.
     Busy,
     /// Beyond the end of the device.
     OutOfRange,
@@ -29,17 +28,17 @@ pub enum IoErrorKind {
     Medium,
     /// The device or filesystem cannot do this at all.
     Unsupported,
-    /// Neither file nor folder, or the wrong one of the two.
+    /// Neither file nor folder, or a file where a folder is needed and vice versa.
     WrongType,
     /// Content that does not parse (a damaged directory on a raw device).
     Damaged,
-    /// The other side is not there, or went away.
+    /// The peer is unreachable or closed the connection.
     Disconnected,
-    /// Anything else; the source says what.
+    /// Any other cause; the source names it.
     Other,
 }
 
-/// A failed storage operation: its kind, what was tried on what, and the cause.
+/// A failed storage operation: its kind, the operation and its target, and the cause.
 #[derive(Clone)]
 pub struct IoError {
     kind: IoErrorKind,
@@ -48,17 +47,16 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// A failure found by Spindle itself.
+    /// An error detected by Spindle itself.
     pub fn new(kind: IoErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into().into(), source: None }
     }
 
-    /// A failure the operating system reported while doing `context`.
+    /// An error the operating system reported while doing `context`.
     pub fn from_os(source: io::Error, context: impl Into<String>) -> Self {
         Self { kind: kind_of(&source), context: context.into().into(), source: Some(Arc::new(source)) }
     }
 
-    /// What a caller may match on.
     pub fn kind(&self) -> IoErrorKind {
         self.kind
     }
@@ -121,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_os_error_keeps_its_kind_and_its_story() {
+    fn an_os_error_keeps_its_kind_and_its_message() {
         let error = IoError::from_os(io::Error::from_raw_os_error(28), "growing mail.edb");
         assert_eq!(error.kind(), IoErrorKind::NoSpace);
         assert_eq!(error.to_string(), "growing mail.edb: No space left on device (os error 28)");

@@ -1,8 +1,7 @@
-//! A [`Directory`] on any one block device: the device carved into named files.
+//! A [`Directory`] on any one block device, without a filesystem: the device is divided into named files.
 //!
-//! A raw drive has no filesystem, and should not get one for a measurement's sake. All that is
-//! needed is a table of a few names. The device begins with two copies of that table; the rest is
-//! given to files in runs of 64 KiB units.
+//! A filesystem on a raw drive would distort a measurement. A table of a few names is enough. The device
+//! begins with two copies of that table; the rest is allocated to files in runs of 64 KiB units.
 //!
 //! ```text
 //! 0            1 MiB        2 MiB
@@ -10,20 +9,19 @@
 //!   even sequence  odd sequence
 //! ```
 //!
-//! Every create, rename, remove and resize is a stable write of the whole table to the copy that is
-//! *not* the current state, and then to the other; the copy with the higher sequence number wins. A
-//! write torn by power loss leaves an invalid checksum there and the previous state in the other copy. The bytes of a
-//! table are described in `table.rs` and in `docs/formats/extent-directory.md`.
+//! Every create, rename, remove and resize is a stable write of the whole table to the copy that is *not* the
+//! current state, then to the other. The copy with the higher sequence number wins. A write torn by power
+//! loss leaves an invalid checksum there and the previous state in the other copy. `table.rs` and
+//! `docs/formats/extent-directory.md` describe the bytes of a table.
 //!
 //! Invariants:
 //!
-//! 1. What is in `State` is what the newest completed table write holds.
-//! 2. No two files, named or held open after removal, share a byte (asserted whenever space is
-//!    given out).
-//! 3. Bytes are given to another file only when no handle is left that could reach them and the
-//!    end of every operation on them was seen.
-//! 4. Added bytes are zero on stable storage before a table names them.
-//! 5. At most one table write is under way, also if the future that started it was dropped.
+//! 1. `State` equals the newest completed table write.
+//! 2. No two files, named or held open after removal, share a byte (asserted at every allocation).
+//! 3. Bytes are reused for another file only when no handle can reach them and every operation on them has
+//!    completed.
+//! 4. Added bytes are zero on stable storage before a table references them.
+//! 5. At most one table write is in flight, even if the future that started it was dropped.
 
 mod extent_file;
 mod space;
@@ -41,30 +39,29 @@ use state::{Shared, State, Writer};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 use table::{COPY_SPACE, DATA_START, Table, UNIT};
 
-/// What a device holds, as far as this format can tell.
+/// The contents of a device, as far as this format can identify them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A directory of this format.
     Ours,
-    /// Nothing: its first and last MiB are zero.
+    /// The first and last MiB are zero.
     Blank,
-    /// Something else.
     Foreign,
 }
 
-/// A carved device. Cheap to clone; clones share one state.
+/// An open extent directory. Cheap to clone; clones share one state.
 #[derive(Clone)]
 pub struct ExtentDirectory(Rc<Shared>);
 
 impl ExtentDirectory {
-    /// Makes an empty directory of `device`, whatever it held.
+    /// Writes an empty directory to `device` and discards its contents.
     pub async fn format(device: Rc<dyn BlockDevice>) -> IoResult<Self> {
         let device_size = device.geometry().size.0 / UNIT * UNIT;
         if device_size < DATA_START + UNIT {
             let context = format!("formatting a device of {}: too small", device.geometry().size);
             return Err(IoError::new(IoErrorKind::NoSpace, context));
         }
-        // Neither copy of an older directory may outlive the new one's first.
+        // Overwrite both copies of an older directory before the new directory's first table counts.
         let nothing = Arc::new(Buffer::zeroed(COPY_SPACE as usize));
         device.write(ByteOffset(0), vec![Arc::clone(&nothing), nothing], Stability::Stable).await?;
         let table = Table { sequence: 0, device_size, files: BTreeMap::new() };
@@ -74,19 +71,19 @@ impl ExtentDirectory {
 
     /// Opens the directory on `device`; `Damaged` if neither copy of its table is valid.
     pub async fn open(device: Rc<dyn BlockDevice>) -> IoResult<Self> {
-        // A table that a process which was killed left in the drive's cache must not be believed before it
-        // is stable, or a later power cut could take it away again.
+        // A killed process may have left a table in the drive's cache. Flush before trusting it, or a later
+        // power cut could take it away again.
         device.flush().await?;
         match read_newest(&*device).await? {
             Some(table) => Ok(Self::with(device, table)),
             None => {
-                let context = "opening a carved device: neither copy of its table of files is valid";
+                let context = "opening an extent directory: neither copy of its file table is valid";
                 Err(IoError::new(IoErrorKind::Damaged, context))
             }
         }
     }
 
-    /// Says what is on `device` without changing it.
+    /// Identifies the contents of `device` without changing it.
     pub async fn probe(device: &dyn BlockDevice) -> IoResult<Probe> {
         if read_newest(device).await?.is_some() {
             return Ok(Probe::Ours);
@@ -101,7 +98,7 @@ impl ExtentDirectory {
         Ok(Probe::Blank)
     }
 
-    /// The same directory, called `label` in messages.
+    /// The same directory with `label` as its name in messages.
     pub fn named(self, label: impl Into<String>) -> Self {
         *self.0.label.borrow_mut() = label.into();
         self
@@ -117,7 +114,7 @@ impl ExtentDirectory {
             unnamed: Vec::new(),
             lost: Vec::new(),
         };
-        let label = RefCell::new("a carved device".to_owned());
+        let label = RefCell::new("an extent directory".to_owned());
         let writer = tokio::sync::Mutex::new(Writer::default());
         Self(Rc::new(Shared { device, label, state: RefCell::new(state), writer }))
     }
@@ -164,8 +161,7 @@ impl Directory for ExtentDirectory {
         Box::pin(async move { shared.remove(&name).await })
     }
 
-    /// Every change was stable when it returned; only after a failed one is there something to
-    /// settle.
+    /// Every change was stable when it returned; only a failed change leaves work for a sync.
     fn sync(&self) -> LocalFuture<IoResult<()>> {
         let shared = Rc::clone(&self.0);
         Box::pin(async move { shared.step(|_, _| Ok(()), |_| ()).await })
@@ -177,7 +173,7 @@ impl Directory for ExtentDirectory {
     }
 }
 
-/// Where the copy with this sequence number lies.
+/// Offset of the copy with this sequence number.
 fn copy_offset(sequence: u64) -> u64 {
     sequence % 2 * COPY_SPACE
 }
@@ -190,7 +186,7 @@ fn write_table(device: &dyn BlockDevice, table: &Table) -> LocalFuture<IoResult<
     device.write(ByteOffset(copy_offset(table.sequence)), vec![Arc::new(buffer)], Stability::Stable)
 }
 
-/// The valid table with the higher sequence number, if there is any.
+/// The valid table with the higher sequence number; `None` if neither copy is valid.
 async fn read_newest(device: &dyn BlockDevice) -> IoResult<Option<Table>> {
     let size = device.geometry().size.0;
     let mut newest: Option<Table> = None;
@@ -209,5 +205,5 @@ async fn read_newest(device: &dyn BlockDevice) -> IoResult<Option<Table>> {
 
 async fn read_run(device: &dyn BlockDevice, at: u64, length: u64) -> IoResult<Buffer> {
     let mut buffers = device.read(ByteOffset(at), vec![Buffer::zeroed(length as usize)]).await?;
-    Ok(buffers.pop().expect("a read gives back the buffers it was given"))
+    Ok(buffers.pop().expect("a read returns the buffers it was passed"))
 }

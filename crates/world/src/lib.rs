@@ -1,13 +1,13 @@
-//! Everything Spindle takes from outside: clocks, randomness, tasks, disks and folders.
+//! Every dependency on the outside: clocks, randomness, tasks, disks, folders and networks.
 //!
-//! There are two worlds behind one set of traits. The *real* one ([`real`]) is io_uring, O_DIRECT
-//! files, the kernel's clocks and a current-thread executor. The *simulated* one ([`sim`]) is a second
-//! implementation of the same traits in virtual time. Every other room is written against the
-//! traits and cannot tell which world it runs in; no other room may name a wall clock, a sleep, a
-//! thread, a socket, a file, or unseeded randomness (`clippy.toml` bans them).
+//! Two worlds implement one set of traits. The *real* one ([`real`]) is io_uring, O_DIRECT files, the
+//! kernel's clocks and a current-thread executor. The *simulated* one ([`sim`]) implements the same traits in
+//! virtual time. Every other room is written against the traits and cannot tell which world it runs in; no
+//! other room may name a wall clock, a sleep, a thread, a socket, a file, or unseeded randomness
+//! (`clippy.toml` bans them).
 //!
-//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`extent_directory`], [`network`], [`clock`],
-//! [`random`], [`world`](mod@world), then [`real`], [`sim`].
+//! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`extent_directory`], [`network`],
+//! [`clock`], [`random`], [`world`](mod@world), then [`real`], [`sim`].
 
 pub mod units;
 
@@ -60,5 +60,5 @@ pub use world::{JoinHandle, Spawn, World, with_deadline};
 
 use std::{future::Future, pin::Pin};
 
-/// A future bound to the thread it was made on; what every device operation returns.
+/// A future bound to the thread that created it; every device operation returns one.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;

@@ -1,7 +1,7 @@
-//! Streams of bytes between hosts: who listens where, and who connects.
+//! Byte streams between hosts: addresses, listeners and connections.
 //!
-//! A [`Stream`] is what TCP gives: bytes come in the order in which they were sent, or not at all. It is tokio's pair
-//! of traits, so that whatever is written against those (TLS, buffering) works in both worlds.
+//! A [`Stream`] has TCP's guarantees: bytes arrive in the order in which they were sent, or not at all. It is
+//! tokio's pair of traits, so code written against those (TLS, buffering) works in both worlds.
 
 pub mod receiver;
 pub mod reconnecting;
@@ -16,14 +16,13 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// Where someone listens.
+/// An address a listener binds to and a client connects to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
-    /// A name or number of a host, and a port; port 0 is any that is free.
+    /// Host and port; port 0 lets the listener pick a free one.
     Tcp {
-        /// `127.0.0.1`, `::1`, `mail.example.org`.
+        /// A name or an IP address: `127.0.0.1`, `::1`, `mail.example.org`.
         host: String,
-        /// Of that host.
         port: u16,
     },
     /// A socket in the filesystem.
@@ -31,11 +30,11 @@ pub enum Address {
 }
 
 impl Address {
-    /// An address from `HOST:PORT`, `[HOST]:PORT`, `HOST` or `unix:PATH`.
+    /// Parses `HOST:PORT`, `[HOST]:PORT`, `HOST` or `unix:PATH`.
     ///
     /// # Errors
     ///
-    /// What it should have been, in a line.
+    /// One line that names the mistake and the accepted forms.
     pub fn parse(text: &str, default_port: u16) -> IoResult<Self> {
         let refuse = |why: &str| {
             let story = format!("{text:?} is no address: {why}; say HOST:PORT or unix:PATH");
@@ -50,7 +49,7 @@ impl Address {
                 Some((host, rest)) if rest.starts_with(':') => (host, Some(&rest[1..])),
                 _ => return refuse("a bracket is not closed"),
             },
-            // Several colons without brackets: a number of IPv6, and nothing else.
+            // Several colons without brackets: an IPv6 address without a port.
             None if text.matches(':').count() > 1 => (text, None),
             None => match text.split_once(':') {
                 Some((host, port)) => (host, Some(port)),
@@ -66,7 +65,8 @@ impl Address {
         }
     }
 
-    /// Whether it means every address of this host (`0.0.0.0`, `::`): nobody else can connect to it by that name.
+    /// True of the wildcard addresses (`0.0.0.0`, `::`): a listener accepts on every address of the host, but
+    /// a client cannot connect to them.
     pub fn is_any(&self) -> bool {
         match self {
             Self::Unix(_) => false,
@@ -76,7 +76,7 @@ impl Address {
         }
     }
 
-    /// Whether only this machine reaches it.
+    /// True if only this machine can reach it: loopback and Unix sockets.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
@@ -98,7 +98,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What bytes go through, both ways at once.
+/// A bidirectional byte stream.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
@@ -106,50 +106,49 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 /// A connection. Dropping it closes it.
 pub type Stream = Box<dyn ByteStream>;
 
-/// A connection that came in.
+/// A connection that a listener accepted.
 pub struct Accepted {
-    /// The connection.
     pub stream: Stream,
-    /// Who connected, for people: `127.0.0.1:40112`.
+    /// The client's address, for messages: `127.0.0.1:40112`.
     pub peer: String,
-    /// Where they connected to: of a listener at every address of this host ([`Address::is_any`]), the one they used.
+    /// The local address of the connection. With a wildcard listener ([`Address::is_any`]) it is the address
+    /// the client used.
     pub local: Address,
 }
 
-/// Someone who listens. Dropping it ends that; connections that were accepted go on.
+/// A listening socket. Dropping it stops listening; accepted connections continue.
 pub trait Listener {
-    /// Where: with the port that was free, if any was asked for.
+    /// The bound address, with the port the host picked if port 0 was requested.
     fn address(&self) -> Address;
 
-    /// The next connection. An error concerns that one alone: ask again.
+    /// Accepts the next connection. An error concerns that connection only: call again.
     fn accept(&self) -> LocalFuture<IoResult<Accepted>>;
 }
 
-/// A host's way to others.
+/// A host's network stack.
 pub trait Network {
-    /// Listens at `at`.
     fn listen(&self, at: &Address) -> LocalFuture<IoResult<Box<dyn Listener>>>;
 
-    /// Connects to whoever listens at `to`. How long that may take is the caller's to limit.
+    /// Connects to the listener at `to`. The caller limits the time.
     fn connect(&self, to: &Address) -> LocalFuture<IoResult<Stream>>;
 }
 
-/// The next connection that can be accepted; `tell` hears of those that cannot.
+/// Accepts connections until one succeeds, and passes the errors of the others to `tell`.
 pub async fn accept_next(world: &World, listener: &dyn Listener, tell: impl Fn(IoError)) -> Accepted {
-    /// Out of descriptors, as a rule: that passes.
-    const REST: Duration = Duration::from_millis(100);
+    /// Delay after an error; usually the process is out of descriptors, and that passes.
+    const RETRY_DELAY: Duration = Duration::from_millis(100);
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
                 tell(error);
-                world.sleep(REST).await;
+                world.sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Sends pieces one behind the other, in as few calls as it takes.
+/// Sends all of `pieces` in order with as few calls as possible.
 ///
 /// # Errors
 ///
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_in_a_line() {
+    fn a_malformed_address_is_refused_in_one_line() {
         for text in ["", ":80", "host:", "host:70000", "[::1", "[::1]x", "unix:"] {
             let refused = Address::parse(text, 1).expect_err(text);
             assert!(refused.to_string().contains("say HOST:PORT or unix:PATH"), "{refused}");
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_a_host_is_no_address_to_connect_to() {
+    fn a_wildcard_address_is_recognised() {
         for (text, is_any) in [("0.0.0.0", true), ("[::]:80", true), ("127.0.0.1", false), ("mail", false)] {
             assert_eq!(Address::parse(text, 1).unwrap().is_any(), is_any, "{text}");
         }

@@ -1,12 +1,13 @@
-//! What one operation carries, in the pieces that a connection takes: for clients of devices elsewhere.
+//! The data of one I/O, split into requests no larger than a connection accepts: for clients of remote
+//! devices.
 
 use crate::Buffer;
 use std::{ops::Range, sync::Arc};
 
-/// Parts of buffers, one behind the other.
+/// Ranges of buffers, concatenated.
 pub type Payload = Vec<(Arc<Buffer>, Range<usize>)>;
 
-/// What `from` has, cut into as few requests as take it.
+/// Splits the contents of `from` into as few payloads of at most `most` bytes as possible.
 pub fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
     let mut all = Vec::new();
     let mut payload = Payload::new();
@@ -30,12 +31,11 @@ pub fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
     all
 }
 
-/// Bytes there are of it.
 pub fn bytes_in(payload: &Payload) -> usize {
     payload.iter().map(|(_, range)| range.len()).sum()
 }
 
-/// The bytes from `start` up to `end` of it.
+/// The bytes `start..end` of `payload`.
 pub fn part_of(payload: &Payload, start: usize, end: usize) -> Payload {
     let mut first = 0;
     let mut part = Payload::new();
@@ -49,11 +49,11 @@ pub fn part_of(payload: &Payload, start: usize, end: usize) -> Payload {
     part
 }
 
-/// Copies `data` to where byte `start` of `into` is, and on.
+/// Copies `data` into the concatenated buffers of `into`, beginning at byte `start`.
 ///
 /// # Panics
 ///
-/// If there is no room for all of it.
+/// If the buffers are too small.
 pub fn scatter(data: &[u8], start: usize, into: &mut [Buffer]) {
     let (mut first, mut done) = (0, 0);
     for buffer in into {
@@ -66,7 +66,7 @@ pub fn scatter(data: &[u8], start: usize, into: &mut [Buffer]) {
         }
         first = end;
     }
-    assert_eq!(done, data.len(), "what was asked for has room");
+    assert_eq!(done, data.len(), "the buffers have room for all of data");
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_for_requests_and_scattered_again_is_the_same() {
+    fn splitting_into_payloads_and_scattering_restores_the_bytes() {
         let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number / 7) as u8).collect();
         for sizes in [vec![20_000], vec![4096, 4096, 11_808], vec![1, 19_999]] {
             let mut start = 0;

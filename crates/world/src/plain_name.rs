@@ -1,23 +1,24 @@
-//! What a directory accepts as the name of a file.
+//! The rule for file names in a [`Directory`](crate::Directory).
 
 use crate::{IoError, IoErrorKind, IoResult};
 
 /// Longest name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// Refuses names that are empty, long, or mean something to a filesystem.
+/// Refuses names that are empty, too long, or special to a filesystem.
 pub(crate) fn check_plain_name(name: &str) -> IoResult<()> {
     let plain = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name != "."
         && name != ".."
         && !name.contains(['/', '\0']);
-    match plain {
-        true => Ok(()),
-        false => Err(IoError::new(
+    if plain {
+        Ok(())
+    } else {
+        Err(IoError::new(
             IoErrorKind::Unsupported,
             format!("{name:?} is not a plain file name of 1 to {NAME_BYTES_MAX} bytes"),
-        )),
+        ))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Seeded randomness in named streams.
 //!
-//! Each concern draws from a stream of its own (`"scheduling"`, `"workload"`, `"signatures"`), so
-//! that one more draw here does not change what is drawn there. The generator is xoshiro256++,
-//! whose output for a seed is fixed by its definition and therefore by ours.
+//! Each concern draws from a stream of its own (`"scheduling"`, `"workload"`, `"signatures"`), so one more
+//! draw in one place changes no other. The generator is xoshiro256++: its definition fixes the output for a
+//! seed.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,14 +14,13 @@ pub struct Random(Xoshiro256PlusPlus);
 impl Random {
     /// The stream `name` of `seed`.
     pub fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a: the streams need only differ, and always in the same way.
+        // FNV-1a: the streams only have to differ, always in the same way.
         let salt = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ salt))
     }
 
-    /// Any u64.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -43,7 +42,6 @@ impl Random {
         self.unit() * 100.0 < percent
     }
 
-    /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }

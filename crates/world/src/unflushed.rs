@@ -1,40 +1,39 @@
-//! What a client of a device elsewhere must know to say whether a flush can mean what it says.
+//! Tracks which acknowledged writes of a remote device a flush still has to make stable.
 //!
 //! Invariants:
 //!
-//! 1. Only what was written is flushed.
-//! 2. Whoever is told that a write was done is not told so of a later flush if the connection broke in between: who answers by
-//!    then may be another one, and what was in its cache is lost.
+//! 1. A flush covers only acknowledged writes.
+//! 2. If the connection breaks between a write's acknowledgement and a flush, the flush fails: another server
+//!    may answer after the reconnect, and the old one may have lost its cache.
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Unflushed {
-    /// Writes that were answered, and are stable only after a flush.
+    /// Volatile writes acknowledged so far.
     answered: u64,
-    /// The first so many of them are stable.
+    /// Number of those known to be stable: the first `flushed` of them.
     flushed: u64,
     may_have_lost: bool,
 }
 
 impl Unflushed {
-    /// Writes that were answered so far: what a flush that is asked for now will make stable.
+    /// Writes acknowledged so far. A flush that starts now makes these stable.
     pub fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// A write was answered.
+    /// Records an acknowledged volatile write.
     pub fn wrote(&mut self) {
         self.answered += 1;
     }
 
-    /// A flush was answered that was asked for when so many writes were answered.
+    /// Records a completed flush that started when `answered_before` writes were acknowledged.
     pub fn flushed(&mut self, answered_before: u64) {
         self.flushed = self.flushed.max(answered_before);
         assert!(self.flushed <= self.answered, "only what was written is flushed");
     }
 
-    /// Who answers may be another one from now on. Whether flushes that are under way cannot mean what they say: if there are
-    /// any, they fail, and nobody has to be told later.
+    /// Records that the connection broke. Returns true if acknowledged writes may be lost: flushes in flight
+    /// must then fail. If there are none (`has_flushes` is false), the loss is kept for the next flush.
     pub fn broke(&mut self, has_flushes: bool) -> bool {
         let may_have_lost = self.may_have_lost || self.flushed < self.answered;
         self.flushed = self.answered;
@@ -42,7 +41,8 @@ impl Unflushed {
         may_have_lost
     }
 
-    /// Whether writes may be lost that no flush has told of yet. It is told once.
+    /// True if acknowledged writes may be lost and no flush has failed for it yet. Resets the state: the loss
+    /// is reported once.
     pub fn take_loss(&mut self) -> bool {
         std::mem::take(&mut self.may_have_lost)
     }
@@ -53,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_flushed_before_a_break_is_told_once() {
+    fn a_loss_at_a_broken_connection_is_reported_once() {
         let mut unflushed = Unflushed::default();
         assert!(!unflushed.broke(false) && !unflushed.take_loss(), "nothing was written");
         unflushed.wrote();
         let before = unflushed.answered();
         unflushed.wrote();
         unflushed.flushed(before);
-        assert!(unflushed.broke(false), "the second one is lost, perhaps");
+        assert!(unflushed.broke(false), "the second write may be lost");
         assert!(unflushed.take_loss() && !unflushed.take_loss());
         unflushed.wrote();
         unflushed.flushed(unflushed.answered());
         assert!(!unflushed.broke(true));
         unflushed.wrote();
-        assert!(unflushed.broke(true) && !unflushed.take_loss(), "those that were under way have told it");
+        assert!(unflushed.broke(true) && !unflushed.take_loss(), "the flushes in flight reported it");
     }
 }

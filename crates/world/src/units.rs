@@ -1,15 +1,12 @@
-//! Kinds of number that must not be mixed up.
+//! Number types that the compiler keeps apart.
 
 use std::{fmt, ops};
 
-/// 1 KiB.
 pub const KIB: u64 = 1024;
-/// 1 MiB.
 pub const MIB: u64 = 1024 * KIB;
-/// 1 GiB.
 pub const GIB: u64 = 1024 * MIB;
 
-/// A place on a device, in bytes from its start.
+/// A position on a device, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteOffset(pub u64);
 
@@ -18,17 +15,14 @@ pub struct ByteOffset(pub u64);
 pub struct ByteCount(pub u64);
 
 impl ByteCount {
-    /// `n` KiB.
     pub const fn kib(n: u64) -> Self {
         Self(n * KIB)
     }
 
-    /// `n` MiB.
     pub const fn mib(n: u64) -> Self {
         Self(n * MIB)
     }
 
-    /// `n` GiB.
     pub const fn gib(n: u64) -> Self {
         Self(n * GIB)
     }

@@ -1,4 +1,4 @@
-//! The handle a room is given: clock, tasks and randomness of the world it runs in.
+//! The handle a room receives: clock, tasks and randomness of its world.
 
 use crate::{Clock, LocalFuture, Moment, Random, WallTime};
 use std::{
@@ -10,13 +10,12 @@ use std::{
     time::Duration,
 };
 
-/// Starts tasks on the thread they were made on.
 pub trait Spawn {
-    /// Runs `task` beside its spawner until it completes or the world ends.
+    /// Runs `task` concurrently on this thread until it completes or the world ends.
     fn spawn(&self, name: &'static str, task: LocalFuture<()>);
 }
 
-/// One world, seen from one thread. Cheap to clone.
+/// A world as seen from one thread. Cheap to clone.
 #[derive(Clone)]
 pub struct World {
     clock: Rc<dyn Clock>,
@@ -25,11 +24,12 @@ pub struct World {
     secrets: Rc<RefCell<Draw>>,
 }
 
-/// Fills what it is given.
+/// Fills a slice with secret bytes.
 type Draw = dyn FnMut(&mut [u8]);
 
 impl World {
-    /// A world made of its parts.
+    /// `seed` determines every stream of [`World::random`], and the secrets unless [`World::with_secrets`]
+    /// replaces them.
     pub fn new(clock: Rc<dyn Clock>, spawner: Rc<dyn Spawn>, seed: u64) -> Self {
         let mut random = Random::new(seed, "secrets");
         Self {
@@ -40,53 +40,49 @@ impl World {
         }
     }
 
-    /// The same world, whose secrets come from `draw` and not from the seed.
+    /// Replaces the source of secrets, which is the seed by default.
     pub fn with_secrets(self, draw: impl FnMut(&mut [u8]) + 'static) -> Self {
         Self { secrets: Rc::new(RefCell::new(draw)), ..self }
     }
 
-    /// Fills `bytes` with what nobody can guess, and never the same twice: in the real world from the kernel, in a simulated one
-    /// from its seed.
+    /// Fills `bytes` with unpredictable bytes, different at each call: from the kernel in the real world,
+    /// from the seed in the simulated one.
     pub fn fill_secret(&self, bytes: &mut [u8]) {
         (self.secrets.borrow_mut())(bytes);
     }
 
-    /// Monotonic time.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Civil time.
+    /// Civil time. It may jump, so order must never come from it.
     pub fn wall(&self) -> WallTime {
         self.clock.wall()
     }
 
-    /// Processor time this thread has used; none in a world without processors.
+    /// Processor time this thread has used; `None` in a world without processors.
     pub fn thread_cpu(&self) -> Option<Duration> {
         self.clock.thread_cpu()
     }
 
-    /// Completes `span` from now.
     pub fn sleep(&self, span: Duration) -> LocalFuture<()> {
         self.clock.sleep_until(self.now() + span)
     }
 
-    /// Completes at `moment`.
     pub fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {
         self.clock.sleep_until(moment)
     }
 
-    /// The random stream `name` of this world's seed. Asking twice gives the same stream twice.
+    /// The random stream `name` of this world's seed. Two calls with one name return equal streams.
     pub fn random(&self, name: &str) -> Random {
         Random::new(self.seed, name)
     }
 
-    /// The seed every stream comes from.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Starts `task` and returns a handle to its result. The task goes on if the handle is dropped.
+    /// Starts `task` and returns a handle to its result. Dropping the handle does not stop the task.
     pub fn spawn<T: 'static>(
         &self,
         name: &'static str,

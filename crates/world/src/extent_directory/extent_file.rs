@@ -1,4 +1,4 @@
-//! One file of a carved device.
+//! One file of an extent directory.
 
 use super::{space, state::Shared, table::Extent};
 use crate::{
@@ -11,15 +11,15 @@ use std::{
     sync::Arc,
 };
 
-/// What all handles of one file share.
+/// State that all handles of one file share.
 pub(super) struct FileState {
     pub extents: RefCell<Vec<Extent>>,
     pub size: Cell<u64>,
-    /// Operations whose end was not seen: under way, or abandoned by their caller. While there are
-    /// any, the bytes are given to nobody else.
+    /// Operations that are in flight or were abandoned by their caller. While there are any, the bytes are
+    /// not reused.
     pub unseen: Cell<u64>,
-    /// One change of size at a time. Within: zeroes on their way to the rest of the last unit, kept
-    /// here so that dropping a resize cannot let them land on later data.
+    /// Serialises changes of size. The future inside zeroes the rest of the last unit; it is kept here so
+    /// that dropping a resize cannot let the zeroes land on later data.
     pub resizing: tokio::sync::Mutex<Option<LocalFuture<IoResult<()>>>>,
 }
 
@@ -33,7 +33,7 @@ impl FileState {
         })
     }
 
-    /// Waits for every part of an operation that was just started; the first error is its answer.
+    /// Waits for every part of an operation that was just started. Returns the first error.
     pub async fn see_out<T>(self: Rc<Self>, parts: Vec<LocalFuture<IoResult<T>>>) -> IoResult<Vec<T>> {
         let mut answers = Vec::new();
         let mut failed = None;
@@ -43,7 +43,7 @@ impl FileState {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        // Not reached if the caller drops this future: then the end is never seen.
+        // Not reached if the caller drops this future: then the operation counts as in flight for ever.
         self.unseen.set(self.unseen.get() - 1);
         failed.map_or(Ok(answers), Err)
     }
@@ -98,7 +98,7 @@ impl BlockDevice for ExtentFile {
             let part = device.read(ByteOffset(piece.start), into);
             return Box::pin(async move { Ok(state.see_out(vec![part]).await?.remove(0)) });
         }
-        // Rare: the range lies in several pieces, whose borders need not be those of the buffers.
+        // Rare: the range spans several extents, whose borders need not match those of the buffers.
         let parts = pieces
             .iter()
             .map(|piece| device.read(ByteOffset(piece.start), vec![Buffer::zeroed(piece.length as usize)]));

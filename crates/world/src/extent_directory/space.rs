@@ -1,8 +1,8 @@
-//! Which bytes of the device are free, and which of them a growing file gets.
+//! Free space of the device and its allocation to growing files.
 
 use super::table::{DATA_START, Extent, UNIT};
 
-/// The gaps between `taken` extents, from `DATA_START` to `end`.
+/// The free extents between `taken` ones, from `DATA_START` to `end`.
 pub(super) fn gaps(taken: impl IntoIterator<Item = Extent>, end: u64) -> Vec<Extent> {
     let mut taken: Vec<Extent> = taken.into_iter().collect();
     taken.sort();
@@ -16,7 +16,7 @@ pub(super) fn gaps(taken: impl IntoIterator<Item = Extent>, end: u64) -> Vec<Ext
         free_from = extent.end();
     }
     assert!(free_from <= end, "a file lies beyond the device");
-    // What is left over at the end may be no whole unit; it is never given out.
+    // A remainder at the end that is no whole unit is never allocated.
     let left = (end - free_from) / UNIT * UNIT;
     if left > 0 {
         gaps.push(Extent { start: free_from, length: left });
@@ -24,10 +24,10 @@ pub(super) fn gaps(taken: impl IntoIterator<Item = Extent>, end: u64) -> Vec<Ext
     gaps
 }
 
-/// `need` bytes out of `gaps` for a file that ends at `after`: right behind it as far as there is
-/// room, then the first gap that holds the rest, then the largest gaps. None if there is not enough.
+/// Allocates `need` bytes from `gaps` for a file that ends at `after`: contiguously as far as possible, then
+/// the first gap that holds the rest, then the largest gaps. `None` if the space does not suffice.
 pub(super) fn pick(mut gaps: Vec<Extent>, after: Option<u64>, need: u64) -> Option<Vec<Extent>> {
-    assert_eq!(need % UNIT, 0, "space is given out in whole units");
+    assert_eq!(need % UNIT, 0, "space is allocated in whole units");
     let mut need = need;
     let mut picked = Vec::new();
     let mut take = |gap: &mut Extent, need: &mut u64| {
@@ -52,7 +52,7 @@ pub(super) fn pick(mut gaps: Vec<Extent>, after: Option<u64>, need: u64) -> Opti
     (need == 0).then_some(picked)
 }
 
-/// Appends extents to a file's, merging neighbours.
+/// Appends extents to a file and merges neighbours.
 pub(super) fn append(extents: &mut Vec<Extent>, added: &[Extent]) {
     for &extent in added {
         match extents.last_mut() {
@@ -62,7 +62,7 @@ pub(super) fn append(extents: &mut Vec<Extent>, added: &[Extent]) {
     }
 }
 
-/// Cuts a file's extents down to `held` bytes and returns what was cut off.
+/// Truncates a file's extents to `held` bytes and returns the freed extents.
 pub(super) fn cut(extents: &mut Vec<Extent>, held: u64) -> Vec<Extent> {
     assert_eq!(held % UNIT, 0, "space is held in whole units");
     let mut kept = 0;
@@ -79,7 +79,7 @@ pub(super) fn cut(extents: &mut Vec<Extent>, held: u64) -> Vec<Extent> {
     freed
 }
 
-/// The pieces of the device that hold `length` bytes of a file from `at` on.
+/// The device extents that hold `length` bytes of a file from `at` on.
 pub(super) fn pieces(extents: &[Extent], at: u64, length: u64) -> Vec<Extent> {
     let (mut skip, mut left) = (at, length);
     let mut pieces = Vec::new();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_found_in_its_pieces() {
+    fn a_range_maps_to_its_extents() {
         let extents = [unit(3, 1), unit(9, 2)];
         assert_eq!(pieces(&extents, 0, UNIT), [unit(3, 1)]);
         let split = pieces(&extents, UNIT - 512, 1024);

@@ -1,4 +1,4 @@
-//! How a carved device goes from one state to the next.
+//! State transitions of an extent directory.
 
 use super::{
     extent_file::FileState,
@@ -22,19 +22,19 @@ pub(super) struct State {
     pub sequence: u64,
     pub device_size: u64,
     pub files: BTreeMap<String, Rc<FileState>>,
-    /// Files that hold space without a name: removed but open, or not yet named.
+    /// Files that hold space without a name: removed but still open, or not yet named.
     pub unnamed: Vec<Rc<FileState>>,
-    /// Space cut off from files while operations were under way on it: free after the next open.
+    /// Space truncated from files while operations on it were in flight: free after the next open.
     pub lost: Vec<Extent>,
 }
 
-/// The one place table writes come from: invariant 5.
+/// The only writer of tables: invariant 5.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// A table write whose end was not seen yet.
+    /// A table write that has not completed.
     under_way: Option<LocalFuture<IoResult<()>>>,
-    /// The last table write failed or was abandoned: the device may hold a newer state than ours.
-    unsettled: bool,
+    /// The last table write failed or was abandoned: the device may hold a newer state than memory.
+    is_uncertain: bool,
 }
 
 /// A device and what is on it.
@@ -85,8 +85,8 @@ impl Shared {
         IoError::new(kind, format!("{doing} on {}: {why}", self.label.borrow()))
     }
 
-    /// One step from a state to the next: `plan` changes the table, the table is written, `apply`
-    /// changes what is in memory likewise.
+    /// One transition: `plan` changes the table, the table is written, `apply` makes the same change in
+    /// memory.
     pub async fn step(
         &self,
         plan: impl FnOnce(&State, &mut Table) -> IoResult<()>,
@@ -94,7 +94,7 @@ impl Shared {
     ) -> IoResult<()> {
         let mut writer = self.writer.lock().await;
         if let Some(abandoned) = &mut writer.under_way {
-            // Whatever became of it, what is written now replaces it.
+            // The write below replaces whatever an earlier one left.
             let _ = abandoned.await;
             writer.under_way = None;
         }
@@ -103,16 +103,16 @@ impl Shared {
             let before = state.table();
             let mut table = before.clone();
             plan(&state, &mut table)?;
-            if table == before && !writer.unsettled {
+            if table == before && !writer.is_uncertain {
                 drop(state);
                 apply(&mut self.state.borrow_mut());
                 return Ok(());
             }
             table
         };
-        writer.unsettled = true;
+        writer.is_uncertain = true;
         let mut table = table;
-        // Both copies, one after the other: one that rots later then takes no change with it.
+        // Write both copies, one after the other: damage to one of them later then loses no change.
         for _copy in 0..2 {
             table.sequence += 1;
             writer.under_way = Some(write_table(&*self.device, &table));
@@ -120,21 +120,21 @@ impl Shared {
             writer.under_way = None;
             written?;
         }
-        writer.unsettled = false;
+        writer.is_uncertain = false;
         let mut state = self.state.borrow_mut();
         state.sequence = table.sequence;
         apply(&mut state);
         Ok(())
     }
 
-    /// Space for `need` more bytes, held by a file without a name; `after` is where the file it is
-    /// for ends now.
+    /// Reserves `need` more bytes in an unnamed file; `after` is the current end of the file that will get
+    /// them.
     fn reserve(&self, doing: &str, after: Option<u64>, need: u64) -> IoResult<Rc<FileState>> {
         let mut state = self.state.borrow_mut();
         let gaps = state.gaps();
         let free: u64 = gaps.iter().map(|gap| gap.length).sum();
         let Some(extents) = space::pick(gaps, after, need) else {
-            let why = format!("{} are needed and {} are free", ByteCount(need), ByteCount(free));
+            let why = format!("{} needed, {} free", ByteCount(need), ByteCount(free));
             return Err(self.fail(IoErrorKind::NoSpace, doing, &why));
         };
         let reserved = FileState::new(0, extents);
@@ -150,21 +150,20 @@ impl Shared {
                 &format!("{size} bytes are not whole sectors"),
             ));
         }
-        let too_large = || self.fail(IoErrorKind::NoSpace, doing, &format!("{size} bytes are absurd"));
+        let too_large = || self.fail(IoErrorKind::NoSpace, doing, &format!("{size} bytes exceed any device"));
         size.checked_next_multiple_of(UNIT).ok_or_else(too_large)
     }
 
     fn check_pieces(&self, doing: &str, extents: &[Extent]) -> IoResult<()> {
-        match extents.len() <= EXTENTS_MAX {
-            true => Ok(()),
-            false => {
-                let why = format!("what is free lies in more than {EXTENTS_MAX} pieces");
-                Err(self.fail(IoErrorKind::NoSpace, doing, &why))
-            }
+        if extents.len() <= EXTENTS_MAX {
+            Ok(())
+        } else {
+            let why = format!("the free space has more than {EXTENTS_MAX} extents");
+            Err(self.fail(IoErrorKind::NoSpace, doing, &why))
         }
     }
 
-    /// Makes `pieces`, held by `holder`, zero on stable storage, a few MiB at a time.
+    /// Zeroes `pieces`, held by `holder`, on stable storage in runs of 1 MiB.
     async fn write_zeroes(&self, holder: &Rc<FileState>, pieces: Vec<Extent>) -> IoResult<()> {
         const RUN: u64 = 1 << 20;
         const RUNS_IN_FLIGHT: usize = 4;
@@ -267,7 +266,7 @@ impl Shared {
     pub async fn create(&self, name: &str, size: u64) -> IoResult<Rc<FileState>> {
         check_plain_name(name)?;
         let doing = format!("creating {name} of {}", ByteCount(size));
-        let taken = || self.fail(IoErrorKind::AlreadyExists, &doing, "there is one");
+        let taken = || self.fail(IoErrorKind::AlreadyExists, &doing, "the name is taken");
         if self.state.borrow().files.contains_key(name) {
             return Err(taken());
         }
@@ -291,7 +290,7 @@ impl Shared {
                 state.forget_unnamed(&file);
                 file.size.set(size);
                 let before = state.files.insert(name.to_owned(), Rc::clone(&file));
-                assert!(before.is_none(), "the table was seen to have no such file");
+                assert!(before.is_none(), "the table had no such file");
             },
         )
         .await?;
@@ -309,7 +308,7 @@ impl Shared {
                 Ok(())
             },
             |state| {
-                let file = state.files.remove(from).expect("the table was seen to have it");
+                let file = state.files.remove(from).expect("the table had it");
                 let replaced = state.files.insert(to.to_owned(), file);
                 state.unnamed.extend(replaced);
             },
@@ -322,7 +321,7 @@ impl Shared {
         self.step(
             |_, table| table.files.remove(name).map(|_| ()).ok_or_else(missing),
             |state| {
-                let removed = state.files.remove(name).expect("the table was seen to have it");
+                let removed = state.files.remove(name).expect("the table had it");
                 state.unnamed.push(removed);
             },
         )

@@ -1,4 +1,4 @@
-//! The table of files, as it lies on the device.
+//! The file table of an extent directory on the device.
 //!
 //! ```text
 //! offset  bytes
@@ -18,7 +18,7 @@
 //!                   16  per extent: start and length in bytes, multiples of 64 KiB, start >= 2 MiB
 //! ```
 //!
-//! All numbers are little-endian. An image is valid if, besides what is said above,
+//! All numbers are little-endian. An image is valid if, besides the above,
 //!
 //! 1. magic, version, length and checksum are right and the files fill the length exactly;
 //! 2. names are plain, in ascending order and different;
@@ -29,20 +29,19 @@ use crate::crc32c::crc32c;
 use crate::plain_name::{NAME_BYTES_MAX, check_plain_name};
 use std::collections::BTreeMap;
 
-/// Space is given out in this unit, in bytes.
+/// Unit of allocation, in bytes.
 pub(super) const UNIT: u64 = 64 << 10;
-/// Bytes set aside for one copy of the table.
+/// Bytes reserved for one copy of the table.
 pub(super) const COPY_SPACE: u64 = 1 << 20;
-/// Where files may lie, in bytes from the start: behind the two copies.
+/// Start of file data, in bytes: behind the two copies.
 pub(super) const DATA_START: u64 = 2 * COPY_SPACE;
-/// Files at most.
 pub const FILES_MAX: usize = 512;
-/// Pieces of one file at most.
+/// Extents of one file, at most.
 pub const EXTENTS_MAX: usize = 64;
 
 const MAGIC: &[u8; 8] = b"SPNDLDIR";
 const VERSION: u32 = 1;
-/// Sizes are multiples of the smallest sector there is.
+/// Sizes are multiples of the smallest sector size.
 const SIZE_UNIT: u64 = 512;
 const HEADER: usize = 64;
 const FILE: usize = NAME_BYTES_MAX + 16;
@@ -63,14 +62,13 @@ impl Extent {
     }
 }
 
-/// One file of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub size: u64,
     pub extents: Vec<Extent>,
 }
 
-/// The state of a directory: what one image holds.
+/// The contents of one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub sequence: u64,
@@ -78,7 +76,7 @@ pub(super) struct Table {
     pub files: BTreeMap<String, TableFile>,
 }
 
-/// Why bytes are not a valid image.
+/// The reason an image is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableFault {
     Magic,
@@ -91,7 +89,6 @@ pub(super) enum TableFault {
 }
 
 impl Table {
-    /// The image of a valid table.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.files.len() <= FILES_MAX, "files were counted before they were added");
         let mut image = vec![0; HEADER];
@@ -125,7 +122,7 @@ impl Table {
         image
     }
 
-    /// Length of the image that begins with `header`, if it can be one at all.
+    /// Length of the image that begins with `header`, from a plausible header only.
     pub fn image_length(header: &[u8]) -> Result<usize, TableFault> {
         let mut fields = Fields(header);
         if fields.take::<8>(TableFault::Magic)? != *MAGIC {
@@ -136,13 +133,14 @@ impl Table {
         }
         fields.take::<20>(TableFault::Length)?;
         let length = fields.u32(TableFault::Length)?;
-        match (HEADER as u64..=COPY_SPACE).contains(&u64::from(length)) {
-            true => Ok(length as usize),
-            false => Err(TableFault::Length),
+        if (HEADER as u64..=COPY_SPACE).contains(&u64::from(length)) {
+            Ok(length as usize)
+        } else {
+            Err(TableFault::Length)
         }
     }
 
-    /// The table in `bytes`, which may go on after the image. Any bytes are fine, few are valid.
+    /// Decodes an image; bytes behind it are ignored. Accepts any input and validates everything.
     pub fn decode(bytes: &[u8]) -> Result<Self, TableFault> {
         let length = Self::image_length(bytes)?;
         let image = bytes.get(..length).ok_or(TableFault::Length)?;
@@ -216,7 +214,7 @@ fn decode_file(fields: &mut Fields<'_>) -> Result<(String, TableFile), TableFaul
     Ok((name.to_owned(), TableFile { size, extents }))
 }
 
-/// Bytes not yet looked at.
+/// A cursor over undecoded bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -252,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_reads_back_as_written_whatever_follows_it() {
+    fn a_table_decodes_to_what_was_encoded_whatever_follows_it() {
         let mut image = sample().encode();
         image.extend_from_slice(&[0x5a; 5000]);
         assert_eq!(Table::decode(&image), Ok(sample()));
     }
 
     #[test]
-    fn any_change_to_an_image_is_noticed_and_none_panics() {
+    fn any_change_to_an_image_is_detected_and_none_panics() {
         let image = sample().encode();
         let mut random = Random::new(3, "mutations");
         for _ in 0..20_000 {
@@ -277,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_with_a_right_checksum_is_still_not_believed() {
-        // The mutations again, now signed: what decodes must keep the rules of the format.
+    fn an_image_with_a_valid_checksum_is_still_validated() {
+        // The mutations again with a valid checksum: an image that decodes must keep the rules of the format.
         let image = sample().encode();
         let mut random = Random::new(4, "signed mutations");
         let mut accepted = 0;

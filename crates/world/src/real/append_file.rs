@@ -1,6 +1,6 @@
-//! Host files that grow while something goes on, and are read line by line: records of runs.
+//! Host files that grow while a run goes on and are read line by line: records of runs.
 //!
-//! Blocking calls, so the business of a thread that measures nothing.
+//! All calls block, so they belong on a thread that measures nothing.
 
 use crate::{IoError, IoErrorKind, IoResult};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A new file that is only ever added to.
+/// A new file that only grows.
 #[derive(Debug)]
 pub struct AppendFile {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct AppendFile {
 }
 
 impl AppendFile {
-    /// Makes the file, in a folder that keeps it after a power loss; `AlreadyExists` if there is one.
+    /// Creates the file and makes its name survive a power loss; `AlreadyExists` if the name is taken.
     pub fn create(path: &Path) -> IoResult<Self> {
         let context = || format!("making {}", path.display());
         let file = OpenOptions::new().append(true).create_new(true).open(path);
@@ -31,20 +31,20 @@ impl AppendFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Adds `bytes` at the end. They survive the end of this process, not yet a power loss.
+    /// Appends `bytes`. They survive the end of this process, but a power loss only after
+    /// [`AppendFile::sync`].
     pub fn append(&mut self, bytes: &[u8]) -> IoResult<()> {
         let added = self.file.write_all(bytes);
         added.map_err(|error| IoError::from_os(error, format!("adding to {}", self.path.display())))
     }
 
-    /// Makes everything added until now survive a power loss.
+    /// Makes all appended bytes survive a power loss.
     pub fn sync(&self) -> IoResult<()> {
         let synced = self.file.sync_data();
         synced.map_err(|error| IoError::from_os(error, format!("syncing {}", self.path.display())))
     }
 }
 
-/// A file read line by line.
 #[derive(Debug)]
 pub struct LineFile {
     path: PathBuf,
@@ -52,15 +52,14 @@ pub struct LineFile {
 }
 
 impl LineFile {
-    /// Opens the file at `path`.
     pub fn open(path: &Path) -> IoResult<Self> {
         let file = File::open(path);
         let file = file.map_err(|error| IoError::from_os(error, format!("opening {}", path.display())))?;
         Ok(Self { path: path.to_owned(), reader: BufReader::new(file) })
     }
 
-    /// The next line without its break, the last one even if it has none; none at the end. A line of
-    /// more than `bytes_max` bytes is `Damaged`.
+    /// The next line without its line break; the last line needs no break. `None` at the end. A line longer
+    /// than `bytes_max` is `Damaged`.
     pub fn next(&mut self, bytes_max: u64) -> IoResult<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(bytes_max + 1);
@@ -85,7 +84,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_added_is_read_line_by_line() {
+    fn appended_lines_are_read_back_one_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.run");
         let mut file = AppendFile::create(&path).unwrap();
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_over_and_no_line_eats_the_memory() {
+    fn an_existing_file_is_not_overwritten_and_a_long_line_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.run");
         fs::write(&path, [b'x'; 1000]).unwrap();

@@ -1,8 +1,7 @@
-//! The kernel's clocks, and sleeps that end when they should.
+//! The kernel's clocks, and timers accurate to some tens of microseconds.
 //!
-//! The executor's own timer counts milliseconds; a workload paced at thousands of operations a
-//! second needs better. All sleeps of a thread wait in one ordered table, and one timerfd is set to
-//! the earliest of them: it fires within some tens of microseconds.
+//! The executor's own timer counts milliseconds; a workload paced at thousands of operations per second needs
+//! better. All sleeps of a thread wait in one ordered table, and one timerfd is set to the earliest of them.
 
 use super::edge::watch;
 use crate::{Clock, LocalFuture, Moment, WallTime};
@@ -23,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// Nanoseconds of CLOCK_MONOTONIC at which the world began: the same on all threads.
+/// Nanoseconds of CLOCK_MONOTONIC at which the world started: the same on all threads.
 static ORIGIN: OnceLock<u64> = OnceLock::new();
 
 fn monotonic_nanos() -> u64 {
@@ -43,7 +42,7 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// A clock; its sleeps end only while [`RealClock::drive`] runs.
+    /// Sleeps of this clock end only while [`RealClock::drive`] runs.
     pub(super) fn new() -> io::Result<Self> {
         let origin = *ORIGIN.get_or_init(monotonic_nanos);
         let alarm =
@@ -87,9 +86,9 @@ impl Clock for RealClock {
 
 #[derive(Default)]
 struct TimerTable {
-    /// By moment, then by order of arrival.
+    /// Sleepers by deadline, then by arrival.
     sleepers: BTreeMap<(Moment, u64), Waker>,
-    /// What the alarm is set to, if it has not gone off.
+    /// Deadline of the timerfd; `None` once it has expired.
     armed: Option<Moment>,
     next_number: u64,
 }
@@ -124,7 +123,7 @@ impl Timers {
         }
     }
 
-    /// Sets the alarm to the earliest sleeper, unless it will go off by then anyway.
+    /// Sets the timerfd to the earliest sleeper, unless it expires by then anyway.
     fn arm(&self, table: &mut TimerTable) {
         let Some((&(earliest, _), _)) = table.sleepers.first_key_value() else { return };
         if table.armed.is_some_and(|armed| armed <= earliest) {
@@ -174,7 +173,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // Gone already if it was due.
+            // The sleeper is gone already if it was due.
             self.timers.table.borrow_mut().sleepers.remove(&(self.moment, number));
         }
     }

@@ -1,4 +1,4 @@
-//! How this thread does its I/O, and how to say so in a report.
+//! The I/O engine of a thread (io_uring or helper threads) and its name in reports.
 
 use super::{
     plain::{self, Pool},
@@ -7,21 +7,21 @@ use super::{
 use crate::LocalFuture;
 use std::{cell::RefCell, fmt, future::Future, io, os::fd::OwnedFd, rc::Rc, sync::Arc};
 
-/// The way to one device: who submits, and whether the page cache is in between.
+/// The path to one device: the submission method, and whether it bypasses the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RealIoKind {
-    /// io_uring with O_DIRECT: the way meant for measuring.
+    /// io_uring with O_DIRECT: the path meant for measurements.
     IoUringDirect,
     /// io_uring through the page cache, because the filesystem has no O_DIRECT (tmpfs).
     IoUringBuffered,
-    /// Helper threads with O_DIRECT, because io_uring is not to be had (containers).
+    /// Helper threads with O_DIRECT, because io_uring is unavailable (containers).
     ThreadsDirect,
     /// Helper threads through the page cache.
     ThreadsBuffered,
 }
 
 impl RealIoKind {
-    /// True unless the page cache stands between Spindle and the storage.
+    /// True if I/O bypasses the page cache.
     pub fn is_direct(self) -> bool {
         matches!(self, Self::IoUringDirect | Self::ThreadsDirect)
     }
@@ -31,14 +31,14 @@ impl fmt::Display for RealIoKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::IoUringDirect => "io_uring, O_DIRECT",
-            Self::IoUringBuffered => "io_uring, page cache (no O_DIRECT here)",
-            Self::ThreadsDirect => "helper threads, O_DIRECT (no io_uring here)",
-            Self::ThreadsBuffered => "helper threads, page cache (neither io_uring nor O_DIRECT here)",
+            Self::IoUringBuffered => "io_uring, page cache (O_DIRECT unavailable)",
+            Self::ThreadsDirect => "helper threads, O_DIRECT (io_uring unavailable)",
+            Self::ThreadsBuffered => "helper threads, page cache (io_uring and O_DIRECT unavailable)",
         })
     }
 }
 
-/// One thread's way to the kernel. Cheap to clone; made by [`super::run`].
+/// The I/O engine of one thread. Cheap to clone; made by [`super::run`].
 #[derive(Clone)]
 pub struct Engine {
     ring: Result<Rc<Ring>, Rc<str>>,
@@ -51,9 +51,10 @@ thread_local! {
 
 impl Engine {
     pub(super) fn new(force_plain: bool) -> Self {
-        let ring = match force_plain {
-            true => Err("not wanted".into()),
-            false => Ring::new().map(Rc::new).map_err(|error| error.to_string().into()),
+        let ring = if force_plain {
+            Err("not wanted".into())
+        } else {
+            Ring::new().map(Rc::new).map_err(|error| error.to_string().into())
         };
         Self { ring, pool: Rc::new(Pool::default()) }
     }
@@ -65,12 +66,12 @@ impl Engine {
             .expect("real storage is used inside world::real::run or world::real::spawn_thread")
     }
 
-    /// Why io_uring is not in use; None if it is.
+    /// The reason io_uring is not in use; `None` if it is.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.ring.as_ref().err().map(|reason| &**reason)
     }
 
-    /// How a device is reached, given whether it was opened with O_DIRECT.
+    /// The I/O path of a device, opened with O_DIRECT if `direct`.
     pub fn io_kind(&self, direct: bool) -> RealIoKind {
         match (self.ring.is_ok(), direct) {
             (true, true) => RealIoKind::IoUringDirect,
@@ -80,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Starts a transfer (or, with `Nothing`, an fdatasync) now; the future is its answer.
+    /// Starts a transfer now (or an fdatasync, with `Nothing`) and returns its completion.
     pub(super) fn transfer(
         &self,
         file: &Arc<OwnedFd>,
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Starts a blocking call on a helper thread now; the future is its answer.
+    /// Starts a blocking call on a helper thread now and returns its completion.
     pub(super) fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -108,20 +109,20 @@ impl Engine {
         self.ring.as_ref().ok().map(Rc::clone)
     }
 
-    /// Makes this the thread's engine until the guard is dropped, which completes what was started.
-    pub(super) fn enter(self) -> Entered {
+    /// Makes this the thread's engine until the guard is dropped; the drop completes all started operations.
+    pub(super) fn enter(self) -> EngineGuard {
         CURRENT.with_borrow_mut(|current| {
             assert!(current.is_none(), "a thread runs one real world at a time");
             *current = Some(self);
         });
-        Entered(())
+        EngineGuard(())
     }
 }
 
-/// The thread has an engine while this lives.
-pub(super) struct Entered(());
+/// The thread has an engine while this guard lives.
+pub(super) struct EngineGuard(());
 
-impl Drop for Entered {
+impl Drop for EngineGuard {
     fn drop(&mut self) {
         let engine = CURRENT.with_borrow_mut(Option::take).expect("entered once, left once");
         if let Ok(ring) = &engine.ring {

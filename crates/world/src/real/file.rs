@@ -1,17 +1,16 @@
 //! Regular files and raw block devices as a [`BlockDevice`].
 //!
-//! Intuition: the page cache would answer for the storage, so it is kept out of the way (O_DIRECT)
-//! wherever the filesystem allows. Where it does not (tmpfs), the device works through the cache
-//! and says so ([`FileDevice::io_kind`]).
+//! The page cache would hide the storage, so files are opened with O_DIRECT wherever the filesystem supports
+//! it. Where it does not (tmpfs), the device works through the cache and reports so
+//! ([`FileDevice::io_kind`]).
 //!
 //! Invariants:
 //!
-//! 1. `size` is never more than the file's real size, and both it and every transfer are multiples
-//!    of `sector`.
-//! 2. A block device is open with O_EXCL: nobody has it mounted, nobody mounts it meanwhile. The exception is
-//!    [`FileDevice::open_shared`], which reads only.
-//! 3. Bytes below `size` are allocated when the file was made or grown here, so that a write does
-//!    not meet "no space"; a discard gives that up for its range. Of a file made elsewhere `allocation` tells.
+//! 1. `size` never exceeds the file's real size, and it and every transfer are multiples of `sector`.
+//! 2. A block device is open with O_EXCL: it is mounted nowhere, and stays so. The exception is
+//!    [`FileDevice::open_shared`], which only reads.
+//! 3. Bytes below `size` are allocated when the file is created or grown here, so a write does not fail with
+//!    "no space"; a discard frees its range. For files made elsewhere see [`FileDevice::allocation`].
 
 mod allocation;
 mod sparse;
@@ -42,18 +41,16 @@ use std::{
     sync::Arc,
 };
 
-/// What one wants to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads only; writes are answered with `ReadOnly`.
+    /// Reads only; a write returns `ReadOnly`.
     Read,
-    /// Reads and writes.
     ReadWrite,
 }
 
-/// Sector of a file behind the page cache, and the smallest there is, in bytes.
+/// Smallest sector size, in bytes; also that of a file behind the page cache.
 const SECTOR_MIN: u32 = 512;
-/// Largest sector in use, in bytes; any direct transfer may be aligned to it.
+/// Largest sector size in use, in bytes; direct transfers aligned to it work everywhere.
 const SECTOR_MAX: u32 = 4096;
 
 /// An open regular file or block device. Cheap to clone; clones share one size.
@@ -61,7 +58,7 @@ const SECTOR_MAX: u32 = 4096;
 pub struct FileDevice {
     engine: Engine,
     file: Arc<OwnedFd>,
-    /// For messages.
+    /// The path in messages.
     path: Arc<str>,
     access: Access,
     raw: bool,
@@ -71,16 +68,16 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens an existing regular file or block device; needs [`super::run`] around it.
+    /// Opens an existing regular file or block device. Call it inside [`super::run`].
     ///
-    /// A file whose size is no multiple of the sector is usable up to the last whole sector.
-    /// `Busy`: the block device is mounted or otherwise taken. `WrongType`: neither file nor device.
+    /// A file whose size is not a multiple of the sector is usable up to the last whole sector. `Busy`: the
+    /// block device is mounted or otherwise in use. `WrongType`: neither file nor device.
     pub fn open(path: &Path, access: Access) -> IoResult<Self> {
         Self::open_at(CWD, path, &path.display().to_string(), access)
     }
 
-    /// As [`FileDevice::open`] for reading, and keeps nobody out: another process may have the device mounted, or open
-    /// it meanwhile. For a look at what a device is; it waits for a device that is slow to open, on a thread beside.
+    /// Opens for reading without exclusive access: another process may have the device mounted, or open it
+    /// meanwhile. Runs on a helper thread, so a device that is slow to open does not block the executor.
     pub fn open_shared(path: &Path) -> LocalFuture<IoResult<Self>> {
         let engine = Engine::current();
         let path = path.to_owned();
@@ -94,7 +91,7 @@ impl FileDevice {
         Box::pin(async move { Self::adopt(opened.await?, &display, Access::Read) })
     }
 
-    /// Makes a regular file of `size` bytes (a multiple of 4096), allocated and reading as zero.
+    /// Creates a regular file of `size` bytes (a multiple of 4096), allocated and reading as zero.
     pub fn create(path: &Path, size: ByteCount) -> LocalFuture<IoResult<Self>> {
         let engine = Engine::current();
         let path = path.to_owned();
@@ -104,7 +101,7 @@ impl FileDevice {
         Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
     }
 
-    /// Makes a regular file of `size` bytes (a multiple of 4096) that takes room only as it is written, and reads as zero.
+    /// Creates a sparse regular file of `size` bytes (a multiple of 4096); writes allocate.
     pub fn create_sparse(path: &Path, size: ByteCount) -> LocalFuture<IoResult<Self>> {
         let engine = Engine::current();
         let path = path.to_owned();
@@ -131,17 +128,16 @@ impl FileDevice {
         Self::adopt(opened, display, access)
     }
 
-    pub(super) fn adopt(opened: Opened, display: &str, access: Access) -> IoResult<Self> {
-        let Opened { file, direct } = opened;
+    pub(super) fn adopt(opened: OpenFile, display: &str, access: Access) -> IoResult<Self> {
+        let OpenFile { file, direct } = opened;
         let fail = |error: Errno| IoError::from_os(error.into(), format!("examining {display}"));
         let found = fstat(&file).map_err(fail)?;
         let raw = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
-        let (sector, size) = match raw {
-            true => (ioctl_blksszget(&file).map_err(fail)?, seek(&file, SeekFrom::End(0)).map_err(fail)?),
-            false => {
-                let sector = if direct { direct_sector(&file) } else { SECTOR_MIN };
-                (sector, u64::try_from(found.st_size).expect("sizes are not negative"))
-            }
+        let (sector, size) = if raw {
+            (ioctl_blksszget(&file).map_err(fail)?, seek(&file, SeekFrom::End(0)).map_err(fail)?)
+        } else {
+            let sector = if direct { direct_sector(&file) } else { SECTOR_MIN };
+            (sector, u64::try_from(found.st_size).expect("sizes are not negative"))
         };
         if !(SECTOR_MIN..=SECTOR_MAX).contains(&sector) {
             let context = format!("opening {display}: sectors of {sector} bytes");
@@ -161,7 +157,7 @@ impl FileDevice {
         })
     }
 
-    /// How this device is reached, for the report.
+    /// The I/O path of this device, for reports.
     pub fn io_kind(&self) -> RealIoKind {
         self.engine.io_kind(self.direct)
     }
@@ -171,12 +167,12 @@ impl FileDevice {
         self.raw
     }
 
-    /// The path it was opened by.
+    /// The path passed to open.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Rules 1 and 2 of [`BlockDevice`], for any operation.
+    /// Checks rules 1 and 2 of [`BlockDevice`] for any operation.
     fn check(&self, doing: &str, at: u64, length: u64, pieces_aligned: bool) -> IoResult<()> {
         let sector = u64::from(self.sector);
         let refuse = |kind, why: String| {
@@ -226,7 +222,7 @@ impl BlockDevice for FileDevice {
         Box::pin(async move {
             match outcome.await {
                 (Memory::Fill(buffers), Ok(())) => Ok(buffers),
-                (_, Ok(())) => unreachable!("a read gives back what it was given"),
+                (_, Ok(())) => unreachable!("a read returns the buffers it was passed"),
                 (_, Err(error)) => Err(IoError::from_os(
                     error,
                     format!("reading {length} bytes at offset {} of {path}", at.0),
@@ -270,7 +266,7 @@ impl BlockDevice for FileDevice {
         })
     }
 
-    /// A hint: storage that cannot discard keeps the bytes, and that is a success.
+    /// A hint: storage that cannot discard keeps the bytes and reports success.
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
         let allowed =
             self.check_writable("discarding").and_then(|()| self.check("discarding", at.0, length.0, true));
@@ -282,9 +278,10 @@ impl BlockDevice for FileDevice {
         }
         let (file, raw) = (Arc::clone(&self.file), self.raw);
         let path = Arc::clone(&self.path);
-        let done = self.engine.blocking(move || match raw {
-            true => retry(|| discard_raw(&file, at.0, length.0)),
-            false => {
+        let done = self.engine.blocking(move || {
+            if raw {
+                retry(|| discard_raw(&file, at.0, length.0))
+            } else {
                 let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 retry(|| fallocate(&file, punch, at.0, length.0))
             }
@@ -302,7 +299,7 @@ impl BlockDevice for FileDevice {
 }
 
 impl Resizable for FileDevice {
-    /// A block device keeps its size: any other is `Unsupported`.
+    /// `Unsupported` on a block device unless the size stays the same.
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
         let before = self.size.get();
         let refusal = if let Err(error) = self.check_writable("resizing") {
@@ -322,14 +319,15 @@ impl Resizable for FileDevice {
         if size.0 == before {
             return Box::pin(async { Ok(()) });
         }
-        // Shrinking: nothing may start in what is about to go. Growing: not before it is there.
+        // Shrinking: no operation may start in the range about to go. Growing: none before the range exists.
         self.size.set(size.0.min(before));
         let (file, shared) = (Arc::clone(&self.file), Rc::clone(&self.size));
         let path = Arc::clone(&self.path);
         let done = self.engine.blocking(move || {
-            match size.0 > before {
-                true => allocate(&file, before, size.0)?,
-                false => retry(|| ftruncate(&file, size.0))?,
+            if size.0 > before {
+                allocate(&file, before, size.0)?
+            } else {
+                retry(|| ftruncate(&file, size.0))?
             }
             retry(|| fsync(&file))
         });
@@ -341,13 +339,13 @@ impl Resizable for FileDevice {
     }
 }
 
-/// A descriptor, and whether it bypasses the page cache.
-pub(super) struct Opened {
+/// A descriptor and whether it bypasses the page cache.
+pub(super) struct OpenFile {
     pub file: OwnedFd,
     pub direct: bool,
 }
 
-/// A regular file or a block device; nothing else is opened, for that alone may block or do something.
+/// Requires a regular file or a block device before opening: opening other types may block or have effects.
 fn check_type(folder: BorrowedFd<'_>, path: &Path, display: &str) -> IoResult<FileType> {
     let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {display}"));
     let found = statat(folder, path, AtFlags::empty()).map_err(fail)?;
@@ -367,29 +365,29 @@ fn access_flags(access: Access) -> OFlags {
     }
 }
 
-/// Opens with O_DIRECT if the filesystem has it, else without.
+/// Opens with O_DIRECT where the filesystem supports it, else without.
 pub(super) fn open_best(
     folder: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,
     mode: Mode,
-) -> rustix::io::Result<Opened> {
+) -> rustix::io::Result<OpenFile> {
     let flags = flags | OFlags::CLOEXEC;
     match retry(|| openat(folder, path, flags | OFlags::DIRECT, mode)) {
-        Ok(file) if is_memory(&file) => Ok(Opened { file, direct: false }),
+        Ok(file) if is_memory(&file) => Ok(OpenFile { file, direct: false }),
         Ok(file) => match direct_alignment(&file) {
-            // The filesystem takes the flag but not for this file (encrypted, compressed).
+            // The filesystem accepts the flag, but not for this file (encrypted, compressed).
             Some(alignment) if alignment == 0 || alignment > SECTOR_MAX => {
                 let file = reopen_buffered(file)?;
-                Ok(Opened { file, direct: false })
+                Ok(OpenFile { file, direct: false })
             }
-            _ => Ok(Opened { file, direct: true }),
+            _ => Ok(OpenFile { file, direct: true }),
         },
-        // The error of a filesystem without O_DIRECT. A file that O_CREAT made before the error
-        // came must not make the second try fail.
+        // The error of a filesystem without O_DIRECT. O_CREAT may have created the file before the error; the
+        // second try must not fail for that.
         Err(Errno::INVAL) => {
             let flags = if flags.contains(OFlags::CREATE) { flags - OFlags::EXCL } else { flags };
-            Ok(Opened { file: retry(|| openat(folder, path, flags, mode))?, direct: false })
+            Ok(OpenFile { file: retry(|| openat(folder, path, flags, mode))?, direct: false })
         }
         Err(error) => Err(error),
     }
@@ -401,7 +399,7 @@ fn reopen_buffered(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Newer tmpfs accept O_DIRECT and ignore it; f_type values from linux/magic.h.
+/// True on tmpfs and ramfs, which accept O_DIRECT and ignore it; f_type values from linux/magic.h.
 fn is_memory(file: &OwnedFd) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
@@ -409,8 +407,8 @@ fn is_memory(file: &OwnedFd) -> bool {
         && fstat(file).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile)
 }
 
-/// Alignment that direct transfers need, in bytes; 0 if the file allows none; None if the kernel
-/// (before 6.1) or filesystem does not tell.
+/// Alignment that direct transfers need, in bytes; 0 if the file allows none. `None` if the kernel (before
+/// 6.1) or the filesystem does not report it.
 fn direct_alignment(file: &OwnedFd) -> Option<u32> {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
@@ -421,24 +419,24 @@ fn direct_sector(file: &OwnedFd) -> u32 {
     direct_alignment(file).unwrap_or(SECTOR_MAX).max(SECTOR_MIN)
 }
 
-/// Makes a file that is allocated, reads as zero, and whose size is stable; none if that fails.
+/// Creates an allocated, zeroed file whose size is stable; leaves no file on failure.
 pub(super) fn create_at(
     folder: BorrowedFd<'_>,
     path: &Path,
     display: &str,
     size: ByteCount,
-) -> IoResult<Opened> {
+) -> IoResult<OpenFile> {
     make_at(folder, path, display, size, |file| allocate(file, 0, size.0))
 }
 
-/// Makes a file that `prepare` gives its size, which is stable then; none if that fails.
+/// Creates a file whose size `prepare` sets and makes it stable; leaves no file on failure.
 fn make_at(
     folder: BorrowedFd<'_>,
     path: &Path,
     display: &str,
     size: ByteCount,
     prepare: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
-) -> IoResult<Opened> {
+) -> IoResult<OpenFile> {
     if !size.0.is_multiple_of(u64::from(SECTOR_MAX)) {
         let context = format!("creating {display} of {} bytes: not a multiple of {SECTOR_MAX}", size.0);
         return Err(IoError::new(IoErrorKind::Unaligned, context));
@@ -449,19 +447,19 @@ fn make_at(
     let opened = open_best(folder, path, flags, mode).map_err(fail)?;
     let prepared = prepare(&opened.file).and_then(|()| retry(|| fsync(&opened.file)));
     if let Err(error) = prepared {
-        // The failure is the news; a leftover would only be met as AlreadyExists.
+        // Report the first error; a leftover file would only fail the next create with AlreadyExists.
         let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
         return Err(fail(error));
     }
     Ok(opened)
 }
 
-/// Grows a file from `from` to `to` bytes with real allocation; its size is as before on failure.
+/// Grows a file from `from` to `to` bytes with real allocation; on failure the size is unchanged.
 fn allocate(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
     if from == to {
         return Ok(());
     }
-    // Asked first, so that a size beyond all hope does not fill the filesystem on its way there.
+    // Check first: an impossible size must not fill the filesystem before it fails.
     if free_bytes(file)?.is_some_and(|free| to - from > free) {
         return Err(Errno::NOSPC);
     }
@@ -470,19 +468,19 @@ fn allocate(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
         other => other,
     };
     if allocated.is_err() {
-        // If even this fails there is nothing better to report than the first error.
+        // If this fails too, the first error is still the better report.
         let _ = ftruncate(file, from);
     }
     allocated
 }
 
-/// What the file's filesystem has left; none if it does not tell.
+/// Free bytes of the file's filesystem; `None` if it does not report them.
 fn free_bytes(file: &OwnedFd) -> rustix::io::Result<Option<u64>> {
     let space = fstatvfs(file)?;
     Ok((space.f_blocks > 0).then(|| space.f_bavail.saturating_mul(space.f_frsize)))
 }
 
-/// The way to allocate where the filesystem has no fallocate.
+/// Allocation by writing, for filesystems without fallocate.
 fn write_zeroes(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
     let zeroes = Buffer::zeroed(1 << 20);
     let mut at = from;

@@ -1,7 +1,7 @@
 //! A folder of a real filesystem as a [`Directory`].
 //!
-//! Everything goes through one descriptor of the folder, so that it stays the same folder whatever
-//! becomes of its path. Only regular files are seen; symbolic links are neither listed nor followed.
+//! All calls go through one descriptor of the folder, so it stays the same folder if its path changes. Only
+//! regular files are visible; symbolic links are neither listed nor followed.
 
 use super::{
     engine::{Engine, RealIoKind},
@@ -26,7 +26,6 @@ use std::{
     sync::Arc,
 };
 
-/// An open folder.
 pub struct FolderDirectory {
     engine: Engine,
     folder: Arc<OwnedFd>,
@@ -35,13 +34,13 @@ pub struct FolderDirectory {
 }
 
 impl FolderDirectory {
-    /// Opens an existing folder; needs [`super::run`] around it. `WrongType`: not a folder.
+    /// Opens an existing folder. Call it inside [`super::run`]. `WrongType`: not a folder.
     pub fn open(path: &Path) -> IoResult<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = retry(|| openat(CWD, path, flags, Mode::empty())).map_err(|error| {
             IoError::from_os(error.into(), format!("opening the folder {}", path.display()))
         })?;
-        // A nameless file shows what this filesystem can do and leaves no trace.
+        // An unnamed file (O_TMPFILE) shows this filesystem's abilities and leaves no trace.
         let mode = Mode::RUSR | Mode::WUSR;
         let direct = open_best(folder.as_fd(), Path::new("."), OFlags::TMPFILE | OFlags::RDWR, mode)
             .ok()
@@ -49,18 +48,18 @@ impl FolderDirectory {
         Ok(Self { engine: Engine::current(), folder: Arc::new(folder), path: path.to_owned(), direct })
     }
 
-    /// How files here are reached, for the report; None if this filesystem does not let one find
-    /// out without making a named file (then [`FileDevice::io_kind`] of a file tells).
+    /// The I/O path of files here, for reports; `None` if this filesystem cannot be tested without a named
+    /// file ([`FileDevice::io_kind`] of a file still works).
     pub fn io_kind(&self) -> Option<RealIoKind> {
         self.direct.map(|direct| self.engine.io_kind(direct))
     }
 
-    /// The path it was opened by.
+    /// The path passed to open.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a file here as the type it really is, to ask more of it than [`Directory::open`] can.
+    /// Opens a file as a [`FileDevice`], which can do more than [`Directory::open`] promises.
     pub fn open_file(&self, name: &str, access: Access) -> IoResult<FileDevice> {
         check_plain_name(name)?;
         let display = self.display(name);
@@ -74,8 +73,8 @@ impl FolderDirectory {
         }
     }
 
-    /// Makes `to` a file that shares its blocks with `from`, if the filesystem can (FICLONE: btrfs, xfs);
-    /// false, and nothing is made, if it cannot. `AlreadyExists` if there is a file called `to`.
+    /// Clones `from` to `to` by sharing blocks (FICLONE: btrfs, xfs). Returns false and creates nothing if
+    /// the filesystem cannot. `AlreadyExists` if `to` exists.
     pub fn clone_file(&self, from: &str, to: &str) -> LocalFuture<IoResult<bool>> {
         if let Err(error) = check_plain_name(from).and_then(|()| check_plain_name(to)) {
             return Box::pin(async { Err(error) });
@@ -91,7 +90,8 @@ impl FolderDirectory {
                 Ok(()) => Ok(true),
                 Err(error) => {
                     unlinkat(folder, &to, AtFlags::empty())?;
-                    // What filesystems say that cannot, or not between these two (ioctl_ficlone(2)).
+                    // Errors of filesystems that cannot clone, or not between these two files
+                    // (ioctl_ficlone(2)).
                     let cannot = [Errno::OPNOTSUPP, Errno::NOTTY, Errno::XDEV, Errno::INVAL, Errno::NOSYS];
                     if cannot.contains(&error) { Ok(false) } else { Err(error) }
                 }
@@ -165,7 +165,7 @@ impl Directory for FolderDirectory {
     }
 
     fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
-        self.blocking(format!("asking for the free space of {}", self.path.display()), |folder| {
+        self.blocking(format!("reading the free space of {}", self.path.display()), |folder| {
             let space = fstatvfs(folder)?;
             Ok(ByteCount(space.f_bavail.saturating_mul(space.f_frsize)))
         })
@@ -176,10 +176,10 @@ fn regular_files(folder: &OwnedFd) -> rustix::io::Result<Vec<DirectoryEntry>> {
     let mut files = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
-        // Names we could not have given are not ours to show.
+        // Skip names that `create` would refuse.
         let Ok(name) = entry.file_name().to_str() else { continue };
         let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            // Removed since it was read.
+            // Removed since the listing.
             Err(Errno::NOENT) => continue,
             other => other?,
         };

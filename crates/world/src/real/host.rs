@@ -1,7 +1,7 @@
 //! Facts about this machine, for pre-flight checks and the report.
 //!
-//! All from /proc, /sys and statvfs; no other program is asked. What a kernel or container does not
-//! tell is None, never a guess.
+//! Sources are /proc, /sys and statvfs; no program is started. A fact that the kernel or a container hides is
+//! `None`, never a guess.
 
 pub mod disk;
 pub mod drive;
@@ -21,7 +21,7 @@ pub use usage_text::usages_text;
 
 use std::{fs, path::Path};
 
-/// A small text file of /proc or /sys without surrounding blanks; None if absent or empty.
+/// Reads a small text file of /proc or /sys and trims it; `None` if absent or empty.
 fn fact(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -29,7 +29,7 @@ fn fact(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A small text file that holds one number.
+/// Reads a small text file that holds one number.
 fn number(path: impl AsRef<Path>) -> Option<u64> {
     fact(path)?.parse().ok()
 }

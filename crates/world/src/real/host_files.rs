@@ -1,6 +1,6 @@
-//! The only door to ordinary host files: profiles, reports, state files of a few MiB at most.
+//! Access to ordinary host files: profiles, reports, state files of a few MiB at most.
 //!
-//! Blocking calls, for moments when nothing is being measured. Storage under test goes through
+//! All calls block; use them only while nothing is being measured. Storage under test goes through
 //! [`FileDevice`](super::FileDevice) and [`FolderDirectory`](super::FolderDirectory).
 
 use crate::{IoError, IoErrorKind, IoResult, WallTime};
@@ -19,22 +19,19 @@ use std::{
     process,
 };
 
-/// What is found at a path; symbolic links are followed.
+/// The file type at a path; symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
-    /// Nothing, or a link to nothing.
+    /// No such file, or a dangling link.
     Missing,
-    /// A regular file.
     File,
-    /// A folder.
     Folder,
-    /// A block device.
     BlockDevice,
     /// A pipe, a socket, a character device.
     Other,
 }
 
-/// What is at `path`. `PermissionDenied` if a folder on the way cannot be entered.
+/// The file type at `path`. `PermissionDenied` if a folder on the way cannot be entered.
 pub fn kind(path: &Path) -> IoResult<PathKind> {
     let found = match fs::metadata(path) {
         Ok(found) => found.file_type(),
@@ -51,18 +48,17 @@ pub fn kind(path: &Path) -> IoResult<PathKind> {
     })
 }
 
-/// What the filesystem says of a file without its being read; symbolic links are followed.
+/// Metadata of a file, from `stat`; symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its length, in bytes; of a block device none.
+    /// Length in bytes; 0 for a block device.
     pub size: u64,
-    /// When it was last written.
     pub modified: WallTime,
-    /// What it is, whatever it is called: device and inode. Of two names of one file they are the same.
+    /// Device and inode: equal for two names of one file.
     pub identity: (u64, u64),
 }
 
-/// What the filesystem says of the file at `path`.
+/// Reads the metadata of the file at `path`.
 pub fn about(path: &Path) -> IoResult<About> {
     let found = fs::metadata(path).map_err(fail("examining", path))?;
     let nanos = u32::try_from(found.mtime_nsec()).unwrap_or_default();
@@ -73,7 +69,7 @@ pub fn about(path: &Path) -> IoResult<About> {
     })
 }
 
-/// What a file holds from the byte `from` on, at most `bytes_max` of it, through the page cache.
+/// Reads at most `bytes_max` bytes from offset `from`, through the page cache.
 pub fn read_from(path: &Path, from: u64, bytes_max: u64) -> IoResult<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = fs::File::open(path).and_then(|mut file| {
@@ -84,39 +80,40 @@ pub fn read_from(path: &Path, from: u64, bytes_max: u64) -> IoResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The whole of a UTF-8 text file; `Damaged` if it is not UTF-8.
+/// Reads a whole UTF-8 text file; `Damaged` if it is not UTF-8.
 pub fn read_to_string(path: &Path) -> IoResult<String> {
     String::from_utf8(read(path)?).map_err(|_| {
         IoError::new(IoErrorKind::Damaged, format!("reading {}: it is not UTF-8 text", path.display()))
     })
 }
 
-/// The whole of a file.
 pub fn read(path: &Path) -> IoResult<Vec<u8>> {
     fs::read(path).map_err(fail("reading", path))
 }
 
-/// The whole of a file of at most `bytes_max`; `Damaged` if it is longer.
+/// Reads a whole file of at most `bytes_max` bytes; `Damaged` if it is longer.
 pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
     read.map_err(fail("reading", path))?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(IoError::new(
+    if bytes.len() as u64 > bytes_max {
+        Err(IoError::new(
             IoErrorKind::Damaged,
             format!("reading {}: it has more than {bytes_max} bytes", path.display()),
-        )),
-        false => Ok(bytes),
+        ))
+    } else {
+        Ok(bytes)
     }
 }
 
-/// Puts `bytes` at `path` in one step: whoever looks sees the old file or the whole new one, after
-/// a power loss too.
+/// Writes `bytes` to `path` atomically: a reader, or a reboot after power loss, finds the old file or the
+/// whole new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
     replace_file(path, bytes, true)
 }
 
-/// As [`write_atomically`], but nothing is flushed: after a power loss the file may be older, or empty.
+/// Writes `bytes` to `path` atomically for other processes, but without a flush: after a power loss the file
+/// may be older, or empty.
 pub fn write_atomically_unflushed(path: &Path, bytes: &[u8]) -> IoResult<()> {
     replace_file(path, bytes, false)
 }
@@ -138,28 +135,25 @@ fn replace_file(path: &Path, bytes: &[u8], is_flushed: bool) -> IoResult<()> {
             file.sync_all()?;
         }
         fs::rename(&temporary, path)?;
-        match is_flushed {
-            true => fs::File::open(&folder)?.sync_all(),
-            false => Ok(()),
-        }
+        if is_flushed { fs::File::open(&folder)?.sync_all() } else { Ok(()) }
     })();
     written.map_err(|error| {
-        // The failure is the news; the half-written file helps nobody.
+        // Report the error; remove the half-written file.
         let _ = fs::remove_file(&temporary);
         context(error)
     })
 }
 
-/// Cuts the new file at `temporary` to `length` bytes, makes it stable, and gives it the name `path` in the same folder;
-/// `AlreadyExists` if anything is called so, and then nothing is written over.
+/// Truncates the new file at `temporary` to `length` bytes, makes it stable and renames it to `path` in the
+/// same folder. `AlreadyExists` if `path` exists: nothing is overwritten.
 pub fn name_new(temporary: &Path, length: u64, path: &Path) -> IoResult<()> {
     let named = (|| {
         let file = fs::OpenOptions::new().write(true).open(temporary)?;
         file.set_len(length)?;
         file.sync_all()?;
-        // A plain rename would replace what came there meanwhile.
+        // A plain rename would replace a file created there meanwhile.
         match renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE) {
-            // A filesystem that cannot promise that.
+            // A filesystem without RENAME_NOREPLACE.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::hard_link(temporary, path)?;
                 fs::remove_file(temporary)?;
@@ -171,12 +165,11 @@ pub fn name_new(temporary: &Path, length: u64, path: &Path) -> IoResult<()> {
     named.map_err(fail("making", path))
 }
 
-/// Makes a folder and those above it, unless they are there.
 pub fn create_dir_all(path: &Path) -> IoResult<()> {
     fs::create_dir_all(path).map_err(fail("creating the folder", path))
 }
 
-/// Names of everything in a folder, sorted; those that are not UTF-8 in their lossy form.
+/// Names of all entries of a folder, sorted; non-UTF-8 names in their lossy form.
 pub fn list(path: &Path) -> IoResult<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(fail("listing", path))? {
@@ -187,12 +180,12 @@ pub fn list(path: &Path) -> IoResult<Vec<String>> {
     Ok(names)
 }
 
-/// Removes a file; `NotFound` if there is none.
+/// Removes a file; `NotFound` if it does not exist.
 pub fn remove_file(path: &Path) -> IoResult<()> {
     fs::remove_file(path).map_err(fail("removing", path))
 }
 
-/// Removes the named files of a folder; those already gone are fine.
+/// Removes the named files of a folder; missing ones are not an error.
 pub fn remove_files<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>) -> IoResult<()> {
     for name in names {
         match remove_file(&folder.join(name)) {
@@ -203,7 +196,7 @@ pub fn remove_files<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>)
     Ok(())
 }
 
-/// Removes a folder if it is empty; true if it is gone now.
+/// Removes a folder if it is empty. True if the folder no longer exists.
 pub fn remove_folder_if_empty(path: &Path) -> IoResult<bool> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(true),
@@ -213,18 +206,18 @@ pub fn remove_folder_if_empty(path: &Path) -> IoResult<bool> {
     }
 }
 
-/// The path without symbolic links and dots.
+/// Resolves symbolic links and dots.
 pub fn canonical(path: &Path) -> IoResult<PathBuf> {
     fs::canonicalize(path).map_err(fail("finding", path))
 }
 
-/// Held by one process at a time; let go when dropped, or when the process ends in any way.
+/// An exclusive lock, held by one process at a time; released on drop or when the process ends.
 #[derive(Debug)]
-pub struct FolderLock(#[expect(dead_code, reason = "held for what its being open means")] OwnedFd);
+pub struct FolderLock(#[expect(dead_code, reason = "the open descriptor holds the lock")] OwnedFd);
 
-/// Takes a folder for this process; `Busy` if another process (or another lock here) holds it.
+/// Locks a folder for this process; `Busy` if another process (or another lock here) holds it.
 pub fn lock_folder(path: &Path) -> IoResult<FolderLock> {
-    let context = || format!("taking the folder {}", path.display());
+    let context = || format!("locking the folder {}", path.display());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| IoError::from_os(error.into(), context()))?;
@@ -253,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_told_by_its_kind() {
+    fn a_path_is_classified_by_file_type() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "text").unwrap();
@@ -265,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+    fn a_file_is_replaced_whole_and_no_temporary_file_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         write_atomically(&path, b"old").unwrap();
@@ -281,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_gets_its_name_when_it_is_whole_and_no_other_loses_it() {
+    fn a_new_file_is_named_when_complete_and_never_replaces_another() {
         let folder = tempfile::tempdir().unwrap();
         let (temporary, path) = (folder.path().join("t"), folder.path().join("copy"));
         fs::write(&temporary, "whole, and more").unwrap();
@@ -294,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_a_file_may_have() {
+    fn a_file_over_its_size_limit_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile.toml");
         fs::write(&path, "12345").unwrap();
@@ -304,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_text_is_damaged() {
+    fn text_that_is_not_utf8_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile.toml");
         fs::write(&path, [0xff, 0xfe]).unwrap();
@@ -313,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_leaves_what_was_not_named() {
+    fn removing_named_files_leaves_the_others() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["ours", "theirs"] {
             fs::write(folder.path().join(name), name).unwrap();
@@ -326,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_taken_once() {
+    fn a_folder_can_be_locked_once() {
         let folder = tempfile::tempdir().unwrap();
         let held = lock_folder(folder.path()).unwrap();
         assert_eq!(lock_folder(folder.path()).unwrap_err().kind(), IoErrorKind::Busy);

@@ -1,16 +1,15 @@
 //! The real world: the kernel's clocks, io_uring, O_DIRECT files and folders, raw drives.
 //!
-//! Start with [`run`]: it makes a current-thread executor, the thread's [`Engine`] and a
-//! [`World`](crate::World), and runs one async function in it. [`spawn_thread`] does the same on a
-//! thread of its own. Inside, [`FileDevice`] and [`FolderDirectory`] are real storage behind the
-//! traits of this crate.
+//! Start with [`run`]: it creates a current-thread executor, the thread's [`Engine`] and a
+//! [`World`](crate::World), and runs one async function in it. [`spawn_thread`] does the same on a new
+//! thread. Inside, [`FileDevice`] and [`FolderDirectory`] are real storage behind the traits of this crate.
 //!
-//! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
-//! and `plain` (the two ways), `looking` (what is done before a sleep), [`file`](mod@file), [`folder`], [`sockets`]; then [`workers`], [`clock`], [`signals`],
-//! [`host`] (facts about this machine), `process_limits` (what the kernel lets this process have), [`host_files`] (ordinary small files) and [`append_file`] (those
-//! that grow line by line).
+//! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `plain` (the two
+//! implementations), `busy_poll` (polling before blocking), [`file`](mod@file), [`folder`], [`sockets`]; then
+//! [`workers`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
+//! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
 
-// The one place where the outside may be touched.
+// The one module that may use the operating system directly.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod clock;
@@ -35,9 +34,9 @@ pub mod sockets;
 
 pub mod workers;
 
-mod answer;
+mod busy_poll;
 mod edge;
-mod looking;
+mod oneshot;
 mod plain;
 mod process_limits;
 mod ring;

@@ -1,15 +1,14 @@
-//! The way without io_uring: a few helper threads that make blocking calls.
+//! I/O without io_uring: a pool of helper threads that make blocking calls.
 //!
-//! The same threads do, in either case, what has no place on an executor because it may take long:
-//! opening, allocating, renaming, syncing folders.
+//! With io_uring too, these threads run the calls that may take long and would block the executor: opening,
+//! allocating, renaming, syncing folders.
 //!
 //! Invariants:
 //!
-//! 1. A job once accepted runs, whether or not anyone still waits for its answer; it owns all it
-//!    touches.
-//! 2. Dropping the pool runs what was accepted and joins the threads.
+//! 1. An accepted job runs even if no one waits for its result; it owns all it touches.
+//! 2. Dropping the pool runs the accepted jobs and joins the threads.
 
-use super::ring::{Memory, Outcome};
+use super::ring::{Memory, OpResult};
 use crate::Stability;
 use rustix::{fs::fdatasync, io::Errno};
 use std::{
@@ -22,7 +21,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Threads at most: the queue depth without io_uring.
+/// Number of threads, at most: the queue depth without io_uring.
 const THREADS_MAX: usize = 32;
 
 /// The kernel's limit on scatter list entries (UIO_MAXIOV).
@@ -43,7 +42,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A pool of helper threads, started one by one as they are needed.
+/// A pool of helper threads, started on demand.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -58,19 +57,19 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool of at most `threads_max` threads of that name.
+    /// At most `threads_max` threads, all called `name`.
     pub fn of(name: &'static str, threads_max: usize) -> Self {
         Self { shared: Arc::default(), threads: Mutex::default(), name, threads_max }
     }
 
-    /// Starts `work` on a helper thread now; the future is its answer.
+    /// Starts `work` on a helper thread now and returns its completion.
     pub fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = T> + 'static {
         let (give, answer) = oneshot::channel();
         let job: Job = Box::new(move || {
-            // Nobody waiting is fine: the work was done.
+            // The caller may be gone; the work is done all the same.
             let _ = give.send(work());
         });
         let mut queue = self.shared.queue.lock().expect("no holder of this lock panics");
@@ -84,7 +83,7 @@ impl Pool {
             let thread = thread::Builder::new().name(self.name.into()).spawn(move || serve(&shared));
             match thread {
                 Ok(thread) => threads.push(thread),
-                // Those already there will do it, only later.
+                // The threads already running will do it, only later.
                 Err(error) => assert!(!threads.is_empty(), "no helper thread could be started: {error}"),
             }
         }
@@ -100,7 +99,7 @@ impl Drop for Pool {
         self.shared.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder of this lock panics"));
         for thread in threads {
-            // A job that panicked has already told whoever waited for it.
+            // A job that panicked has already failed its caller.
             let _ = thread.join();
         }
         assert!(
@@ -128,8 +127,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Does an operation with blocking calls: `Nothing` is fdatasync, stable is fdatasync afterwards.
-pub(super) fn transfer(file: &OwnedFd, offset: u64, mut memory: Memory) -> Outcome {
+/// Does an operation with blocking calls: `Nothing` is fdatasync, a stable write ends with fdatasync.
+pub(super) fn transfer(file: &OwnedFd, offset: u64, mut memory: Memory) -> OpResult {
     let result = match &mut memory {
         Memory::Fill(buffers) => {
             let mut slices: Vec<_> = buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();

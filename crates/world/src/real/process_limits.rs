@@ -1,4 +1,4 @@
-//! What the kernel lets this process have: file handles, and files of any size.
+//! Process limits: file handles and file sizes.
 
 use rustix::{
     io::{Errno, dup},
@@ -6,22 +6,22 @@ use rustix::{
 };
 use std::{fs::File, io};
 
-/// Handles a world of one thread takes at most before its storage is opened: epoll, timer, ring, wake-ups, signals.
+/// Handles that a single-threaded world needs before it opens storage: epoll, timer, ring, wake-ups, signals.
 const HANDLES_A_WORLD: usize = 24;
 
-/// Takes all the handles this process is allowed (the soft limit becomes the hard one). An error that says what to do
-/// if they are too few to begin with.
+/// Raises the soft limit of file handles to the hard limit. The error names the remedy if there are too few
+/// to start.
 pub fn prepare_process() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Not allowed in some sandboxes: what there is may well do.
+        // Some sandboxes forbid it; the current limit may suffice.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     check_handles()
 }
 
-/// Whether there are handles for one more world. Its parts are made by libraries that panic when there are none.
+/// Checks that one more world gets its handles: the libraries it is made of panic without them.
 pub(super) fn check_handles() -> io::Result<()> {
     match take_and_give_back(HANDLES_A_WORLD) {
         Ok(()) => Ok(()),

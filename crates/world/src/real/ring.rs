@@ -1,24 +1,23 @@
 //! The io_uring driver: one ring per thread, all operations of that thread in one table.
 //!
-//! An operation is started when it is asked for, not when its future is first polled. Operations gather in
-//! a backlog that goes down when it holds more than one [`BACKLOG_SHARE`]th of what the kernel has (so at once,
-//! if that has nothing), or with the next turn of the driver task: few system calls at great depths, and a
-//! drive that is never idle while the rest is still being made ready. Completions arrive over an eventfd that
-//! the executor polls beside everything else.
+//! An operation starts when it is requested, not when its future is first polled. Operations gather in a
+//! backlog. The backlog is submitted when it holds more than one [`BACKLOG_SHARE`]th of the operations in the
+//! kernel (so at once, if the kernel has none), or at the driver task's next turn: few system calls at high
+//! depths, and the drive is never idle while later operations are prepared. Completions are signalled through
+//! an eventfd that the executor polls.
 //!
 //! Invariants:
 //!
-//! 1. Every occupied slot of the table is either in the backlog or in the kernel, once:
-//!    `occupied == backlog + in_kernel`.
-//! 2. `in_kernel <= DEPTH`, and the completion queue holds `DEPTH` entries or more, so it can
-//!    never overflow.
-//! 3. The table owns file, buffers and scatter list of an operation until its last completion. No
-//!    one else touches the bytes of a read meanwhile; those of a write are immutable.
+//! 1. Every occupied slot of the table is either in the backlog or in the kernel, once: `occupied == backlog
+//!    + in_kernel`.
+//! 2. `in_kernel <= DEPTH`, and the completion queue holds `DEPTH` entries or more, so it never overflows.
+//! 3. The table owns file, buffers and scatter list of an operation until its last completion. No other code
+//!    touches the bytes of a read meanwhile; those of a write are immutable.
 //! 4. The ring is not dropped before the table is empty ([`Ring::drain`]).
 
 use super::{
-    answer::{Answer, Promise, promise},
     edge::watch,
+    oneshot::{self, Receiver, Sender},
 };
 use crate::{Buffer, Stability};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -34,12 +33,12 @@ use std::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Operations the kernel holds at once; more wait in the backlog.
+/// Operations in the kernel at most; more wait in the backlog.
 const DEPTH: usize = 512;
 
-/// A backlog is worth a system call when it is more than one such part of what the kernel has. Smaller ones cost
-/// processor time (a virtual drive leaves the machine at each); with a fixed batch of 8 a drive at depth 8
-/// ran dry while the next 8 were made ready, and gave half the rate.
+/// The backlog is submitted when it exceeds the operations in the kernel divided by this. Smaller batches
+/// cost processor time (a virtual drive leaves the machine at each); with a fixed batch of 8 a drive at depth
+/// 8 ran dry while the next 8 were prepared, and reached half the rate.
 const BACKLOG_SHARE: usize = 2;
 
 /// The kernel's limit on scatter list entries (UIO_MAXIOV).
@@ -48,7 +47,7 @@ const SCATTER_MAX: usize = 1024;
 /// RWF_DSYNC of linux/fs.h: this write is stable when it completes.
 const RWF_DSYNC: i32 = 0x2;
 
-/// How often the kernel may ask for the same transfer again before that is an error.
+/// Retries of one transfer before it fails.
 const RETRIES_MAX: u32 = 1000;
 
 /// Layout of the kernel's `struct iovec`.
@@ -58,45 +57,45 @@ struct ScatterEntry {
     length: usize,
 }
 
-/// The memory of an operation, kept alive here and handed back with the answer.
+/// The memory of an operation, kept alive here and returned with its completion.
 pub(super) enum Memory {
     Fill(Vec<Buffer>),
     Send(Vec<Arc<Buffer>>, Stability),
     Nothing,
 }
 
-/// What comes back from an operation: its memory, and how it went.
-pub(super) type Outcome = (Memory, io::Result<()>);
+/// The result of an operation, with its memory.
+pub(super) type OpResult = (Memory, io::Result<()>);
 
-struct Flight {
+struct Op {
     file: Arc<OwnedFd>,
-    /// Where the rest of the transfer begins, in bytes.
+    /// Offset in the file where the rest of the transfer begins, in bytes.
     offset: u64,
     memory: Memory,
-    /// The rest of the transfer; `first` is its first entry.
+    /// The rest of the transfer; `first` is the index of its first entry.
     scatter: Vec<ScatterEntry>,
     first: usize,
     retries: u32,
-    promise: Promise<Outcome>,
+    sender: Sender<OpResult>,
 }
 
 struct Table {
     uring: IoUring,
-    flights: Vec<Option<Flight>>,
+    ops: Vec<Option<Op>>,
     vacant: Vec<usize>,
     backlog: VecDeque<usize>,
     in_kernel: usize,
     driver: Option<Waker>,
 }
 
-/// One thread's ring. See the module's invariants.
+/// One thread's ring; see the module's invariants.
 pub(super) struct Ring {
     table: RefCell<Table>,
     completions: Arc<OwnedFd>,
 }
 
 impl Ring {
-    /// Sets a ring up; fails where the kernel or a container's policy does not allow it.
+    /// Fails where the kernel or a container's policy forbids io_uring.
     pub fn new() -> io::Result<Self> {
         let size = u32::try_from(DEPTH).expect("a small constant");
         let uring = IoUring::builder()
@@ -125,7 +124,7 @@ impl Ring {
         Ok(Self {
             table: RefCell::new(Table {
                 uring,
-                flights: Vec::new(),
+                ops: Vec::new(),
                 vacant: Vec::new(),
                 backlog: VecDeque::new(),
                 in_kernel: 0,
@@ -136,39 +135,42 @@ impl Ring {
     }
 
     /// Starts an operation at `offset` of `file`; `Nothing` is fdatasync.
-    pub fn start(&self, file: &Arc<OwnedFd>, offset: u64, mut memory: Memory) -> Answer<Outcome> {
+    pub fn start(&self, file: &Arc<OwnedFd>, offset: u64, mut memory: Memory) -> Receiver<OpResult> {
         let scatter = scatter_list(&mut memory);
-        let (promise, answer) = promise();
-        let flight =
-            Flight { file: Arc::clone(file), offset, memory, scatter, first: 0, retries: 0, promise };
+        let (sender, completion) = oneshot::channel();
+        let op = Op { file: Arc::clone(file), offset, memory, scatter, first: 0, retries: 0, sender };
         let mut table = self.table.borrow_mut();
         let slot = match table.vacant.pop() {
             Some(slot) => slot,
             None => {
-                table.flights.push(None);
-                table.flights.len() - 1
+                table.ops.push(None);
+                table.ops.len() - 1
             }
         };
-        assert!(table.flights[slot].replace(flight).is_none(), "a vacant slot was occupied");
+        assert!(table.ops[slot].replace(op).is_none(), "a vacant slot was occupied");
         table.backlog.push_back(slot);
         let worth_it = table.backlog.len() * BACKLOG_SHARE > table.in_kernel;
-        // A failure is met again, and dealt with, by the driver.
+        // The driver meets the same failure again and handles it.
         let submitted = worth_it && table.submit(0).is_ok();
         let driver = if submitted && table.backlog.is_empty() { None } else { table.driver.take() };
         drop(table);
         if let Some(driver) = driver {
             driver.wake();
         }
-        answer
+        completion
     }
 
-    /// Hands operations to the kernel and answers back until its task is dropped.
+    /// Submits operations and completes them until its task is dropped.
     pub async fn drive(self: Rc<Self>) -> io::Result<()> {
         let completions = watch(&self.completions)?;
-        std::future::poll_fn(|context| self.turn(&completions, context)).await
+        std::future::poll_fn(|context| self.poll_completions(&completions, context)).await
     }
 
-    fn turn(&self, completions: &AsyncFd<Arc<OwnedFd>>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_completions(
+        &self,
+        completions: &AsyncFd<Arc<OwnedFd>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while let Poll::Ready(guard) = completions.poll_read_ready(context) {
             match guard {
                 Ok(mut guard) => guard.clear_ready(),
@@ -177,12 +179,12 @@ impl Ring {
         }
         self.table.borrow_mut().driver = Some(context.waker().clone());
         loop {
-            let (finished, outcome) = self.table.borrow_mut().exchange(0);
-            answer_all(finished);
+            let (completed, outcome) = self.table.borrow_mut().exchange(0);
+            complete_all(completed);
             if let Err(error) = outcome {
                 return Poll::Ready(Err(error));
             }
-            // The rest of a short transfer is in the backlog again and need not wait for anyone.
+            // The rest of a short transfer is in the backlog again and need not wait.
             let table = self.table.borrow();
             if table.backlog.is_empty() || table.in_kernel == DEPTH {
                 return Poll::Pending;
@@ -190,24 +192,24 @@ impl Ring {
         }
     }
 
-    /// Runs every started operation to its completion, blocking the thread.
+    /// Runs every started operation to its completion and blocks the thread meanwhile.
     pub fn drain(&self) {
         loop {
-            let finished = {
+            let completed = {
                 let mut table = self.table.borrow_mut();
                 if table.in_kernel == 0 && table.backlog.is_empty() {
-                    assert!(table.flights.iter().all(Option::is_none), "an operation was lost");
+                    assert!(table.ops.iter().all(Option::is_none), "an operation was lost");
                     return;
                 }
-                let (finished, outcome) = table.exchange(1);
+                let (completed, outcome) = table.exchange(1);
                 if let Err(error) = outcome {
-                    // Freeing memory the kernel may still write into is the one thing worse.
+                    // Abort: freeing memory that the kernel may still write to would be worse.
                     eprintln!("io_uring failed while operations were in flight: {error}");
                     std::process::abort();
                 }
-                finished
+                completed
             };
-            answer_all(finished);
+            complete_all(completed);
         }
     }
 }
@@ -218,18 +220,18 @@ impl Drop for Ring {
     }
 }
 
-fn answer_all(finished: Vec<(Flight, io::Result<()>)>) {
-    for (flight, result) in finished {
-        flight.promise.keep((flight.memory, result));
+fn complete_all(completed: Vec<(Op, io::Result<()>)>) {
+    for (op, result) in completed {
+        op.sender.send((op.memory, result));
     }
 }
 
-type Finished = Vec<(Flight, io::Result<()>)>;
+type Completions = Vec<(Op, io::Result<()>)>;
 
 impl Table {
-    /// One exchange with the kernel: the backlog goes down, completions come up. Waits for `want`
-    /// completions if there are operations to wait for.
-    fn exchange(&mut self, want: usize) -> (Finished, io::Result<()>) {
+    /// One exchange with the kernel: submits the backlog and reaps completions. Blocks for `want` completions
+    /// if operations are in flight.
+    fn exchange(&mut self, want: usize) -> (Completions, io::Result<()>) {
         let outcome = self.submit(want);
         (self.reap(), outcome)
     }
@@ -242,11 +244,11 @@ impl Table {
         }
         match self.uring.submit_and_wait(want) {
             Ok(_) => {}
-            // Interrupted, or short of kernel memory for now: the entries stay in the queue.
+            // Interrupted, or short of kernel memory: the entries stay in the queue.
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
-        // Perhaps no completion comes to cause the turn that hands over what stayed.
+        // No completion may come to trigger the next submission of the entries that stayed.
         if !self.uring.submission().is_empty()
             && let Some(driver) = self.driver.take()
         {
@@ -256,14 +258,14 @@ impl Table {
     }
 
     fn fill_submission_queue(&mut self) {
-        let Self { uring, flights, backlog, in_kernel, .. } = self;
+        let Self { uring, ops, backlog, in_kernel, .. } = self;
         let mut queue = uring.submission();
         while *in_kernel < DEPTH && !queue.is_full() {
             let Some(slot) = backlog.pop_front() else { break };
-            let flight = flights[slot].as_ref().expect("the backlog names occupied slots");
-            let entry = flight.entry().user_data(slot as u64);
+            let op = ops[slot].as_ref().expect("the backlog names occupied slots");
+            let entry = op.entry().user_data(slot as u64);
             // SAFETY: everything the entry points to (scatter list and the memory behind it, the
-            // descriptor) is owned by the flight, which stays in the table, its heap memory
+            // descriptor) is owned by the operation, which stays in the table, its heap memory
             // unmoved, until the completion with this slot number has been reaped.
             #[allow(unsafe_code)]
             let pushed = unsafe { queue.push(&entry) };
@@ -272,30 +274,30 @@ impl Table {
         }
     }
 
-    fn reap(&mut self) -> Finished {
-        let Self { uring, flights, vacant, backlog, in_kernel, .. } = self;
-        let mut finished = Vec::new();
+    fn reap(&mut self) -> Completions {
+        let Self { uring, ops, vacant, backlog, in_kernel, .. } = self;
+        let mut completed = Vec::new();
         for completion in uring.completion() {
             let slot = usize::try_from(completion.user_data()).expect("we gave a slot number");
-            assert!(*in_kernel > 0, "a completion nobody waits for");
+            assert!(*in_kernel > 0, "a completion without an operation");
             *in_kernel -= 1;
-            let flight = flights[slot].as_mut().expect("completions name occupied slots");
-            match flight.advance(completion.result()) {
-                // The rest goes first, so that a transfer is not overtaken by younger ones.
+            let op = ops[slot].as_mut().expect("completions name occupied slots");
+            match op.advance(completion.result()) {
+                // The rest goes first, so that younger operations do not overtake the transfer.
                 Progress::More => backlog.push_front(slot),
                 Progress::Done(result) => {
-                    let flight = flights[slot].take().expect("just advanced");
+                    let op = ops[slot].take().expect("just advanced");
                     vacant.push(slot);
-                    finished.push((flight, result));
+                    completed.push((op, result));
                 }
             }
         }
         assert_eq!(
-            flights.len() - vacant.len(),
+            ops.len() - vacant.len(),
             backlog.len() + *in_kernel,
             "each operation is in one place, once"
         );
-        finished
+        completed
     }
 }
 
@@ -311,13 +313,13 @@ enum Progress {
     Done(io::Result<()>),
 }
 
-impl Flight {
-    /// The request for the rest of this operation.
+impl Op {
+    /// The submission entry for the rest of this operation.
     fn entry(&self) -> squeue::Entry {
         let file = types::Fd(self.file.as_raw_fd());
         let rest = &self.scatter[self.first..];
         let count = u32::try_from(rest.len().min(SCATTER_MAX)).expect("a small constant");
-        // One buffer, the usual case, spares the kernel the import of a list.
+        // A single buffer, the usual case, spares the kernel the import of a list.
         let single = rest.first().filter(|_| rest.len() == 1);
         let single = single.and_then(|entry| Some((entry.base, u32::try_from(entry.length).ok()?)));
         match (&self.memory, single) {
@@ -339,7 +341,7 @@ impl Flight {
         }
     }
 
-    /// Takes the kernel's answer into account.
+    /// Applies a completion's result.
     fn advance(&mut self, result: i32) -> Progress {
         let Ok(count) = usize::try_from(result) else {
             let error = io::Error::from_raw_os_error(-result);
@@ -386,7 +388,7 @@ fn scatter_list(memory: &mut Memory) -> Vec<ScatterEntry> {
             .iter_mut()
             .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_mut_ptr() })
             .collect(),
-        // The kernel only reads from these; the entry's type is shared with reads.
+        // The kernel only reads from these; reads and writes share the entry's type.
         Memory::Send(buffers, _) => buffers
             .iter()
             .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_ptr().cast_mut() })

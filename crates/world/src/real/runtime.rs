@@ -1,12 +1,12 @@
-//! Running code in the real world: one executor, one engine, one clock per thread.
+//! The real runtime: one executor, one engine, one clock per thread.
 //!
-//! Within a thread nothing is shared and nothing is locked. Between threads go messages only
-//! (tokio's channels are fine for that).
+//! Within a thread nothing is shared and nothing is locked. Threads exchange messages only (tokio's channels
+//! are fine for that).
 
 use super::{
+    busy_poll::{BusyPoll, PollRecorder},
     clock::RealClock,
     engine::Engine,
-    looking::{Looking, Watched},
     process_limits::check_handles,
     signals::survive_large_files,
 };
@@ -18,18 +18,17 @@ use tokio::{
     task::{self, LocalSet},
 };
 
-/// What one may ask of the real world.
+/// Options of a real world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RealOptions {
     /// Use helper threads even where io_uring would work (tests of the fallback).
     pub force_plain: bool,
-    /// Before the thread sleeps it looks for so long whether something has happened, as long as that finds something. Zero is
-    /// not at all.
-    pub look: Duration,
+    /// Time the thread busy-polls before it blocks; polling adapts to its success. Zero disables it.
+    pub busy_poll: Duration,
 }
 
 impl RealOptions {
-    /// Helper threads, if `force_plain`; else what is best here.
+    /// Helper threads if `force_plain`; else the best method available.
     pub fn plain(force_plain: bool) -> Self {
         Self { force_plain, ..Self::default() }
     }
@@ -55,7 +54,7 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
         .expect("the kernel gives every process an epoll instance");
     let engine = Engine::new(options.force_plain);
     let ring = engine.ring();
-    // Declared before the tasks, so left after them: their operations are completed then.
+    // Declared before the tasks, so dropped after them: their operations are completed then.
     let _entered = engine.enter();
     let tasks = LocalSet::new();
     let clock = {
@@ -70,15 +69,15 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
     if let Some(ring) = ring {
         tasks.spawn_local(must_not_end("io_uring", ring.drive()));
     }
-    if options.look.is_zero() {
+    if options.busy_poll.is_zero() {
         let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
         return tasks.block_on(&runtime, main(world));
     }
-    let looking = Looking::new(options.look);
-    let spawner = Watched { spawner: LocalSpawner, looking: Rc::clone(&looking) };
+    let busy_poll = BusyPoll::new(options.busy_poll);
+    let spawner = PollRecorder { spawner: LocalSpawner, busy_poll: Rc::clone(&busy_poll) };
     let world = World::new(Rc::clone(&clock) as _, Rc::new(spawner), seed).with_secrets(fill_from_kernel);
     let all = tasks.run_until(main(world));
-    runtime.block_on(looking.run(all, || clock.now()))
+    runtime.block_on(busy_poll.run(all, || clock.now()))
 }
 
 fn fill_from_kernel(mut bytes: &mut [u8]) {
@@ -87,7 +86,7 @@ fn fill_from_kernel(mut bytes: &mut [u8]) {
         match filled {
             Ok(count) => bytes = &mut bytes[count..],
             Err(rustix::io::Errno::INTR) => {}
-            // Whoever asks would take anything less for a secret.
+            // Callers take these bytes for secrets, so anything less is no option.
             Err(error) => panic!("the kernel has no random bytes: {error}"),
         }
     }
@@ -95,32 +94,32 @@ fn fill_from_kernel(mut bytes: &mut [u8]) {
 
 async fn must_not_end(driver: &str, work: impl Future<Output = io::Result<()>>) {
     if let Err(error) = work.await {
-        // Nothing waiting for this driver would ever wake again.
+        // No task waiting for this driver would ever wake again.
         eprintln!("spindle: the {driver} driver of this thread failed: {error}");
         std::process::abort();
     }
 }
 
-/// A world on a thread of its own. Dropping the handle lets it run on.
+/// A world on a thread of its own. Dropping the handle detaches the thread.
 pub struct ThreadHandle<T> {
     result: oneshot::Receiver<T>,
     thread: thread::JoinHandle<()>,
 }
 
 impl<T> ThreadHandle<T> {
-    /// Waits for the thread's result without blocking the caller's executor. A panic there goes on
-    /// here.
+    /// Waits for the thread's result without blocking the caller's executor. Propagates a panic of the
+    /// thread.
     pub async fn join(self) -> T {
         let result = self.result.await;
         Self::finish(result.ok(), self.thread)
     }
 
-    /// As [`ThreadHandle::join`], blocking the calling thread.
+    /// Like [`ThreadHandle::join`], but blocks the calling thread.
     pub fn join_blocking(self) -> T {
         Self::finish(self.result.blocking_recv().ok(), self.thread)
     }
 
-    /// True once the thread has a result, or none to expect.
+    /// True once the thread has ended, by result or panic.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
@@ -133,8 +132,8 @@ impl<T> ThreadHandle<T> {
     }
 }
 
-/// Starts a thread named `name` (15 bytes show in `top`) with a world of its own and runs `main` in
-/// it; fails if the system has no thread or too few file handles left.
+/// Starts a thread named `name` (`top` shows 15 bytes) with a world of its own and runs `main` in it. Fails
+/// if the system has no thread or too few file handles left.
 pub fn spawn_thread<T: Send + 'static>(
     name: &str,
     seed: u64,
@@ -151,9 +150,8 @@ pub fn spawn_thread<T: Send + 'static>(
     Ok(ThreadHandle { result, thread })
 }
 
-/// Lets all other tasks of this thread go first, and looks what its devices have done meanwhile: for work that takes long
-/// and waits for nothing. In the simulated world, which has no runtime around it, it wakes its task at once: the executor
-/// chooses.
+/// Lets all other ready tasks of this thread run and processes device completions: for long computations that
+/// await nothing. In the simulated world it only wakes its task; the executor draws the next one.
 pub async fn yield_now() {
     tokio::task::yield_now().await;
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin.
+//! Termination signals: SIGINT and SIGTERM.
 
 use crate::LocalFuture;
 use std::{process, thread};
@@ -7,7 +7,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// Which signal asked the program to end.
+/// The signal that asked the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
     /// SIGINT: Ctrl-C.
@@ -17,7 +17,7 @@ pub enum Interruption {
 }
 
 impl Interruption {
-    /// The exit code a shell expects: 128 plus the signal's number.
+    /// The exit code by shell convention: 128 plus the signal's number.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
@@ -26,14 +26,14 @@ impl Interruption {
     }
 }
 
-/// Resolves at the next SIGINT or SIGTERM, so that work can end cleanly; after that, one more such
-/// signal ends the process at once. From this call on neither kills the process by itself, even if
-/// the future is dropped. To be called inside [`super::run`].
+/// Resolves at the next SIGINT or SIGTERM, so that work can end cleanly; one more such signal afterwards ends
+/// the process at once. From this call on the first signal does not kill the process, even if the future is
+/// dropped. Call it inside [`super::run`].
 pub fn interrupted() -> LocalFuture<Interruption> {
     let mut signals = Signals::listen();
     Box::pin(async move {
         let first = signals.next().await;
-        // A thread, because this one's executor may be busy with whatever does not end.
+        // A separate thread: this one's executor may be stuck in the work that does not end.
         let watcher = thread::Builder::new().name("spindle-signals".into()).spawn(|| {
             match runtime::Builder::new_current_thread().enable_io().build() {
                 Ok(runtime) => {
@@ -50,11 +50,11 @@ pub fn interrupted() -> LocalFuture<Interruption> {
     })
 }
 
-/// Has a write beyond the limit on a file's size (`ulimit -f`) fail as any other write does, instead of SIGXFSZ
-/// killing the process. Holds for the whole process, once called inside [`super::run`].
+/// Makes a write beyond the file size limit (`ulimit -f`) fail like any other write instead of letting
+/// SIGXFSZ kill the process. Call it inside [`super::run`]; it holds for the whole process.
 pub(super) fn survive_large_files() {
     let number = rustix::process::Signal::XFSZ.as_raw();
-    // That somebody listens is enough; that nobody could be told would change nothing for the writes that fit.
+    // Registering the handler is enough. If it fails, writes within the limit are unaffected.
     drop(signal(SignalKind::from_raw(number)));
 }
 

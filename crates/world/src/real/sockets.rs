@@ -1,4 +1,4 @@
-//! The host's sockets.
+//! TCP and Unix sockets of this host.
 
 use crate::{
     IoError, IoResult, LocalFuture,
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// The network of this machine.
+/// The real network.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sockets;
 
@@ -58,7 +58,7 @@ impl Network for Sockets {
     }
 }
 
-/// Whether a socket is there that nobody listens at any more: its listener was killed.
+/// True for a stale socket file: its listener was killed.
 async fn is_left_behind(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let connected = UnixStream::connect(path).await;
@@ -67,7 +67,7 @@ async fn is_left_behind(path: &Path) -> bool {
 
 async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // Requests and answers are small and wanted at once.
+    // Requests and replies are small and latency matters.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -118,7 +118,7 @@ impl Listener for Unix {
 
 impl Drop for Unix {
     fn drop(&mut self) {
-        // Whoever listens there next would find the name taken.
+        // The stale name would make the next listener fail.
         let _ = std::fs::remove_file(&self.path);
     }
 }

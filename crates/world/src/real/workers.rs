@@ -1,34 +1,32 @@
-//! Threads for pure work: arithmetic over bytes that would keep an executor from its devices.
+//! Threads for computation: arithmetic over bytes that would block an executor.
 //!
-//! What is handed over owns all it touches and waits for nothing but messages; the world stays with the
-//! thread that hands it over.
+//! A job owns all it touches and waits only for messages; the world stays on the thread that submits it.
 
 use super::plain::Pool;
 use std::{future::Future, num::NonZeroUsize};
 
-/// A few threads that do what they are given, in the order they are given it. Dropping it waits until all of
-/// that is done.
+/// A pool of threads that run jobs in order of submission. Dropping it waits for all of them.
 pub struct Workers {
     pool: Pool,
     count: NonZeroUsize,
 }
 
 impl Workers {
-    /// At most `count` threads, started one by one as they are needed.
+    /// At most `count` threads, started on demand.
     pub fn new(count: NonZeroUsize) -> Self {
         Self { pool: Pool::of("spindle-work", count.get()), count }
     }
 
-    /// How many there are at most.
+    /// Number of threads, at most.
     pub fn count(&self) -> usize {
         self.count.get()
     }
 
-    /// Starts `work` on one of the threads, as soon as one is free; the future is its answer. It is done even if
-    /// nobody waits for that.
+    /// Runs `work` on the next free thread and returns its completion. The work is done even if no one awaits
+    /// it.
     ///
     /// # Panics
-    /// The future, if the work did.
+    /// The future panics if the work did.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

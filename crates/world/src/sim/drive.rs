@@ -1,12 +1,12 @@
 //! A simulated drive: a [`BlockDevice`] in memory with service times, a volatile cache, and faults.
 //!
-//! An operation waits until one of `queue_depth` places is free, is served for a random time, and takes
-//! effect at one moment, its completion. So operations complete in any order.
+//! An operation waits for one of `queue_depth` slots, is served for the time its service model draws, and
+//! takes effect at one moment, its completion. So operations complete in any order.
 //!
 //! Invariants:
 //!
-//! 1. An operation is in `under_way` from its start to its completion, whether or not its caller still
-//!    waits: it keeps its own buffers.
+//! 1. An operation is in `under_way` from its start to its completion, even if its caller no longer waits: it
+//!    keeps its own buffers.
 //! 2. At most `queue_depth` operations are served at once; the others wait in order of arrival.
 //! 3. The state is borrowed for one step, never while a caller is woken.
 
@@ -30,7 +30,6 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// A started operation.
 pub(super) enum Operation {
     Read { at: u64, into: Vec<Buffer> },
     Write { at: u64, from: Vec<Arc<Buffer>>, stability: Stability },
@@ -38,18 +37,18 @@ pub(super) enum Operation {
     Discard { at: u64, length: u64 },
 }
 
-pub(super) struct Started {
+pub(super) struct PendingOperation {
     pub operation: Operation,
-    answer: Rc<RefCell<Answer>>,
+    reply: Rc<RefCell<Reply>>,
 }
 
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct Reply {
     value: Option<IoResult<Vec<Buffer>>>,
     waker: Option<Waker>,
 }
 
-/// See the module's documentation. Made by [`Simulation::add_drive`](super::Simulation::add_drive).
+/// A simulated drive, made by [`Simulation::add_drive`](super::Simulation::add_drive).
 pub struct SimDrive {
     pub(super) shared: Rc<Shared>,
 }
@@ -70,17 +69,17 @@ impl SimDrive {
         Self { shared: Rc::new(Shared { executor, number, state: RefCell::new(state) }) }
     }
 
-    /// From now on these faults are met.
+    /// Replaces the fault plan from now on.
     pub fn set_faults(&self, faults: FaultPlan) {
         self.shared.state.borrow_mut().options.faults = faults;
     }
 
-    /// From now on it shares the free space of `filesystem` with whatever else lies there; none: it has its own.
+    /// Places the drive on `filesystem`, whose free space it then shares with others; `None` for unlimited
+    /// space.
     pub fn put_on(&self, filesystem: Option<&Filesystem>) {
         self.shared.state.borrow_mut().filesystem = filesystem.cloned();
     }
 
-    /// What it has done so far.
     pub fn statistics(&self) -> DriveStatistics {
         self.shared.state.borrow().statistics.clone()
     }
@@ -90,19 +89,19 @@ impl SimDrive {
         ByteCount((self.shared.state.borrow().visible.blocks_written() * BLOCK_BYTES) as u64)
     }
 
-    /// What lies there now, for whoever looks from outside: no time passes, and no fault is met.
+    /// Reads the contents from outside the simulation: no time passes and no fault occurs.
     pub fn peek(&self, at: u64, into: &mut [u8]) {
         self.shared.state.borrow().visible.read(at, into);
     }
 
-    /// Changes what lies there, from outside, for good.
+    /// Overwrites the contents from outside the simulation, durably.
     pub fn poke(&self, at: u64, from: &[u8]) {
         let mut state = self.shared.state.borrow_mut();
         state.visible.write(at, from);
         state.durable.write(at, from);
     }
 
-    /// Whether a stable write has begun and not ended.
+    /// True while a stable write is in flight.
     pub fn has_stable_write_under_way(&self) -> bool {
         let state = self.shared.state.borrow();
         state
@@ -112,21 +111,21 @@ impl SimDrive {
     }
 
     fn start(&self, operation: Operation) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        let answer = Rc::new(RefCell::new(Answer::default()));
+        let reply = Rc::new(RefCell::new(Reply::default()));
         if self.shared.executor.is_open() {
             let mut state = self.shared.state.borrow_mut();
             state.operation_last += 1;
             let number = state.operation_last;
-            state.under_way.insert(number, Started { operation, answer: Rc::clone(&answer) });
+            state.under_way.insert(number, PendingOperation { operation, reply: Rc::clone(&reply) });
             state.waiting.push_back(number);
             self.shared.serve_waiting(&mut state);
         }
         Box::pin(poll_fn(move |context| {
-            let mut answer = answer.borrow_mut();
-            match answer.value.take() {
+            let mut reply = reply.borrow_mut();
+            match reply.value.take() {
                 Some(value) => Poll::Ready(value),
                 None => {
-                    answer.waker = Some(context.waker().clone());
+                    reply.waker = Some(context.waker().clone());
                     Poll::Pending
                 }
             }
@@ -164,7 +163,7 @@ impl Shared {
             state.in_service += 1;
             let (fault, span) = state.draw_service(number);
             if fault == Some(Fault::Stuck) {
-                // Its place stays taken.
+                // Its slot stays occupied.
                 state.count(Fault::Stuck);
                 continue;
             }
@@ -174,18 +173,18 @@ impl Shared {
     }
 
     fn complete(self: &Rc<Self>, number: u64, fault: Option<Fault>) {
-        let (answer, value) = {
+        let (reply, value) = {
             let mut state = self.state.borrow_mut();
             let started = state.under_way.remove(&number).expect("an operation completes once");
             let value = self.take_effect(&mut state, number, started.operation, fault);
             state.in_service -= 1;
             self.serve_waiting(&mut state);
-            (started.answer, value)
+            (started.reply, value)
         };
         let waker = {
-            let mut answer = answer.borrow_mut();
-            answer.value = Some(value);
-            answer.waker.take()
+            let mut reply = reply.borrow_mut();
+            reply.value = Some(value);
+            reply.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();

@@ -1,17 +1,17 @@
-//! What a drive is like, and what it counts.
+//! Parameters and counters of a simulated drive.
 
 use super::faults::{Fault, FaultPlan};
 use crate::{ByteCount, Random};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long an operation is served: `least` + exponential with mean `mean_above` + `per_mib` by length.
+/// Service time of an operation: `least` + exponential with mean `mean_above` + `per_mib` by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceTime {
-    /// What every operation takes.
+    /// Minimum of every operation.
     pub least: Duration,
-    /// Mean of what comes on top at random.
+    /// Mean of the random addition.
     pub mean_above: Duration,
-    /// For each MiB moved.
+    /// Addition for each MiB moved.
     pub per_mib: Duration,
 }
 
@@ -23,32 +23,29 @@ impl ServiceTime {
     }
 }
 
-/// Shape and manners of a drive. Passive data; the default is a small flash drive with a volatile cache.
+/// Parameters of a drive. Passive data; the default is a small flash drive with a volatile cache.
 #[derive(Clone, Debug)]
 pub struct DriveOptions {
     /// Usable bytes, a multiple of 4096.
     pub size: ByteCount,
-    /// Unit of addresses, and of what is written whole or not at all: 512 or 4096 bytes.
+    /// Sector size: 512 or 4096 bytes. A sector is written whole or not at all.
     pub sector: u32,
-    /// Aligned unit in which a write survives a power cut whole or not at all: a multiple of `sector`, and
-    /// equal to it unless the drive promises more.
+    /// Aligned unit that a power cut keeps whole or not at all: a multiple of `sector`, and equal to it
+    /// unless the drive promises more.
     pub atomic_unit: ByteCount,
     /// Operations served at once.
     pub queue_depth: usize,
-    /// Service time of reads.
     pub read: ServiceTime,
-    /// Service time of writes and discards; stable ones pay for a flush on top.
+    /// Service time of writes and discards; stable ones pay for a flush as well.
     pub write: ServiceTime,
-    /// Service time of flushes.
     pub flush: ServiceTime,
-    /// What goes wrong.
     pub faults: FaultPlan,
-    /// Whether what is written and read goes into the trace, not only where.
+    /// True if the trace covers the bytes written and read, not only their addresses.
     pub trace_contents: bool,
 }
 
 impl DriveOptions {
-    /// A drive of `size` with the manners of a flash drive: 80 µs reads, 20 µs writes, 200 µs flushes.
+    /// A flash drive of `size` bytes: 80 µs reads, 20 µs writes, 200 µs flushes.
     pub fn new(size: ByteCount) -> Self {
         let time = |least, mean_above| ServiceTime {
             least: Duration::from_micros(least),
@@ -69,7 +66,7 @@ impl DriveOptions {
     }
 }
 
-/// What a drive has done since it was made.
+/// Counters of a drive since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriveStatistics {
     /// Reads completed.
@@ -78,10 +75,10 @@ pub struct DriveStatistics {
     pub writes: u64,
     /// Flushes completed.
     pub flushes: u64,
-    /// Faults met, by kind.
+    /// Faults injected, by kind.
     pub faults: BTreeMap<Fault, u64>,
-    /// Atomic units of writes that a power cut or the death of the host had at its mercy, and lost.
+    /// Atomic units that power cuts and host crashes put at risk and lost.
     pub units_lost: u64,
-    /// Those that it kept.
+    /// Atomic units that power cuts and host crashes put at risk and kept.
     pub units_kept: u64,
 }

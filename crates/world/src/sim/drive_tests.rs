@@ -35,7 +35,7 @@ fn read_versions(simulation: &mut Simulation, drive: &Rc<SimDrive>) -> Vec<u8> {
     simulation.run(Limits::generous(), |_| async move { versions(&drive).await }).completed()
 }
 
-/// Writes at random for ever and keeps `log` of what was acknowledged and synced.
+/// Writes at random for ever and records what was acknowledged and synced.
 #[derive(Clone)]
 struct Writes(Rc<std::cell::RefCell<Vec<Sector>>>);
 
@@ -67,7 +67,7 @@ impl Writes {
                 let last: Vec<usize> =
                     self.0.borrow()[own.clone()].iter().map(|sector| sector.allowed.len() - 1).collect();
                 drive.flush().await.expect("a flush succeeds");
-                // Nobody else writes here: what was last before the flush began is stable now.
+                // No other task writes here: the last version before the flush began is stable now.
                 for (sector, last) in self.0.borrow_mut()[own.clone()].iter_mut().zip(last) {
                     sector.allowed.drain(..last);
                 }
@@ -76,7 +76,7 @@ impl Writes {
     }
 }
 
-/// Crashes the writers at some poll; gives what is on the drive, and what may be.
+/// Crashes the writers at some poll; returns the drive's contents and the versions allowed.
 fn crash(seed: u64, end: fn(&mut Simulation)) -> (Vec<u8>, Vec<Sector>) {
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(options());
@@ -96,7 +96,7 @@ fn crash(seed: u64, end: fn(&mut Simulation)) -> (Vec<u8>, Vec<Sector>) {
 }
 
 #[test]
-fn a_power_cut_keeps_what_was_stable_and_any_part_of_the_rest() {
+fn a_power_cut_keeps_stable_data_and_any_part_of_the_rest() {
     let (mut old, mut lost) = (0, 0);
     for seed in 0..300 {
         let (found, sectors) = crash(seed, Simulation::cut_power);
@@ -109,12 +109,12 @@ fn a_power_cut_keeps_what_was_stable_and_any_part_of_the_rest() {
     }
     assert!(
         lost > 500 && old > 50,
-        "the cuts were too kind: {lost} sectors lost, {old} of a version between"
+        "the cuts lost too little: {lost} sectors lost, {old} of a version between"
     );
 }
 
 #[test]
-fn the_death_of_the_host_loses_nothing_that_was_acknowledged() {
+fn a_host_crash_loses_nothing_acknowledged() {
     for seed in 0..100 {
         let (found, sectors) = crash(seed, Simulation::kill);
         for (version, sector) in found.iter().zip(&sectors) {
@@ -126,7 +126,7 @@ fn the_death_of_the_host_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn what_a_dead_host_left_unsynced_is_still_at_the_mercy_of_a_later_power_cut() {
+fn unsynced_writes_of_a_crashed_host_can_be_lost_in_a_later_power_cut() {
     let mut lost = 0;
     for seed in 0..20 {
         let mut simulation = Simulation::new(seed);
@@ -144,7 +144,7 @@ fn what_a_dead_host_left_unsynced_is_still_at_the_mercy_of_a_later_power_cut() {
 }
 
 #[test]
-fn a_drive_that_promises_whole_units_never_tears_one() {
+fn a_drive_never_tears_an_atomic_unit() {
     const UNIT_SECTORS: usize = 8;
     let mut torn_writes = 0;
     for seed in 0..100 {
@@ -169,7 +169,7 @@ fn a_drive_that_promises_whole_units_never_tears_one() {
 }
 
 #[test]
-fn operations_in_flight_complete_out_of_order_but_only_so_many_at_once() {
+fn operations_complete_out_of_order_up_to_the_queue_depth() {
     let order_with_depth = |queue_depth| {
         let mut simulation = Simulation::new(4);
         let drive = simulation.add_drive(DriveOptions { queue_depth, ..options() });
@@ -201,7 +201,7 @@ fn operations_in_flight_complete_out_of_order_but_only_so_many_at_once() {
 }
 
 #[test]
-fn what_lies_outside_or_across_sectors_changes_nothing() {
+fn an_out_of_range_or_unaligned_operation_changes_nothing() {
     let mut simulation = Simulation::new(1);
     let drive = simulation.add_drive(options());
     let end = (SECTORS * SECTOR) as u64;
@@ -224,8 +224,8 @@ fn what_lies_outside_or_across_sectors_changes_nothing() {
     assert_eq!(read_versions(&mut simulation, &drive), [0; SECTORS]);
 }
 
-/// Writes 1 everywhere, syncs, then writes 2 to sectors 8..16 and flushes, under a fault that always comes;
-/// what each of the two said, and what is there before and after a power cut (read without faults).
+/// Writes 1 everywhere, syncs, then writes 2 to sectors 8..16 and flushes, under a fault that always occurs.
+/// Returns both results, and the contents before and after a power cut (read without faults).
 fn under(faults: FaultPlan) -> (Vec<Option<IoErrorKind>>, Vec<u8>, Vec<u8>) {
     let mut simulation = Simulation::new(6);
     let drive = simulation.add_drive(options());
@@ -246,7 +246,7 @@ fn under(faults: FaultPlan) -> (Vec<Option<IoErrorKind>>, Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn writes_and_flushes_go_wrong_as_planned() {
+fn planned_faults_of_writes_and_flushes_occur() {
     let none = FaultPlan::none;
     let written: Vec<u8> = (0..SECTORS).map(|sector| if (8..16).contains(&sector) { 2 } else { 1 }).collect();
     let old = vec![1; SECTORS];
@@ -275,7 +275,7 @@ fn writes_and_flushes_go_wrong_as_planned() {
 }
 
 #[test]
-fn a_full_drive_refuses_what_was_never_written() {
+fn a_full_drive_refuses_writes_to_new_blocks() {
     let mut simulation = Simulation::new(2);
     let drive = simulation.add_drive(options());
     drive.set_faults(FaultPlan { space: Some(ByteCount::kib(8)), ..FaultPlan::none() });
@@ -292,7 +292,7 @@ fn a_full_drive_refuses_what_was_never_written() {
 }
 
 #[test]
-fn reads_go_wrong_as_planned() {
+fn planned_faults_of_reads_occur() {
     let mut simulation = Simulation::new(11);
     let drive = simulation.add_drive(options());
     let main = |_| async move {
@@ -333,7 +333,7 @@ fn reads_go_wrong_as_planned() {
 }
 
 #[test]
-fn a_slow_operation_is_late_and_a_stuck_one_never_comes() {
+fn a_slow_operation_is_late_and_a_stuck_one_never_completes() {
     let mut simulation = Simulation::new(9);
     let drive = simulation.add_drive(options());
     let slow = FaultPlan { slow_percent: 100.0, slow_span: Duration::from_secs(41), ..FaultPlan::none() };
@@ -351,7 +351,7 @@ fn a_slow_operation_is_late_and_a_stuck_one_never_comes() {
 }
 
 #[test]
-fn a_dropped_write_happens_all_the_same() {
+fn a_write_completes_though_its_future_was_dropped() {
     let mut simulation = Simulation::new(10);
     let drive = simulation.add_drive(options());
     let writer = Rc::clone(&drive);

@@ -6,7 +6,7 @@
 //! 2. Events of one moment come in the order in which they were entered.
 //! 3. A task number is never used twice, so a late wake-up cannot reach another task.
 //! 4. Every choice of a task and every step of time is in the trace.
-//! 5. Nothing is borrowed while a task, an event or a destructor runs: each may come back here.
+//! 5. Nothing is borrowed while a task, an event or a destructor runs: each may re-enter.
 
 use super::trace::Trace;
 use crate::{Clock, LocalFuture, Moment, Random, Spawn, WallTime};
@@ -24,17 +24,17 @@ use std::{
     time::Duration,
 };
 
-/// Civil time when a simulation begins: 2023-11-14T22:13:20Z, a round number of seconds.
+/// Civil time when a simulation starts: 2023-11-14T22:13:20Z, a round number of seconds.
 const WALL_SECONDS_AT_START: i64 = 1_700_000_000;
 
-/// What one step did.
+/// The effect of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A task was polled.
     Polled,
-    /// Time moved on, and something happened.
+    /// Time moved to the next event.
     Passed,
-    /// Nothing is ready and nothing will ever happen.
+    /// No task is ready and no event is pending.
     Deadlock,
     /// The next event lies at or beyond the given end.
     TimeUp,
@@ -54,13 +54,13 @@ enum Event {
     Run(Box<dyn FnOnce()>),
 }
 
-/// Tasks that asked to be polled, in the order in which they asked.
-type Ready = Mutex<Vec<TaskNumber>>;
+/// Ready tasks in the order in which they were woken.
+type RunQueue = Mutex<Vec<TaskNumber>>;
 
 struct TaskWake {
     task: TaskNumber,
     is_queued: AtomicBool,
-    ready: Arc<Ready>,
+    ready: Arc<RunQueue>,
 }
 
 impl Wake for TaskWake {
@@ -71,19 +71,19 @@ impl Wake for TaskWake {
     }
 }
 
-/// See the module's documentation.
+/// The executor of a simulation; see the module's invariants.
 pub(super) struct Executor {
     now: Cell<Moment>,
     wall_ahead: Cell<i64>,
     tasks: RefCell<BTreeMap<TaskNumber, Task>>,
     task_last: Cell<TaskNumber>,
-    ready: Arc<Ready>,
+    ready: Arc<RunQueue>,
     events: RefCell<BTreeMap<(Moment, u64), Event>>,
     event_last: Cell<u64>,
     scheduling: RefCell<Random>,
     trace: RefCell<Trace>,
     polls: Cell<u64>,
-    /// False between incarnations: then tasks and events are refused.
+    /// False between incarnations: tasks and events are refused then.
     is_open: Cell<bool>,
 }
 
@@ -104,7 +104,7 @@ impl Executor {
         })
     }
 
-    /// Begins an incarnation whose civil clock is `wall_ahead` seconds ahead of the first one's.
+    /// Starts an incarnation whose civil clock is `wall_ahead` seconds ahead of the first one's.
     pub fn open(&self, wall_ahead: i64) {
         assert!(!self.is_open.replace(true), "one incarnation at a time");
         assert!(self.tasks.borrow().is_empty() && self.events.borrow().is_empty());
@@ -112,10 +112,10 @@ impl Executor {
         self.polls.set(0);
     }
 
-    /// Ends an incarnation: every task and every pending event is dropped where it stands.
+    /// Ends an incarnation: every task and every pending event is dropped.
     pub fn close(&self) {
         assert!(self.is_open.replace(false), "an incarnation ends once");
-        // Dropping may spawn, start I/O or wake: all of it is refused or forgotten.
+        // Destructors may spawn, start I/O or wake: all of it is refused or forgotten.
         let tasks = self.tasks.take();
         let events = self.events.take();
         drop(tasks);
@@ -125,7 +125,6 @@ impl Executor {
         self.note(u64::MAX);
     }
 
-    /// Whether an incarnation is running.
     pub fn is_open(&self) -> bool {
         self.is_open.get()
     }
@@ -143,7 +142,6 @@ impl Executor {
         *self.trace.borrow()
     }
 
-    /// Adds to the trace.
     pub fn note(&self, word: u64) {
         self.trace.borrow_mut().note(word);
     }
@@ -152,7 +150,7 @@ impl Executor {
         self.trace.borrow_mut().note_bytes(bytes);
     }
 
-    /// Has `run` called `after` from now, unless the incarnation ends before.
+    /// Calls `run` after `after`, unless the incarnation ends first.
     pub fn schedule(&self, after: Duration, run: impl FnOnce() + 'static) {
         if self.is_open.get() {
             self.enter(self.now() + after, Event::Run(Box::new(run)));
@@ -167,7 +165,7 @@ impl Executor {
         key
     }
 
-    /// Polls one ready task, or lets time pass to the next event if that lies before `end`.
+    /// Polls one ready task, or advances time to the next event if that lies before `end`.
     pub fn step(&self, end: Moment) -> Step {
         if let Some(task) = self.take_ready() {
             self.poll(task);
@@ -189,7 +187,7 @@ impl Executor {
         Step::Passed
     }
 
-    /// One of the ready tasks, drawn at random.
+    /// Draws one of the ready tasks.
     fn take_ready(&self) -> Option<TaskNumber> {
         loop {
             let mut ready = self.ready.lock().expect("one thread");
@@ -221,7 +219,7 @@ impl Executor {
         }
     }
 
-    /// Names of the tasks there are, for messages about runs that do not end.
+    /// Names of the existing tasks, for messages about runs that do not end.
     pub fn task_names(&self) -> Vec<&'static str> {
         self.tasks.borrow().values().map(|task| task.name).collect()
     }
@@ -242,7 +240,6 @@ impl Spawn for Executor {
     }
 }
 
-/// The clock of a simulation.
 pub(super) struct SimClock(pub Rc<Executor>);
 
 impl Clock for SimClock {
@@ -270,7 +267,7 @@ struct Sleep {
 impl Sleep {
     fn leave(&mut self) {
         if let Some(key) = self.entered.take() {
-            // Gone already if it was due.
+            // The timer is gone already if it was due.
             let event = self.executor.events.borrow_mut().remove(&key);
             drop(event);
         }

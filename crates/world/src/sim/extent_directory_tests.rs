@@ -1,5 +1,5 @@
-//! A carved device under kills and power cuts: each change of names and sizes is there whole or not at all,
-//! and what was found once is found again.
+//! An extent directory under kills and power cuts: each change of names and sizes is atomic, and durable once
+//! observed.
 
 use super::{DriveOptions, Limits, Outcome, SimDrive, Simulation};
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-/// Bytes of the one sector that is written to each file, its first.
+/// Bytes written to each file: its first sector.
 const SECTOR: usize = 512;
 
-/// What the model knows of a file.
+/// The model's knowledge of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     size: u64,
-    /// What its first sector is filled with, once that is stable.
+    /// The fill byte of its first sector, once stable.
     tag: u8,
     is_stable: bool,
 }
@@ -24,9 +24,9 @@ type Files = BTreeMap<String, Known>;
 
 #[derive(Default)]
 struct Model {
-    /// After the last change that returned.
+    /// State after the last change that returned.
     before: Files,
-    /// After the change under way, if there is one.
+    /// State after the change in flight, if there is one.
     after: Option<Files>,
     tag_last: u8,
 }
@@ -35,7 +35,7 @@ async fn open(drive: &Rc<SimDrive>) -> IoResult<ExtentDirectory> {
     ExtentDirectory::open(Rc::clone(drive) as Rc<dyn BlockDevice>).await
 }
 
-/// Finds what may be there, and nothing else; it is the model's state from here on.
+/// Compares the directory with the model; the state found becomes the model's state.
 async fn check(directory: &ExtentDirectory, model: &RefCell<Model>) {
     let mut found: BTreeMap<String, (u64, u8)> = BTreeMap::new();
     for entry in directory.list().await.expect("readable") {
@@ -68,7 +68,7 @@ async fn check(directory: &ExtentDirectory, model: &RefCell<Model>) {
     model.before = found.into_iter().map(|(name, file)| (name, known(file))).collect();
 }
 
-/// Makes, renames, removes and resizes files at random, for ever.
+/// Creates, renames, removes and resizes files at random, for ever.
 async fn work(world: World, directory: ExtentDirectory, model: Rc<RefCell<Model>>) {
     let mut random = world.random("changes");
     loop {
@@ -151,7 +151,7 @@ fn run(seed: u64) {
     let mut crashes = simulation.random("crashes");
     for _ in 0..10 {
         let (drive, model) = (Rc::clone(&drive), Rc::clone(&model));
-        // Often soon after opening: what was only seen, never made stable, is lost there.
+        // Often soon after opening: state that was only observed, never made stable, is lost there.
         let polls = 2_f64.powf(2.0 + 5.0 * crashes.unit()) as u64;
         let limits = Limits { polls: Some(polls), span: Duration::from_secs(60), ..Limits::generous() };
         let outcome: Outcome<()> = simulation.run(limits, |world| async move {
@@ -174,7 +174,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn a_carved_device_survives_kills_and_power_cuts_with_every_change_whole() {
+fn an_extent_directory_survives_kills_and_power_cuts_with_atomic_changes() {
     for seed in 0..100 {
         run(seed);
     }

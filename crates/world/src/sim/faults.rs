@@ -1,78 +1,68 @@
-//! What a drive does wrong, and how often.
+//! Faults of a simulated drive and their probabilities.
 //!
-//! A plan says with which probability an operation meets each fault. Two kinds of plan matter:
+//! A plan gives the probability of each fault for an operation. Two kinds of plan matter:
 //!
-//! * *within* what storage promises: slow, stuck until the host gives up, out of space. With power cuts, kills
-//!   and reordering, which every drive does, these must be survived without loss.
-//! * *beyond* it: rot, unreadable sectors, lost, misdirected and stale operations, flushes that fail or lie.
-//!   Then nobody can promise the data; what remains is to answer with an error and never with wrong data.
+//! * *within* what storage promises: slow, stuck until the host gives up, out of space. With power cuts,
+//!   kills and reordering, which every drive shows, these must be survived without loss.
+//! * *beyond* it: bit rot, unreadable sectors, lost, misdirected and stale operations, flushes that fail or
+//!   lie. No software can promise the data then; it must return an error and never wrong data.
 
 use crate::{ByteCount, Random};
 use std::time::Duration;
 
-/// One thing gone wrong.
+/// A kind of injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// The operation takes much longer than usual.
     Slow,
     /// The operation never completes.
     Stuck,
-    /// A write needs space that there is not: of what is drawn at random a part is written, else nothing.
+    /// A write fails for lack of space: of a random failure a part is written, else nothing.
     NoSpace,
-    /// A bit of what is read has changed on the medium, for good.
+    /// A bit of the data read has flipped on the medium, for good.
     BitRot,
-    /// A sector of what is read can no longer be read until it is written again.
+    /// A sector of the range becomes unreadable until it is written again.
     Unreadable,
-    /// A read is answered with what lies elsewhere.
+    /// A read returns data from another address.
     MisdirectedRead,
-    /// A read is answered with what was there before the last write.
+    /// A read returns the contents before the last write.
     StaleRead,
-    /// A write is acknowledged and never happens.
+    /// A write is acknowledged and never done.
     LostWrite,
-    /// A write is acknowledged and happens elsewhere.
+    /// A write is acknowledged and done at another address.
     MisdirectedWrite,
-    /// A write fails, having been done in part.
+    /// A write fails after it was done in part.
     FailedWrite,
-    /// A flush fails, and part of what it should have made stable never will be.
+    /// A flush fails, and part of the data it should have made stable never becomes stable.
     FailedFlush,
     /// A flush is acknowledged and makes nothing stable.
     LyingFlush,
 }
 
-/// Probabilities of faults, in percent of the operations that can meet them.
+/// Probabilities of faults, in percent of the operations they apply to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
-    /// Reads, writes and flushes that are slow.
     pub slow_percent: f64,
-    /// How long a slow operation takes on top.
+    /// Additional time of a slow operation.
     pub slow_span: Duration,
     /// Reads, writes and flushes that never complete.
     pub stuck_percent: f64,
-    /// Blocks of 4 KiB that may be in use, whatever the drive's size; none: all of them.
+    /// Space for blocks of 4 KiB in use, whatever the drive's size; `None` for the whole size.
     pub space: Option<ByteCount>,
-    /// Writes that find no space wherever they go, as on a filesystem that copies on write.
+    /// Writes that find no space at any address, as on a copy-on-write filesystem.
     pub no_space_percent: f64,
-    /// Reads that find rot.
     pub bit_rot_percent: f64,
-    /// Reads that find an unreadable sector.
     pub unreadable_percent: f64,
-    /// Misdirected reads.
     pub misdirected_read_percent: f64,
-    /// Stale reads.
     pub stale_read_percent: f64,
-    /// Lost writes.
     pub lost_write_percent: f64,
-    /// Misdirected writes.
     pub misdirected_write_percent: f64,
-    /// Failing writes.
     pub failed_write_percent: f64,
-    /// Failing flushes.
     pub failed_flush_percent: f64,
-    /// Lying flushes.
     pub lying_flush_percent: f64,
 }
 
-/// What an operation is, as far as faults go.
+/// The operation type, as far as faults go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -81,12 +71,11 @@ pub(super) enum Access {
 }
 
 impl FaultPlan {
-    /// A drive without faults.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Whether a correct user of the drive must survive every fault of this plan without loss.
+    /// True if a correct user of the drive must survive every fault of this plan without loss.
     pub fn is_within_promises(&self) -> bool {
         let beyond = [
             self.bit_rot_percent,
@@ -108,7 +97,7 @@ impl FaultPlan {
         Self { slow_percent, slow_span, stuck_percent, space, no_space_percent, ..Self::none() }
     }
 
-    /// The fault one operation meets, if any. Draws as often for one plan as for another.
+    /// Draws the fault of one operation. Every plan takes the same number of draws.
     pub(super) fn draw(&self, access: Access, random: &mut Random) -> Option<Fault> {
         let own: &[(Fault, f64)] = match access {
             Access::Read => &[
@@ -142,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_come_as_often_as_planned_and_only_where_they_belong() {
+    fn faults_occur_with_their_probability_and_only_in_their_operations() {
         let plan = FaultPlan { lost_write_percent: 10.0, slow_percent: 20.0, ..FaultPlan::none() };
         let mut random = Random::new(1, "faults");
         let mut count =

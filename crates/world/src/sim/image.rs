@@ -1,7 +1,7 @@
-//! The bytes of a drive: sparse, cheap to copy.
+//! The contents of a drive: sparse, cheap to copy.
 //!
-//! Invariant: a block that was never written is not there and reads as zero; blocks are immutable and
-//! shared between copies of an image until one of them changes.
+//! Invariant: a block never written is absent and reads as zero. Blocks are immutable and shared between
+//! copies of an image until one copy changes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,11 +11,10 @@ const ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 type Block = [u8; BLOCK_BYTES];
 
-/// See the module's documentation.
 #[derive(Clone)]
 pub(super) struct Image {
     blocks: BTreeMap<u64, Arc<Block>>,
-    /// What every block of zeroes shares.
+    /// The block that all blocks of zeroes share.
     zero: Arc<Block>,
 }
 
@@ -29,13 +28,13 @@ impl Image {
         self.blocks.len()
     }
 
-    /// Blocks of a range that were never written.
+    /// Number of blocks of a range that were never written.
     pub fn blocks_missing(&self, at: u64, length: u64) -> usize {
         let range = at / BLOCK_BYTES as u64..(at + length).div_ceil(BLOCK_BYTES as u64);
         (range.end - range.start) as usize - self.blocks.range(range).count()
     }
 
-    /// A block that was written, picked by a number: the same for the same image.
+    /// Picks a written block by number: the same for the same image.
     pub fn written_block(&self, pick: impl FnOnce(usize) -> usize) -> Option<u64> {
         if self.blocks.is_empty() {
             return None;
@@ -85,7 +84,7 @@ mod tests {
     use crate::Random;
 
     #[test]
-    fn an_image_reads_as_a_plain_array_would_and_copies_are_apart() {
+    fn an_image_reads_like_an_array_and_copies_are_independent() {
         const BYTES: usize = 16 * BLOCK_BYTES;
         let (mut image, mut model) = (Image::new(), vec![0; BYTES]);
         let mut random = Random::new(1, "image");

@@ -1,15 +1,15 @@
-//! What a drive holds, and what operations do to it.
+//! The contents of a drive and the effects of operations on them.
 //!
 //! Invariants:
 //!
-//! 1. `visible` is what a read finds: every completed write in order of completion.
+//! 1. `visible` is what a read returns: every completed write in order of completion.
 //! 2. `durable` with all of `unsynced` applied in order is `visible`, faults apart.
 //! 3. `unsynced` holds completed writes in order of completion. A stable one in it waits only for older
 //!    volatile ones and survives a power cut whole.
 //! 4. While a write is under way, a read of the same sectors may find any mixture of old and new.
 
 use super::{
-    drive::{Operation, Started},
+    drive::{Operation, PendingOperation},
     drive_options::{DriveOptions, DriveStatistics},
     faults::{Access, Fault},
     filesystem::Filesystem,
@@ -23,7 +23,7 @@ use std::{
 };
 
 /// A completed write that a power cut may still touch.
-pub(super) struct Unsynced {
+pub(super) struct UnsyncedWrite {
     pub sequence: u64,
     pub at: u64,
     pub from: Vec<Arc<Buffer>>,
@@ -32,17 +32,17 @@ pub(super) struct Unsynced {
 
 pub(super) struct DriveState {
     pub options: DriveOptions,
-    /// Where its blocks come from, if it shares them with others.
+    /// The filesystem its blocks come from, if it shares space with others.
     pub filesystem: Option<Filesystem>,
     pub visible: Image,
     pub durable: Image,
-    /// What was there before the last write, kept only for stale reads.
+    /// The contents before the last write, kept only for stale reads.
     previous: Image,
-    pub unsynced: VecDeque<Unsynced>,
+    pub unsynced: VecDeque<UnsyncedWrite>,
     pub completed_writes: u64,
     /// Operations started and not completed, by number.
-    pub under_way: BTreeMap<u64, Started>,
-    /// Those that are not being served yet.
+    pub under_way: BTreeMap<u64, PendingOperation>,
+    /// Operations that wait for a slot.
     pub waiting: VecDeque<u64>,
     pub in_service: usize,
     pub operation_last: u64,
@@ -84,7 +84,7 @@ impl DriveState {
         *self.statistics.faults.entry(fault).or_default() += 1;
     }
 
-    /// Which fault an operation will meet, and how long it is served.
+    /// Draws the fault of an operation and its service time.
     pub fn draw_service(&mut self, number: u64) -> (Option<Fault>, Duration) {
         let operation = &self.under_way[&number].operation;
         let DriveOptions { read, write, flush, faults, .. } = &self.options;
@@ -152,7 +152,7 @@ impl DriveState {
         Ok(into)
     }
 
-    /// Invariant 4.
+    /// Applies invariant 4 to a read.
     fn mix_with_writes_under_way(&mut self, at: u64, into: &mut [u8]) {
         let sector = self.options.sector as usize;
         let end = at + into.len() as u64;
@@ -172,7 +172,7 @@ impl DriveState {
         }
     }
 
-    /// Some place that was written, with `length` bytes behind it, and by chance the right one.
+    /// A written block, at random, with `length` bytes behind it; it may be the right one.
     fn elsewhere(&mut self, length: u64) -> u64 {
         let faults = &mut self.faults;
         let block = self.visible.written_block(|count| faults.below(count as u64) as usize).unwrap_or(0);
@@ -224,7 +224,7 @@ impl DriveState {
         Ok(())
     }
 
-    /// Takes a write into the cache, and on to the medium as far as that can be told already.
+    /// Accepts a write into the cache, and makes it durable if that can be decided already.
     pub fn accept(&mut self, at: u64, from: Vec<Arc<Buffer>>, is_stable: bool) {
         let sector = u64::from(self.options.sector);
         let keeps_previous = self.options.faults.stale_read_percent > 0.0;
@@ -242,18 +242,18 @@ impl DriveState {
             self.unreadable.retain(|unreadable| !(at / sector..place / sector).contains(unreadable));
         }
         self.completed_writes += 1;
-        self.unsynced.push_back(Unsynced { sequence: self.completed_writes, at, from, is_stable });
+        self.unsynced.push_back(UnsyncedWrite { sequence: self.completed_writes, at, from, is_stable });
         self.retire_stable();
     }
 
-    /// Invariant 3: a stable write behind no volatile one is on the medium.
+    /// Applies invariant 3: a stable write behind no volatile one is durable.
     fn retire_stable(&mut self) {
         while let Some(oldest) = self.unsynced.pop_front_if(|oldest| oldest.is_stable) {
             self.make_durable(&oldest);
         }
     }
 
-    fn make_durable(&mut self, write: &Unsynced) {
+    fn make_durable(&mut self, write: &UnsyncedWrite) {
         let mut at = write.at;
         for buffer in &write.from {
             self.durable.write(at, buffer);
@@ -283,7 +283,7 @@ impl DriveState {
         Ok(())
     }
 
-    /// What was discarded reads as anything: here as a pattern no one writes.
+    /// Discarded bytes read as anything: here as a pattern that no one writes.
     pub fn discard(&mut self, at: u64, length: u64) {
         if length > 0 {
             let mut pattern = Buffer::zeroed(length as usize);
@@ -292,7 +292,7 @@ impl DriveState {
         }
     }
 
-    /// Takes every started operation away from its caller, oldest first.
+    /// Removes and returns every started operation, oldest first; its callers are abandoned.
     pub fn take_under_way(&mut self) -> Vec<Operation> {
         self.waiting.clear();
         self.in_service = 0;

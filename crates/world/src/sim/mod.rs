@@ -1,8 +1,8 @@
 //! The simulated world: virtual time, a seeded order of tasks, drives with service times and faults.
 //!
-//! One seed is one run. A [`Simulation`] owns an executor, a clock that moves only when nobody has
-//! anything to do, and [`SimDrive`]s whose contents outlive crashes. Code under test gets an ordinary
-//! [`World`](crate::World) and ordinary [`BlockDevice`](crate::BlockDevice)s, and cannot tell.
+//! One seed is one run. A [`Simulation`] owns an executor, a clock that moves only when no task is ready, and
+//! [`SimDrive`]s whose contents outlive crashes. Code under test gets an ordinary [`World`](crate::World) and
+//! ordinary [`BlockDevice`](crate::BlockDevice)s, and cannot tell the difference.
 //!
 //! ```text
 //! Simulation::run(limits, main)     one incarnation: tasks run, until main ends or a limit stops it
@@ -12,9 +12,9 @@
 //! Simulation::run(…)                the next incarnation, over the same drives
 //! ```
 //!
-//! Randomness comes in streams that do not disturb each other: the order of tasks (`scheduling`), and
-//! for each drive its service times, its losses and its faults. What the code under test asks of its
-//! world is a stream again, another one in each incarnation.
+//! Randomness comes in independent streams: the order of tasks (`scheduling`), and for each drive its service
+//! times, its losses and its faults. The code under test draws from its world's own streams, which differ in
+//! each incarnation.
 //!
 //! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`,
 //! `drive`, `power`, `network`, `folder`.

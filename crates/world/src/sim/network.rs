@@ -1,10 +1,12 @@
-//! A simulated network: hosts by name, streams with latency, links that are cut and mended, connections that break.
+//! A simulated network: named hosts, streams with latency, links that are cut and restored, connections that
+//! break.
 //!
 //! Invariants:
 //!
-//! 1. Bytes arrive in the order in which they were sent, each at its moment, or the connection breaks for both sides.
-//! 2. A link that is cut delays (as TCP does, which sends again); what was under way arrives once it is mended.
-//! 3. A direction holds [`WINDOW_BYTES`] at most: who sends more waits for who receives.
+//! 1. Bytes arrive in the order in which they were sent, each at its moment, or the connection breaks for
+//!    both sides.
+//! 2. A cut link delays (as TCP does, which retransmits); data in flight arrives once the link is restored.
+//! 3. A direction holds [`WINDOW_BYTES`] at most: a sender waits for the receiver.
 
 use super::executor::Executor;
 use crate::{
@@ -25,28 +27,28 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Bytes under way in one direction of a connection at most.
+/// Bytes in flight in one direction of a connection, at most.
 pub const WINDOW_BYTES: usize = 256 * 1024;
 
-/// How a network behaves.
+/// Parameters of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkOptions {
-    /// From one host to another, at least.
+    /// Minimum one-way latency.
     pub latency: Duration,
-    /// What chance adds to that, at most.
+    /// Maximum of the random addition to it.
     pub jitter: Duration,
-    /// Chance, in percent, that a send breaks the connection.
+    /// Probability that a send breaks the connection, in percent.
     pub reset_percent: f64,
 }
 
 impl NetworkOptions {
-    /// A rack: 50 to 100 µs, and nothing breaks.
+    /// A rack: 50 to 100 µs, and no connection breaks.
     pub fn rack() -> Self {
         Self { latency: Duration::from_micros(50), jitter: Duration::from_micros(50), reset_percent: 0.0 }
     }
 }
 
-/// See the module's documentation. Clones are one network.
+/// A simulated network. Clones share one state.
 #[derive(Clone)]
 pub struct SimNetwork(Rc<Inner>);
 
@@ -58,11 +60,11 @@ struct Inner {
 
 struct State {
     random: Random,
-    /// Who listens, by address.
+    /// Listeners by address.
     listeners: BTreeMap<String, mpsc::UnboundedSender<Accepted>>,
-    /// Links that are cut, the lesser name first.
+    /// Cut links, the lesser name first.
     cut: BTreeSet<(String, String)>,
-    /// Directions of all connections; those that are gone are forgotten now and then.
+    /// Directions of all connections; closed ones are removed now and then.
     pipes: Vec<Weak<RefCell<Pipe>>>,
     port_next: u16,
 }
@@ -70,7 +72,7 @@ struct State {
 /// One direction of a connection.
 struct Pipe {
     link: (String, String),
-    /// Bytes under way and arrived, each piece with the moment it arrives.
+    /// Data in flight or arrived: each chunk with its arrival time.
     pieces: VecDeque<(Moment, Vec<u8>)>,
     bytes: usize,
     is_finished: bool,
@@ -102,17 +104,17 @@ impl SimNetwork {
         Self(Rc::new(Inner { executor, options, state: RefCell::new(state) }))
     }
 
-    /// The network as host `name` sees it.
+    /// The network stack of host `name`.
     pub fn host(&self, name: &str) -> Rc<dyn Network> {
         Rc::new(SimHost { inner: Rc::clone(&self.0), name: name.to_owned() })
     }
 
-    /// Nothing passes between two hosts until [`SimNetwork::mend`].
+    /// Cuts the link between two hosts until [`SimNetwork::restore`].
     pub fn cut(&self, one: &str, other: &str) {
         self.0.state.borrow_mut().cut.insert(link(one, other));
     }
 
-    /// What waited passes.
+    /// Restores a cut link; delayed data arrives.
     pub fn mend(&self, one: &str, other: &str) {
         let link = link(one, other);
         self.0.state.borrow_mut().cut.remove(&link);
@@ -124,7 +126,7 @@ impl SimNetwork {
         self.for_pipes(&link(one, other), |pipe| pipe.is_broken = true);
     }
 
-    /// Changes the directions over a link, and wakes who waits there.
+    /// Applies `change` to the pipes of a link and wakes their waiters.
     fn for_pipes(&self, link: &(String, String), change: impl Fn(&mut Pipe)) {
         let pipes: Vec<_> = {
             let mut state = self.0.state.borrow_mut();
@@ -142,7 +144,7 @@ impl SimNetwork {
 }
 
 impl Inner {
-    /// When something sent now arrives.
+    /// Arrival time of data sent now.
     fn arrival(&self) -> Moment {
         let jitter = self.state.borrow_mut().random.below(self.options.jitter.as_nanos() as u64 + 1);
         self.executor.now() + self.options.latency + Duration::from_nanos(jitter)
@@ -176,7 +178,6 @@ impl Inner {
     }
 }
 
-/// A host of a simulated network.
 struct SimHost {
     inner: Rc<Inner>,
     name: String,
@@ -196,7 +197,7 @@ impl Network for SimHost {
                 Address::Unix(_) => name.clone(),
             };
             let link = link(&name, &host);
-            // There and back; a link that is cut is tried again, as the kernel does.
+            // One round trip; a cut link is retried, as the kernel does.
             loop {
                 let round_trip = 2 * inner.options.latency.max(Duration::from_micros(1));
                 sleep(&inner.executor, round_trip).await;
@@ -211,7 +212,7 @@ impl Network for SimHost {
             match listener.map(|listener| listener.send(accepted)) {
                 Some(Ok(())) => Ok(Box::new(ours) as Stream),
                 _ => {
-                    let story = format!("connecting to {to}: nobody listens there");
+                    let story = format!("connecting to {to}: connection refused");
                     Err(IoError::new(IoErrorKind::Disconnected, story))
                 }
             }
@@ -232,7 +233,7 @@ impl SimHost {
         };
         let is_taken = state.listeners.get(&at.to_string()).is_some_and(|listener| !listener.is_closed());
         if is_taken {
-            return Err(IoError::new(IoErrorKind::Busy, format!("listening at {at}: somebody does already")));
+            return Err(IoError::new(IoErrorKind::Busy, format!("listening at {at}: address in use")));
         }
         let (send, receive) = mpsc::unbounded_channel();
         state.listeners.insert(at.to_string(), send);
@@ -363,7 +364,7 @@ impl SimStream {
         }
     }
 
-    /// The other side finds the end behind what was sent.
+    /// The peer reads end-of-file behind the sent data.
     fn finish(&self) {
         self.writes.borrow_mut().is_finished = true;
         let arrival = self.inner.arrival();
@@ -383,7 +384,7 @@ impl SimStream {
 impl Drop for SimStream {
     fn drop(&mut self) {
         self.finish();
-        // Nobody will ever read what comes: who sends is told.
+        // No one will read what arrives: the sender gets an error.
         let mut pipe = self.reads.borrow_mut();
         pipe.is_finished = true;
         pipe.pieces.clear();

@@ -1,4 +1,4 @@
-//! A simulated network against what TCP promises.
+//! The simulated network against TCP's guarantees.
 
 use super::{Limits, NetworkOptions, Outcome, SimNetwork, Simulation, WINDOW_BYTES};
 use crate::{Address, IoErrorKind, Random, Stream, World};
@@ -9,7 +9,7 @@ fn server() -> Address {
     Address::Tcp { host: "server".to_owned(), port: 3260 }
 }
 
-/// Runs `main` with a network of that seed; gives its result and the trace.
+/// Runs `main` with a network of that seed; returns its result and the trace.
 fn run<T: 'static, F: Future<Output = T> + 'static>(
     seed: u64,
     options: NetworkOptions,
@@ -30,7 +30,7 @@ async fn connection(network: &SimNetwork) -> (Stream, Stream) {
     (client, accepted.stream)
 }
 
-/// Sends a megabyte in pieces of any size, and gives what came out at the other end, to its end.
+/// Sends a megabyte in chunks of random size; returns the bytes sent and received.
 async fn megabyte(world: World, network: SimNetwork) -> (Vec<u8>, Vec<u8>) {
     let (mut client, mut at_server) = connection(&network).await;
     let mut sent = vec![0; 1 << 20];
@@ -54,7 +54,7 @@ async fn megabyte(world: World, network: SimNetwork) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn bytes_come_whole_and_in_order_and_a_seed_is_one_run() {
+fn bytes_arrive_complete_and_in_order_and_a_seed_is_one_run() {
     for seed in 0..20 {
         let ((sent, received), trace) = run(seed, NetworkOptions::rack(), megabyte);
         assert!(sent == received, "seed {seed}");
@@ -64,7 +64,7 @@ fn bytes_come_whole_and_in_order_and_a_seed_is_one_run() {
 }
 
 #[test]
-fn what_is_sent_takes_its_time() {
+fn data_arrives_after_its_latency() {
     let options = NetworkOptions { latency: Duration::from_millis(10), ..NetworkOptions::rack() };
     run(1, options, |world, network| async move {
         let (mut client, mut at_server) = connection(&network).await;
@@ -78,7 +78,7 @@ fn what_is_sent_takes_its_time() {
 }
 
 #[test]
-fn a_cut_link_delays_and_loses_nothing() {
+fn a_cut_link_delays_data_and_loses_none() {
     run(2, NetworkOptions::rack(), |world, network| async move {
         let (mut client, mut at_server) = connection(&network).await;
         network.cut("server", "client");
@@ -114,7 +114,7 @@ fn a_connection_that_is_reset_breaks_at_both_ends() {
 }
 
 #[test]
-fn who_sends_waits_for_who_receives() {
+fn a_sender_waits_for_the_receiver() {
     run(4, NetworkOptions::rack(), |world, network| async move {
         let (mut client, mut at_server) = connection(&network).await;
         let sent = Rc::new(Cell::new(0));
@@ -131,12 +131,12 @@ fn who_sends_waits_for_who_receives() {
         assert_eq!(sent.get(), WINDOW_BYTES + 4096);
         drop(at_server);
         world.sleep(Duration::from_secs(1)).await;
-        assert_eq!(sent.get(), WINDOW_BYTES + 4096, "nobody receives any more");
+        assert_eq!(sent.get(), WINDOW_BYTES + 4096, "the receiver has stopped");
     });
 }
 
 #[test]
-fn who_connects_to_nobody_is_told_and_a_taken_address_is_refused() {
+fn connecting_without_a_listener_and_listening_on_a_used_address_fail() {
     run(5, NetworkOptions::rack(), |_, network| async move {
         let kind = |refused: crate::IoError| refused.kind();
         let refused = network.host("client").connect(&server()).await.map(drop).map_err(kind);
@@ -150,7 +150,7 @@ fn who_connects_to_nobody_is_told_and_a_taken_address_is_refused() {
 }
 
 #[test]
-fn a_network_that_breaks_connections_does_so_in_each_run_alike() {
+fn connections_break_at_the_same_points_in_each_run_of_a_seed() {
     let options = NetworkOptions { reset_percent: 1.0, ..NetworkOptions::rack() };
     let sends_until_it_breaks = |seed| {
         run(seed, options, |_, network| async move {

@@ -1,10 +1,10 @@
-//! What a drive keeps when power or its host goes away.
+//! Effects of power cuts and host crashes on a drive.
 //!
-//! A power cut keeps any subset of what was not stable: of every completed volatile write and of every write
-//! under way, each atomic unit (a sector, unless the drive promises more) survives or not by itself. So a
-//! write may be torn anywhere, writes may land in any order, and a unit written twice may hold the newest
-//! version, an older one, or what was stable before. Each cut has its own inclination, from keeping nothing to
-//! keeping all.
+//! A power cut keeps any subset of the data that was not stable: of every completed volatile write and of
+//! every write in flight, each atomic unit (a sector, unless the drive promises more) survives or not,
+//! independently. So a write may be torn anywhere, writes may land in any order, and a unit written twice may
+//! hold the newest version, an older one, or the stable one before. Each cut draws its own survival rate,
+//! from keeping nothing to keeping all.
 
 use super::{
     drive::{Operation, SimDrive},
@@ -13,12 +13,12 @@ use super::{
 use crate::{Buffer, Stability};
 use std::sync::Arc;
 
-/// How much a cut or a death keeps, in percent of the units at its mercy.
-const INCLINATIONS: [f64; 5] = [0.0, 20.0, 50.0, 80.0, 100.0];
+/// Survival rates of a cut or a crash, in percent of the units at risk.
+const SURVIVAL_RATES: [f64; 5] = [0.0, 20.0, 50.0, 80.0, 100.0];
 
 impl SimDrive {
-    /// Completes what an ended incarnation had under way; its callers are gone.
-    pub(super) fn settle(&self) {
+    /// Completes the operations an ended incarnation left in flight; their callers are gone.
+    pub(super) fn complete_all(&self) {
         let mut state = self.shared.state.borrow_mut();
         for operation in state.take_under_way() {
             if let Operation::Write { at, from, stability } = operation {
@@ -30,7 +30,7 @@ impl SimDrive {
     /// Loses power and comes back.
     pub(super) fn cut_power(&self) {
         let mut state = self.shared.state.borrow_mut();
-        let percent = state.inclination();
+        let percent = state.survival_rate();
         for write in std::mem::take(&mut state.unsynced) {
             let percent = if write.is_stable { 100.0 } else { percent };
             for (at, bytes) in state.survivors(write.at, &write.from, percent) {
@@ -49,10 +49,10 @@ impl SimDrive {
         self.note_losses(&state);
     }
 
-    /// The host dies, and the drive with its cache lives on: writes under way land in part.
+    /// The host crashes and the drive keeps its cache: writes in flight land in part.
     pub(super) fn lose_host(&self) {
         let mut state = self.shared.state.borrow_mut();
-        let percent = state.inclination();
+        let percent = state.survival_rate();
         let mut under_way = state.writes_under_way();
         while !under_way.is_empty() {
             let pick = state.losses.below(under_way.len() as u64) as usize;
@@ -69,8 +69,8 @@ impl SimDrive {
 }
 
 impl DriveState {
-    fn inclination(&mut self) -> f64 {
-        INCLINATIONS[self.losses.below(INCLINATIONS.len() as u64) as usize]
+    fn survival_rate(&mut self) -> f64 {
+        SURVIVAL_RATES[self.losses.below(SURVIVAL_RATES.len() as u64) as usize]
     }
 
     fn writes_under_way(&mut self) -> Vec<(u64, Vec<Arc<Buffer>>)> {
@@ -81,14 +81,14 @@ impl DriveState {
         writes.collect()
     }
 
-    /// Takes a write into the cache, each atomic unit with this probability.
+    /// Accepts a write into the cache, each atomic unit with this probability.
     pub(super) fn accept_in_part(&mut self, at: u64, from: &[Arc<Buffer>], percent: f64) {
         for (at, bytes) in self.survivors(at, from, percent) {
             self.accept(at, vec![Arc::new(Buffer::copy_of(&bytes))], false);
         }
     }
 
-    /// The parts of a write that survive, each atomic unit with this probability; neighbours come as one.
+    /// The parts of a write that survive, each atomic unit with this probability; adjacent ones are joined.
     fn survivors(&mut self, at: u64, from: &[Arc<Buffer>], percent: f64) -> Vec<(u64, Vec<u8>)> {
         let unit_bytes = self.options.atomic_unit.0;
         let sector = self.options.sector as usize;
@@ -115,9 +115,10 @@ impl DriveState {
 
     fn decide(&mut self, percent: f64) -> bool {
         let survives = self.losses.percent(percent);
-        match survives {
-            true => self.statistics.units_kept += 1,
-            false => self.statistics.units_lost += 1,
+        if survives {
+            self.statistics.units_kept += 1
+        } else {
+            self.statistics.units_lost += 1
         }
         survives
     }

@@ -1,4 +1,4 @@
-//! A seed's whole run: incarnations one after the other, over drives that outlive them.
+//! A run of one seed: incarnations one after the other, over drives that outlive them.
 
 use super::{
     drive::SimDrive,
@@ -10,21 +10,21 @@ use super::{
 use crate::{Moment, Random, Spawn, World};
 use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
 
-/// Polls at one moment after which a run counts as a livelock: time would never move again.
+/// Polls at one moment after which a run counts as livelocked: time would never move again.
 const POLLS_AT_ONE_MOMENT_MAX: u64 = 1_000_000;
 
-/// How long a crash that should meet a stable write waits for one.
+/// Polls a crash waits for a stable write, if one should be in flight.
 const POLLS_TO_A_STABLE_WRITE_MAX: u64 = 300;
 
-/// What stops an incarnation that does not end by itself.
+/// Limits that stop an incarnation.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Stops when this many tasks have been polled: between any two awaits of any task.
+    /// Stops after this many polls of tasks: a crash can hit between any two awaits of any task.
     pub polls: Option<u64>,
-    /// At the poll limit, waits for a moment when a stable write is under way (up to 300 polls more): that
-    /// is when there is most to tear.
+    /// At the poll limit, waits up to 300 more polls until a stable write is in flight: that is when there is
+    /// most to tear.
     pub in_a_stable_write: bool,
-    /// Stops when this much virtual time has passed.
+    /// Stops after this much virtual time.
     pub span: Duration,
 }
 
@@ -35,11 +35,11 @@ impl Limits {
     }
 }
 
-/// How an incarnation ended. After anything but `Completed` the drives must be told what happened to
-/// them ([`Simulation::cut_power`] or [`Simulation::kill`]) before the next one begins.
+/// The end of an incarnation. After anything but `Completed`, call [`Simulation::cut_power`] or
+/// [`Simulation::kill`] before the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// `main` returned; what the drives were doing was completed.
+    /// `main` returned; the drives completed their operations.
     Completed(T),
     /// The poll limit was reached.
     Crashed,
@@ -64,14 +64,14 @@ impl<T> Outcome<T> {
     }
 }
 
-/// See the module's documentation.
+/// A simulated world: one seed, one executor, drives and networks.
 pub struct Simulation {
     executor: Rc<Executor>,
     seed: u64,
     incarnations: u64,
     drives: Vec<Rc<SimDrive>>,
-    /// Whether the drives still hold what an ended incarnation had under way.
-    is_unsettled: bool,
+    /// True if drives still hold operations of a crashed incarnation.
+    is_crashed: bool,
     clocks: Random,
 }
 
@@ -83,12 +83,12 @@ impl Simulation {
             seed,
             incarnations: 0,
             drives: Vec::new(),
-            is_unsettled: false,
+            is_crashed: false,
             clocks: Random::new(seed, "civil clocks"),
         }
     }
 
-    /// Adds a drive, all zero.
+    /// Adds a zeroed drive.
     pub fn add_drive(&mut self, options: DriveOptions) -> Rc<SimDrive> {
         let number = self.drives.len() as u64;
         let drive = Rc::new(SimDrive::new(Rc::clone(&self.executor), self.seed, number, options));
@@ -96,7 +96,7 @@ impl Simulation {
         drive
     }
 
-    /// A network, without anyone who listens.
+    /// Adds a network without listeners.
     pub fn add_network(&self, options: NetworkOptions) -> SimNetwork {
         SimNetwork::new(Rc::clone(&self.executor), self.seed, options)
     }
@@ -106,22 +106,21 @@ impl Simulation {
         Random::new(self.seed, name)
     }
 
-    /// The hash of everything that has happened.
     pub fn trace(&self) -> Trace {
         self.executor.trace()
     }
 
-    /// Virtual time since the beginning.
+    /// Virtual time since the start.
     pub fn now(&self) -> Moment {
         self.executor.now()
     }
 
-    /// Tasks polled in the last incarnation.
+    /// Polls in the latest incarnation.
     pub fn polls(&self) -> u64 {
         self.executor.polls()
     }
 
-    /// Runs `main` in a new incarnation until it returns or a limit stops it; then every task is gone.
+    /// Runs `main` in a new incarnation until it returns or a limit stops it; then all its tasks are dropped.
     ///
     /// The incarnation's civil clock is off by up to a day: order must never come from it.
     pub fn run<T, F>(&mut self, limits: Limits, main: impl FnOnce(World) -> F) -> Outcome<T>
@@ -129,7 +128,7 @@ impl Simulation {
         T: 'static,
         F: Future<Output = T> + 'static,
     {
-        assert!(!self.is_unsettled, "after a crash the drives are told of it first");
+        assert!(!self.is_crashed, "call cut_power or kill after a crash");
         self.incarnations += 1;
         let wall_ahead = self.clocks.below(2 * 86_400) as i64 - 86_400;
         self.executor.open(wall_ahead);
@@ -145,8 +144,8 @@ impl Simulation {
         let outcome = self.drive_until(limits, &result);
         self.executor.close();
         match outcome {
-            Outcome::Completed(_) => self.drives.iter().for_each(|drive| drive.settle()),
-            _ => self.is_unsettled = true,
+            Outcome::Completed(_) => self.drives.iter().for_each(|drive| drive.complete_all()),
+            _ => self.is_crashed = true,
         }
         outcome
     }
@@ -181,21 +180,22 @@ impl Simulation {
             || self.drives.iter().any(|drive| drive.has_stable_write_under_way())
     }
 
-    /// The power goes: drives lose what was not stable, in part and torn, and come back.
+    /// Cuts power: drives lose what was not stable, in part and torn, and come back.
     pub fn cut_power(&mut self) {
         self.drives.iter().for_each(|drive| drive.cut_power());
-        self.is_unsettled = false;
+        self.is_crashed = false;
     }
 
-    /// The process dies: writes under way land in part; what the drives had accepted stays, as volatile as
-    /// it was.
+    /// Kills the process: writes in flight land in part; accepted data stays in the drives' caches, as
+    /// volatile as before.
     pub fn kill(&mut self) {
         self.drives.iter().for_each(|drive| drive.lose_host());
-        self.is_unsettled = false;
+        self.is_crashed = false;
     }
 }
 
-/// Runs `main` once in a simulation of its own; the second value is the trace. Panics if it does not end.
+/// Runs `main` once in a simulation of its own and returns its result and the trace. Panics if it does not
+/// end.
 pub fn run<T, F>(seed: u64, main: impl FnOnce(World) -> F) -> (T, Trace)
 where
     T: 'static,
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Ten tasks that take turns by sleeping; the result is the order in which they came to an end.
+    /// Ten tasks that take turns by sleeping; returns the order in which they ended.
     async fn racers(world: World) -> Vec<u64> {
         let order = Rc::new(RefCell::new(Vec::new()));
         let tasks: Vec<_> = (0..10)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlock_livelock_and_limits_are_told_apart() {
+    fn deadlock_livelock_and_limits_are_distinguished() {
         let short = Limits { span: Duration::from_secs(1), ..Limits::generous() };
         let forever = |_| std::future::pending::<()>();
         assert_eq!(Simulation::new(1).run(short, forever), Outcome::Deadlocked(vec!["main"]));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_drops_every_task_where_it_stands_even_if_dropping_spawns() {
+    fn a_crash_drops_every_task_even_if_a_destructor_spawns() {
         struct Last(World, Rc<Cell<u32>>);
         impl Drop for Last {
             fn drop(&mut self) {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn incarnations_have_streams_and_civil_clocks_of_their_own() {
+    fn each_incarnation_has_its_own_streams_and_civil_clock() {
         let mut simulation = Simulation::new(5);
         let mut draw = || {
             simulation

@@ -1,4 +1,4 @@
-//! A hash of everything that happened, in order: two runs of a seed must agree on it.
+//! A hash of all events in order: two runs of a seed must agree on it.
 
 /// A running hash. Not cryptographic: it must differ when runs do, not resist an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,6 @@ impl Trace {
         }
     }
 
-    /// The hash so far.
     pub fn value(self) -> u64 {
         self.0
     }

@@ -1,6 +1,6 @@
 //! The rules at the top of `block_device.rs`, for every device.
 
-use crate::in_both_worlds;
+use crate::in_each_engine;
 use std::{fs, path::Path, process::Command, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, Extent, ExtentDirectory, Geometry, IoErrorKind,
@@ -12,15 +12,15 @@ const SIZE: ByteCount = ByteCount::mib(4);
 
 #[test]
 fn files_keep_the_rules() {
-    in_both_worlds(async |world, folder| {
+    in_each_engine(async |world, folder| {
         let device = FileDevice::create(&folder.join("disk"), SIZE).await.unwrap();
         check_rules(&world, Rc::new(device)).await;
     });
 }
 
 #[test]
-fn files_know_where_they_hold_nothing() {
-    in_both_worlds(async |_, folder| {
+fn files_report_their_holes() {
+    in_each_engine(async |_, folder| {
         let device = FileDevice::create(&folder.join("disk"), SIZE).await.unwrap();
         let whole = || device.extents(ByteOffset(0), SIZE);
         let held = |extents: &[Extent]| -> u64 {
@@ -37,7 +37,7 @@ fn files_know_where_they_hold_nothing() {
             let zeroed =
                 device.write_zeroes(ByteOffset(at), ByteCount::kib(64), keeps_space, Stability::Stable).await;
             match zeroed {
-                // A filesystem that cannot: then nothing was changed.
+                // A filesystem without support: nothing has changed then.
                 Err(error) => assert_eq!(error.kind(), IoErrorKind::Unsupported, "{error}"),
                 Ok(()) => {
                     let read = device.read(ByteOffset(at), vec![Buffer::zeroed(64 << 10)]).await.unwrap();
@@ -53,9 +53,9 @@ fn files_know_where_they_hold_nothing() {
 
 #[test]
 fn a_sparse_file_gets_the_space_it_lacks_and_keeps_its_bytes() {
-    in_both_worlds(async |_, folder| {
+    in_each_engine(async |_, folder| {
         let made = FileDevice::create(&folder.join("made"), SIZE).await.unwrap();
-        assert_eq!(made.allocation().await.unwrap().missing, ByteCount(0), "a new one lacks nothing");
+        assert_eq!(made.allocation().await.unwrap().missing, ByteCount(0), "a new file is fully allocated");
         let path = folder.join("sparse");
         let mut bytes = vec![0; SIZE.0 as usize];
         bytes[1 << 20..][..8192].fill(7);
@@ -66,20 +66,20 @@ fn a_sparse_file_gets_the_space_it_lacks_and_keeps_its_bytes() {
         let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
         let before = device.allocation().await.unwrap();
         if before.copy_on_write.is_some() {
-            return println!("skipped: a filesystem that sets nothing aside");
+            return println!("skipped: a filesystem that cannot preallocate");
         }
         assert_eq!((before.missing.0, before.shared.0), (SIZE.0 - (1 << 20) - 8192, 0));
         device.allocate_missing().await.unwrap();
         assert_eq!(device.allocation().await.unwrap().missing, ByteCount(0));
-        assert!(fs::read(&path).unwrap() == bytes, "what it held stays");
+        assert!(fs::read(&path).unwrap() == bytes, "the contents stay");
         let reader = FileDevice::open(&path, Access::Read).unwrap();
         reader.allocate_missing().await.expect("nothing is missing");
     });
 }
 
 #[test]
-fn space_that_is_not_there_is_not_taken_in_part() {
-    in_both_worlds(async |_, folder| {
+fn an_allocation_that_does_not_fit_takes_nothing() {
+    in_each_engine(async |_, folder| {
         let path = folder.join("vast");
         fs::File::create(&path).unwrap().set_len(1 << 43).unwrap();
         let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
@@ -89,11 +89,11 @@ fn space_that_is_not_there_is_not_taken_in_part() {
 }
 
 #[test]
-fn files_of_a_carved_device_keep_the_rules_even_in_pieces() {
-    in_both_worlds(async |world, folder| {
+fn files_of_an_extent_directory_keep_the_rules_even_in_many_extents() {
+    in_each_engine(async |world, folder| {
         let disk = FileDevice::create(&folder.join("disk"), ByteCount::mib(32)).await.unwrap();
         let carved = ExtentDirectory::format(Rc::new(disk)).await.unwrap();
-        // Two files growing in turns lie in many pieces each, none a multiple of the buffers used.
+        // Two files growing in turns have many extents each, none a multiple of the buffers used.
         let device = carved.create("a", ByteCount::kib(64)).await.unwrap();
         let neighbour = carved.create("b", ByteCount::kib(64)).await.unwrap();
         let mut size = ByteCount::kib(64);
@@ -110,7 +110,7 @@ fn files_of_a_carved_device_keep_the_rules_even_in_pieces() {
 }
 
 #[test]
-fn a_file_in_memory_works_through_the_page_cache_and_says_so() {
+fn a_file_on_tmpfs_works_through_the_page_cache_and_reports_it() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         println!("skipped: no tmpfs at /dev/shm");
         return;
@@ -131,24 +131,25 @@ fn a_file_in_memory_works_through_the_page_cache_and_says_so() {
 }
 
 #[test]
-fn a_raw_block_device_keeps_the_rules_and_is_opened_alone() {
+fn a_raw_block_device_keeps_the_rules_and_is_opened_exclusively() {
     let backing = tempfile::NamedTempFile::new().expect("a temporary file");
     backing.as_file().set_len(SIZE.0).unwrap();
     let attached = Command::new("losetup").args(["--find", "--show"]).arg(backing.path()).output();
     let path = match attached {
         Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap().trim().to_owned(),
-        _ => return println!("skipped: no loop device to be had here (losetup as root makes one)"),
+        _ => return println!("skipped: no loop device available (losetup as root makes one)"),
     };
     let detach = Detach(path.clone());
-    // Read-only is kept in the device's number: whoever had it before may have left it so.
+    // Read-only is a property of the device number: its previous user may have left it set.
     let _ = Command::new("blockdev").args(["--setrw", &path]).status();
     run(7, RealOptions::default(), async |world| {
         let device = FileDevice::open(Path::new(&path), Access::ReadWrite).unwrap();
         assert!(device.is_raw());
         assert_eq!(device.geometry().size, SIZE);
-        let second = FileDevice::open(Path::new(&path), Access::ReadWrite).err().expect("it is taken");
+        let second =
+            FileDevice::open(Path::new(&path), Access::ReadWrite).err().expect("the device is in use");
         assert_eq!(second.kind(), IoErrorKind::Busy);
-        let onlooker = FileDevice::open_shared(Path::new(&path)).await.expect("a look keeps nobody out");
+        let onlooker = FileDevice::open_shared(Path::new(&path)).await.expect("a shared open succeeds");
         assert_eq!(onlooker.geometry(), device.geometry());
         onlooker.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
         let data = vec![Arc::new(Buffer::zeroed(4096))];
@@ -165,14 +166,14 @@ struct Detach(String);
 
 impl Drop for Detach {
     fn drop(&mut self) {
-        // A loop device left behind is a nuisance, not a failure.
+        // A leftover loop device is a nuisance, not a failure.
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
 }
 
 #[test]
 fn a_device_open_for_reading_refuses_writes() {
-    in_both_worlds(async |_, folder| {
+    in_each_engine(async |_, folder| {
         let path = folder.join("disk");
         FileDevice::create(&path, SIZE).await.unwrap();
         let device = FileDevice::open(&path, Access::Read).unwrap();
@@ -184,8 +185,8 @@ fn a_device_open_for_reading_refuses_writes() {
 }
 
 #[test]
-fn errors_say_what_was_tried_where() {
-    in_both_worlds(async |_, folder| {
+fn errors_name_the_operation_and_the_file() {
+    in_each_engine(async |_, folder| {
         let missing = FileDevice::open(&folder.join("missing"), Access::Read).err().unwrap();
         assert_eq!(missing.kind(), IoErrorKind::NotFound);
         assert_eq!(FileDevice::open(folder, Access::Read).err().unwrap().kind(), IoErrorKind::WrongType);
@@ -193,7 +194,7 @@ fn errors_say_what_was_tried_where() {
         let device = FileDevice::create(&path, SIZE).await.unwrap();
         let taken = FileDevice::create(&path, SIZE).await.err().unwrap();
         assert_eq!(taken.kind(), IoErrorKind::AlreadyExists);
-        // Somebody else cuts the file short: the kernel's answer comes with the story.
+        // Another process truncates the file: the kernel's error comes with the context.
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
         let short = device.read(ByteOffset(4096), vec![Buffer::zeroed(8192)]).await.unwrap_err();
         assert_eq!(short.kind(), IoErrorKind::OutOfRange);
@@ -204,8 +205,8 @@ fn errors_say_what_was_tried_where() {
 }
 
 #[test]
-fn a_file_too_large_for_its_filesystem_is_refused_before_anything_is_taken() {
-    in_both_worlds(async |_, folder| {
+fn a_file_too_large_for_its_filesystem_is_refused_before_any_allocation() {
+    in_each_engine(async |_, folder| {
         let path = folder.join("disk");
         let refused = FileDevice::create(&path, ByteCount::gib(1 << 20)).await.err().unwrap();
         assert_eq!(refused.kind(), IoErrorKind::NoSpace);
@@ -219,8 +220,8 @@ fn a_file_too_large_for_its_filesystem_is_refused_before_anything_is_taken() {
 }
 
 #[test]
-fn growth_is_allocated_and_zero_and_shrinking_gives_back() {
-    in_both_worlds(async |_, folder| {
+fn growth_is_allocated_and_zero_and_shrinking_frees_space() {
+    in_each_engine(async |_, folder| {
         use std::os::unix::fs::MetadataExt;
         let path = folder.join("disk");
         let device = FileDevice::create(&path, ByteCount::mib(1)).await.unwrap();
@@ -238,7 +239,7 @@ fn growth_is_allocated_and_zero_and_shrinking_gives_back() {
 }
 
 #[test]
-fn started_writes_complete_though_nobody_waits_and_the_world_ends() {
+fn started_writes_complete_without_a_waiter_when_the_world_ends() {
     for force_plain in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
@@ -262,7 +263,7 @@ async fn write_pattern(device: &dyn BlockDevice, at: u64, length: usize, byte: u
     device.write(ByteOffset(at), vec![bytes], Stability::Volatile).await.unwrap();
 }
 
-/// Every rule a device must keep, on one of SIZE bytes that reads as zero.
+/// Every rule of the trait, on a device of SIZE bytes that reads as zero.
 async fn check_rules(world: &World, device: Rc<dyn BlockDevice>) {
     let Geometry { size, sector } = device.geometry();
     assert_eq!(size, SIZE);
@@ -274,7 +275,7 @@ async fn check_rules(world: &World, device: Rc<dyn BlockDevice>) {
     scatter_lists_are_one_run_of_bytes(&*device).await;
     operations_of_no_bytes_succeed(&*device).await;
     random_operations_match_a_model(world, Rc::clone(&device)).await;
-    dropped_futures_lose_only_the_answer(world, Rc::clone(&device)).await;
+    dropped_futures_lose_only_the_result(world, Rc::clone(&device)).await;
     discarded_bytes_are_usable_again(&*device).await;
 }
 
@@ -360,10 +361,8 @@ async fn random_operations_match_a_model(world: &World, device: Rc<dyn BlockDevi
                     let range = at as usize..(at + length) as usize;
                     if random.percent(50.0) {
                         random.fill(&mut model[range.clone()]);
-                        let stability = match random.percent(20.0) {
-                            true => Stability::Stable,
-                            false => Stability::Volatile,
-                        };
+                        let stability =
+                            if random.percent(20.0) { Stability::Stable } else { Stability::Volatile };
                         let from = model[range].chunks(8192).map(|part| Arc::new(Buffer::copy_of(part)));
                         device.write(ByteOffset(start + at), from.collect(), stability).await.unwrap();
                     } else {
@@ -383,7 +382,7 @@ async fn random_operations_match_a_model(world: &World, device: Rc<dyn BlockDevi
     }
 }
 
-async fn dropped_futures_lose_only_the_answer(world: &World, device: Rc<dyn BlockDevice>) {
+async fn dropped_futures_lose_only_the_result(world: &World, device: Rc<dyn BlockDevice>) {
     // Each write is started, polled once, and abandoned; its bytes arrive all the same.
     for page in 0..64_u64 {
         let device = Rc::clone(&device);
@@ -399,7 +398,7 @@ async fn dropped_futures_lose_only_the_answer(world: &World, device: Rc<dyn Bloc
     }
     for page in 0..64_u64 {
         let expected = 0x40 + page as u8;
-        // Bounded patience: the device still has them in hand.
+        // Retry a limited number of times: the device still owns the buffers.
         for attempt in 0.. {
             let bytes = device.read(ByteOffset(page * 4096), vec![Buffer::zeroed(4096)]).await.unwrap();
             if bytes[0].iter().all(|&byte| byte == expected) {

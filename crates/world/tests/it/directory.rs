@@ -1,6 +1,6 @@
-//! The rules of `Directory`, for folders and carved devices; and what only one of them has.
+//! The rules of `Directory`, for folders and extent directories, and the specifics of each.
 
-use crate::in_both_worlds;
+use crate::in_each_engine;
 use std::{cell::RefCell, future::Future, path::Path, pin::pin, rc::Rc, sync::Arc, task::Poll};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, Geometry,
@@ -10,7 +10,7 @@ use world::{
 
 #[test]
 fn a_folder_keeps_the_rules() {
-    in_both_worlds(async |_, folder| {
+    in_each_engine(async |_, folder| {
         let path = folder.join("mail");
         std::fs::create_dir(&path).unwrap();
         check_rules(&FolderDirectory::open(&path).unwrap()).await;
@@ -18,8 +18,8 @@ fn a_folder_keeps_the_rules() {
 }
 
 #[test]
-fn a_carved_device_keeps_the_rules() {
-    in_both_worlds(async |_, folder| {
+fn an_extent_directory_keeps_the_rules() {
+    in_each_engine(async |_, folder| {
         let disk = carved_disk(folder, ByteCount::mib(16)).await;
         check_rules(&ExtentDirectory::format(disk).await.unwrap()).await;
     });
@@ -51,13 +51,13 @@ async fn check_rules(directory: &dyn Directory) {
     assert!(grown[0][..256 << 10].iter().all(|&byte| byte == 1));
     assert!(grown[0][256 << 10..].iter().all(|&byte| byte == 0), "added bytes are zero");
 
-    // Two handles are one file.
+    // Two handles share one file.
     let again = directory.open("mail.edb").await.unwrap();
     assert_eq!(again.geometry().size, ByteCount::kib(512));
     fill(&*again, 3).await;
     assert_filled(&*mail, 3).await;
 
-    // Renaming onto a file replaces it in one step; its open handle stays valid.
+    // Renaming onto a file replaces it atomically; its open handle stays valid.
     directory.rename("mail.edb", "E00.log").await.unwrap();
     directory.sync().await.unwrap();
     assert_eq!(directory.list().await.unwrap(), [entry("E00.log", ByteCount::kib(512))]);
@@ -65,7 +65,7 @@ async fn check_rules(directory: &dyn Directory) {
     directory.rename("E00.log", "E00.log").await.unwrap();
     assert_filled(&*directory.open("E00.log").await.unwrap(), 3).await;
 
-    // So does the handle of a removed file, whatever is made meanwhile.
+    // The handle of a removed file stays valid too, whatever is created meanwhile.
     directory.remove("E00.log").await.unwrap();
     let others = directory.create("other", ByteCount::mib(2)).await.unwrap();
     fill(&*others, 4).await;
@@ -77,7 +77,7 @@ async fn check_rules(directory: &dyn Directory) {
     directory.sync().await.unwrap();
     assert!(directory.list().await.unwrap().is_empty());
 
-    // What was given back is new again.
+    // Freed space reads as zero again.
     let fresh = directory.create("fresh", ByteCount::mib(6)).await.unwrap();
     assert_filled(&*fresh, 0).await;
     directory.remove("fresh").await.unwrap();
@@ -117,7 +117,7 @@ async fn assert_filled(device: &dyn BlockDevice, byte: u8) {
 
 #[test]
 fn a_folder_shows_regular_files_only_and_follows_no_links() {
-    in_both_worlds(async |_, folder| {
+    in_each_engine(async |_, folder| {
         std::fs::create_dir(folder.join("below")).unwrap();
         std::fs::write(folder.join("secret"), vec![0; 4096]).unwrap();
         std::os::unix::fs::symlink(folder.join("secret"), folder.join("link")).unwrap();
@@ -132,8 +132,8 @@ fn a_folder_shows_regular_files_only_and_follows_no_links() {
 }
 
 #[test]
-fn a_carved_device_is_as_it_was_after_opening_it_again() {
-    in_both_worlds(async |_, folder| {
+fn an_extent_directory_is_unchanged_after_reopening() {
+    in_each_engine(async |_, folder| {
         let disk = carved_disk(folder, ByteCount::mib(16)).await;
         assert_eq!(ExtentDirectory::probe(&*disk).await.unwrap(), Probe::Blank);
         assert_eq!(ExtentDirectory::open(Rc::clone(&disk)).await.err().unwrap().kind(), IoErrorKind::Damaged);
@@ -154,7 +154,7 @@ fn a_carved_device_is_as_it_was_after_opening_it_again() {
         assert_filled(&*directory.open("c").await.unwrap(), 1).await;
         assert_filled(&*directory.open("d").await.unwrap(), 3).await;
 
-        // An older directory's tables must not shine through a new one.
+        // An older directory's tables must not reappear.
         let directory = ExtentDirectory::format(Rc::clone(&disk)).await.unwrap();
         assert!(directory.list().await.unwrap().is_empty());
         let directory = ExtentDirectory::open(disk).await.unwrap();
@@ -163,8 +163,8 @@ fn a_carved_device_is_as_it_was_after_opening_it_again() {
 }
 
 #[test]
-fn what_is_not_ours_is_foreign_and_never_opened() {
-    in_both_worlds(async |_, folder| {
+fn foreign_contents_are_recognised_and_never_opened() {
+    in_each_engine(async |_, folder| {
         for place in [1080, 510, (16 << 20) - 512] {
             let path = folder.join(format!("foreign {place}"));
             let mut bytes = vec![0; 16 << 20];
@@ -181,8 +181,8 @@ fn what_is_not_ours_is_foreign_and_never_opened() {
     });
 }
 
-/// A device in memory whose power can fail in the middle of a write: the write that uses up
-/// `sectors_left` is torn there, and all later ones fail.
+/// A device in memory whose power fails in the middle of a write: the write that uses up `sectors_left` is
+/// torn there, and all later ones fail.
 struct FailingDisk {
     bytes: RefCell<Vec<u8>>,
     sectors_left: RefCell<u64>,
@@ -215,9 +215,10 @@ impl BlockDevice for FailingDisk {
         let kept = whole.len().min((*left as usize).saturating_mul(512));
         *left -= kept as u64 / 512;
         self.bytes.borrow_mut()[at.0 as usize..][..kept].copy_from_slice(&whole[..kept]);
-        let done = match kept == whole.len() {
-            true => Ok(()),
-            false => Err(world::IoError::new(IoErrorKind::Medium, "the power failed")),
+        let done = if kept == whole.len() {
+            Ok(())
+        } else {
+            Err(world::IoError::new(IoErrorKind::Medium, "the power failed"))
         };
         Box::pin(async { done })
     }
@@ -265,7 +266,7 @@ fn a_power_failure_at_any_sector_leaves_the_state_before_or_after_the_change() {
                 let changed = change(directory).await;
                 let found = ExtentDirectory::open(disk).await.unwrap().list().await.unwrap();
                 assert!(found == before || found == after, "torn after {sectors_left} sectors: {found:?}");
-                assert!(changed.is_err() || found == after, "a change that was confirmed is gone");
+                assert!(changed.is_err() || found == after, "a confirmed change is lost");
                 seen[usize::from(found == after)] = true;
             }
             assert_eq!(seen, [true, true], "the failures did not cover the change");
@@ -274,7 +275,7 @@ fn a_power_failure_at_any_sector_leaves_the_state_before_or_after_the_change() {
 }
 
 #[test]
-fn a_failed_change_is_settled_by_the_next_sync() {
+fn the_next_sync_completes_a_failed_change() {
     run(5, RealOptions::default(), async |_| {
         let disk = FailingDisk::new(vec![0; 4 << 20], u64::MAX >> 10);
         let directory = ExtentDirectory::format(Rc::clone(&disk) as _).await.unwrap();
@@ -292,7 +293,7 @@ fn a_failed_change_is_settled_by_the_next_sync() {
 
 #[test]
 fn random_changes_match_a_model_and_survive_dropped_futures() {
-    in_both_worlds(async |world, folder| {
+    in_each_engine(async |world, folder| {
         let disk = carved_disk(folder, ByteCount::mib(12)).await;
         let mut directory = ExtentDirectory::format(Rc::clone(&disk)).await.unwrap();
         let mut random = world.random("changes");
@@ -336,7 +337,7 @@ fn random_changes_match_a_model_and_survive_dropped_futures() {
                     directory = ExtentDirectory::open(Rc::clone(&disk)).await.unwrap();
                 }
             }
-            // What an abandoned change of the extra file left is the one thing not known.
+            // The outcome of an abandoned change of the extra file is the one unknown.
             let mut list = directory.list().await.unwrap();
             list.retain(|entry| entry.name != "abandoned");
             let expected = model.iter().map(|(name, (size, _))| (name.clone(), *size));
@@ -355,9 +356,10 @@ async fn abandon(directory: &ExtentDirectory, random: &mut Random) {
     let turns = random.below(6);
     let removal = random.percent(50.0);
     let mut change = pin!(async {
-        match removal {
-            true => drop(directory.remove("abandoned").await),
-            false => drop(directory.create("abandoned", size).await),
+        if removal {
+            drop(directory.remove("abandoned").await)
+        } else {
+            drop(directory.create("abandoned", size).await)
         }
     });
     for _ in 0..turns {

@@ -1,6 +1,6 @@
-//! fio as outside judge: what it wrote reads back as it says, and what we wrote passes its check.
+//! fio as independent judge: we read its pattern, and it verifies ours.
 
-use crate::in_both_worlds;
+use crate::in_each_engine;
 use std::{path::Path, process::Command, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Stability,
@@ -9,7 +9,7 @@ use world::{
 
 const FILE_BYTES: u64 = 4 << 20;
 const BLOCK_BYTES: usize = 32 << 10;
-/// The byte pattern both sides know.
+/// The byte pattern both sides write.
 const PATTERN: [u8; 4] = [0xC0, 0xFF, 0xEE, 0x17];
 
 fn fio_is_here() -> bool {
@@ -36,7 +36,7 @@ fn fio(path: &Path, arguments: &[&str]) {
         .arg("--output-format=terse")
         .args(arguments)
         .output()
-        .expect("it was here");
+        .expect("fio starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -49,11 +49,11 @@ fn block() -> Buffer {
 }
 
 #[test]
-fn what_fio_wrote_reads_back_and_what_we_write_passes_its_check() {
+fn we_read_what_fio_wrote_and_fio_verifies_what_we_wrote() {
     if !fio_is_here() {
         return;
     }
-    in_both_worlds(async |_, folder| {
+    in_each_engine(async |_, folder| {
         let theirs = folder.join("theirs");
         fio(&theirs, &["--do_verify=0"]);
         let device = FileDevice::open(&theirs, Access::Read).expect("opens");
@@ -73,12 +73,12 @@ fn what_fio_wrote_reads_back_and_what_we_write_passes_its_check() {
         device.flush().await.expect("flushes");
         fio(&ours, &["--verify_only=1"]);
 
-        // The check can fail: one byte changed must be noticed.
+        // The check can fail: fio must detect one changed byte.
         let mut wrong = Buffer::clone(&block);
         wrong[777] ^= 1;
         let write = device.write(ByteOffset(1 << 20), vec![Arc::new(wrong)], Stability::Stable);
         write.await.expect("writes");
         let noticed = std::panic::catch_unwind(|| fio(&ours, &["--verify_only=1"]));
-        assert!(noticed.is_err(), "fio notices a changed byte");
+        assert!(noticed.is_err(), "fio detects a changed byte");
     });
 }

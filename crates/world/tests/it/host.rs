@@ -1,4 +1,4 @@
-//! Signatures against what the formats' own tools write.
+//! Signature detection against the formats' own tools.
 
 use std::process::{Command, Stdio};
 use world::{
@@ -34,7 +34,7 @@ fn filesystems_made_by_their_own_tools_are_recognised() {
         match made.stdout(Stdio::null()).stderr(Stdio::null()).status() {
             Ok(status) if status.success() => {}
             _ => {
-                println!("skipped: {tool} is not here");
+                println!("skipped: {tool} is not installed");
                 continue;
             }
         }
@@ -47,7 +47,7 @@ fn filesystems_made_by_their_own_tools_are_recognised() {
 }
 
 #[test]
-fn bytes_of_no_format_are_unknown_and_none_are_blank() {
+fn random_bytes_are_unknown_and_zeroes_are_blank() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     run(1, RealOptions::default(), async |world| {
@@ -62,9 +62,9 @@ fn bytes_of_no_format_are_unknown_and_none_are_blank() {
 }
 
 #[test]
-fn a_drive_shows_how_busy_it_is() {
+fn a_drive_reports_its_activity() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(drive) = drive_of_path(folder.path()) else { return println!("skipped: no drive to be seen") };
+    let Some(drive) = drive_of_path(folder.path()) else { return println!("skipped: no drive visible") };
     run(1, RealOptions::default(), async |world| {
         let span = std::time::Duration::from_millis(20);
         let activity = drive_activity(&world, &drive.name, span).await.expect("a drive has counters");

@@ -1,4 +1,4 @@
-//! Integration tests of the real world: every device and directory against the rules of its trait.
+//! Integration tests of the real world: devices and directories against the rules of their traits.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -15,11 +15,11 @@ use world::{
     real::{RealOptions, run},
 };
 
-/// Runs `test` with io_uring (where there is one), with helper threads, and looking before each sleep, each in a
-/// fresh folder.
-fn in_both_worlds(test: impl AsyncFn(World, &Path)) {
-    let looking = RealOptions { look: Duration::from_micros(50), ..RealOptions::default() };
-    for options in [RealOptions::default(), RealOptions::plain(true), looking] {
+/// Runs `test` with io_uring (where available), with helper threads, and with busy polling, each in a fresh
+/// folder.
+fn in_each_engine(test: impl AsyncFn(World, &Path)) {
+    let busy_poll = RealOptions { busy_poll: Duration::from_micros(50), ..RealOptions::default() };
+    for options in [RealOptions::default(), RealOptions::plain(true), busy_poll] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         run(7, options, async |world| test(world, folder.path()).await);
     }

@@ -1,6 +1,6 @@
 //! The machine's own sockets, by TCP on loopback and in the filesystem.
 
-use crate::in_both_worlds;
+use crate::in_each_engine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{Address, IoErrorKind, Network, real::Sockets};
 
@@ -9,8 +9,8 @@ fn loopback() -> Address {
 }
 
 #[test]
-fn what_one_end_sends_the_other_receives() {
-    in_both_worlds(async |world, folder| {
+fn the_peer_receives_what_was_sent() {
+    in_each_engine(async |world, folder| {
         for at in [loopback(), Address::Unix(folder.join("socket"))] {
             let listener = Sockets.listen(&at).await.unwrap();
             let to = listener.address();
@@ -34,10 +34,10 @@ fn what_one_end_sends_the_other_receives() {
 }
 
 #[test]
-fn a_taken_place_and_nobody_there_are_told_in_a_line() {
-    in_both_worlds(async |_, folder| {
+fn an_address_in_use_and_a_refused_connection_fail_with_one_line() {
+    in_each_engine(async |_, folder| {
         let listener = Sockets.listen(&loopback()).await.unwrap();
-        let taken = Sockets.listen(&listener.address()).await.err().expect("it is taken");
+        let taken = Sockets.listen(&listener.address()).await.err().expect("the address is in use");
         assert_eq!(taken.kind(), IoErrorKind::Busy, "{taken}");
         let to = listener.address();
         drop(listener);
@@ -51,16 +51,16 @@ fn a_taken_place_and_nobody_there_are_told_in_a_line() {
 }
 
 #[test]
-fn a_socket_in_the_filesystem_is_gone_with_who_listened() {
-    in_both_worlds(async |_, folder| {
+fn a_unix_socket_is_removed_with_its_listener() {
+    in_each_engine(async |_, folder| {
         let at = Address::Unix(folder.join("socket"));
         for _ in 0..2 {
             drop(Sockets.listen(&at).await.unwrap());
         }
         assert!(!folder.join("socket").exists());
-        // One that was killed leaves its socket behind; what else has that name is left alone.
+        // A killed listener leaves a stale socket, which is replaced; any other file of that name stays.
         drop(std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap());
-        let listener = Sockets.listen(&at).await.expect("nobody listens there any more");
+        let listener = Sockets.listen(&at).await.expect("the socket is stale");
         assert_eq!(Sockets.listen(&at).await.err().map(|error| error.kind()), Some(IoErrorKind::Busy));
         drop(listener);
         std::fs::write(folder.join("socket"), b"mine").unwrap();

@@ -1,6 +1,6 @@
 //! Threads, sleeps and tasks of the real world.
 
-use crate::in_both_worlds;
+use crate::in_each_engine;
 use std::{cell::Cell, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset,
@@ -13,7 +13,7 @@ use world::{
 
 #[test]
 fn sleeps_never_end_early_and_end_in_order() {
-    in_both_worlds(async |world, _| {
+    in_each_engine(async |world, _| {
         let order = Rc::new(Cell::new(0));
         let start = world.now();
         let sleepers: Vec<_> = [7_000_u64, 300, 2_500, 300, 0]
@@ -36,8 +36,8 @@ fn sleeps_never_end_early_and_end_in_order() {
 }
 
 #[test]
-fn a_dropped_sleep_delays_nobody() {
-    in_both_worlds(async |world, _| {
+fn a_dropped_sleep_delays_no_other() {
+    in_each_engine(async |world, _| {
         let mut long = world.sleep(Duration::from_secs(3600));
         std::future::poll_fn(|context| {
             assert!(long.as_mut().poll(context).is_pending());
@@ -54,7 +54,7 @@ fn a_dropped_sleep_delays_nobody() {
 }
 
 #[test]
-fn threads_have_worlds_of_their_own_and_one_time() {
+fn threads_have_separate_worlds_and_one_time() {
     let folder = tempfile::tempdir().unwrap();
     run(1, RealOptions::default(), async |world| {
         let before = world.now();
@@ -82,7 +82,7 @@ fn threads_have_worlds_of_their_own_and_one_time() {
 
 #[test]
 #[should_panic(expected = "the group failed")]
-fn a_panic_on_a_thread_goes_on_where_it_is_joined() {
+fn a_panic_on_a_thread_propagates_to_the_joiner() {
     let thread = spawn_thread("test-panic", 0, RealOptions::default(), |_| {
         Box::pin(async { panic!("the group failed") })
     });
@@ -91,7 +91,7 @@ fn a_panic_on_a_thread_goes_on_where_it_is_joined() {
 }
 
 #[test]
-fn a_request_to_end_is_noticed_instead_of_obeyed() {
+fn a_termination_signal_is_reported_instead_of_ending_the_process() {
     use rustix::process::{Signal, getpid, kill_process};
     run(1, RealOptions::default(), async |_| {
         let interrupted = interrupted();
@@ -101,10 +101,10 @@ fn a_request_to_end_is_noticed_instead_of_obeyed() {
 }
 
 #[test]
-fn workers_do_all_they_are_given_while_the_executor_goes_on() {
+fn workers_run_all_jobs_while_the_executor_goes_on() {
     run(1, RealOptions::default(), async |world| {
         let workers = Workers::new(NonZeroUsize::new(2).unwrap());
-        // The first two wait for the executor, which could not answer if they held it up.
+        // The first two wait for the executor, which could not reply if they blocked it.
         let (ask, mut asked) = tokio::sync::mpsc::unbounded_channel::<tokio::sync::oneshot::Sender<u32>>();
         let answering = world.spawn("answers", async move {
             for number in 0..2 {

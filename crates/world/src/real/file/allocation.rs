@@ -1,7 +1,8 @@
-//! Whether the filesystem has set space aside for all of a file, and how to have it do so.
+//! The space a filesystem has allocated for a file, and how to allocate the rest.
 //!
-//! A file that lacks space (a copy that kept its holes, a restored backup) takes it when it is written, and is refused it
-//! when the filesystem is full. Where it writes each change to a new place, nothing it sets aside helps.
+//! A sparse file (a copy that kept its holes, a restored backup) takes space when it is written, and the
+//! write fails if the filesystem is full. On a copy-on-write filesystem allocation does not help: each change
+//! goes to a new place.
 
 use super::{FileDevice, free_bytes, retry};
 use crate::{ByteCount, IoError, IoErrorKind, IoResult, LocalFuture};
@@ -12,20 +13,20 @@ use rustix::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 
-/// What a filesystem has set aside for a file.
+/// Allocation state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Bytes of the file that no space is set aside for.
+    /// Bytes of the file without allocated space.
     pub missing: ByteCount,
-    /// Bytes whose space another file has as well (a reflink copy, a snapshot of the filesystem): the next write to
-    /// them needs new space.
+    /// Bytes whose space another file shares (a reflink copy, a filesystem snapshot): the next write to them
+    /// needs new space.
     pub shared: ByteCount,
-    /// The filesystem, if it writes each change of this file to a new place.
+    /// Name of the filesystem, if it is copy-on-write for this file.
     pub copy_on_write: Option<&'static str>,
 }
 
 impl FileDevice {
-    /// What is set aside for the file; for a block device all of it.
+    /// Reads the allocation of the file; a block device is fully allocated.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl FileDevice {
         let (file, size, path) = (Arc::clone(&self.file), self.size.get(), Arc::clone(&self.path));
         let found = self.engine.blocking(move || {
             let (mapped, shared) = match mapped_bytes(&file, size) {
-                // A filesystem that does not tell where: how much is known all the same, in blocks of 512 bytes.
+                // The filesystem reports no extents: use the number of allocated 512-byte blocks.
                 Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::NOSYS) => {
                     (u64::try_from(fstat(&file)?.st_blocks).unwrap_or(0) * 512, 0)
                 }
@@ -49,16 +50,17 @@ impl FileDevice {
         });
         Box::pin(async move {
             found.await.map_err(|error: Errno| {
-                IoError::from_os(error.into(), format!("asking for the space set aside for {path}"))
+                IoError::from_os(error.into(), format!("reading the allocation of {path}"))
             })
         })
     }
 
-    /// Sets space aside for all of the file; what it holds stays. Takes no long time: nothing is written.
+    /// Allocates the missing space and keeps the contents. Fast: nothing is written.
     ///
     /// # Errors
     ///
-    /// `NoSpace`: there is not that much; then nothing was taken. `Unsupported`: the filesystem sets nothing aside.
+    /// `NoSpace`: the space does not suffice; nothing was allocated. `Unsupported`: the filesystem cannot
+    /// preallocate.
     pub fn allocate_missing(&self) -> LocalFuture<IoResult<()>> {
         let (device, allocation) = (self.clone(), self.allocation());
         Box::pin(async move {
@@ -67,10 +69,10 @@ impl FileDevice {
                 return Ok(());
             }
             let context = format!("setting aside {missing} for {}", device.path);
-            device.check_writable("setting space aside for")?;
+            device.check_writable("allocating space for")?;
             let (file, size) = (Arc::clone(&device.file), device.size.get());
             let done = device.engine.blocking(move || {
-                // Asked first: one that ends with "no space" half way has filled the filesystem.
+                // Check first: an fallocate that fails half way has filled the filesystem.
                 if free_bytes(&file)?.is_some_and(|free| missing.0 > free) {
                     return Err(Errno::NOSPC);
                 }
@@ -78,16 +80,17 @@ impl FileDevice {
                 retry(|| fsync(&file))
             });
             done.await.map_err(|error| match error {
-                Errno::OPNOTSUPP | Errno::NOSYS => {
-                    IoError::new(IoErrorKind::Unsupported, format!("{context}: its filesystem does not"))
-                }
+                Errno::OPNOTSUPP | Errno::NOSYS => IoError::new(
+                    IoErrorKind::Unsupported,
+                    format!("{context}: its filesystem cannot preallocate"),
+                ),
                 error => IoError::from_os(error.into(), context),
             })
         })
     }
 }
 
-/// The filesystems of which it is known, by the numbers of linux/magic.h and their own headers.
+/// The copy-on-write filesystems, by the numbers of linux/magic.h and their own headers.
 fn copy_on_write(file: &OwnedFd) -> rustix::io::Result<Option<&'static str>> {
     const BTRFS: i64 = 0x9123_683e;
     const ZFS: i64 = 0x2fc1_2fc1;
@@ -106,7 +109,7 @@ const FIEMAP_EXTENTS: usize = 256;
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
 
-/// `struct fiemap` of linux/fiemap.h, with room for answers.
+/// `struct fiemap` of linux/fiemap.h, with room for extents.
 #[repr(C)]
 struct Fiemap {
     start: u64,
@@ -134,7 +137,7 @@ const FIEMAP_HEAD_BYTES: usize = 32;
 const _: () = assert!(size_of::<FiemapExtent>() == 56);
 const _: () = assert!(size_of::<Fiemap>() == FIEMAP_HEAD_BYTES + 56 * FIEMAP_EXTENTS);
 
-/// Bytes below `size` that have space, written or not, and how many of them share it.
+/// Allocated bytes below `size`, written or not, and the number of those that are shared.
 fn mapped_bytes(file: &OwnedFd, size: u64) -> rustix::io::Result<(u64, u64)> {
     let (mut mapped, mut shared, mut at) = (0, 0, 0);
     while at < size {

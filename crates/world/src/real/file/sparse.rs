@@ -1,4 +1,4 @@
-//! Where a file holds nothing, and how it comes to.
+//! Holes of a file: finding and punching them.
 
 use super::{FileDevice, retry};
 use crate::{
@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 
-/// Pieces told at once at most.
+/// Extents returned by one call, at most.
 const EXTENTS_MAX: usize = 4096;
 
 impl Sparse for FileDevice {
@@ -61,7 +61,7 @@ impl Sparse for FileDevice {
         Box::pin(async move {
             match found.await {
                 Ok(extents) => Ok(extents),
-                // A filesystem that does not tell.
+                // The filesystem does not report holes.
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(vec![data]),
                 Err(error) => Err(IoError::from_os(error.into(), format!("looking for holes in {path}"))),
             }
@@ -69,22 +69,23 @@ impl Sparse for FileDevice {
     }
 }
 
-/// What lies between two offsets, by the filesystem's own account.
+/// The data and hole extents between two offsets, as the filesystem reports them.
 fn walk(file: &OwnedFd, start: u64, end: u64) -> rustix::io::Result<Vec<Extent>> {
     let mut extents = Vec::new();
     let mut at = start;
     while at < end && extents.len() < EXTENTS_MAX {
         let data = match retry(|| seek(file, SeekFrom::Data(at))) {
             Ok(data) => data.min(end),
-            // Nothing but a hole up to the end of the file.
+            // Only a hole up to the end of the file.
             Err(Errno::NXIO) => end,
             Err(error) => return Err(error),
         };
-        let (next, is_hole) = match data > at {
-            true => (data, true),
-            false => (retry(|| seek(file, SeekFrom::Hole(at)))?.min(end), false),
+        let (next, is_hole) = if data > at {
+            (data, true)
+        } else {
+            (retry(|| seek(file, SeekFrom::Hole(at)))?.min(end), false)
         };
-        assert!(next > at, "a hole or data, there is something at {at}");
+        assert!(next > at, "an extent begins at {at}");
         extents.push(Extent { length: ByteCount(next - at), is_hole, is_zero: is_hole });
         at = next;
     }

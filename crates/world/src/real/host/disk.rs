@@ -1,7 +1,7 @@
-//! What a disk is: names that stay with it, its maker's model and serial number, and the bay it is in.
+//! Identity of a disk: persistent names, model, serial number, and its bay.
 //!
-//! All of it is what the kernel and udev remember, in sysfs, /dev/disk/by-id and udev's database: a disk that answers
-//! no more still has its name. What they do not know is None.
+//! The sources are sysfs, /dev/disk/by-id and udev's database, so a disk that no longer responds still has
+//! its name. Unknown facts are `None`.
 
 use super::{
     drive::{device_number, read_drive},
@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where a system keeps what it knows of its disks.
+/// The places where a system describes its disks.
 #[derive(Clone, Debug)]
 pub struct DiskCatalogue {
     sys: PathBuf,
@@ -22,7 +22,6 @@ pub struct DiskCatalogue {
 }
 
 impl Default for DiskCatalogue {
-    /// That of the running system.
     fn default() -> Self {
         Self::below(Path::new("/"))
     }
@@ -33,38 +32,36 @@ impl Default for DiskCatalogue {
 pub struct Disk {
     /// The kernel's name, which may be another disk's after a restart: `sdh`, `nvme0n1p2`, `dm-3`.
     pub name: String,
-    /// Where it is opened: `/dev/sdh`.
+    /// Device node: `/dev/sdh`.
     pub node: PathBuf,
     /// Major and minor number.
     pub number: (u32, u32),
-    /// Its size.
     pub size: ByteCount,
-    /// A link below /dev/disk/by-id that leads to this disk wherever it is connected.
+    /// A link below /dev/disk/by-id that leads to this disk on any port.
     pub by_id: Option<PathBuf>,
-    /// What its maker calls it.
     pub model: Option<String>,
-    /// The number its maker gave it.
     pub serial: Option<String>,
-    /// The same on every path to one disk, and on no other disk: NAA, EUI or T10 name; a partition's ends in `-partN`.
+    /// World-wide identifier: equal on every path to one disk and different for every other disk (NAA, EUI or
+    /// T10 name); a partition's ends in `-partN`.
     pub wwid: Option<String>,
-    /// Where it is plugged in, as the enclosure, the SAS backplane or the PCI slot counts.
+    /// The bay, as numbered by the enclosure, the SAS backplane or the PCI slot.
     pub bay: Option<String>,
-    /// Its storage says that it is thin provisioned (SBC-4, logical block provisioning).
+    /// Thin provisioned, as the device reports it (SBC-4, logical block provisioning).
     pub is_thin: bool,
-    /// Every write to it is refused: a write-protected medium, or `blockdev --setro`.
+    /// Write-protected: by the medium, or by `blockdev --setro`.
     pub is_read_only: bool,
-    /// Devices that stand on it: a RAID, a volume group, a multipath map.
+    /// Devices built on it: a RAID, a volume group, a multipath map.
     pub holders: Vec<String>,
 }
 
 impl DiskCatalogue {
-    /// That of a system whose root folder is `root`.
+    /// The catalogue of a system whose root folder is `root`.
     pub fn below(root: &Path) -> Self {
         Self { sys: root.join("sys"), dev: root.join("dev"), udev: root.join("run/udev/data") }
     }
 
-    /// All block devices that may hold something, by the kernel's names; memory, floppies and optical drives are left
-    /// out, and what has no size.
+    /// All block devices that can hold data, by kernel name. RAM disks, floppies, optical drives and devices
+    /// of size 0 are omitted.
     ///
     /// # Errors
     ///
@@ -76,7 +73,7 @@ impl DiskCatalogue {
         for entry in fs::read_dir(&folder).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // One that went meanwhile is not there.
+            // Removed since the listing.
             if !is_passed_over(&name)
                 && let Some(disk) = fs::canonicalize(entry.path()).ok().and_then(|path| self.disk(&path))
                 && disk.size > ByteCount(0)
@@ -88,16 +85,16 @@ impl DiskCatalogue {
         Ok(disks)
     }
 
-    /// What is known of the block device at `path`.
+    /// Describes the block device at `path`.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `WrongType`: nothing there, or no block device. `Unsupported`: sysfs does not know it.
+    /// `NotFound`, `WrongType`: no file there, or not a block device. `Unsupported`: sysfs does not list it.
     pub fn disk_at(&self, path: &Path) -> IoResult<Disk> {
         let (major, minor) = device_number(path)?;
         let folder = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}"))).ok();
         folder.and_then(|folder| self.disk(&folder)).ok_or_else(|| {
-            IoError::new(IoErrorKind::Unsupported, format!("{}: /sys does not know it", path.display()))
+            IoError::new(IoErrorKind::Unsupported, format!("{}: not listed in /sys", path.display()))
         })
     }
 
@@ -135,7 +132,7 @@ impl DiskCatalogue {
         })
     }
 
-    /// The link that says most: with the serial number, then a mapper's or a RAID's UUID, then a bare WWN.
+    /// The most specific link: with the serial number, else a mapper's or a RAID's UUID, else a bare WWN.
     fn by_id(&self, device_name: &str, serial: Option<&str>) -> Option<PathBuf> {
         let folder = self.dev.join("disk/by-id");
         let leads_here = |name: &String| {
@@ -143,7 +140,7 @@ impl DiskCatalogue {
             target.to_string_lossy().trim_start_matches("../") == device_name
         };
         let rank = |name: &str| match name {
-            // Of what LVM keeps on it, not of the disk.
+            // Names an LVM physical volume on the disk, not the disk.
             _ if name.starts_with("lvm-pv-") => None,
             _ if serial.is_some_and(|serial| name.contains(&serial.replace(' ', "_"))) => Some(0),
             _ if name.starts_with("dm-uuid-") || name.starts_with("md-uuid-") => Some(1),
@@ -159,7 +156,7 @@ impl DiskCatalogue {
         self.enclosure_slot(whole).or_else(|| sas_bay(whole)).or_else(|| self.pci_slot(whole))
     }
 
-    /// SES: the disk's folder has a link `enclosure_device:NAME` to the place it is plugged in.
+    /// SES: the disk's folder has a link `enclosure_device:NAME` to its enclosure slot.
     fn enclosure_slot(&self, whole: &Path) -> Option<String> {
         let device = whole.join("device");
         let link = names_in(&device).into_iter().find(|name| name.starts_with("enclosure_device:"))?;
@@ -167,7 +164,7 @@ impl DiskCatalogue {
         slot.or_else(|| link.split_once(':').map(|(_, name)| name.to_owned()))
     }
 
-    /// An NVMe disk in a slot that PCI hot-plug knows.
+    /// An NVMe disk in a hot-plug PCI slot.
     fn pci_slot(&self, whole: &Path) -> Option<String> {
         let slots = self.sys.join("bus/pci/slots");
         let addresses: Vec<(String, String)> = names_in(&slots)
@@ -184,7 +181,7 @@ impl DiskCatalogue {
     }
 }
 
-/// A SAS disk without SES: its end device says the bay.
+/// A SAS disk without SES: its end device has the bay number.
 fn sas_bay(whole: &Path) -> Option<String> {
     whole.ancestors().filter(|folder| name_of(folder).starts_with("end_device-")).find_map(|folder| {
         let name = name_of(folder);
@@ -192,7 +189,7 @@ fn sas_bay(whole: &Path) -> Option<String> {
     })
 }
 
-/// Devices whose content is not kept, or that are slow to say that they have none.
+/// Volatile or removable devices, which may also be slow to report that they hold no medium.
 fn is_passed_over(name: &str) -> bool {
     ["ram", "zram", "fd", "sr"].iter().any(|kind| {
         name.strip_prefix(kind).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
@@ -216,7 +213,7 @@ fn uevent(folder: &Path, key: &str) -> Option<String> {
     text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix('=')?.to_owned()))
 }
 
-/// What udev found out about one device: lines `E:KEY=value`.
+/// Properties that udev recorded for one device: lines `E:KEY=value`.
 struct UdevRecord(String);
 
 impl UdevRecord {
@@ -236,7 +233,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A system of files, with what the kernel and udev would show.
+    /// A fake root folder with the files of the kernel and udev.
     struct FakeSystem(tempfile::TempDir);
 
     impl FakeSystem {
@@ -262,7 +259,7 @@ mod tests {
             symlink(target, path).unwrap();
         }
 
-        /// A block device whose folder is `device`, below `sys/devices`.
+        /// Adds a block device whose folder is `device`, below `sys/devices`.
         fn disk(&self, device: &str, number: &str, sectors: u64) {
             let name = device.rsplit_once('/').unwrap().1;
             self.file(&format!("sys/devices/{device}/dev"), number);
@@ -279,7 +276,7 @@ mod tests {
     const SCSI: &str = "pci0/host0/port-0:3/end_device-0:3/target0:0:3/0:0:3:0";
 
     #[test]
-    fn a_scsi_disk_is_known_by_its_bay_model_serial_and_lasting_name() {
+    fn a_scsi_disk_has_bay_model_serial_and_persistent_name() {
         let system = FakeSystem::new();
         system.disk(&format!("{SCSI}/block/sdh"), "8:112", 8 << 20);
         system.link(&format!("sys/devices/{SCSI}/block/sdh/device"), "../../../0:0:3:0");
@@ -314,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thin_disk_says_so_and_one_that_only_discards_does_not() {
+    fn a_thin_disk_is_recognised_and_one_that_only_discards_is_not() {
         let system = FakeSystem::new();
         for (name, number, thin) in [("sda", "8:0", "1"), ("sdb", "8:16", "0")] {
             let device = format!("host/{name}device");
@@ -332,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_has_its_disk_s_serial_and_a_wwid_of_its_own() {
+    fn a_partition_has_the_serial_of_its_disk_and_its_own_wwid() {
         let system = FakeSystem::new();
         system.disk("virtual/sdc", "8:32", 4096);
         system.disk("virtual/sdc/sdc2", "8:34", 2048);
@@ -351,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_nvme_disk_s_slot_is_its_pci_slot_and_a_sas_disk_s_its_bay() {
+    fn an_nvme_disk_reports_its_pci_slot_and_a_sas_disk_its_bay() {
         let system = FakeSystem::new();
         system.disk("pci0000:3a/0000:3b:00.0/nvme/nvme0/nvme0n1", "259:0", 2048);
         system.file("sys/bus/pci/slots/12/address", "0000:3b:00\n");
@@ -366,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn udev_fills_in_what_the_kernel_does_not_know_and_memory_is_no_disk() {
+    fn udev_supplies_missing_facts_and_ram_disks_are_omitted() {
         let system = FakeSystem::new();
         system.disk("usb/sdd", "8:48", 2048);
         system.file(

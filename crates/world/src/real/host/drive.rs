@@ -1,4 +1,4 @@
-//! Drives as the kernel's block layer knows them.
+//! Drives as reported by the kernel's block layer.
 
 use super::{fact, mount::filesystem_of, number};
 use crate::{ByteCount, IoError, IoErrorKind, IoResult};
@@ -10,46 +10,42 @@ use std::{
     time::Duration,
 };
 
-/// A whole block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// The kernel's name: `sda`, `nvme0n1`, `dm-3`.
     pub name: String,
-    /// Its size.
     pub size: ByteCount,
-    /// What the maker calls it.
     pub model: Option<String>,
-    /// Its serial number; for a mapped device the mapper's unique name.
+    /// Serial number; for a mapped device the mapper's unique name.
     pub serial: Option<String>,
-    /// Spinning, by the kernel's opinion (virtual drives often claim it wrongly).
+    /// True if the kernel considers it rotational (virtual drives often report that wrongly).
     pub rotational: Option<bool>,
-    /// Unit of addressing, in bytes.
+    /// Logical sector size, in bytes.
     pub logical_sector: Option<u32>,
-    /// Unit the medium writes in, in bytes.
+    /// Physical sector size, in bytes.
     pub physical_sector: Option<u32>,
     /// `write back` (volatile cache) or `write through`.
     pub write_cache: Option<String>,
-    /// Cannot be written.
     pub read_only: bool,
-    /// Whole drives below it, if it is put together from others; else empty.
+    /// Whole drives below a composed device; empty for a plain one.
     pub underlying: Vec<String>,
 }
 
-/// The drive that a block device is, or is a partition of. `WrongType`: no block device.
+/// The drive that a block device is, or is a partition of. `WrongType`: not a block device.
 pub fn drive_of_device(path: &Path) -> IoResult<Drive> {
     let number = device_number(path)?;
     let folder = whole_folder(number).ok_or_else(|| {
-        IoError::new(IoErrorKind::Unsupported, format!("{}: /sys does not know it", path.display()))
+        IoError::new(IoErrorKind::Unsupported, format!("{}: not listed in /sys", path.display()))
     })?;
     Ok(read_drive(&folder))
 }
 
-/// The drive under the filesystem that holds `path`; None where there is none (tmpfs, network) or
-/// it cannot be told.
+/// The drive under the filesystem that holds `path`; `None` if it has none (tmpfs, network) or it cannot be
+/// determined.
 pub fn drive_of_path(path: &Path) -> Option<Drive> {
     let device = fs::metadata(path).ok()?.dev();
     let by_number = whole_folder((major(device), minor(device)));
-    // btrfs and overlays have numbers of their own; the mount's source may still be a device.
+    // btrfs and overlays have device numbers of their own; the mount's source may still be a device.
     let folder = by_number.or_else(|| {
         let source = filesystem_of(path).ok()?.source;
         whole_folder(device_number(Path::new(&source)).ok()?)
@@ -57,23 +53,21 @@ pub fn drive_of_path(path: &Path) -> Option<Drive> {
     Some(read_drive(&folder))
 }
 
-/// Major and minor number of a block device. `WrongType`: no block device.
+/// Major and minor number of a block device. `WrongType`: not a block device.
 pub fn device_number(path: &Path) -> IoResult<(u32, u32)> {
     let context = || format!("examining {}", path.display());
     let found = fs::metadata(path).map_err(|error| IoError::from_os(error, context()))?;
-    match found.file_type().is_block_device() {
-        true => Ok((major(found.rdev()), minor(found.rdev()))),
-        false => Err(IoError::new(IoErrorKind::WrongType, format!("{}: not a block device", context()))),
+    if found.file_type().is_block_device() {
+        Ok((major(found.rdev()), minor(found.rdev())))
+    } else {
+        Err(IoError::new(IoErrorKind::WrongType, format!("{}: not a block device", context())))
     }
 }
 
 /// The /sys folder of the whole drive that a device number belongs to.
 fn whole_folder((major, minor): (u32, u32)) -> Option<PathBuf> {
     let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    match folder.join("partition").exists() {
-        true => folder.parent().map(Path::to_owned),
-        false => Some(folder),
-    }
+    if folder.join("partition").exists() { folder.parent().map(Path::to_owned) } else { Some(folder) }
 }
 
 /// Device numbers of a device and, if it is a whole drive, of its partitions.
@@ -95,7 +89,7 @@ pub(super) fn parts_of(device: (u32, u32)) -> Vec<(u32, u32)> {
     parts
 }
 
-/// What sysfs says in the folder of a whole drive.
+/// Reads the sysfs folder of a whole drive.
 pub(super) fn read_drive(folder: &Path) -> Drive {
     let read = |name: &str| fact(folder.join(name));
     let count = |name: &str| number(folder.join(name));
@@ -109,7 +103,7 @@ pub(super) fn read_drive(folder: &Path) -> Drive {
     let vendor = read("device/vendor").filter(|vendor| !vendor.starts_with("0x"));
     let model = read("device/model").or_else(|| read("dm/name")).or_else(|| read("md/level"));
     let model = match (vendor, model) {
-        // "ATA" says how it is attached, not who made it.
+        // "ATA" names the transport, not the vendor.
         (Some(vendor), Some(model)) if vendor != "ATA" => Some(format!("{vendor} {model}")),
         (_, model) => model,
     };
@@ -140,28 +134,27 @@ fn unit_serial(page: &[u8]) -> Option<String> {
     (header[1] == 0x80 && !serial.is_empty()).then_some(serial)
 }
 
-/// What a drive did during a look at its counters.
+/// A drive's I/O during a sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveActivity {
-    /// Length of the look.
+    /// Length of the interval.
     pub span: Duration,
-    /// Reads and writes completed.
     pub operations: u64,
-    /// Bytes of them.
+    /// Bytes read and written.
     pub bytes: ByteCount,
-    /// Time in which anything was in flight; at most `span`, give or take a tick.
+    /// Time with at least one operation in flight; at most `span`, give or take a tick.
     pub busy: Duration,
 }
 
 impl DriveActivity {
-    /// Share of the look in which the drive was busy, 0 to 100 percent.
+    /// Share of the interval in which the drive was busy, 0 to 100 percent.
     pub fn busy_percent(&self) -> f64 {
         (self.busy.as_secs_f64() / self.span.as_secs_f64() * 100.0).min(100.0)
     }
 }
 
-/// Looks at a drive (its kernel name, as in [`Drive::name`]) for `span`, 200 ms being enough to see
-/// that someone else is at work; None if there are no counters.
+/// Samples the counters of a drive (kernel name, as in [`DriveInfo::name`]) over `span`; 200 ms is enough to
+/// detect other users. `None` if it has no counters.
 pub async fn drive_activity(world: &crate::World, name: &str, span: Duration) -> Option<DriveActivity> {
     let path = format!("/sys/class/block/{name}/stat");
     let before = Counters::parse(&fact(&path)?)?;
@@ -211,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_device_is_refused() {
+    fn a_path_that_is_not_a_block_device_is_refused() {
         let refused = drive_of_device(Path::new("/dev/null")).unwrap_err();
         assert_eq!(refused.kind(), IoErrorKind::WrongType);
     }
@@ -219,9 +212,9 @@ mod tests {
     #[test]
     fn the_drive_of_a_path_has_a_name_and_a_size() {
         let folder = tempfile::tempdir().unwrap();
-        // A container may hide it, a tmpfs has none.
+        // A container may hide it; a tmpfs has none.
         let Some(drive) = drive_of_path(folder.path()) else {
-            return println!("skipped: no drive to be seen");
+            return println!("skipped: no drive visible");
         };
         assert!(!drive.name.is_empty() && drive.size > ByteCount(0), "{drive:?}");
     }

@@ -1,12 +1,11 @@
-//! The kernel log, read for what it says of the devices under test.
+//! The kernel log, searched for errors of the devices under test.
 //!
-//! The kernel knows of failures that a retry hides from whoever waits, and of devices below the one
-//! that was asked. [`KernelLog`] begins at the end of the log, so only what is said from then on
-//! counts; each look takes what has come since, without waiting. What a message means is decided by pure
-//! functions on its text: [`DeviceNames`] says whether it is about the devices under test, and
-//! [`trouble_in`] whether it tells of a failed or troubled I/O.
+//! The kernel reports failures that a retry hides from the caller, and failures of devices below the one that
+//! was used. [`KernelLog`] starts at the end of the log, so only later messages count; each read takes the
+//! new messages without waiting. Pure functions classify the text: [`DeviceNames`] matches the devices under
+//! test, and [`error_in`] matches failed or troubled I/O.
 //!
-//! Only the kernel's own messages count: what programs write to /dev/kmsg carries another facility.
+//! Only the kernel's own messages count: programs that write to /dev/kmsg have another facility.
 
 mod devices;
 mod phrases;
@@ -24,36 +23,36 @@ use rustix::{
 use std::os::fd::OwnedFd;
 
 const PATH: &str = "/dev/kmsg";
-/// The longest record the kernel hands out (its CONSOLE_EXT_LOG_MAX, later PRINTK_MESSAGE_MAX, is smaller).
+/// Longest record the kernel returns (its CONSOLE_EXT_LOG_MAX, later PRINTK_MESSAGE_MAX, is smaller).
 const RECORD_BYTES_MAX: usize = 16 << 10;
-/// Records of one look: a storm of messages must not hold up whoever looks.
+/// Records of one read, at most: a storm of messages must not delay the caller.
 const RECORDS_MAX: usize = 10_000;
 
-/// A message that tells of trouble with a device under test.
+/// A kernel message that reports an error of a device under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTrouble {
-    /// Name of the device, as the message has it.
+    /// The device's name in the message.
     pub device: String,
-    /// What it tells, in a word or two.
+    /// The kind of error, in one or two words.
     pub what: &'static str,
-    /// Part of the kernel that says so.
+    /// The kernel source file that prints it.
     pub source: &'static str,
     /// The message, its lines joined.
     pub text: String,
-    /// When, in microseconds of the kernel's own clock since boot.
+    /// Kernel clock, in microseconds since boot.
     pub at_us: u64,
 }
 
-/// What one look found.
+/// The new messages of one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelNews {
-    /// Messages of trouble, oldest first.
+    /// Error messages, oldest first.
     pub troubles: Vec<KernelTrouble>,
-    /// Messages were overwritten before they could be read.
+    /// The kernel overwrote messages before they were read.
     pub lost: bool,
 }
 
-/// The kernel log from some moment on, for some devices.
+/// The kernel log from one moment on, filtered for some devices.
 #[derive(Debug)]
 pub struct KernelLog {
     log: OwnedFd,
@@ -61,14 +60,14 @@ pub struct KernelLog {
 }
 
 impl KernelLog {
-    /// The log from now on, for the devices called `names`. `PermissionDenied` where only root may read
-    /// it, `NotFound` in a container that hides it.
+    /// Starts at the end of the log and reports errors of the devices called `names`. `PermissionDenied`
+    /// where only root may read the log, `NotFound` in a container that hides it.
     pub fn from_now(names: DeviceNames) -> IoResult<Self> {
         let fail = |error: Errno| IoError::from_os(error.into(), format!("opening the kernel log {PATH}"));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let log = open(PATH, flags, Mode::empty()).map_err(fail)?;
         seek(&log, SeekFrom::End(0)).map_err(fail)?;
-        // Some containers put something else in its place; a log answers "nothing yet" now.
+        // Some containers put another file in its place; a real log returns EAGAIN at its end.
         match read(&log, &mut [0; RECORD_BYTES_MAX]) {
             Err(Errno::AGAIN | Errno::PIPE) => Ok(Self { log, names }),
             Ok(length) if length > 0 => Ok(Self { log, names }),
@@ -77,12 +76,11 @@ impl KernelLog {
         }
     }
 
-    /// The devices it looks for.
     pub fn names(&self) -> &DeviceNames {
         &self.names
     }
 
-    /// What has been said of the devices since the last look. Does not wait.
+    /// Reads the new messages about the devices. Does not wait.
     pub fn look(&mut self) -> IoResult<KernelNews> {
         let mut news = KernelNews::default();
         let mut bytes = [0; RECORD_BYTES_MAX];
@@ -90,7 +88,7 @@ impl KernelLog {
             match read(&self.log, &mut bytes) {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(length) => news.troubles.extend(trouble(&bytes[..length], &self.names)),
-                // The next read goes on with the oldest record that is left.
+                // The next read continues with the oldest record left.
                 Err(Errno::PIPE) => news.lost = true,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(IoError::from_os(error.into(), format!("reading {PATH}"))),
@@ -100,7 +98,7 @@ impl KernelLog {
     }
 }
 
-/// What one record tells of trouble with the devices, if it does. What is no record tells nothing.
+/// Classifies one record; `None` if it reports no error of these devices, or is malformed.
 pub fn trouble(bytes: &[u8], names: &DeviceNames) -> Option<KernelTrouble> {
     let record = KernelRecord::parse(bytes).ok()?;
     if !record.is_of_kernel() {
@@ -122,17 +120,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_begins_now_and_programs_do_not_speak_for_the_kernel() {
+    fn a_log_starts_at_its_end_and_ignores_messages_of_programs() {
         let names = DeviceNames::of_names(["spindle-test-disk".to_owned()]);
         let mut log = match KernelLog::from_now(names) {
             Ok(log) => log,
             Err(error) => return println!("skipped: {error}"),
         };
-        assert_eq!(log.look().unwrap(), KernelNews::default(), "what was said before does not count");
+        assert_eq!(log.look().unwrap(), KernelNews::default(), "earlier messages do not count");
         let line = "<3>spindle test: I/O error, dev spindle-test-disk, sector 0\n";
         if std::fs::write(PATH, line).is_err() {
             return println!("skipped: the kernel log cannot be written");
         }
-        assert_eq!(log.look().unwrap().troubles, [], "it was not the kernel that said so");
+        assert_eq!(log.look().unwrap().troubles, [], "a program wrote the message");
     }
 }

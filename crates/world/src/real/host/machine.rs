@@ -1,29 +1,27 @@
-//! Processors, memory, kernel; and what this process has used of them.
+//! Processors, memory, kernel, and this process's use of them.
 
 use super::fact;
 use crate::ByteCount;
 use std::{fs, thread, time::Duration};
 
-/// The machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name in the network.
     pub hostname: String,
     /// Kernel name and release: `Linux 6.12.9`.
     pub kernel: String,
-    /// The distribution's own words for itself, from os-release.
+    /// The distribution's name for itself, from os-release.
     pub system: Option<String>,
     /// Model name of the first processor.
     pub cpu_model: Option<String>,
     /// Processors this process may run on.
     pub cpu_count: usize,
-    /// All memory the kernel manages; less if a container's limit is lower.
+    /// Total memory the kernel manages; less if a container's limit is lower.
     pub memory_total: ByteCount,
-    /// What can be had without swapping, by the kernel's estimate; within the container's limit.
+    /// Memory available without swapping, by the kernel's estimate and within the container's limit.
     pub memory_available: ByteCount,
 }
 
-/// Asks for the facts as of now.
+/// Reads the current facts.
 pub fn machine() -> Machine {
     let name = rustix::system::uname();
     let memory = fact("/proc/meminfo").unwrap_or_default();
@@ -43,7 +41,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Limit and use, in bytes, of the memory control group this process sees as its root, if it has a
+/// Limit and use, in bytes, of the memory control group that this process sees as its root; `None` without a
 /// limit (version 2, then version 1).
 fn container_memory() -> Option<(u64, u64)> {
     let read = |limit, used| Some((super::number(limit)?, super::number(used)?));
@@ -71,27 +69,27 @@ fn cpu_model(text: &str) -> Option<String> {
     })
 }
 
-/// What this process has used since it began.
+/// Resources this process has used since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUse {
-    /// Processor time in its own code, all threads.
+    /// Processor time in user mode, all threads.
     pub cpu_user: Duration,
-    /// Processor time in the kernel on its behalf, all threads.
+    /// Processor time in kernel mode, all threads.
     pub cpu_system: Duration,
-    /// Most memory it held at once.
+    /// Peak resident memory.
     pub memory_peak: ByteCount,
-    /// Memory it holds now.
+    /// Current resident memory.
     pub memory_now: ByteCount,
 }
 
 impl ProcessUse {
-    /// Processor time in its own code and in the kernel.
+    /// Processor time in user and kernel mode.
     pub fn cpu(&self) -> Duration {
         self.cpu_user + self.cpu_system
     }
 }
 
-/// Asks for this process's use as of now.
+/// Reads the current resource use.
 pub fn process_use() -> ProcessUse {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let (user, system) = fact("/proc/self/stat").and_then(|text| cpu_ticks(&text)).unwrap_or_default();
@@ -105,7 +103,7 @@ pub fn process_use() -> ProcessUse {
     }
 }
 
-/// Fields 14 and 15 of /proc/self/stat; the second field may hold blanks and parentheses.
+/// Fields 14 and 15 of /proc/self/stat; the second field may contain blanks and parentheses.
 fn cpu_ticks(text: &str) -> Option<(u64, u64)> {
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))

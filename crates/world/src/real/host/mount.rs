@@ -1,4 +1,4 @@
-//! Filesystems: which one holds a path, and whether a device is in use by one.
+//! Mounted filesystems, and the uses of a block device.
 
 use super::drive::{device_number, parts_of};
 use crate::{ByteCount, IoError, IoResult};
@@ -9,22 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The filesystem that holds a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filesystem {
     /// Its type: `ext4`, `xfs`, `tmpfs`, `nfs4`.
     pub kind: String,
-    /// Where it is mounted.
     pub mount_point: PathBuf,
-    /// What is mounted there: a device, a server's export.
+    /// The mounted source: a device, a server's export.
     pub source: String,
-    /// Its size.
     pub total: ByteCount,
-    /// What unprivileged processes may still take.
+    /// Bytes available to unprivileged processes.
     pub free: ByteCount,
-    /// Mounted read-only.
     pub read_only: bool,
-    /// Mount options that matter to storage, as /proc says them.
+    /// Mount options that affect storage, as in /proc.
     pub options: String,
 }
 
@@ -35,7 +31,7 @@ impl Filesystem {
     }
 }
 
-/// The filesystem that holds `path`, which exists.
+/// The filesystem that holds the existing `path`.
 pub fn filesystem_of(path: &Path) -> IoResult<Filesystem> {
     let context = || format!("examining the filesystem of {}", path.display());
     let fail = |error| IoError::from_os(error, context());
@@ -59,8 +55,8 @@ pub fn filesystem_of(path: &Path) -> IoResult<Filesystem> {
     })
 }
 
-/// The mount that holds `path`: of those above it the longest, and of equal ones the last, which
-/// covers the others. One of the path's own device is preferred (bind mounts, subvolumes).
+/// The mount that holds `path`: the longest mount point above it, and of equal ones the last, which covers
+/// the others. Mounts with the path's own device number win (bind mounts, subvolumes).
 fn holder_of(mounts: &str, path: &Path, device: (u32, u32)) -> Option<Mount> {
     let above = mounts.lines().filter_map(Mount::parse).filter(|mount| path.starts_with(&mount.point));
     above.max_by_key(|mount| (mount.point.components().count(), mount.device == device))
@@ -92,7 +88,7 @@ impl Mount {
     }
 }
 
-/// Blanks and the like are written as three octal digits: `\040`.
+/// Decodes blanks and other special characters, written as three octal digits: `\040`.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -105,18 +101,16 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How a block device, or a part of it, is in use.
+/// A use of a block device or of one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Mounted here.
     Mounted(PathBuf),
-    /// It is swap space.
     Swap,
-    /// Another device stands on it: a RAID, a volume group, an encrypted device.
+    /// Part of another device: a RAID, a volume group, an encrypted device.
     HeldBy(String),
 }
 
-/// All uses of a block device and its partitions that make it untouchable; empty if there are none.
+/// All uses of a block device and its partitions that forbid writing to it; empty if it is free.
 pub fn usage_of_device(path: &Path) -> IoResult<Vec<Usage>> {
     let whole = device_number(path)?;
     let parts = parts_of(whole);
@@ -125,7 +119,7 @@ pub fn usage_of_device(path: &Path) -> IoResult<Vec<Usage>> {
     let mounted = mounts
         .lines()
         .filter_map(Mount::parse)
-        // btrfs gives a device number of its own, so the source counts as well.
+        // btrfs has device numbers of its own, so the mount's source counts as well.
         .filter(|mount| {
             let source = device_number(Path::new(&mount.source)).ok();
             parts.contains(&mount.device) || source.is_some_and(|source| parts.contains(&source))
@@ -164,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_folder_lies_on_some_filesystem_with_room() {
+    fn a_temporary_folder_is_on_a_filesystem_with_free_space() {
         let folder = tempfile::tempdir().unwrap();
         let found = filesystem_of(folder.path()).unwrap();
         assert!(folder.path().canonicalize().unwrap().starts_with(&found.mount_point));

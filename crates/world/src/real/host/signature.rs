@@ -1,24 +1,23 @@
-//! What is already on a block device, by the marks formats leave.
+//! Detects the contents of a block device by magic numbers.
 //!
-//! Offsets and values are those the formats themselves document (ext4, XFS, btrfs, FAT, NTFS, LVM2,
-//! md, swap, LUKS, ZFS, GPT and MBR); a device that bears none and is not blank may still hold
-//! something.
+//! Offsets and values are those the formats document (ext4, XFS, btrfs, FAT, NTFS, LVM2, md, swap, LUKS, ZFS,
+//! GPT and MBR). A device without any of them that is not blank may still hold data.
 
 use crate::{
     BlockDevice, Buffer, ByteOffset, IoResult, extent_directory::ExtentDirectory, extent_directory::Probe,
 };
 use std::fmt;
 
-/// What a device seems to hold.
+/// The detected contents of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// Spindle's own directory of files.
+    /// Spindle's extent directory.
     Spindle,
-    /// A filesystem or container, by its usual name.
+    /// A filesystem or container format, by its usual name.
     Known(&'static str),
-    /// Bytes of no known format.
+    /// Data of no known format.
     Unknown,
-    /// Nothing: the first and last MiB are zero.
+    /// The first and last MiB are zero.
     Blank,
 }
 
@@ -33,14 +32,14 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Bytes looked at from the start, and from the end.
+/// Bytes examined at the start, and at the end.
 const SPAN: u64 = 1 << 20;
 
-/// Looks at a device without changing it.
+/// Examines a device without changing it.
 pub async fn signature_of(device: &dyn BlockDevice) -> IoResult<Signature> {
     match ExtentDirectory::probe(device).await? {
         Probe::Ours => return Ok(Signature::Spindle),
-        // Beyond the first MiB nothing below leaves its only mark.
+        // No format below has its only magic number beyond the first MiB.
         Probe::Blank => return Ok(Signature::Blank),
         Probe::Foreign => {}
     }
@@ -54,7 +53,7 @@ pub async fn signature_of(device: &dyn BlockDevice) -> IoResult<Signature> {
     })
 }
 
-/// Magic numbers at fixed places from the start.
+/// Magic numbers at fixed offsets from the start.
 const MARKS: &[(usize, &[u8], &str)] = &[
     (0, b"XFSB", "xfs"),
     (0, b"LUKS\xba\xbe", "LUKS encryption"),
@@ -69,7 +68,7 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (54, b"FAT12   ", "FAT12"),
     (3, b"-FVE-FS-", "BitLocker"),
     (0xff6, b"SWAPSPACE2", "swap"),
-    // Swap made on machines with 64 KiB pages.
+    // Swap created on machines with 64 KiB pages.
     (0xfff6, b"SWAPSPACE2", "swap"),
     // md, metadata 1.1 and 1.2.
     (0, b"\xfc\x4e\x2b\xa9", "Linux RAID (md)"),
@@ -102,10 +101,10 @@ fn lvm(head: &[u8]) -> Option<&'static str> {
         .then_some("LVM2 physical volume")
 }
 
-/// The superblock is at 1024; which of the family it is shows in the feature words at 92 and 96.
+/// The superblock is at 1024; the feature words at 92 and 96 distinguish ext2, ext3 and ext4.
 fn ext(head: &[u8]) -> Option<&'static str> {
     const HAS_JOURNAL: u32 = 0x4;
-    // Extents, 64 bit, flexible groups: what ext3 does not know.
+    // Extents, 64 bit, flexible groups: unknown to ext3.
     const EXT4_ONLY: u32 = 0x40 | 0x80 | 0x200;
     if !has(head, 1024 + 56, &[0x53, 0xef]) {
         return None;
@@ -121,7 +120,7 @@ fn ext(head: &[u8]) -> Option<&'static str> {
 /// md metadata 0.90 (the last whole 64 KiB but one) and 1.0 (8 KiB before the end, on 4 KiB).
 fn md_at_end(tail: &[u8]) -> Option<&'static str> {
     let mark = b"\xfc\x4e\x2b\xa9";
-    // The exact place depends on the device's size; within it the mark begins a 4 KiB block.
+    // The exact offset depends on the device's size; the magic number always begins a 4 KiB block.
     let last = tail.len().saturating_sub(192 << 10);
     tail[last..].chunks(512).any(|block| block.starts_with(mark)).then_some("Linux RAID (md)")
 }
@@ -140,8 +139,8 @@ fn partition_table(head: &[u8], tail: &[u8], sector: usize) -> Option<&'static s
     if gpt || backup {
         return Some("GPT partition table");
     }
-    // The boot mark alone is also at the end of many boot sectors; entries tell (status byte 0x00
-    // or 0x80, a type, a length).
+    // Many boot sectors end with the boot mark too; the partition entries decide (status byte 0x00 or 0x80, a
+    // type, a length).
     let entries = head.get(446..510)?.chunks(16);
     let plausible = entries.clone().all(|entry| entry[0] & 0x7f == 0);
     let used = entries.filter(|entry| entry[4] != 0 && u32_at(entry, 12) != 0).count();
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_random_bytes_are_no_trouble() {
+    fn short_and_random_input_does_not_panic() {
         let mut random = crate::Random::new(1, "signatures");
         for length in (0..5000).step_by(97) {
             let mut bytes = vec![0; length];

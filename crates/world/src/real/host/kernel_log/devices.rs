@@ -1,8 +1,8 @@
-//! The names under which the kernel may speak of the devices under test.
+//! The names the kernel may use for the devices under test.
 //!
-//! A volume is not one device: a folder lies on a partition of a drive, on a mapped device or an array
-//! over several, and a drive is spoken of by its address (`0:0:1:0`), its port (`ata3`) or its controller
-//! (`nvme0`). All of them down to the lowest are gathered from /sys; siblings (another partition of the
+//! A volume is several devices: a folder is on a partition of a drive, on a mapped device or on an array of
+//! several, and the kernel may name a drive by its address (`0:0:1:0`), its port (`ata3`) or its controller
+//! (`nvme0`). All devices down to the lowest are collected from /sys; siblings (another partition of the
 //! drive) are not.
 
 use super::record::KernelRecord;
@@ -15,43 +15,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Devices below devices, at most: a loop device may lie on a file on a loop device.
+/// Levels of stacked devices, at most: a loop device may be backed by a file on a loop device.
 const DEPTH_MAX: u32 = 16;
 
-/// Names of devices.
+/// A set of device names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceNames(BTreeSet<String>);
 
 impl DeviceNames {
-    /// These names.
     pub fn of_names(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().filter(|name| !name.is_empty()).collect())
     }
 
-    /// The names of all devices under `path`: a block device, or a folder on some filesystem. Empty where
-    /// /sys tells nothing (memory, an unknown network filesystem).
+    /// The names of all devices under `path`: a block device, or a folder on a filesystem. Empty where /sys
+    /// has no device (memory, an unknown network filesystem).
     pub fn of_path(path: &Path) -> Self {
         let mut names = Self::default();
         names.add_path(path, DEPTH_MAX);
         names
     }
 
-    /// Adds those of other devices.
     pub fn merge(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names, sorted.
+    /// The names in sorted order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// The name by which a message speaks of one of the devices; the longest, if it uses several.
+    /// The name by which a message mentions one of the devices; the longest, if it uses several.
     pub fn named_in(&self, record: &KernelRecord) -> Option<String> {
         let apart = record.device.as_deref().map(|device| {
             device
@@ -60,7 +57,7 @@ impl DeviceNames {
         });
         let named =
             self.0.iter().filter(|name| Some(name.as_str()) == apart || stands_in(name, &record.text));
-        // Numbers say less than names do.
+        // A name identifies a device better than a number.
         let worth = |name: &&String| (name.starts_with(|c: char| c.is_ascii_alphabetic()), name.len());
         named.max_by_key(worth).cloned()
     }
@@ -72,7 +69,7 @@ impl DeviceNames {
         }
         let device = found.dev();
         self.add_device((major(device), minor(device)), depth);
-        // btrfs and overlays have numbers of their own, and a server has none.
+        // btrfs and overlays have numbers of their own, and a network filesystem has none.
         let Ok(filesystem) = filesystem_of(path) else { return };
         if filesystem.kind.starts_with("nfs") {
             self.0.extend(filesystem.source.split_once(':').map(|(server, _)| server.to_owned()));
@@ -87,7 +84,7 @@ impl DeviceNames {
         }
     }
 
-    /// Adds the device of a /sys folder and all below it.
+    /// Adds the device of a /sys folder and all devices below it.
     fn add_folder(&mut self, folder: &Path, depth: u32) {
         let Some(depth) = depth.checked_sub(1) else { return };
         self.add_names(folder);
@@ -106,12 +103,12 @@ impl DeviceNames {
         }
     }
 
-    /// Adds the names of one device: its own, its number, its address, port, controller and session.
+    /// Adds the names of one device: kernel name, number, address, port, controller and session.
     fn add_names(&mut self, folder: &Path) {
         let last = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
         self.0.extend(last(folder.to_owned()));
         self.0.extend(fact(folder.join("dev")));
-        // Alone, a mapped device's name may be any word.
+        // A mapped device's name may be any word, so it counts only with its prefix.
         self.0.extend(fact(folder.join("dm/name")).map(|name| format!("mapper/{name}")));
         let device = fs::canonicalize(folder.join("device")).ok().and_then(last);
         self.0.extend(device.filter(|name| is_address(name) || name.starts_with("nvme")));
@@ -126,7 +123,7 @@ fn is_address(name: &str) -> bool {
     name.split(':').count() == 4 && name.split(':').all(|part| part.parse::<u64>().is_ok())
 }
 
-/// The name of what a /sys path leads through, if the kernel speaks of it: a port, a controller, an iSCSI
+/// The name of a /sys path component that the kernel uses in messages: a port, a controller, an iSCSI
 /// session.
 fn name_on_the_way(part: &str) -> Option<String> {
     let numbered = |prefix: &str| {
@@ -139,7 +136,7 @@ fn name_on_the_way(part: &str) -> Option<String> {
     numbered("session").map(|number| format!("connection{number}:0"))
 }
 
-/// Whether `name` stands in `text` as a word of its own: `sda` does not stand in `sda1`.
+/// True if `name` occurs in `text` as a whole word: `sda` does not match `sda1`.
 fn stands_in(name: &str, text: &str) -> bool {
     let mut from = 0;
     while let Some(at) = text[from..].find(name) {
@@ -147,7 +144,7 @@ fn stands_in(name: &str, text: &str) -> bool {
         let before = text[..start].chars().next_back();
         let mut after = text[end..].chars();
         let is_joined = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
-        // `8:16` does not stand in `8:16:0:0`, but `sda` does in `sda: …`.
+        // `8:16` does not match `8:16:0:0`, but `sda` matches `sda: …`.
         let goes_on = match after.next() {
             Some(':' | '-') => after.next().is_some_and(|c| c.is_ascii_digit()) && name.contains(':'),
             next => is_joined(next),
@@ -185,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_about_a_device_if_it_names_it_in_full() {
+    fn a_message_matches_a_device_by_its_full_name() {
         check(&["sda", "sda2"], "I/O error, dev sda, sector 8", Some("sda"));
         check(&["sda", "sda2"], "EXT4-fs error (device sda2): ext4_lookup", Some("sda2"));
         check(&["sda", "sda2"], "EXT4-fs error (device sda1): ext4_lookup", None);
@@ -213,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_the_kernel_names_apart_counts() {
+    fn a_device_key_of_the_record_counts() {
         let names = DeviceNames::of_names(["8:16".to_owned(), "0:0:1:0".to_owned()]);
         assert_eq!(names.named_in(&record("I/O error", Some("b8:16"))).as_deref(), Some("8:16"));
         assert_eq!(names.named_in(&record("reset", Some("+scsi:0:0:1:0"))).as_deref(), Some("0:0:1:0"));
@@ -221,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_controllers_and_sessions_are_found_on_the_way() {
+    fn ports_controllers_and_sessions_are_found_in_a_sys_path() {
         let found = |part| name_on_the_way(part);
         assert_eq!(found("ata3").as_deref(), Some("ata3"));
         assert_eq!(found("nvme0").as_deref(), Some("nvme0"));
@@ -234,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_lies_on_devices_with_names() {
+    fn a_folder_has_named_devices_below_it() {
         let folder = tempfile::tempdir().unwrap();
         let names = DeviceNames::of_path(folder.path());
         if names.is_empty() {
-            return println!("skipped: no device to be seen");
+            return println!("skipped: no device visible");
         }
         assert!(names.iter().any(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())), "{names:?}");
         assert!(DeviceNames::of_path(&folder.path().join("none")).is_empty());

@@ -1,17 +1,17 @@
-//! What the kernel says when an I/O fails or a device is in trouble.
+//! Phrases of kernel messages that report failed I/O or a failing device.
 //!
-//! A phrase is a list of parts that all stand in the message, in any order. The texts are those of the
-//! kernel's own sources, which change them now and then: parts are chosen so that they have held for
-//! years. Phrases are looked through in order, and the first that fits names the trouble.
+//! A phrase is a list of parts that must all occur in the message, in any order. The texts come from the
+//! kernel's sources, which change them now and then; the parts chosen have been stable for years. Phrases are
+//! tried in order, and the first match names the error.
 
-/// A kind of message.
+/// A kind of error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phrase {
-    /// All of these stand in it.
+    /// All of these occur in the message.
     parts: &'static [&'static str],
-    /// What it tells.
+    /// The kind of error.
     pub what: &'static str,
-    /// Where in the kernel it comes from.
+    /// The kernel source file that prints it.
     pub source: &'static str,
 }
 
@@ -19,18 +19,18 @@ const fn phrase(parts: &'static [&'static str], what: &'static str, source: &'st
     Phrase { parts, what, source }
 }
 
-/// Messages that hold a phrase below and tell of no trouble all the same.
+/// Parts of messages that match a phrase below but report no error.
 const HARMLESS: [&str; 4] = [
-    // A device that cannot discard or write zeroes says so once (block/blk-mq.c).
+    // A device that cannot discard or write zeroes reports that once (block/blk-mq.c).
     "operation not supported error, dev ",
-    // The block layer tries it again (block/blk-core.c, blk_errors).
+    // The block layer retries it (block/blk-core.c, blk_errors).
     "nonblocking retry error, dev ",
     "dm internal retry error, dev ",
-    // A question the drive does not know (drivers/scsi/constants.c).
+    // A request the drive does not support (drivers/scsi/constants.c).
     "Sense Key : Illegal Request",
 ];
 
-/// In the order in which they are tried.
+/// Tried in this order.
 const PHRASES: [Phrase; 35] = [
     phrase(&["critical medium error, dev "], "medium error", "block/blk-mq.c"),
     phrase(&["critical target error, dev "], "target error", "block/blk-mq.c"),
@@ -70,7 +70,7 @@ const PHRASES: [Phrase; 35] = [
     phrase(&["nfs: server", "not responding"], "server does not answer", "net/sunrpc/clnt.c"),
 ];
 
-/// What a message tells of trouble; none if it tells of none.
+/// The phrase a message matches; `None` if it reports no error.
 pub fn trouble_in(text: &str) -> Option<Phrase> {
     if HARMLESS.iter().any(|harmless| text.contains(harmless)) {
         return None;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_layer_of_every_kernel_is_understood() {
+    fn block_layer_messages_of_all_kernels_match() {
         for text in [
             "end_request: I/O error, dev sda, sector 326677146",
             "blk_update_request: I/O error, dev sdb, sector 1953120 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_and_transports_are_understood() {
+    fn driver_and_transport_messages_match() {
         check("sd 0:0:1:0: [sdb] tag#12 Sense Key : Medium Error [current]", Some("medium error"));
         check("sd 2:0:0:0: [sda] Sense Key : Medium Error [current] [descriptor]", Some("medium error"));
         check("sd 3:0:0:1: rejecting I/O to offline device", Some("device offline"));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn filesystems_are_understood() {
+    fn filesystem_messages_match() {
         check(
             "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0",
             Some("filesystem error"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trouble_is_passed_over() {
+    fn harmless_messages_do_not_match() {
         for text in [
             "operation not supported error, dev loop0, sector 0 op 0x9:(WRITE_ZEROES) flags 0x8000800 phys_seg 0 prio class 0",
             "sd 0:0:0:0: [sda] tag#4 Sense Key : Illegal Request [current]",

@@ -12,28 +12,26 @@
 
 use thiserror::Error;
 
-/// One message.
+/// One record of the kernel log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRecord {
-    /// Who wrote it: 0 is the kernel.
+    /// The origin: 0 is the kernel.
     pub facility: u32,
-    /// How bad it is: 0 is an emergency, 7 is for debugging.
+    /// Severity: 0 is an emergency, 7 is debugging.
     pub level: u8,
-    /// When, in microseconds of the kernel's own clock since boot.
+    /// Kernel clock, in microseconds since boot.
     pub at_us: u64,
-    /// What it says, its lines joined by blanks.
+    /// The message, its lines joined by blanks.
     pub text: String,
-    /// The device it is about, where the kernel names it apart: `b8:0`, `+scsi:0:0:0:0`.
+    /// The device key, where the kernel attaches one: `b8:0`, `+scsi:0:0:0:0`.
     pub device: Option<String>,
 }
 
-/// Bytes that are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no record of the kernel log")]
 pub struct Malformed;
 
 impl KernelRecord {
-    /// Reads one record.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.lines();
@@ -50,13 +48,13 @@ impl KernelRecord {
         })
     }
 
-    /// Whether the kernel itself wrote it.
+    /// True if the kernel itself wrote it.
     pub fn is_of_kernel(&self) -> bool {
         self.facility == 0
     }
 }
 
-/// Undoes `\x0a`. What is no such code stays as it is.
+/// Decodes `\x0a`. Other backslashes stay.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -74,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_taken_apart() {
+    fn a_record_is_parsed_into_its_fields() {
         let bytes =
             b"3,1234,5678901234,-,caller=T7;I/O error, dev sda, sector 8\n SUBSYSTEM=block\n DEVICE=b8:0\n";
         let record = KernelRecord::parse(bytes).unwrap();
@@ -87,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_wrote_is_told_by_its_facility() {
+    fn messages_of_programs_are_recognised_by_facility() {
         assert!(!KernelRecord::parse(b"12,1,2,-;I/O error, dev sda").unwrap().is_of_kernel());
         assert!(KernelRecord::parse(b"4,1,2,-;I/O error, dev sda").unwrap().is_of_kernel());
     }
 
     #[test]
-    fn any_bytes_are_a_record_or_are_not() {
+    fn any_bytes_parse_or_are_refused() {
         for bytes in [
             &b""[..],
             b";",
@@ -106,7 +104,7 @@ mod tests {
         ] {
             assert_eq!(KernelRecord::parse(bytes), Err(Malformed), "{bytes:?}");
         }
-        // Cut anywhere, whatever is left is read or refused without a panic.
+        // Truncated input is parsed or refused, and never panics.
         let whole = b"3,1,2,-;a\\x0ab\\x\n DEVICE=\\xb8\n";
         for length in 0..whole.len() {
             let _ = KernelRecord::parse(&whole[..length]);
