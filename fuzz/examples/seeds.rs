@@ -1,4 +1,5 @@
-//! `seeds FOLDER`: makes what each target begins with, in a folder of its own, out of the examples of the tests.
+//! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
+//! the tests.
 
 use fuzz::{array, decoders, protocols, verify};
 use std::{env, fs, path::Path};

@@ -1,20 +1,20 @@
-//! The structures of the array's format: whatever is taken encodes to the very bytes it was taken from.
+//! The structures of the array's format: input that decodes must encode to the same bytes.
 //!
-//! Bytes are tried as they are, and once more with their checksums put right: no fuzzer finds a CRC by itself, and
-//! behind it is where decoders go wrong.
+//! Input is tried as it is, and once more with valid checksums: a fuzzer does not find a CRC, and decoding
+//! errors are behind it.
 
 use crate::image::{self, Image};
 use array::format::checksum::crc32c;
 use std::sync::OnceLock;
 
-/// Structures whose names begin so, all versions and kinds of them.
+/// The examples of a structure, by the start of their name: all versions and kinds.
 pub fn images(structure: &str) -> impl Iterator<Item = &'static Image> {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
     let name = structure.replace('_', "-");
     IMAGES.get_or_init(image::all).iter().filter(move |image| image.name.starts_with(&name))
 }
 
-/// Tries `data` as every kind of `structure`.
+/// Decodes `data` as every kind of `structure`.
 pub fn check(structure: &str, data: &[u8]) {
     let mut tried: Vec<fn(&[u8]) -> _> = Vec::new();
     for image in images(structure) {
@@ -36,7 +36,7 @@ fn check_one(image: &Image, bytes: &[u8]) {
     }
 }
 
-/// Puts the checksums of a structure right that lies at the beginning of `bytes`, as long as it says it is.
+/// Computes the checksums of a structure at the start of `bytes`, over the length it claims.
 fn seal(structure: &str, bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize, width: usize| {
         let field = bytes.get(at..at + width)?;

@@ -1,5 +1,6 @@
-//! What the fuzz targets check. A target is one line; the rules are here and with the tests of each room, which try them
-//! on seeded changes. `examples/seeds.rs` makes what the fuzzer begins with. Run it with `cargo xtask fuzz`.
+//! The checks of the fuzz targets. A target is one line; its rule is here or with the tests of its room,
+//! which apply it to seeded changes. `examples/seeds.rs` writes the initial corpus. Run it with `cargo xtask
+//! fuzz`.
 
 pub mod array;
 pub mod protocols;

@@ -1,4 +1,4 @@
-//! What strangers send: whole sessions at our servers, over a simulated network, and what they are made of.
+//! Hostile clients: whole sessions at our servers over a simulated network, and the parts of sessions.
 
 use iscsi::{
     scsi::{
@@ -27,17 +27,18 @@ use world::{
     with_deadline,
 };
 
-/// Bytes of the drive that is served.
+/// Bytes of the served drive.
 const SIZE: u64 = 1 << 20;
 const TARGET: &str = "iqn.x:mail";
-/// However long a server waits for more, in virtual time it is soon over.
+/// Longer than any server's timeout; virtual time makes it short.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn address() -> Address {
     Address::parse("server:1", 1).expect("an address")
 }
 
-/// A session at our iSCSI target: anything; or, if the first byte is odd, a right login and anything behind it.
+/// A session at our iSCSI target: arbitrary bytes; or, if the first byte is odd, a valid login followed by
+/// arbitrary bytes.
 pub fn iscsi_session(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let bytes = if first & 1 == 1 { [login(first & 2 != 0), rest.to_vec()].concat() } else { rest.to_vec() };
@@ -51,7 +52,7 @@ pub fn iscsi_session(data: &[u8]) {
     });
 }
 
-/// A session at our NBD server: likewise, with a right handshake.
+/// A session at our NBD server: arbitrary bytes, or a valid handshake followed by arbitrary bytes.
 pub fn nbd_session(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let mut bytes = Vec::new();
@@ -81,7 +82,8 @@ pub fn nbd_session(data: &[u8]) {
     });
 }
 
-/// Sends `bytes` to the server that `start` starts, hears it out, and finds it there for the next one.
+/// Sends `bytes` to the server that `start` starts, reads its replies, and checks that it serves the next
+/// client.
 fn session<F: Future<Output = ()> + 'static>(
     bytes: Vec<u8>,
     start: impl FnOnce(World, SimNetwork, Rc<SimDrive>) -> F + 'static,
@@ -103,7 +105,7 @@ fn session<F: Future<Output = ()> + 'static>(
         let _ = with_deadline(world.sleep(PATIENCE), reader.read_to_end(&mut heard)).await;
         drop(reader);
         let _ = with_deadline(world.sleep(PATIENCE), sending).await;
-        assert!(client.connect(&address()).await.is_ok(), "it is there for the next one");
+        assert!(client.connect(&address()).await.is_ok(), "it serves the next client");
     });
     run.completed();
 }
@@ -142,7 +144,7 @@ fn unit(drive: &Rc<SimDrive>) -> LogicalUnit {
     LogicalUnit::new(properties, Rc::clone(drive) as Rc<dyn BlockDevice>, Some(sparse), true)
 }
 
-/// A drive that writes the zeroes it is asked for.
+/// A drive that supports writing zeroes.
 struct Zeroing(Rc<SimDrive>);
 
 impl Sparse for Zeroing {
@@ -161,7 +163,8 @@ impl Sparse for Zeroing {
     }
 }
 
-/// Commands of two initiators: each a byte that says whose and how many bytes of data it has, the command, the data.
+/// Commands of two initiators: each is a byte for the initiator and the data length, the command, and the
+/// data.
 pub fn iscsi_commands(data: &[u8]) {
     let data = data.to_vec();
     let mut simulation = Simulation::new(1);
@@ -193,7 +196,7 @@ pub fn iscsi_commands(data: &[u8]) {
     run.completed();
 }
 
-/// Keys and values: what is taken is written as it was read.
+/// Keys and values: text that parses must be written as it was read.
 pub fn iscsi_text(data: &[u8]) {
     if let Some(pairs) = text::read(data) {
         let written = text::write(pairs.iter().map(|(key, value)| (key, value)));
@@ -201,7 +204,7 @@ pub fn iscsi_text(data: &[u8]) {
     }
 }
 
-/// What each target begins with.
+/// The initial corpus of each target.
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let read_16 = [
         vec![0x01, 0xc0],

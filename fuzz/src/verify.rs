@@ -1,4 +1,4 @@
-//! The judges of room `verify`: their tests' rules, and files to begin with.
+//! The checks of room `verify`: the rules of its tests, and files for the corpus.
 
 #[path = "../../crates/verify/tests/it/hostile.rs"]
 pub mod hostile;
@@ -9,7 +9,7 @@ pub mod whole;
 #[path = "../../crates/verify/tests/it/written.rs"]
 pub mod written;
 
-/// What each target begins with.
+/// The initial corpus of each target.
 pub fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let records = || written::records(4, 40);
     let mut seeds = vec![

@@ -1,4 +1,4 @@
-//! The judges of logs.
+//! The checks of logs.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::verify::hostile::log(data));

@@ -1,4 +1,4 @@
-//! The judges of checkpoints and flush maps.
+//! The checks of checkpoints and flush maps.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::verify::hostile::small(data));

@@ -1,4 +1,4 @@
-//! A promise that a run broke, with all that is needed to see it again.
+//! A violation found by a run, with the data to reproduce it.
 
 use std::{
     any::Any,
@@ -7,21 +7,19 @@ use std::{
 };
 use thiserror::Error;
 
-/// A broken promise.
 #[derive(Clone, Debug, Error)]
-#[error("seed {seed}: {what}\n{story}\nagain: {again}")]
-pub struct Failure {
-    /// The seed.
+#[error("seed {seed}: {what}\n{story}\nagain: {replay}")]
+pub struct SeedFailure {
     pub seed: u64,
-    /// Which promise, or the message of a failed assertion.
+    /// The violation, or the message of a failed assertion.
     pub what: String,
-    /// Plan and what happened until then.
+    /// The plan and the events until then.
     pub story: String,
-    /// The command that does it again.
-    pub again: String,
+    /// The command that reproduces it.
+    pub replay: String,
 }
 
-/// Completes a run. A failed assertion is a broken promise like any other: what it was, if one was broken.
+/// Completes a run. A failed assertion counts as a violation and becomes its message.
 pub(crate) fn complete<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(ended) => ended.map_err(|violation| violation.to_string()),
@@ -35,7 +33,7 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
     format!("an assertion failed: {}", text.unwrap_or("without a message"))
 }
 
-/// What was planned, and what happened.
+/// The plan and the events, for the failure report.
 pub(crate) fn story(plan: &impl Debug, happened: &[String]) -> String {
     let mut story = format!("{plan:#?}\n");
     happened.iter().for_each(|line| story += &format!("- {line}\n"));

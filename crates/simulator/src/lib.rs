@@ -1,21 +1,22 @@
-//! Whole rooms in the simulated world, broken on purpose and held to what they promise.
+//! Simulates whole rooms, injects crashes and faults, and checks their guarantees.
 //!
 //! A *run* follows from its seed alone: set-up, work, order of tasks, service times, crashes and faults. It
-//! crashes the room under test several times, at any await, recovers it over what the drives kept, and
-//! compares what it finds with a model that was told only what was begun and what was acknowledged.
+//! crashes the room under test several times, at any await, recovers it from what the drives kept, and
+//! compares the result with a model that only knows which operations were begun and acknowledged.
 //!
-//! [`database`] does so with the mailbox database. Reading order there: [`database::plan`] (what a seed
-//! decides), [`database::history`] (what may and must be there), [`database::session`] (the work),
-//! [`database::incarnation`] (from opening to a crash), [`database::run()`] (all of it).
+//! [`database`] tests the mailbox database. Reading order there: [`database::plan`] (the decisions of a
+//! seed), [`database::history`] (the rows that may and must exist), [`database::session`] (the work),
+//! [`database::incarnation`] (from opening to a crash), [`database::run()`] (a whole run).
 //!
-//! [`array`](mod@array) does so with whole pools of drives. Reading order there: [`array::plan`] (what a seed decides),
-//! [`array::atlas`] (what drives may do, and what is owed all the same), [`array::content`] and [`array::register`]
-//! (what a sector holds, and may hold), [`array::model`], [`array::host`] and [`array::administrator`] (the work),
-//! [`array::inspection`], [`array::incarnation`], [`array::foreign`] (a second reader of the format), [`array::run()`].
+//! [`array`](mod@array) tests whole pools of drives. Reading order there: [`array::plan`] (the decisions of a
+//! seed), [`array::fault_model`] (faults of drives, and the guarantees under them), [`array::content`] and
+//! [`array::register`] (the contents of a sector, actual and allowed), [`array::model`], [`array::host`] and
+//! [`array::administrator`] (the work), [`array::inspection`], [`array::incarnation`],
+//! [`array::independent_reader`] (a second reader of the format), [`array::run()`].
 
 pub mod array;
 pub mod database;
 
 mod failure;
 
-pub use failure::Failure;
+pub use failure::SeedFailure;

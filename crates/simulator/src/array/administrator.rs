@@ -1,11 +1,12 @@
-//! Changes of the catalogue, while hosts work: volumes made, renamed, resized, deleted; snapshots made and deleted.
+//! Catalogue changes while hosts work: volumes created, renamed, resized, deleted; snapshots created and
+//! deleted.
 
 use super::{
     content::VolumeKey,
-    ground::{Ground, snapshot_id, volume_id},
-    model::{CutKey, Presence, Resizing, Terms, VolumeModel},
-    plan::RunPlan,
-    trouble::{Refusal, Trouble, Violation},
+    fixture::{PoolFixture, snapshot_id, volume_id},
+    model::{CutKey, PendingResize, Presence, VolumeModel, VolumeTerms},
+    plan::PoolRunPlan,
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     error::Error,
@@ -16,26 +17,23 @@ use array::{
 use std::rc::Rc;
 use world::{Random, World};
 
-/// Volumes there are at most.
+/// Number of volumes, at most.
 const VOLUMES_MAX: usize = 6;
 /// Sectors of a large volume: 64 GiB.
 const LARGE_SECTORS: u64 = 64 << 21;
 
-/// An administrator.
 pub struct Administrator {
-    /// What is shared.
-    pub ground: Ground,
-    /// The pool.
+    /// State shared by the run.
+    pub fixture: PoolFixture,
     pub pool: Rc<Pool>,
-    /// Its stream.
     pub random: Random,
 }
 
 impl Administrator {
-    /// Gives all orders of this incarnation.
-    pub async fn work(mut self, world: World) -> Result<(), Trouble> {
-        for _ in 0..self.ground.plan.verbs {
-            let mean = self.ground.plan.pause * 2;
+    /// Issues all catalogue changes of this incarnation.
+    pub async fn work(mut self, world: World) -> Result<(), PoolRunError> {
+        for _ in 0..self.fixture.plan.verbs {
+            let mean = self.fixture.plan.pause * 2;
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let done = match self.random.below(100) {
                 0..=9 => self.create().await,
@@ -49,45 +47,47 @@ impl Administrator {
                 70..=84 => self.delete_snapshot().await,
                 85..=90 => self.checkpoint().await,
                 91..=94 => self.clean().await,
-                _ => self.ask_for_nonsense().await,
+                _ => self.send_invalid_commands().await,
             };
             match done {
-                Err(Trouble::Refused(refusal)) if refusal.is_full && self.ground.plan.is_tight => {
-                    self.ground.tally.borrow_mut().full += 1;
+                Err(PoolRunError::Refused(refusal)) if refusal.is_full && self.fixture.plan.is_tight => {
+                    self.fixture.tally.borrow_mut().full += 1;
                 }
-                Err(Trouble::Refused(refusal)) if refusal.is_for_space() && self.ground.has_spell() => {
-                    self.ground.tally.borrow_mut().out_of_space += 1;
+                Err(PoolRunError::Refused(refusal))
+                    if refusal.is_for_space() && self.fixture.has_shortage() =>
+                {
+                    self.fixture.tally.borrow_mut().out_of_space += 1;
                 }
                 done => done?,
             }
-            self.ground.tally.borrow_mut().verbs += 1;
+            self.fixture.tally.borrow_mut().verbs += 1;
         }
         Ok(())
     }
 
     fn pick_idle(&mut self) -> Option<VolumeKey> {
-        let idle = self.ground.model.borrow().idle();
+        let idle = self.fixture.model.borrow().idle();
         (!idle.is_empty()).then(|| idle[self.random.below(idle.len() as u64) as usize])
     }
 
     fn name_of(&self, key: VolumeKey) -> String {
-        self.ground.model.borrow_mut().volume(key).name.clone()
+        self.fixture.model.borrow_mut().volume(key).name.clone()
     }
 
-    /// Makes a volume, unless there are enough.
-    pub async fn create(&mut self) -> Result<(), Trouble> {
-        if self.ground.model.borrow().usable().len() >= VOLUMES_MAX {
+    /// Creates a volume unless the maximum is reached.
+    pub async fn create(&mut self) -> Result<(), PoolRunError> {
+        if self.fixture.model.borrow().usable().len() >= VOLUMES_MAX {
             return Ok(());
         }
-        let model = draw_volume(&mut self.random, &self.ground.plan);
+        let model = draw_volume(&mut self.random, &self.fixture.plan);
         let (name, size_bytes) = (model.name.clone(), model.size_bytes());
         let write_cache = if model.is_cached { WriteCache::On } else { WriteCache::Off };
-        let is_raid0 = self.ground.plan.has_raid0 && self.random.percent(50.0);
+        let is_raid0 = self.fixture.plan.has_raid0 && self.random.percent(50.0);
         let class = if is_raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
         let (rates, bounds) = model.terms;
         let setting = VolumeSetting { class, write_cache, rates, bounds };
         let key = {
-            let mut all = self.ground.model.borrow_mut();
+            let mut all = self.fixture.model.borrow_mut();
             let key = all.next_volume();
             all.is_bounded |= bounds != Bounds::default();
             all.volumes.insert(key, model);
@@ -96,40 +96,40 @@ impl Administrator {
         let created =
             self.pool.create_volume(&NewVolume { name, volume: volume_id(key), size_bytes, setting }).await;
         if let Err(Error::NoRoomToReserve { .. }) = created {
-            self.ground.model.borrow_mut().volume(key).presence = Presence::Gone;
-            self.ground.tally.borrow_mut().bounded += 1;
+            self.fixture.model.borrow_mut().volume(key).presence = Presence::Gone;
+            self.fixture.tally.borrow_mut().bounded += 1;
             return Ok(());
         }
-        created.map_err(|error| Refusal::of_pool("creating a volume", &error))?;
-        self.ground.tally.borrow_mut().capped += u64::from(rates != Rates::default());
-        let mut model = self.ground.model.borrow_mut();
+        created.map_err(|error| PoolRefusal::of_pool("creating a volume", &error))?;
+        self.fixture.tally.borrow_mut().capped += u64::from(rates != Rates::default());
+        let mut model = self.fixture.model.borrow_mut();
         let volume = model.volume(key);
         (volume.presence, volume.is_busy) = (Presence::There, false);
         Ok(())
     }
 
-    async fn rename(&mut self) -> Result<(), Trouble> {
+    async fn rename(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
         let new_name = format!("volume {:x}", self.random.next_u64());
         let name = {
-            let mut model = self.ground.model.borrow_mut();
+            let mut model = self.fixture.model.borrow_mut();
             let volume = model.volume(key);
             volume.is_busy = true;
             volume.new_name = Some(new_name.clone());
             volume.name.clone()
         };
         let renamed = self.pool.rename_volume(&name, &new_name).await;
-        renamed.map_err(|error| Refusal::of_pool("renaming a volume", &error))?;
-        let mut model = self.ground.model.borrow_mut();
+        renamed.map_err(|error| PoolRefusal::of_pool("renaming a volume", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
         let volume = model.volume(key);
         (volume.name, volume.new_name, volume.is_busy) = (new_name, None, false);
         Ok(())
     }
 
-    async fn switch_cache(&mut self) -> Result<(), Trouble> {
+    async fn switch_cache(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
         let (name, is_on, begun) = {
-            let mut all = self.ground.model.borrow_mut();
+            let mut all = self.fixture.model.borrow_mut();
             let begun = all.tick();
             let volume = all.volume(key);
             let is_on = !volume.is_cached;
@@ -141,44 +141,48 @@ impl Administrator {
         };
         let write_cache = if is_on { WriteCache::On } else { WriteCache::Off };
         let switched = self.pool.set_write_cache(&name, write_cache).await;
-        switched.map_err(|error| Refusal::of_pool("switching a write cache", &error))?;
-        let mut model = self.ground.model.borrow_mut();
+        switched.map_err(|error| PoolRefusal::of_pool("switching a write cache", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
         let volume = model.volume(key);
         (volume.is_cached, volume.is_busy) = (is_on, false);
         model.is_stable_until(begun);
         Ok(())
     }
 
-    async fn set_rates(&mut self) -> Result<(), Trouble> {
+    async fn set_rates(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
         let rates = draw_rates(&mut self.random);
         let (name, terms) = self.begin_terms(key, |(_, bounds)| (rates, bounds));
         let done = self.pool.set_rates(&name, rates).await;
-        done.map_err(|error| Refusal::of_pool("changing what a volume may have", &error))?;
+        done.map_err(|error| PoolRefusal::of_pool("changing what a volume may have", &error))?;
         self.end_terms(key, terms);
         Ok(())
     }
 
-    async fn set_bounds(&mut self) -> Result<(), Trouble> {
+    async fn set_bounds(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
-        let bounds = draw_bounds(&mut self.random, self.ground.plan.window_sectors);
+        let bounds = draw_bounds(&mut self.random, self.fixture.plan.window_sectors);
         let (name, terms) = self.begin_terms(key, |(rates, _)| (rates, bounds));
         match self.pool.set_bounds(&name, bounds).await {
             Ok(()) => self.end_terms(key, terms),
             Err(Error::NoRoomToReserve { .. }) => {
-                let before = self.ground.model.borrow_mut().volume(key).terms;
+                let before = self.fixture.model.borrow_mut().volume(key).terms;
                 self.end_terms(key, before);
-                self.ground.tally.borrow_mut().bounded += 1;
+                self.fixture.tally.borrow_mut().bounded += 1;
             }
             Err(error) => {
-                return Err(Refusal::of_pool("changing what a volume may take", &error).into());
+                return Err(PoolRefusal::of_pool("changing what a volume may take", &error).into());
             }
         }
         Ok(())
     }
 
-    fn begin_terms(&mut self, key: VolumeKey, change: impl FnOnce(Terms) -> Terms) -> (String, Terms) {
-        let mut all = self.ground.model.borrow_mut();
+    fn begin_terms(
+        &mut self,
+        key: VolumeKey,
+        change: impl FnOnce(VolumeTerms) -> VolumeTerms,
+    ) -> (String, VolumeTerms) {
+        let mut all = self.fixture.model.borrow_mut();
         let volume = all.volume(key);
         let terms = change(volume.terms);
         volume.is_busy = true;
@@ -188,37 +192,37 @@ impl Administrator {
         (name, terms)
     }
 
-    fn end_terms(&mut self, key: VolumeKey, terms: Terms) {
-        let mut all = self.ground.model.borrow_mut();
+    fn end_terms(&mut self, key: VolumeKey, terms: VolumeTerms) {
+        let mut all = self.fixture.model.borrow_mut();
         let volume = all.volume(key);
         (volume.terms, volume.new_terms, volume.is_busy) = (terms, None, false);
     }
 
-    async fn resize(&mut self) -> Result<(), Trouble> {
+    async fn resize(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
         let (name, resizing) = {
-            let mut all = self.ground.model.borrow_mut();
+            let mut all = self.fixture.model.borrow_mut();
             let volume = all.volume(key);
-            let sectors = draw_size(&mut self.random, volume, self.ground.plan.window_sectors);
+            let sectors = draw_size(&mut self.random, volume, self.fixture.plan.window_sectors);
             let (name, before) = (volume.name.clone(), volume.sectors);
             let cleared = sectors.min(before)..before;
             let operation = all.next_operation(key, cleared.clone());
             let now = all.tick();
             let volume = all.volume(key);
-            let resizing = Resizing { sectors, operation };
+            let resizing = PendingResize { sectors, operation };
             volume.is_busy = true;
             volume.resizes += 1;
             volume.resizing = Some(resizing);
             if !cleared.is_empty() {
                 volume.register.begin_zeroes(cleared, operation, now);
-                self.ground.tally.borrow_mut().shrinks += 1;
+                self.fixture.tally.borrow_mut().shrinks += 1;
             }
             (name, resizing)
         };
         let size_bytes = resizing.sectors * super::content::SECTOR_BYTES as u64;
         let resized = self.pool.resize_volume(&name, size_bytes).await;
-        resized.map_err(|error| Refusal::of_pool("resizing a volume", &error))?;
-        let mut model = self.ground.model.borrow_mut();
+        resized.map_err(|error| PoolRefusal::of_pool("resizing a volume", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
         let now = model.tick();
         let volume = model.volume(key);
         volume.has_size(resizing, now);
@@ -226,13 +230,13 @@ impl Administrator {
         Ok(())
     }
 
-    async fn delete_volume(&mut self) -> Result<(), Trouble> {
-        if self.ground.model.borrow().usable().len() < 2 {
+    async fn delete_volume(&mut self) -> Result<(), PoolRunError> {
+        if self.fixture.model.borrow().usable().len() < 2 {
             return Ok(());
         }
         let Some(key) = self.pick_idle() else { return Ok(()) };
         let (name, has_snapshots) = {
-            let mut model = self.ground.model.borrow_mut();
+            let mut model = self.fixture.model.borrow_mut();
             let has_snapshots = model.readable_cuts().iter().any(|(_, volume)| *volume == key);
             let volume = model.volume(key);
             volume.is_busy = true;
@@ -241,29 +245,31 @@ impl Administrator {
         let with_snapshots = self.random.percent(70.0);
         if has_snapshots && !with_snapshots {
             let refused = self.pool.delete_volume(&name, false).await;
-            self.ground.model.borrow_mut().volume(key).is_busy = false;
+            self.fixture.model.borrow_mut().volume(key).is_busy = false;
             return match refused {
                 Err(Error::HasSnapshots { .. }) => Ok(()),
-                Err(error) => Err(Refusal::of_pool("deleting a volume with snapshots", &error).into()),
-                Ok(()) => Err(Violation::NotRefused("deleting a volume with snapshots".to_owned()).into()),
+                Err(error) => Err(PoolRefusal::of_pool("deleting a volume with snapshots", &error).into()),
+                Ok(()) => {
+                    Err(PoolViolation::NotRefused("deleting a volume with snapshots".to_owned()).into())
+                }
             };
         }
-        self.ground.model.borrow_mut().volume(key).presence = Presence::Deleting;
+        self.fixture.model.borrow_mut().volume(key).presence = Presence::Deleting;
         let deleted = self.pool.delete_volume(&name, with_snapshots).await;
-        deleted.map_err(|error| Refusal::in_reserve("deleting a volume", &error))?;
-        let mut model = self.ground.model.borrow_mut();
+        deleted.map_err(|error| PoolRefusal::in_reserve("deleting a volume", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
         model.volume(key).presence = Presence::Gone;
         for cut in model.cuts.values_mut() {
             if let Some(part) = cut.parts.get_mut(&key) {
                 part.presence = Presence::Gone;
             }
         }
-        self.ground.tally.borrow_mut().volumes_deleted += 1;
+        self.fixture.tally.borrow_mut().volumes_deleted += 1;
         Ok(())
     }
 
-    async fn snapshot(&mut self) -> Result<(), Trouble> {
-        let mut volumes = self.ground.model.borrow().idle();
+    async fn snapshot(&mut self) -> Result<(), PoolRunError> {
+        let mut volumes = self.fixture.model.borrow().idle();
         let percent = [100.0, 60.0, 30.0][self.random.below(3) as usize];
         let random = &mut self.random;
         volumes.retain(|_| random.percent(percent));
@@ -271,62 +277,62 @@ impl Administrator {
             return Ok(());
         }
         let (cut, cut_name) = {
-            let mut model = self.ground.model.borrow_mut();
+            let mut model = self.fixture.model.borrow_mut();
             let cut = model.begin_cut(&volumes);
             (cut, model.cuts[&cut].name.clone())
         };
         let names: Vec<String> = volumes.iter().map(|&key| self.name_of(key)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let made = self.pool.snapshot(&names, &cut_name, snapshot_id(cut)).await;
-        self.ground.model.borrow_mut().end_cut(cut, made.is_ok());
-        made.map_err(|error| Refusal::of_pool("taking a snapshot", &error))?;
-        self.ground.tally.borrow_mut().snapshots += volumes.len() as u64;
+        self.fixture.model.borrow_mut().end_cut(cut, made.is_ok());
+        made.map_err(|error| PoolRefusal::of_pool("taking a snapshot", &error))?;
+        self.fixture.tally.borrow_mut().snapshots += volumes.len() as u64;
         Ok(())
     }
 
-    async fn delete_snapshot(&mut self) -> Result<(), Trouble> {
-        let idle = self.ground.model.borrow().idle();
-        let mut there = self.ground.model.borrow().readable_cuts();
+    async fn delete_snapshot(&mut self) -> Result<(), PoolRunError> {
+        let idle = self.fixture.model.borrow().idle();
+        let mut there = self.fixture.model.borrow().readable_cuts();
         there.retain(|(_, volume)| idle.contains(volume));
         if there.is_empty() {
             return Ok(());
         }
         let (cut, volume) = there[self.random.below(there.len() as u64) as usize];
         let cut_name = {
-            let mut model = self.ground.model.borrow_mut();
+            let mut model = self.fixture.model.borrow_mut();
             model.volume(volume).is_busy = true;
             let model_cut = model.cuts.get_mut(&cut).expect("it is there");
             model_cut.parts.get_mut(&volume).expect("it is there").presence = Presence::Deleting;
             model_cut.name.clone()
         };
         let deleted = self.pool.delete_snapshot(&self.name_of(volume), &cut_name).await;
-        deleted.map_err(|error| Refusal::in_reserve("deleting a snapshot", &error))?;
-        let mut model = self.ground.model.borrow_mut();
+        deleted.map_err(|error| PoolRefusal::in_reserve("deleting a snapshot", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
         model.volume(volume).is_busy = false;
         forget_part(&mut model.cuts, cut, volume);
-        self.ground.tally.borrow_mut().snapshots_deleted += 1;
+        self.fixture.tally.borrow_mut().snapshots_deleted += 1;
         Ok(())
     }
 
-    async fn checkpoint(&mut self) -> Result<(), Trouble> {
+    async fn checkpoint(&mut self) -> Result<(), PoolRunError> {
         let made = self.pool.checkpoint().await;
-        made.map_err(|error| Refusal::in_reserve("making a checkpoint", &error))?;
-        self.ground.tally.borrow_mut().checkpoints += 1;
+        made.map_err(|error| PoolRefusal::in_reserve("making a checkpoint", &error))?;
+        self.fixture.tally.borrow_mut().checkpoints += 1;
         Ok(())
     }
 
-    async fn clean(&mut self) -> Result<(), Trouble> {
+    async fn clean(&mut self) -> Result<(), PoolRunError> {
         match self.pool.clean().await {
-            // Nothing is lost by it, and a drive that failed is left out.
+            // A scrub loses nothing; it skips failed drives.
             Ok(_) | Err(Error::Drive { .. } | Error::Full) => Ok(()),
-            Err(error) => Err(Refusal::in_reserve("cleaning", &error).into()),
+            Err(error) => Err(PoolRefusal::in_reserve("cleaning", &error).into()),
         }
     }
 
-    /// What must be refused, and change nothing.
-    async fn ask_for_nonsense(&mut self) -> Result<(), Trouble> {
+    /// Issues invalid commands, which must be refused and change nothing.
+    async fn send_invalid_commands(&mut self) -> Result<(), PoolRunError> {
         let Some(key) = self.pick_idle() else { return Ok(()) };
-        self.ground.model.borrow_mut().volume(key).is_busy = true;
+        self.fixture.model.borrow_mut().volume(key).is_busy = true;
         let name = self.name_of(key);
         let new = NewVolume {
             name: name.clone(),
@@ -345,10 +351,10 @@ impl Administrator {
             4 => ("a name that is none", self.pool.rename_volume(&name, "").await),
             _ => ("deleting what is not there", self.pool.delete_snapshot(&name, "nobody").await),
         };
-        self.ground.model.borrow_mut().volume(key).is_busy = false;
+        self.fixture.model.borrow_mut().volume(key).is_busy = false;
         match done {
             Err(_) => Ok(()),
-            Ok(()) => Err(Violation::NotRefused(what.to_owned()).into()),
+            Ok(()) => Err(PoolViolation::NotRefused(what.to_owned()).into()),
         }
     }
 }
@@ -365,17 +371,15 @@ fn forget_part(
     }
 }
 
-/// A volume with a few spans hosts write to; some are large, and nearly empty.
-fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
+/// A volume with a few windows that hosts write to; some volumes are large and nearly empty.
+fn draw_volume(random: &mut Random, plan: &PoolRunPlan) -> VolumeModel {
     let window = plan.window_sectors;
     let is_large = random.percent(25.0);
-    let sectors = match is_large {
-        true => LARGE_SECTORS - random.below(8),
-        false => 1 + random.below(3 * window),
-    };
-    let windows = match is_large {
-        true => (0..3).map(|_| random.below(sectors)).chain([sectors - window.min(sectors)]).collect(),
-        false => vec![0, sectors / 2],
+    let sectors = if is_large { LARGE_SECTORS - random.below(8) } else { 1 + random.below(3 * window) };
+    let windows = if is_large {
+        (0..3).map(|_| random.below(sectors)).chain([sectors - window.min(sectors)]).collect()
+    } else {
+        vec![0, sectors / 2]
     };
     let name = format!("volume {:x}", random.next_u64());
     let terms = (draw_rates(random), draw_bounds(random, window));
@@ -383,13 +387,13 @@ fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
     VolumeModel { is_cached, ..VolumeModel::new(name, sectors, windows).with_terms(terms) }
 }
 
-/// Caps of some volumes: none so low that a run takes for ever.
+/// IOPS and bandwidth caps of some volumes, none so low that a run takes too long.
 fn draw_rates(random: &mut Random) -> Rates {
     let mut draw = |caps: [u32; 2]| if random.percent(15.0) { caps[random.below(2) as usize] } else { 0 };
     Rates { iops_max: draw([50, 1_000]), kib_per_second_max: draw([2_000, 50_000]) }
 }
 
-/// Limits and reserves of some volumes, of the size of what hosts write to.
+/// Limits and reserves of some volumes, comparable to the bytes hosts write.
 fn draw_bounds(random: &mut Random, window_sectors: u64) -> Bounds {
     let mut draw = |percent: f64| {
         let blocks = 1 + random.below(window_sectors / 4);
@@ -400,7 +404,7 @@ fn draw_bounds(random: &mut Random, window_sectors: u64) -> Bounds {
     Bounds { reserve_bytes, limit_bytes }
 }
 
-/// Another size: somewhere in a span that hosts write to, a little less or more, or much more.
+/// A new size: within a window that hosts write to, slightly smaller or larger, or much larger.
 fn draw_size(random: &mut Random, volume: &VolumeModel, window_sectors: u64) -> u64 {
     let window = volume.windows[random.below(volume.windows.len() as u64) as usize];
     match random.below(4) {

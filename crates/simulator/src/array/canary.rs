@@ -1,110 +1,109 @@
-//! Planted bugs: is the simulator able to catch what it is there for?
+//! Planted bugs: do the checks of the simulator detect them?
 //!
-//! What can be spoilt between the pool and its drives is spoilt there ([`SpoiltDrive`]); the other bugs stand in the pool
-//! itself ([`array::simulation::canary`]). Each must be caught within a few seeds; one that is not means that a checker
-//! sleeps.
+//! Bugs that can be emulated between the pool and its drives are planted there ([`BuggyDrive`]); the others
+//! are in the pool itself ([`array::simulation::canary`]). Each must be caught within a few seeds; a bug that
+//! is not caught means that a check is ineffective.
 
-use super::atlas::{Grade, Ill};
+use super::fault_model::{DriveFault, PoolFaultGrade};
 use array::simulation::canary::Canary;
 use std::{rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
 
-/// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// One that stands in the pool.
+    /// A bug inside the pool.
     InPool(Canary),
-    /// One that stands before its drives.
-    BeforeDrives(Spoiling),
+    /// A bug between the pool and its drives.
+    BeforeDrives(DriveBug),
 }
 
-/// What is spoilt between a pool and its drives.
+/// A bug emulated between a pool and its drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spoiling {
-    /// Log records are answered when a drive has them in its cache.
+pub enum DriveBug {
+    /// Log records are acknowledged once they are in a drive's cache.
     AcknowledgeBeforeStable,
     /// A checkpoint counts before its nodes are stable.
     CheckpointBeforeItsNodes,
-    /// Records go to segments whose headers are not stable.
+    /// Records are written to segments whose headers are not stable.
     RecordsBeforeTheirHeader,
-    /// Superblocks are relied on before they are stable.
+    /// Superblocks are trusted before they are stable.
     GenerationNotStable,
 }
 
 impl Bug {
-    /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let spoilings = [
-            Spoiling::AcknowledgeBeforeStable,
-            Spoiling::CheckpointBeforeItsNodes,
-            Spoiling::RecordsBeforeTheirHeader,
-            Spoiling::GenerationNotStable,
+            DriveBug::AcknowledgeBeforeStable,
+            DriveBug::CheckpointBeforeItsNodes,
+            DriveBug::RecordsBeforeTheirHeader,
+            DriveBug::GenerationNotStable,
         ];
         let in_pool = Canary::ALL.iter().copied().map(Self::InPool);
         in_pool.chain(spoilings.into_iter().map(Self::BeforeDrives))
     }
 
-    /// What drives may do where it is planted.
-    pub fn grade(self) -> Grade {
-        Grade::Envelope
+    /// The fault grade of the runs that test it.
+    pub fn grade(self) -> PoolFaultGrade {
+        PoolFaultGrade::Envelope
     }
 
-    /// What the ill drive must have for it to matter, if few of those that seeds draw would do.
-    pub fn ill(self) -> Option<Ill> {
+    /// The fault the faulty drive must have, if few seeds would draw a suitable one.
+    pub fn drive_fault(self) -> Option<DriveFault> {
         match self {
-            // One that dies is found out by its next superblock, header or flush: it takes one that fails now and then.
-            Self::InPool(Canary::OneLegAcknowledged) => Some(Ill::FailsWrites),
-            // Few reads take so long that what they read is freed and written again meanwhile.
-            Self::InPool(Canary::ReadersNotWaitedFor) => Some(Ill::Slow),
+            // A drive that dies is detected at its next superblock, header or flush; this bug needs one that
+            // fails now and then.
+            Self::InPool(Canary::OneLegAcknowledged) => Some(DriveFault::FailsWrites),
+            // Few reads are slow enough that their data is freed and overwritten meanwhile.
+            Self::InPool(Canary::ReadersNotWaitedFor) => Some(DriveFault::Slow),
             _ => None,
         }
     }
 
-    /// Drives it takes at least.
+    /// Minimum number of drives.
     pub fn drives_min(self) -> usize {
         match self {
-            // Of few, neighbouring segments of the log share one: what makes the next stable does so for the last.
+            // With few drives, neighbouring log segments share one: making the next segment stable does so
+            // for the last.
             Self::InPool(Canary::SegmentEnteredOverUnstableRecords) => 8,
             _ => 0,
         }
     }
 
-    /// Whether it takes a kill, and a power cut right behind the replay that follows.
+    /// True if it needs a kill, and a power cut right after the replay that follows.
     pub fn cuts_behind_replay(self) -> bool {
         self == Self::InPool(Canary::ReplayWithoutFlush)
     }
 
-    /// Whether it takes a pool in which room is used again soon.
+    /// True if it needs a pool that reuses space soon.
     pub fn is_tight(self) -> bool {
         self == Self::InPool(Canary::ReadersNotWaitedFor)
     }
 }
 
-/// A drive, spoilt.
-pub struct SpoiltDrive {
+/// A drive with a planted bug.
+pub struct BuggyDrive {
     inner: Rc<dyn BlockDevice>,
-    spoiling: Spoiling,
+    bug: DriveBug,
 }
 
-impl SpoiltDrive {
-    /// `inner`, spoilt.
-    pub fn new(inner: Rc<dyn BlockDevice>, spoiling: Spoiling) -> Self {
-        Self { inner, spoiling }
+impl BuggyDrive {
+    pub fn new(inner: Rc<dyn BlockDevice>, bug: DriveBug) -> Self {
+        Self { inner, bug }
     }
 
-    /// How stable a write is that begins with these eight bytes.
+    /// The stability of a write that begins with this magic value.
     fn stability(&self, magic: &[u8], wanted: Stability) -> Stability {
-        let spoilt: &[u8] = match self.spoiling {
-            Spoiling::AcknowledgeBeforeStable => b"SPNDLREC",
-            Spoiling::RecordsBeforeTheirHeader => b"SPNDLSEG",
-            Spoiling::GenerationNotStable => b"SPNDLSUP",
-            Spoiling::CheckpointBeforeItsNodes => return wanted,
+        let spoilt: &[u8] = match self.bug {
+            DriveBug::AcknowledgeBeforeStable => b"SPNDLREC",
+            DriveBug::RecordsBeforeTheirHeader => b"SPNDLSEG",
+            DriveBug::GenerationNotStable => b"SPNDLSUP",
+            DriveBug::CheckpointBeforeItsNodes => return wanted,
         };
         if magic == spoilt { Stability::Volatile } else { wanted }
     }
 }
 
-impl BlockDevice for SpoiltDrive {
+impl BlockDevice for BuggyDrive {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -124,8 +123,8 @@ impl BlockDevice for SpoiltDrive {
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        match self.spoiling {
-            Spoiling::CheckpointBeforeItsNodes => Box::pin(async { Ok(()) }),
+        match self.bug {
+            DriveBug::CheckpointBeforeItsNodes => Box::pin(async { Ok(()) }),
             _ => self.inner.flush(),
         }
     }

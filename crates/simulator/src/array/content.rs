@@ -1,24 +1,23 @@
-//! What is written into a sector: who wrote it, and where it belongs, so that whatever is read back tells its story.
+//! The contents of a sector: each written sector names its writer and its address, so any data read back
+//! identifies itself.
 
 use world::Random;
 
-/// Bytes of a sector.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A write, a discard or a cut-off end, over a whole run. 0: the beginning, when all is zero.
+/// Number of a write, discard or truncation, unique in a run. 0 is the initial state, all zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationNumber(pub u32);
 
-/// A volume over a whole run; never given twice.
+/// Number of a volume, unique in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeKey(pub u32);
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Nothing but zeroes.
+pub enum SectorContent {
     Zeroes,
-    /// Whole, and written by this operation for this very place.
+    /// Intact, written by this operation for this very address.
     Of(OperationNumber),
 }
 
@@ -44,15 +43,15 @@ pub fn fill(bytes: &mut [u8], operation: OperationNumber, volume: VolumeKey, sec
     }
 }
 
-/// What a sector of a volume holds.
+/// Identifies the content of a sector of a volume.
 ///
 /// # Errors
 ///
-/// What it is instead, in words: nothing that anybody wrote there.
-pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<Content, String> {
+/// A description of the actual content, if it is none that was written there.
+pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<SectorContent, String> {
     assert_eq!(bytes.len(), SECTOR_BYTES);
     if bytes.iter().all(|&byte| byte == 0) {
-        return Ok(Content::Zeroes);
+        return Ok(SectorContent::Zeroes);
     }
     let word = |index: usize| {
         let word = &bytes[index * WORD..(index + 1) * WORD];
@@ -63,18 +62,19 @@ pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<Conten
         let mut whole = [0; SECTOR_BYTES];
         fill(&mut whole, operation, writer, word(1));
         if whole == *bytes {
-            return match (writer, word(1)) == (volume, sector) {
-                true => Ok(Content::Of(operation)),
-                false => Err(format!(
+            return if (writer, word(1)) == (volume, sector) {
+                Ok(SectorContent::Of(operation))
+            } else {
+                Err(format!(
                     "what operation {} wrote to sector {} of volume {}",
                     operation.0,
                     word(1),
                     writer.0
-                )),
+                ))
             };
         }
     }
-    Err("bytes nobody wrote".to_owned())
+    Err("bytes that no operation wrote".to_owned())
 }
 
 #[cfg(test)]
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sector_tells_who_wrote_it_and_nothing_else_passes() {
+    fn a_sector_identifies_its_writer_and_anything_else_is_refused() {
         let mut bytes = [0; SECTOR_BYTES];
-        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(Content::Zeroes));
+        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(SectorContent::Zeroes));
         fill(&mut bytes, OperationNumber(7), VolumeKey(1), 9);
-        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(Content::Of(OperationNumber(7))));
+        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(SectorContent::Of(OperationNumber(7))));
         assert!(content_of(&bytes, VolumeKey(1), 10).unwrap_err().contains("sector 9 of volume 1"));
         assert!(content_of(&bytes, VolumeKey(2), 9).is_err());
         bytes[500] ^= 1;

@@ -1,45 +1,45 @@
-//! What a snapshot of a volume may show: what was there at its cut.
+//! The contents a snapshot of a volume may show: those at its cut.
 
 use super::{
-    content::{Content, OperationNumber},
-    register::{Candidate, Event, Span, explanations, in_words, runs_of},
+    content::{OperationNumber, SectorContent},
+    register::{Candidate, Interval, LogicalTime, explanations, in_words, runs_of},
 };
 use std::{collections::BTreeMap, ops::Range};
 
 #[derive(Clone, Debug)]
 struct FrozenSector {
     candidates: Vec<Candidate>,
-    seen: Option<Content>,
+    seen: Option<SectorContent>,
 }
 
-/// What a snapshot of a volume may show: what it showed once, it shows for ever.
+/// The allowed contents of a snapshot; once read, a content is final.
 #[derive(Clone, Debug)]
 pub struct FrozenRegister {
-    span: Span,
+    span: Interval,
     sectors: BTreeMap<u64, FrozenSector>,
 }
 
 impl FrozenRegister {
-    /// Of each sector what may be seen of it.
-    pub(super) fn new(span: Span, visible: impl Iterator<Item = (u64, Vec<Candidate>)>) -> Self {
+    /// The candidates of each sector.
+    pub(super) fn new(span: Interval, visible: impl Iterator<Item = (u64, Vec<Candidate>)>) -> Self {
         let frozen = visible.map(|(sector, candidates)| (sector, FrozenSector { candidates, seen: None }));
         Self { span, sectors: frozen.collect() }
     }
 
-    /// When the cut was made.
-    pub fn span(&self) -> Span {
+    /// The interval of the cut.
+    pub fn span(&self) -> Interval {
         self.span
     }
 
-    /// Holds what a read found against what was there at the cut, and before.
+    /// Checks a read against the contents at the cut and against earlier reads.
     ///
     /// # Errors
     ///
-    /// What it might have found, in words.
-    pub fn check(&mut self, sector: u64, found: Content) -> Result<(), String> {
+    /// The allowed contents, in words.
+    pub fn check(&mut self, sector: u64, found: SectorContent) -> Result<(), String> {
         let Some(frozen) = self.sectors.get_mut(&sector) else {
-            let is_zeroes = found == Content::Zeroes;
-            return if is_zeroes { Ok(()) } else { Err("zeroes, for nobody had written there".to_owned()) };
+            let is_zeroes = found == SectorContent::Zeroes;
+            return if is_zeroes { Ok(()) } else { Err("zeroes: the sector was never written".to_owned()) };
         };
         match frozen.seen {
             Some(seen) if seen == found => Ok(()),
@@ -54,26 +54,26 @@ impl FrozenRegister {
         }
     }
 
-    /// Whether a read may find this, whatever was read before.
+    /// Checks whether a read may return this, without regard to earlier reads.
     ///
     /// # Errors
     ///
-    /// What it might have found, in words.
-    pub fn may_show(&self, sector: u64, found: Content) -> Result<(), String> {
+    /// The allowed contents, in words.
+    pub fn may_show(&self, sector: u64, found: SectorContent) -> Result<(), String> {
         let frozen = self.sectors.get(&sector).cloned();
         let sectors = frozen.map(|frozen| (sector, frozen)).into_iter().collect();
         Self { span: self.span, sectors }.check(sector, found)
     }
 
-    /// Whether every sector was read.
+    /// True if every sector was read.
     pub fn is_known(&self) -> bool {
         self.sectors.values().all(|frozen| frozen.seen.is_some())
     }
 
-    /// The latest beginning among the operations that were seen: the cut lies behind it.
-    pub fn latest_seen(&self) -> Event {
+    /// The latest start among the operations seen: the cut lies behind it.
+    pub fn latest_seen(&self) -> LogicalTime {
         let seen = self.sectors.values().filter_map(|frozen| {
-            let Some(seen @ Content::Of(_)) = frozen.seen else { return None };
+            let Some(seen @ SectorContent::Of(_)) = frozen.seen else { return None };
             frozen
                 .candidates
                 .iter()
@@ -83,13 +83,14 @@ impl FrozenRegister {
         seen.max().unwrap_or(0)
     }
 
-    /// Holds what was seen against a cut that lies behind `moment`, for another part of it shows what began then.
+    /// Checks the contents seen against a cut behind `moment`, at which an operation began that another part
+    /// of the cut shows.
     ///
     /// # Errors
     ///
-    /// A sector, and what it may show, in words.
-    pub fn check_behind(&self, moment: Event) -> Result<(), (u64, String)> {
-        let span = Span { begun: moment.max(self.span.begun), ..self.span };
+    /// A sector and its allowed contents, in words.
+    pub fn check_behind(&self, moment: LogicalTime) -> Result<(), (u64, String)> {
+        let span = Interval { begun: moment.max(self.span.begun), ..self.span };
         for (&sector, frozen) in &self.sectors {
             if let Some(seen) = frozen.seen
                 && explanations(&frozen.candidates, seen, span).is_empty()
@@ -100,21 +101,21 @@ impl FrozenRegister {
         Ok(())
     }
 
-    /// Sectors that may show anything but zeroes, as runs of neighbours, none longer than `most`.
+    /// Sectors that may show anything but zeroes, as runs of at most `most` neighbours.
     pub fn touched(&self, most: u64) -> Vec<Range<u64>> {
         runs_of(self.sectors.keys().copied(), most)
     }
 
-    /// Operations that were seen, by sector.
+    /// Operations seen, by sector.
     pub fn seen(&self) -> impl Iterator<Item = (u64, OperationNumber)> {
         self.sectors.iter().filter_map(|(&sector, frozen)| match frozen.seen {
-            Some(Content::Of(operation)) => Some((sector, operation)),
+            Some(SectorContent::Of(operation)) => Some((sector, operation)),
             _ => None,
         })
     }
 
-    /// Believes what is found: drives may have lost anything.
-    pub fn believe(&mut self, sector: u64, found: Content) {
+    /// Accepts any content: drives may have lost anything.
+    pub fn believe(&mut self, sector: u64, found: SectorContent) {
         self.sectors.insert(sector, FrozenSector { candidates: Vec::new(), seen: Some(found) });
     }
 }

@@ -1,10 +1,10 @@
-//! The work: hosts that write, read, discard and flush, each for itself and on each other's sectors.
+//! The work: hosts that write, read, discard and flush, on their own and on each other's sectors.
 
 use super::{
     content::{OperationNumber, SECTOR_BYTES, VolumeKey, fill},
-    ground::Ground,
+    fixture::PoolFixture,
     model::VolumeModel,
-    trouble::{Refusal, Trouble},
+    violation::{PoolRefusal, PoolRunError},
 };
 use array::{
     pool::Pool,
@@ -13,29 +13,26 @@ use array::{
 use std::{ops::Range, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, Random, Stability, World};
 
-/// Sectors of a block of the pool: only whole ones are discarded.
+/// Sectors of a pool block: only whole blocks are discarded.
 const BLOCK_SECTORS: u64 = 8;
 
-/// A host.
 pub struct Host {
-    /// What is shared.
-    pub ground: Ground,
-    /// The pool it works on.
+    /// State shared by the run.
+    pub fixture: PoolFixture,
     pub pool: Rc<Pool>,
-    /// Its stream.
     pub random: Random,
 }
 
-/// A command that was begun, and what the model must be told.
-struct Begun {
+/// A command in flight, with the state at its start.
+struct PendingCommand {
     volume: VolumeKey,
-    /// Changes of its size when the command began, and whether one was under way.
+    /// Number of size changes when the command began, and whether one was in flight.
     resizes: (u64, bool),
-    /// Changes of its write cache when the command began, and whether it may have one.
+    /// Number of cache switches when the command began, and whether the volume may have a cache.
     cache: (u64, bool),
 }
 
-impl Begun {
+impl PendingCommand {
     fn of(key: VolumeKey, volume: &VolumeModel) -> Self {
         Self {
             volume: key,
@@ -46,24 +43,24 @@ impl Begun {
 }
 
 impl Host {
-    /// Gives all commands of this incarnation.
-    pub async fn work(mut self, world: World) -> Result<(), Trouble> {
-        for _ in 0..self.ground.plan.commands {
-            let pause = self.ground.plan.pause.mul_f64(-(1.0 - self.random.unit()).ln());
+    /// Issues all commands of this incarnation.
+    pub async fn work(mut self, world: World) -> Result<(), PoolRunError> {
+        for _ in 0..self.fixture.plan.commands {
+            let pause = self.fixture.plan.pause.mul_f64(-(1.0 - self.random.unit()).ln());
             world.sleep(pause).await;
             self.command(&world).await?;
         }
         Ok(())
     }
 
-    async fn command(&mut self, world: &World) -> Result<(), Trouble> {
-        let usable = self.ground.model.borrow().usable();
+    async fn command(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let usable = self.fixture.model.borrow().usable();
         if usable.is_empty() {
             return Ok(());
         }
         let volume = usable[self.random.below(usable.len() as u64) as usize];
-        let name = self.ground.model.borrow_mut().volume(volume).name.clone();
-        // A rename that is not answered yet may have happened.
+        let name = self.fixture.model.borrow_mut().volume(volume).name.clone();
+        // An unacknowledged rename may have happened.
         let Ok(device) = self.pool.volume(&name).map(VolumeDevice) else { return Ok(()) };
         match self.random.below(100) {
             0..=54 => self.write(&device, volume).await,
@@ -71,23 +68,23 @@ impl Host {
             63..=79 => self.read(&device, volume).await,
             80..=88 => self.discard(&device, volume).await,
             89..=91 => {
-                let begun = self.ground.model.borrow_mut().tick();
+                let begun = self.fixture.model.borrow_mut().tick();
                 let flushed = device.flush().await;
                 if flushed.is_ok() {
-                    self.ground.model.borrow_mut().is_stable_until(begun);
-                    self.ground.tally.borrow_mut().flushes += 1;
+                    self.fixture.model.borrow_mut().is_stable_until(begun);
+                    self.fixture.tally.borrow_mut().flushes += 1;
                 }
-                flushed.map_err(|error| Refusal::of_volume("flushing", &error).into())
+                flushed.map_err(|error| PoolRefusal::of_volume("flushing", &error).into())
             }
             _ => self.read_snapshot().await,
         }
     }
 
-    /// Sectors in one of the volume's windows, as many as hosts are fond of.
+    /// Sectors in one of the volume's windows, of a typical length.
     fn draw_sectors(&mut self, volume: VolumeKey) -> Range<u64> {
-        let window_sectors = self.ground.plan.window_sectors;
+        let window_sectors = self.fixture.plan.window_sectors;
         let (size, window) = {
-            let mut model = self.ground.model.borrow_mut();
+            let mut model = self.fixture.model.borrow_mut();
             let volume = model.volume(volume);
             let pick = self.random.below(volume.windows.len() as u64) as usize;
             (volume.sectors, volume.windows[pick])
@@ -95,7 +92,7 @@ impl Host {
         let start = (window + self.random.below(window_sectors)).min(size - 1);
         let kind = self.random.below(20);
         let length = match kind {
-            _ if self.ground.plan.is_tight && kind < 16 => 256 + self.random.below(256),
+            _ if self.fixture.plan.is_tight && kind < 16 => 256 + self.random.below(256),
             0..=7 => 1 + self.random.below(7),
             8..=14 => BLOCK_SECTORS * (1 + self.random.below(4)),
             15..=18 => 1 + self.random.below(128),
@@ -105,29 +102,29 @@ impl Host {
         start..(start + length).min(size)
     }
 
-    fn begin(&self, key: VolumeKey) -> Begun {
-        let mut model = self.ground.model.borrow_mut();
-        Begun::of(key, model.volume(key))
+    fn begin(&self, key: VolumeKey) -> PendingCommand {
+        let mut model = self.fixture.model.borrow_mut();
+        PendingCommand::of(key, model.volume(key))
     }
 
-    async fn write(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), Trouble> {
+    async fn write(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), PoolRunError> {
         let sectors = self.draw_sectors(volume);
-        write_sectors(&self.ground, device, (volume, sectors), &mut self.random).await
+        write_sectors(&self.fixture, device, (volume, sectors), &mut self.random).await
     }
 
-    /// Writes that are under way at once, and overlap.
+    /// Overlapping writes, in flight at once.
     async fn write_several(
         &mut self,
         world: &World,
         device: &VolumeDevice,
         volume: VolumeKey,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let mut writes = Vec::new();
         for _ in 0..2 + self.random.below(4) {
             let place = (volume, self.draw_sectors(volume));
-            let (ground, device) = (self.ground.clone(), device.clone());
+            let (fixture, device) = (self.fixture.clone(), device.clone());
             let mut random = Random::new(self.random.next_u64(), "one of several");
-            let write = async move { write_sectors(&ground, &device, place, &mut random).await };
+            let write = async move { write_sectors(&fixture, &device, place, &mut random).await };
             writes.push(world.spawn("write", write));
         }
         for write in writes {
@@ -136,42 +133,42 @@ impl Host {
         Ok(())
     }
 
-    async fn read(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), Trouble> {
+    async fn read(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), PoolRunError> {
         let begun = self.begin(volume);
         let sectors = self.draw_sectors(volume);
-        self.ground.tally.borrow_mut().reads += 1;
-        match self.ground.read_volume(device, volume, sectors).await {
-            Err(Trouble::Refused(_)) if self.ground.is_disturbed(&begun) => Ok(()),
+        self.fixture.tally.borrow_mut().reads += 1;
+        match self.fixture.read_volume(device, volume, sectors).await {
+            Err(PoolRunError::Refused(_)) if self.fixture.is_disturbed(&begun) => Ok(()),
             read => read,
         }
     }
 
-    async fn discard(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), Trouble> {
+    async fn discard(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), PoolRunError> {
         let begun = self.begin(volume);
         let sectors = self.draw_sectors(volume);
         let first = sectors.start.div_ceil(BLOCK_SECTORS) * BLOCK_SECTORS;
         let end = sectors.end / BLOCK_SECTORS * BLOCK_SECTORS;
         let cleared = first.min(end)..end;
-        let operation = self.ground.model.borrow_mut().begin_discard(volume, cleared.clone());
+        let operation = self.fixture.model.borrow_mut().begin_discard(volume, cleared.clone());
         let (at, length) = (sectors.start * SECTOR_BYTES as u64, sectors.end - sectors.start);
         let length = ByteCount(length * SECTOR_BYTES as u64);
         match device.discard(ByteOffset(at), length).await {
             Ok(()) => {
-                self.ground.acknowledge(&begun, cleared, operation, Stability::Volatile);
+                self.fixture.acknowledge(&begun, cleared, operation, Stability::Volatile);
                 Ok(())
             }
-            Err(error) => self.ground.is_refused(&begun, "discarding", &error),
+            Err(error) => self.fixture.is_refused(&begun, "discarding", &error),
         }
     }
 
-    async fn read_snapshot(&mut self) -> Result<(), Trouble> {
-        let readable = self.ground.model.borrow().readable_cuts();
+    async fn read_snapshot(&mut self) -> Result<(), PoolRunError> {
+        let readable = self.fixture.model.borrow().readable_cuts();
         if readable.is_empty() {
             return Ok(());
         }
         let (cut, volume) = readable[self.random.below(readable.len() as u64) as usize];
         let (volume_name, name, size) = {
-            let model = self.ground.model.borrow();
+            let model = self.fixture.model.borrow();
             let part = &model.cuts[&cut].parts[&volume];
             (model.volumes[&volume].name.clone(), model.cuts[&cut].name.clone(), part.sectors)
         };
@@ -180,27 +177,34 @@ impl Host {
         let drawn = self.draw_sectors(volume);
         let sectors = drawn.start.min(size - 1)..drawn.end.clamp(1, size);
         let sectors = sectors.start..sectors.end.max(sectors.start + 1);
-        self.ground.tally.borrow_mut().reads += 1;
-        let read = self.ground.read_snapshot(&device, (cut, volume), sectors).await;
-        let is_there = self.ground.model.borrow().readable_cuts().contains(&(cut, volume));
+        self.fixture.tally.borrow_mut().reads += 1;
+        let read = self.fixture.read_snapshot(&device, (cut, volume), sectors).await;
+        let is_there = self.fixture.model.borrow().readable_cuts().contains(&(cut, volume));
         match read {
-            Err(Trouble::Refused(_)) if !is_there => Ok(()),
+            Err(PoolRunError::Refused(_)) if !is_there => Ok(()),
             read => read,
         }
     }
 }
 
-impl Ground {
-    /// Whether the volume was deleted or changed its size since a command began: then it may be refused.
-    fn is_disturbed(&self, begun: &Begun) -> bool {
+impl PoolFixture {
+    /// True if the volume was deleted or resized since the command began: then an error is allowed.
+    fn is_disturbed(&self, begun: &PendingCommand) -> bool {
         let mut model = self.model.borrow_mut();
         let volume = model.volume(begun.volume);
         let was_resized = volume.resizes != begun.resizes.0 || begun.resizes.1;
         was_resized || volume.presence != super::model::Presence::There
     }
 
-    /// A write or discard was answered. It is stable if that was asked for, or if there is no write cache.
-    fn acknowledge(&self, begun: &Begun, sectors: Range<u64>, operation: OperationNumber, asked: Stability) {
+    /// Records an acknowledged write or discard. It is stable if that was requested, or without a write
+    /// cache.
+    fn acknowledge(
+        &self,
+        begun: &PendingCommand,
+        sectors: Range<u64>,
+        operation: OperationNumber,
+        asked: Stability,
+    ) {
         let mut model = self.model.borrow_mut();
         let volume = model.volume(begun.volume);
         let was_cached = begun.cache.1 || volume.is_cached || volume.switches != begun.cache.0;
@@ -211,8 +215,8 @@ impl Ground {
         tally.cached += u64::from(!is_stable);
     }
 
-    /// A command was answered with an error: is that in order?
-    fn is_refused(&self, begun: &Begun, doing: &str, error: &IoError) -> Result<(), Trouble> {
+    /// Decides whether an error is allowed.
+    fn is_refused(&self, begun: &PendingCommand, doing: &str, error: &IoError) -> Result<(), PoolRunError> {
         let is_for_space = error.kind() == IoErrorKind::NoSpace;
         if is_for_space && is_bound(&error.to_string()) && self.model.borrow().is_bounded {
             self.tally.borrow_mut().bounded += 1;
@@ -222,8 +226,8 @@ impl Ground {
             self.tally.borrow_mut().full += 1;
             return Ok(());
         }
-        let refusal = Refusal::of_volume(doing, error);
-        if is_for_space && refusal.is_for_space() && self.has_spell() {
+        let refusal = PoolRefusal::of_volume(doing, error);
+        if is_for_space && refusal.is_for_space() && self.has_shortage() {
             self.tally.borrow_mut().out_of_space += 1;
             return Ok(());
         }
@@ -234,21 +238,21 @@ impl Ground {
     }
 }
 
-/// One write of sectors that say who wrote them, in buffers of any size.
+/// Writes sectors that identify their writer, in buffers of random sizes.
 async fn write_sectors(
-    ground: &Ground,
+    fixture: &PoolFixture,
     device: &VolumeDevice,
     (key, sectors): (VolumeKey, Range<u64>),
     random: &mut Random,
-) -> Result<(), Trouble> {
+) -> Result<(), PoolRunError> {
     let (operation, begun) = {
-        let mut model = ground.model.borrow_mut();
+        let mut model = fixture.model.borrow_mut();
         let volume = model.volume(key);
         if sectors.end > volume.sectors {
-            // It has become smaller since they were drawn.
+            // The volume has shrunk since the sectors were drawn.
             return Ok(());
         }
-        let begun = Begun::of(key, volume);
+        let begun = PendingCommand::of(key, volume);
         (model.begin_write(key, sectors.clone()), begun)
     };
     let mut buffers = Vec::new();
@@ -267,14 +271,14 @@ async fn write_sectors(
     let at = ByteOffset(sectors.start * SECTOR_BYTES as u64);
     match device.write(at, buffers, stability).await {
         Ok(()) => {
-            ground.acknowledge(&begun, sectors, operation, stability);
+            fixture.acknowledge(&begun, sectors, operation, stability);
             Ok(())
         }
-        Err(error) => ground.is_refused(&begun, "writing", &error),
+        Err(error) => fixture.is_refused(&begun, "writing", &error),
     }
 }
 
-/// Whether a refusal speaks of the bounds of volumes.
+/// True if the error concerns limits or reserves.
 fn is_bound(story: &str) -> bool {
     story.contains("has reached its limit") || story.contains("is kept for volumes")
 }

@@ -1,19 +1,19 @@
 //! From opening a pool to its end, unless a crash comes first.
 //!
-//! 1. Open, on the drives that are there.
+//! 1. Open, on the drives present.
 //! 2. Inspect: the catalogue always, contents often.
-//! 3. Work: hosts and an administrator; meanwhile a drive may fall ill.
+//! 3. Work: hosts and an administrator; meanwhile a drive may become faulty.
 //! 4. Perhaps close; then open again and inspect.
 
 use super::{
     administrator::Administrator,
-    atlas::{Grade, Ill},
-    foreign::{platters::Platters, superblock::elect},
-    ground::Ground,
+    fault_model::{DriveFault, PoolFaultGrade},
+    fixture::PoolFixture,
     host::Host,
+    independent_reader::{platters::Platters, superblock::elect},
     plan::SLOT_BYTES,
-    shortage::Spell,
-    trouble::{Refusal, Trouble, Violation},
+    shortage::ShortageEpisode,
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     election::OpenRefusal,
@@ -24,32 +24,31 @@ use array::{
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{BlockDevice, Random, World, sim::FaultPlan};
 
-/// How an incarnation is to go.
+/// The scenario of an incarnation.
 #[derive(Clone, Debug, Default)]
-pub struct Course {
-    /// Drives that are not there.
+pub struct PoolScenario {
     pub absent: Vec<usize>,
-    /// A drive falls ill after so long.
-    pub falls_ill: Option<(usize, FaultPlan, Duration)>,
-    /// What several drives have in common for a while.
-    pub spell: Option<Spell>,
-    /// Whether contents are read after the opening, and each snapshot with which probability, in percent.
+    /// A drive becomes faulty after this time.
+    pub becomes_faulty: Option<(usize, FaultPlan, Duration)>,
+    /// A shortage that several drives share for a while.
+    pub shortage: Option<ShortageEpisode>,
+    /// Reads contents after the opening; each snapshot with this probability, in percent.
     pub inspects: Option<f64>,
-    /// Whether it is over as soon as drives say that what was replayed is the log.
+    /// Ends once superblocks declare the replayed log stable.
     pub ends_behind_replay: bool,
-    /// Whether to do any work.
+    /// Runs hosts and the administrator.
     pub works: bool,
-    /// Whether to add the spare after so long, unless it is a member; and then that it falls ill after so long.
+    /// Adds the spare after this time, unless it is a member; the second time lets it fail after that.
     pub adds: Option<(Duration, Option<Duration>)>,
-    /// Whether to wait until all copies are there and right, after the work.
+    /// After the work, waits until all copies exist and are right.
     pub heals: bool,
-    /// Whether to close the pool in the end, open it again, inspect, and close it.
+    /// At the end, closes the pool, opens it again, inspects and closes it.
     pub closes: bool,
 }
 
-impl Ground {
-    /// Makes the pool.
-    pub async fn create(self, world: World) -> Result<(), Trouble> {
+impl PoolFixture {
+    /// Creates the pool.
+    pub async fn create(self, world: World) -> Result<(), PoolRunError> {
         let new = NewPool { pool: PoolId([7; 16]), name: "simulated".to_owned(), slot_bytes: SLOT_BYTES };
         let drives = (0..self.plan.drives.len()).map(|index| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
@@ -58,43 +57,43 @@ impl Ground {
         });
         let drives: Vec<_> = drives.collect();
         let created = create_with_copies(&world, &new, &drives, self.plan.copies).await;
-        created.map_err(|error| Refusal::of_pool("making a pool", &error).into())
+        created.map_err(|error| PoolRefusal::of_pool("making a pool", &error).into())
     }
 
-    /// One whole incarnation.
-    pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
+    /// Runs one incarnation.
+    pub async fn live(self, world: World, scenario: PoolScenario) -> Result<(), PoolRunError> {
         let mut random = world.random("incarnation");
-        if let Some(spell) = course.spell.clone() {
-            self.begin_spell(&world, spell);
+        if let Some(shortage) = scenario.shortage.clone() {
+            self.begin_shortage(&world, shortage);
         }
-        if course.ends_behind_replay {
+        if scenario.ends_behind_replay {
             return self.open_until_announced(&world, random).await;
         }
-        let pool = self.open(&world, &mut random, &course.absent).await?;
-        self.inspect(&pool, &mut random, course.inspects).await?;
-        if course.works {
-            self.work(&world, &pool, &mut random, &course).await?;
+        let pool = self.open(&world, &mut random, &scenario.absent).await?;
+        self.inspect(&pool, &mut random, scenario.inspects).await?;
+        if scenario.works {
+            self.work(&world, &pool, &mut random, &scenario).await?;
         }
-        if course.heals {
+        if scenario.heals {
             self.heal(&world, &pool).await?;
         }
         self.check_runs(&pool)?;
-        if course.closes {
+        if scenario.closes {
             self.close(pool).await?;
-            let pool = self.open(&world, &mut random, &course.absent).await?;
+            let pool = self.open(&world, &mut random, &scenario.absent).await?;
             self.inspect(&pool, &mut random, Some(100.0)).await?;
             self.close(pool).await?;
         }
         Ok(())
     }
 
-    /// Opens the pool on drives given in any order. The half of two drives is opened by force.
+    /// Opens the pool on the drives in random order; half of two drives by force.
     pub(super) async fn open(
         &self,
         world: &World,
         random: &mut Random,
         absent: &[usize],
-    ) -> Result<Rc<Pool>, Trouble> {
+    ) -> Result<Rc<Pool>, PoolRunError> {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         for index in self.drives_there(absent) {
             let place = random.below(devices.len() as u64 + 1) as usize;
@@ -109,11 +108,11 @@ impl Ground {
             }
             opened => opened,
         };
-        if self.plan.grade == Grade::Beyond && self.wrong_reads() > wrong_reads {
-            // Where the newest superblock cannot be read on any drive, the one before it is the pool's.
+        if self.plan.grade == PoolFaultGrade::Beyond && self.wrong_reads() > wrong_reads {
+            // Where no drive returns the newest superblock, the pool continues from the one before.
             self.is_untold.set(true);
         }
-        let pool = opened.map_err(|error| Refusal::of_pool("opening the pool", &error))?;
+        let pool = opened.map_err(|error| PoolRefusal::of_pool("opening the pool", &error))?;
         let mut tally = self.tally.borrow_mut();
         tally.openings += 1;
         tally.openings_without += u64::from(!absent.is_empty());
@@ -125,17 +124,18 @@ impl Ground {
         Ok(pool)
     }
 
-    /// Begins to open the pool. Done when a superblock names the new opening: what was replayed must be stable by then.
-    async fn open_until_announced(self, world: &World, mut random: Random) -> Result<(), Trouble> {
+    /// Starts to open the pool; done when a superblock names the new opening: the replayed log must be stable
+    /// by then.
+    async fn open_until_announced(self, world: &World, mut random: Random) -> Result<(), PoolRunError> {
         const LOOK_EVERY: Duration = Duration::from_micros(20);
         let platters = Platters(self.drives.to_vec());
         let incarnation = || elect(&platters).map_or(0, |(superblock, _)| superblock.incarnation);
         let before = incarnation();
-        let (ground, own) = (self.clone(), world.clone());
-        let result: Rc<RefCell<Option<Result<(), Trouble>>>> = Rc::default();
+        let (fixture, own) = (self.clone(), world.clone());
+        let result: Rc<RefCell<Option<Result<(), PoolRunError>>>> = Rc::default();
         let opened = Rc::clone(&result);
         world.spawn("opening", async move {
-            let pool = ground.open(&own, &mut random, &[]).await;
+            let pool = fixture.open(&own, &mut random, &[]).await;
             *opened.borrow_mut() = Some(pool.map(drop));
         });
         loop {
@@ -150,7 +150,7 @@ impl Ground {
         }
     }
 
-    /// Whether one drive may be all that is left: then somebody has to say so.
+    /// True if one drive of two may be all that is left: then opening needs force.
     fn is_half_of_two(&self) -> bool {
         self.plan.drives.len() == 2 || self.bay.borrow().counting.len() == 2
     }
@@ -160,7 +160,7 @@ impl Ground {
         pool: &Rc<Pool>,
         random: &mut Random,
         contents: Option<f64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         self.check_catalogue(pool)?;
         if let Some(percent) = contents {
             self.check_contents(pool, random, percent).await?;
@@ -174,33 +174,37 @@ impl Ground {
         world: &World,
         pool: &Rc<Pool>,
         random: &mut Random,
-        course: &Course,
-    ) -> Result<(), Trouble> {
+        scenario: &PoolScenario,
+    ) -> Result<(), PoolRunError> {
         let mut administrator = self.administrator(pool, random);
         while (self.model.borrow().usable().len() as u64) < self.plan.volumes {
             match administrator.create().await {
-                // A pool that is full takes no more volumes.
-                Err(Trouble::Refused(refusal)) if refusal.is_full && self.plan.is_tight => break,
-                Err(Trouble::Refused(refusal)) if refusal.is_for_space() && course.spell.is_some() => break,
+                // A full pool takes no more volumes.
+                Err(PoolRunError::Refused(refusal)) if refusal.is_full && self.plan.is_tight => break,
+                Err(PoolRunError::Refused(refusal))
+                    if refusal.is_for_space() && scenario.shortage.is_some() =>
+                {
+                    break;
+                }
                 created => created?,
             }
         }
-        if let Some((drive, faults, after)) = course.falls_ill.clone() {
-            let (ground, own) = (self.clone(), world.clone());
+        if let Some((drive, faults, after)) = scenario.becomes_faulty.clone() {
+            let (fixture, own) = (self.clone(), world.clone());
             world.spawn("illness", async move {
                 own.sleep(after).await;
-                ground.tell(format!("drive {drive} falls ill: {faults:?}"));
-                ground.drives[drive].set_faults(faults);
+                fixture.tell(format!("drive {drive} becomes faulty: {faults:?}"));
+                fixture.drives[drive].set_faults(faults);
             });
         }
         let mut tasks = Vec::new();
-        if let Some(adds) = course.adds {
+        if let Some(adds) = scenario.adds {
             let adding = self.clone().add_spare(world.clone(), Rc::clone(pool), adds);
             tasks.push(world.spawn("addition of a drive", adding));
         }
         for _ in 0..self.plan.hosts {
             let random = Random::new(random.next_u64(), "host");
-            let host = Host { ground: self.clone(), pool: Rc::clone(pool), random };
+            let host = Host { fixture: self.clone(), pool: Rc::clone(pool), random };
             tasks.push(world.spawn("host", host.work(world.clone())));
         }
         tasks.push(world.spawn("administrator", administrator.work(world.clone())));
@@ -211,13 +215,14 @@ impl Ground {
         done
     }
 
-    /// Takes the spare into the pool; under a new name each time that is begun, for of the last time something may be known.
+    /// Adds the spare to the pool, under a new name at each attempt, because the pool may remember the last
+    /// one.
     async fn add_spare(
         self,
         world: World,
         pool: Rc<Pool>,
         (after, ill_after): (Duration, Option<Duration>),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let spare = self.spare().expect("a spare is there to be added");
         world.sleep(after).await;
         let attempt = {
@@ -231,13 +236,13 @@ impl Ground {
             device: self.device(spare),
         };
         if let Some(ill_after) = ill_after {
-            let (ground, own) = (self.clone(), world.clone());
+            let (fixture, own) = (self.clone(), world.clone());
             world.spawn("illness", async move {
                 own.sleep(ill_after).await;
-                ground.tell("the spare dies".to_owned());
-                ground.bay.borrow_mut().is_spare_ill = true;
-                let faults = Ill::Dies.faults(&mut own.random("spare"));
-                ground.drives[spare].set_faults(faults);
+                fixture.tell("the spare dies".to_owned());
+                fixture.bay.borrow_mut().is_spare_faulty = true;
+                let faults = DriveFault::Dies.faults(&mut own.random("spare"));
+                fixture.drives[spare].set_faults(faults);
             });
         }
         match pool.add_drive(&new).await {
@@ -246,37 +251,37 @@ impl Ground {
                 self.tell("the spare was added".to_owned());
                 Ok(())
             }
-            Err(_) if self.bay.borrow().is_spare_ill => Ok(()),
-            Err(error) => Err(Refusal::of_pool("adding a drive", &error).into()),
+            Err(_) if self.bay.borrow().is_spare_faulty => Ok(()),
+            Err(error) => Err(PoolRefusal::of_pool("adding a drive", &error).into()),
         }
     }
 
     fn administrator(&self, pool: &Rc<Pool>, random: &mut Random) -> Administrator {
         let random = Random::new(random.next_u64(), "administrator");
-        Administrator { ground: self.clone(), pool: Rc::clone(pool), random }
+        Administrator { fixture: self.clone(), pool: Rc::clone(pool), random }
     }
 
-    fn check_runs(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
-        self.tally.borrow_mut().mended += pool.repaired();
+    fn check_runs(&self, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
+        self.tally.borrow_mut().fixed += pool.repaired();
         match pool.failure() {
             None => Ok(()),
             Some(failure) => {
-                Err(Refusal { is_full: false, what: format!("the pool stopped: {failure}") }.into())
+                Err(PoolRefusal { is_full: false, what: format!("the pool stopped: {failure}") }.into())
             }
         }
     }
 
-    async fn close(&self, pool: Rc<Pool>) -> Result<(), Trouble> {
+    async fn close(&self, pool: Rc<Pool>) -> Result<(), PoolRunError> {
         let closed = pool.close().await;
-        closed.map_err(|error| Refusal::of_pool("closing the pool", &error))?;
+        closed.map_err(|error| PoolRefusal::of_pool("closing the pool", &error))?;
         self.tally.borrow_mut().closings += 1;
         self.tell("closed".to_owned());
         self.check_closed(&pool)?;
         Ok(())
     }
 
-    /// A pool that was closed has nothing to replay, and lies there as it says.
-    fn check_closed(&self, pool: &Rc<Pool>) -> Result<(), Violation> {
+    /// A closed pool has nothing to replay, and its audit matches its statistics.
+    fn check_closed(&self, pool: &Rc<Pool>) -> Result<(), PoolViolation> {
         let when = "after a pool was closed";
         let Some(audit) = self.audit(when)? else { return Ok(()) };
         let (used, records) = (pool.space().used_bytes, audit.records.len());
@@ -285,15 +290,16 @@ impl Ground {
         }
         let what =
             format!("{} bytes are live, not {used}; {records} records are to be replayed", audit.live_bytes);
-        Err(Violation::Foreign { when, what })
+        Err(PoolViolation::Foreign { when, what })
     }
 
-    /// A drive that the others went on without must not be a pool by itself.
-    pub async fn refuse_stale(self, world: World, stale: usize) -> Result<(), Trouble> {
+    /// A stale drive that the others continued without must not open as a pool alone.
+    pub async fn refuse_stale(self, world: World, stale: usize) -> Result<(), PoolRunError> {
         match open(&world, &[self.device(stale)], self.plan.setting).await {
             Err(_) => Ok(()),
             Ok(_) => {
-                Err(Violation::NotRefused(format!("a pool of drive {stale} alone, which is stale")).into())
+                Err(PoolViolation::NotRefused(format!("a pool of drive {stale} alone, which is stale"))
+                    .into())
             }
         }
     }

@@ -1,13 +1,13 @@
-//! After an opening: is everything there that must be, and nothing that must not?
+//! Checks after an opening: everything required is present, and nothing else.
 //!
 //! First the catalogue; then snapshots, because what they show has happened; then the heads of volumes.
 
 use super::{
-    content::{Content, SECTOR_BYTES, VolumeKey, content_of},
-    ground::{Ground, cut_key, volume_key},
+    content::{SECTOR_BYTES, SectorContent, VolumeKey, content_of},
+    fixture::{PoolFixture, cut_key, volume_key},
     model::{CutKey, Model, Presence},
-    register::Span,
-    trouble::{Refusal, Trouble, Violation},
+    register::Interval,
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     format::row::WriteCache,
@@ -21,26 +21,26 @@ use std::{
 };
 use world::{BlockDevice, Buffer, ByteOffset, Random};
 
-/// Sectors of one read at most.
+/// Sectors of one read, at most.
 const READ_SECTORS_MAX: u64 = 512;
-/// Sectors of a block of the pool: reads go a little beyond what was written.
+/// Sectors of a pool block: reads extend a little beyond the written sectors.
 const BLOCK_SECTORS: u64 = 8;
 
-impl Ground {
-    /// Holds the catalogue of a pool that was just opened against the model.
-    pub fn check_catalogue(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
+impl PoolFixture {
+    /// Checks the catalogue of a newly opened pool against the model.
+    pub fn check_catalogue(&self, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
         let mut model = self.model.borrow_mut();
         model.settle();
         let is_lossy = self.is_untold.get();
         let infos = pool.volumes();
         let names: BTreeSet<&String> = infos.iter().map(|info| &info.name).collect();
         if names.len() != infos.len() {
-            return Err(Violation::Catalogue("two volumes have one name".to_owned()).into());
+            return Err(PoolViolation::Catalogue("two volumes have one name".to_owned()).into());
         }
         let found: BTreeMap<VolumeKey, &VolumeInfo> =
             infos.iter().map(|info| (volume_key(info.volume), info)).collect();
         if let Some(unknown) = found.keys().find(|key| !model.volumes.contains_key(key)) {
-            return Err(Violation::Catalogue(format!("nobody made volume {}", unknown.0)).into());
+            return Err(PoolViolation::Catalogue(format!("unknown volume {}", unknown.0)).into());
         }
         let keys: Vec<VolumeKey> = model.volumes.keys().copied().collect();
         for key in keys {
@@ -55,13 +55,13 @@ impl Ground {
         Ok(())
     }
 
-    /// Reads snapshots and volumes, and holds them against the model; snapshots each with this probability.
+    /// Reads snapshots and volumes and checks them against the model; each snapshot with this probability.
     pub async fn check_contents(
         &self,
         pool: &Rc<Pool>,
         random: &mut Random,
         percent: f64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let cuts = self.model.borrow().readable_cuts();
         for (cut, volume) in cuts {
             if random.percent(percent) {
@@ -77,7 +77,7 @@ impl Ground {
                 (volume.name.clone(), volume.sectors, volume.register.touched(READ_SECTORS_MAX))
             };
             let device = pool.volume(&name).map(VolumeDevice);
-            let device = device.map_err(|error| Refusal::of_pool("finding a volume", &error))?;
+            let device = device.map_err(|error| PoolRefusal::of_pool("finding a volume", &error))?;
             for run in within(touched, sectors) {
                 self.read_volume(&device, volume, run).await?;
             }
@@ -85,18 +85,18 @@ impl Ground {
         Ok(())
     }
 
-    /// Reads some sectors of a volume, and holds them against the model.
+    /// Reads sectors of a volume and checks them against the model.
     pub async fn read_volume(
         &self,
         device: &dyn BlockDevice,
         volume: VolumeKey,
         sectors: Range<u64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let begun = self.model.borrow_mut().begin_look();
         let read = read_sectors(device, &sectors).await;
         let mut model = self.model.borrow_mut();
         let (span, is_alone) = model.end_look(begun);
-        let bytes = read.map_err(|error| Refusal::of_volume("reading a volume", &error))?;
+        let bytes = read.map_err(|error| PoolRefusal::of_volume("reading a volume", &error))?;
         for (sector, bytes) in sectors.zip(bytes.chunks_exact(SECTOR_BYTES)) {
             self.check_sector(&mut model, volume, sector, bytes, (span, is_alone))?;
         }
@@ -109,12 +109,12 @@ impl Ground {
         volume: VolumeKey,
         sector: u64,
         bytes: &[u8],
-        (span, is_alone): (Span, bool),
-    ) -> Result<(), Trouble> {
+        (span, is_alone): (Interval, bool),
+    ) -> Result<(), PoolRunError> {
         let content = content_of(bytes, volume, sector);
         let wrong = |found: String, allowed: String| {
             let span = format!("{}..{}", span.begun, span.ended);
-            Trouble::from(Violation::WrongSector { volume, sector, found, allowed, span })
+            PoolRunError::from(PoolViolation::WrongSector { volume, sector, found, allowed, span })
         };
         let content = content.map_err(|found| wrong(found, "what was written there".to_owned()))?;
         let was_written = is_known(model, content, volume, sector);
@@ -124,9 +124,13 @@ impl Ground {
         if !self.is_untold.get() {
             let cut = model.learn(volume, sector, content, span);
             if cut.gone < cut.survived {
-                return Err(
-                    Violation::NotTheEnd { volume, sector, gone: cut.gone, survived: cut.survived }.into()
-                );
+                return Err(PoolViolation::NotTheEnd {
+                    volume,
+                    sector,
+                    gone: cut.gone,
+                    survived: cut.survived,
+                }
+                .into());
             }
             let mut tally = self.tally.borrow_mut();
             if cut.gone < u64::MAX {
@@ -142,7 +146,12 @@ impl Ground {
         checked.map_err(|allowed| wrong(format!("{content:?}"), allowed))
     }
 
-    async fn check_snapshot(&self, pool: &Rc<Pool>, cut: CutKey, volume: VolumeKey) -> Result<(), Trouble> {
+    async fn check_snapshot(
+        &self,
+        pool: &Rc<Pool>,
+        cut: CutKey,
+        volume: VolumeKey,
+    ) -> Result<(), PoolRunError> {
         let (volume_name, name, sectors, touched) = {
             let model = self.model.borrow();
             let cut = &model.cuts[&cut];
@@ -152,22 +161,22 @@ impl Ground {
             (name, cut.name.clone(), part.sectors, register.touched(READ_SECTORS_MAX))
         };
         let device = pool.snapshot_device(&volume_name, &name);
-        let device = device.map_err(|error| Refusal::of_pool("finding a snapshot", &error))?;
+        let device = device.map_err(|error| PoolRefusal::of_pool("finding a snapshot", &error))?;
         for run in within(touched, sectors) {
             self.read_snapshot(&device, (cut, volume), run).await?;
         }
         Ok(())
     }
 
-    /// Reads some sectors of a snapshot, and holds them against the model.
+    /// Reads sectors of a snapshot and checks them against the model.
     pub async fn read_snapshot(
         &self,
         device: &dyn BlockDevice,
         (cut, volume): (CutKey, VolumeKey),
         sectors: Range<u64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let read = read_sectors(device, &sectors).await;
-        let bytes = read.map_err(|error| Refusal::of_volume("reading a snapshot", &error))?;
+        let bytes = read.map_err(|error| PoolRefusal::of_volume("reading a snapshot", &error))?;
         let mut model = self.model.borrow_mut();
         for (sector, bytes) in sectors.zip(bytes.chunks_exact(SECTOR_BYTES)) {
             let content = content_of(bytes, volume, sector);
@@ -176,7 +185,7 @@ impl Ground {
             let Some(model_cut) = model.cuts.get_mut(&cut) else { return Ok(()) };
             let snapshot = model_cut.name.clone();
             let wrong = |found: String, allowed: String| {
-                Trouble::from(Violation::WrongSnapshot { snapshot, volume, sector, found, allowed })
+                PoolRunError::from(PoolViolation::WrongSnapshot { snapshot, volume, sector, found, allowed })
             };
             let content = match content {
                 Ok(content) if was_written => content,
@@ -190,15 +199,15 @@ impl Ground {
             }
             register.check(sector, content).map_err(|allowed| wrong(format!("{content:?}"), allowed))?;
             let ended = register.span().ended;
-            if let Content::Of(operation) = content {
+            if let SectorContent::Of(operation) = content {
                 model.volume(volume).register.note_seen(sector, operation, ended);
             }
         }
         Ok(())
     }
 
-    /// Cuts that were read whole show all that was answered before anything else they show began.
-    fn check_cuts_at_one_moment(&self) -> Result<(), Violation> {
+    /// Checks that fully read cuts show everything acknowledged before any operation they show began.
+    fn check_cuts_at_one_moment(&self) -> Result<(), PoolViolation> {
         if self.is_untold.get() {
             return Ok(());
         }
@@ -214,7 +223,7 @@ impl Ground {
             }
             let moment = registers.iter().map(|(_, register)| register.latest_seen()).max().unwrap_or(0);
             for (volume, register) in &registers {
-                register.check_behind(moment).map_err(|(sector, allowed)| Violation::NotOneMoment {
+                register.check_behind(moment).map_err(|(sector, allowed)| PoolViolation::NotOneMoment {
                     snapshot: cut.name.clone(),
                     volume: *volume,
                     sector,
@@ -229,14 +238,14 @@ impl Ground {
     }
 }
 
-fn is_known(model: &Model, content: Content, volume: VolumeKey, sector: u64) -> bool {
+fn is_known(model: &Model, content: SectorContent, volume: VolumeKey, sector: u64) -> bool {
     match content {
-        Content::Zeroes => true,
-        Content::Of(operation) => model.has_written(operation, volume, sector),
+        SectorContent::Zeroes => true,
+        SectorContent::Of(operation) => model.has_written(operation, volume, sector),
     }
 }
 
-/// Runs widened to whole blocks, as far as there are `sectors`.
+/// Runs extended to whole blocks, within `sectors`.
 pub(super) fn within(runs: Vec<Range<u64>>, sectors: u64) -> impl Iterator<Item = Range<u64>> {
     let widened = runs.into_iter().map(move |run| {
         let start = run.start / BLOCK_SECTORS * BLOCK_SECTORS;
@@ -245,7 +254,6 @@ pub(super) fn within(runs: Vec<Range<u64>>, sectors: u64) -> impl Iterator<Item 
     widened.filter(|run| run.start < run.end)
 }
 
-/// Reads some sectors.
 pub async fn read_sectors(device: &dyn BlockDevice, sectors: &Range<u64>) -> world::IoResult<Buffer> {
     let bytes = (sectors.end - sectors.start) as usize * SECTOR_BYTES;
     let at = ByteOffset(sectors.start * SECTOR_BYTES as u64);
@@ -258,11 +266,11 @@ fn check_volume(
     key: VolumeKey,
     found: Option<&VolumeInfo>,
     is_lossy: bool,
-) -> Result<(), Violation> {
+) -> Result<(), PoolViolation> {
     let now = model.tick();
     let volume = model.volume(key);
     let (may_be, must_be) = volume.presence.may_and_must_be();
-    let wrong = |what: &str| Err(Violation::Catalogue(format!("volume {} {what}", key.0)));
+    let wrong = |what: &str| Err(PoolViolation::Catalogue(format!("volume {} {what}", key.0)));
     volume.is_busy = false;
     let Some(info) = found else {
         volume.presence = Presence::Gone;
@@ -299,14 +307,14 @@ fn check_volume(
     Ok(())
 }
 
-/// Snapshots the pool has of a volume, and their sizes in sectors.
+/// The pool's snapshots of a volume, with their sizes in sectors.
 fn snapshots_of(
     model: &Model,
     pool: &Rc<Pool>,
     (key, info): (VolumeKey, &VolumeInfo),
     is_lossy: bool,
-) -> Result<BTreeMap<CutKey, u64>, Violation> {
-    let wrong = |what: String| Err(Violation::Catalogue(format!("volume {}: {what}", key.0)));
+) -> Result<BTreeMap<CutKey, u64>, PoolViolation> {
+    let wrong = |what: String| Err(PoolViolation::Catalogue(format!("volume {}: {what}", key.0)));
     let listed = match pool.snapshots(&info.name) {
         Ok(listed) => listed,
         Err(error) => return wrong(error.to_string()),
@@ -339,7 +347,7 @@ fn check_cuts(
     model: &mut Model,
     found: &BTreeMap<(CutKey, VolumeKey), u64>,
     is_lossy: bool,
-) -> Result<(), Violation> {
+) -> Result<(), PoolViolation> {
     let usable: BTreeSet<VolumeKey> = model.usable().into_iter().collect();
     for (&key, cut) in &mut model.cuts {
         let mut unanswered = BTreeSet::new();
@@ -347,7 +355,7 @@ fn check_cuts(
             let is_found = found.contains_key(&(key, volume));
             let (_, must_be) = part.presence.may_and_must_be();
             if must_be && !is_found && usable.contains(&volume) && !is_lossy {
-                return Err(Violation::Catalogue(format!("{} of volume {} is lost", cut.name, volume.0)));
+                return Err(PoolViolation::Catalogue(format!("{} of volume {} is lost", cut.name, volume.0)));
             }
             if part.presence == Presence::Making {
                 unanswered.insert(is_found);
@@ -355,7 +363,7 @@ fn check_cuts(
             part.presence = if is_found { Presence::There } else { Presence::Gone };
         }
         if unanswered.len() > 1 && !is_lossy {
-            return Err(Violation::Catalogue(format!("{} was made of some of its volumes", cut.name)));
+            return Err(PoolViolation::Catalogue(format!("{} was made of some of its volumes", cut.name)));
         }
     }
     model.cuts.retain(|_, cut| cut.parts.values().any(|part| part.presence == Presence::There));

@@ -1,19 +1,19 @@
-//! What callers were told: volumes, snapshots, and what each sector of them may hold.
+//! The model: volumes, snapshots, and the allowed contents of each of their sectors.
 //!
-//! The model knows beginnings and answers, and nothing of how the pool works. At most one change of the catalogue is
-//! under way for a volume; so of each volume two states are possible after a crash, and the pool must show one of them
-//! whole.
+//! The model knows the start and acknowledgement of operations, and nothing of how the pool works. At most
+//! one catalogue change is in flight per volume, so each volume has two possible states after a crash, and
+//! the pool must show one of them completely.
 //!
 //! Invariants:
 //!
-//! 1. Numbers of events ascend; no two events have one.
-//! 2. A volume that is `busy` has one change of the catalogue under way, or one whose answer was an error.
+//! 1. Logical times ascend and are unique.
+//! 2. A volume that is `busy` has one catalogue change in flight, or one that returned an error.
 //! 3. A snapshot is in `cuts` until it is known to be gone.
 
 use super::{
-    content::{Content, OperationNumber, SECTOR_BYTES, VolumeKey},
+    content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey},
     frozen::FrozenRegister,
-    register::{Event, PowerCut, Register, Span},
+    register::{Interval, LogicalTime, PowerCut, Register},
 };
 use array::volume::{Bounds, Rates};
 use std::{
@@ -21,25 +21,23 @@ use std::{
     ops::Range,
 };
 
-/// A snapshot over a whole run, of one or more volumes; never given twice.
+/// Number of a snapshot of one or more volumes, unique in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CutKey(pub u32);
 
-/// Whether something is there.
+/// The existence of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Asked for, and not answered.
+    /// Creation requested, not acknowledged.
     Making,
-    /// It is there.
     There,
-    /// Its deletion was asked for, and not answered.
+    /// Deletion requested, not acknowledged.
     Deleting,
-    /// It is gone.
     Gone,
 }
 
 impl Presence {
-    /// Whether a pool that was just opened may, and whether it must have it.
+    /// Whether a newly opened pool may have it, and whether it must.
     pub fn may_and_must_be(self) -> (bool, bool) {
         match self {
             Self::Making | Self::Deleting => (true, false),
@@ -49,156 +47,148 @@ impl Presence {
     }
 }
 
-/// A change of size.
+/// A size change in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resizing {
-    /// To so many sectors.
+pub struct PendingResize {
+    /// The new size.
     pub sectors: u64,
-    /// Under this number zeroes come behind the end.
+    /// The operation that zeroes the sectors behind a new end.
     pub operation: OperationNumber,
 }
 
-/// What a volume may have in a second, take of the pool, and always take of it.
-pub type Terms = (Rates, Bounds);
+/// A volume's caps, limit and reserve.
+pub type VolumeTerms = (Rates, Bounds);
 
-/// A volume.
 #[derive(Clone, Debug)]
 pub struct VolumeModel {
-    /// Whether it is there.
     pub presence: Presence,
-    /// Its name.
     pub name: String,
-    /// Its name if a change that is under way has happened.
+    /// Its name if the rename in flight has happened.
     pub new_name: Option<String>,
-    /// Its size.
     pub sectors: u64,
-    /// Its size if a change that is under way has happened.
-    pub resizing: Option<Resizing>,
-    /// Changes of size that were begun.
+    /// Its size if the change in flight has happened.
+    pub resizing: Option<PendingResize>,
+    /// Number of size changes begun.
     pub resizes: u64,
-    /// When it last became smaller.
-    pub cleared_at: Event,
-    /// It has a write cache, as far as is known: perhaps it has.
+    /// Time of its last shrink.
+    pub cleared_at: LogicalTime,
+    /// True if it has, or may have, a write cache.
     pub is_cached: bool,
-    /// Changes of that which were begun.
+    /// Number of cache switches begun.
     pub switches: u64,
-    /// What it may have and take.
-    pub terms: Terms,
-    /// The same if a change that is under way has happened.
-    pub new_terms: Option<Terms>,
-    /// A snapshot was begun: it may keep what writes that are under way were let in to replace.
+    pub terms: VolumeTerms,
+    /// Its terms if the change in flight has happened.
+    pub new_terms: Option<VolumeTerms>,
+    /// A snapshot was begun: it may keep blocks that admitted writes in flight replace.
     pub was_cut: bool,
-    /// The largest limit it may ever have had, in bytes; none: it may have had none.
+    /// The largest limit it may have had, in bytes; `None` if it may have had none.
     pub limit_most: Option<u64>,
-    /// A change of the catalogue is under way for it.
+    /// A catalogue change is in flight for it.
     pub is_busy: bool,
-    /// Where hosts write, first sectors of spans of `window_sectors`.
+    /// Start sectors of the windows of `window_sectors` that hosts write to.
     pub windows: Vec<u64>,
-    /// What its sectors may hold.
+    /// The allowed contents of its sectors.
     pub register: Register,
 }
 
-/// A snapshot of several volumes.
+/// A snapshot of one or more volumes.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// Its name.
     pub name: String,
-    /// When it was asked for.
-    pub begun: Event,
+    /// Time of the request.
+    pub begun: LogicalTime,
     /// The snapshots of single volumes.
     pub parts: BTreeMap<VolumeKey, CutPart>,
-    /// It is known to lie at one moment.
+    /// It was verified to be consistent.
     pub is_checked: bool,
 }
 
-/// A snapshot of one volume.
 #[derive(Clone, Debug)]
 pub struct CutPart {
-    /// Whether it is there.
     pub presence: Presence,
-    /// What the volume had.
+    /// The volume's size at the cut.
     pub sectors: u64,
-    /// What it may show; none until the cut is answered, or its incarnation over.
+    /// The allowed contents; `None` until the cut is acknowledged, or its incarnation has ended.
     pub register: Option<FrozenRegister>,
 }
 
-/// What was begun and answered in one run.
+/// The operations begun and acknowledged in one run.
 #[derive(Default)]
 pub struct Model {
-    now: Event,
+    now: LogicalTime,
     operation_last: u32,
     volume_last: u32,
     cut_last: u32,
-    /// All volumes there ever were.
+    /// All volumes ever created.
     pub volumes: BTreeMap<VolumeKey, VolumeModel>,
-    /// All snapshots that may be there.
+    /// All snapshots that may exist.
     pub cuts: BTreeMap<CutKey, Cut>,
-    /// Beginnings of reads and cuts that are under way.
-    looking: BTreeSet<Event>,
-    /// Where operations wrote, by number from 1 on.
+    /// Start times of reads and cuts in flight.
+    looking: BTreeSet<LogicalTime>,
+    /// The target of each operation, by number from 1 on.
     written: Vec<(VolumeKey, Range<u64>)>,
-    /// Some volume had a limit or a reserve, or was to have one: writes may be refused for it.
+    /// A volume had, or was to have, a limit or a reserve: writes may be refused for it.
     pub is_bounded: bool,
     /// The last power cut, and whether the pool was opened since.
     power_cut: Option<(PowerCut, bool)>,
 }
 
 impl Model {
-    /// Something happens now.
-    pub fn tick(&mut self) -> Event {
+    /// Advances the logical clock.
+    pub fn tick(&mut self) -> LogicalTime {
         self.now += 1;
         self.now
     }
 
-    /// A look that nobody in the run sees: it moves no event.
-    pub fn look_from_outside(&self) -> Span {
-        Span { begun: self.now + 1, ended: self.now + 2 }
+    /// The interval of a read outside the run: it does not advance the clock.
+    pub fn look_from_outside(&self) -> Interval {
+        Interval { begun: self.now + 1, ended: self.now + 2 }
     }
 
-    /// Someone begins to look.
-    pub fn begin_look(&mut self) -> Event {
+    /// Starts a read or cut.
+    pub fn begin_look(&mut self) -> LogicalTime {
         let begun = self.tick();
         self.looking.insert(begun);
         begun
     }
 
-    /// And is done. Whether nobody else looks now.
-    pub fn end_look(&mut self, begun: Event) -> (Span, bool) {
+    /// Ends a read or cut. Returns its interval, and whether no other is in flight.
+    pub fn end_look(&mut self, begun: LogicalTime) -> (Interval, bool) {
         assert!(self.looking.remove(&begun), "who ends has begun");
-        (Span { begun, ended: self.tick() }, self.looking.is_empty())
+        (Interval { begun, ended: self.tick() }, self.looking.is_empty())
     }
 
-    /// A new operation on a range of a volume.
+    /// Numbers a new operation on a range of a volume.
     pub fn next_operation(&mut self, volume: VolumeKey, sectors: Range<u64>) -> OperationNumber {
         self.operation_last += 1;
         self.written.push((volume, sectors));
         OperationNumber(self.operation_last)
     }
 
-    /// Whether an operation ever was to write this sector.
+    /// True if the operation was to write this sector.
     pub fn has_written(&self, operation: OperationNumber, volume: VolumeKey, sector: u64) -> bool {
         let place = self.written.get(operation.0 as usize - 1);
         place.is_some_and(|(written, sectors)| *written == volume && sectors.contains(&sector))
     }
 
-    /// A number for a volume that is about to be made.
+    /// Numbers a volume about to be created.
     pub fn next_volume(&mut self) -> VolumeKey {
         self.volume_last += 1;
         VolumeKey(self.volume_last)
     }
 
-    /// A volume that is, or was, there.
+    /// A volume that exists or existed.
     pub fn volume(&mut self, key: VolumeKey) -> &mut VolumeModel {
         self.volumes.get_mut(&key).expect("volumes of the model stay")
     }
 
-    /// Volumes hosts may use.
+    /// Volumes that hosts may use.
     pub fn usable(&self) -> Vec<VolumeKey> {
         let there = self.volumes.iter().filter(|(_, volume)| volume.presence == Presence::There);
         there.map(|(&key, _)| key).collect()
     }
 
-    /// Volumes of which no change is under way.
+    /// Volumes without a change in flight.
     pub fn idle(&self) -> Vec<VolumeKey> {
         self.usable().into_iter().filter(|key| !self.volumes[key].is_busy).collect()
     }
@@ -213,7 +203,7 @@ impl Model {
         parts.filter(|(_, volume)| usable.contains(volume)).collect()
     }
 
-    /// Hosts begin to write.
+    /// Starts a write.
     pub fn begin_write(&mut self, volume: VolumeKey, sectors: Range<u64>) -> OperationNumber {
         let operation = self.next_operation(volume, sectors.clone());
         let now = self.tick();
@@ -222,7 +212,7 @@ impl Model {
         operation
     }
 
-    /// Hosts begin to discard; of `sectors` only whole blocks are in it.
+    /// Starts a discard; `sectors` are whole blocks.
     pub fn begin_discard(&mut self, volume: VolumeKey, sectors: Range<u64>) -> OperationNumber {
         let operation = self.next_operation(volume, sectors.clone());
         let now = self.tick();
@@ -230,7 +220,7 @@ impl Model {
         operation
     }
 
-    /// A write or discard was answered.
+    /// Acknowledges a write or discard.
     pub fn acknowledge(
         &mut self,
         key: VolumeKey,
@@ -248,21 +238,20 @@ impl Model {
         if inside.end > inside.start {
             volume.register.acknowledge(inside, operation, now, is_stable);
         }
-        // There is no such place any more: it was written before the volume became smaller, and is gone.
+        // The range is gone: it was written before the volume shrank.
         let beyond = sectors.start.max(end)..sectors.end;
         if beyond.end > beyond.start {
             volume.register.acknowledge(beyond, operation, volume.cleared_at - 1, is_stable);
         }
     }
 
-    /// Something that began then is stable: so is all that was over before.
-    pub fn is_stable_until(&mut self, begun: Event) {
+    /// Marks everything completed before `begun` as stable.
+    pub fn is_stable_until(&mut self, begun: LogicalTime) {
         for volume in self.volumes.values_mut() {
             volume.register.is_stable_until(begun);
         }
     }
 
-    /// Power was cut.
     pub fn lose_power(&mut self) {
         let at = self.tick();
         let was_opened_since = self.power_cut.is_none_or(|(_, was_opened)| was_opened);
@@ -274,15 +263,21 @@ impl Model {
         }
     }
 
-    /// What a read shows of the last power cut: the end of the log is gone, and nothing else.
-    pub fn learn(&mut self, volume: VolumeKey, sector: u64, found: Content, span: Span) -> PowerCut {
+    /// Records what a read shows about the last power cut: only the end of the log is lost.
+    pub fn learn(
+        &mut self,
+        volume: VolumeKey,
+        sector: u64,
+        found: SectorContent,
+        span: Interval,
+    ) -> PowerCut {
         let Some((cut, _)) = &mut self.power_cut else { return PowerCut::new(0) };
         let volume = self.volumes.get(&volume).expect("volumes of the model stay");
         volume.register.learn(sector, found, span, cut);
         *cut
     }
 
-    /// A cut of these volumes is asked for.
+    /// Starts a cut of these volumes.
     pub fn begin_cut(&mut self, volumes: &[VolumeKey]) -> CutKey {
         let begun = self.begin_look();
         self.cut_last += 1;
@@ -297,13 +292,13 @@ impl Model {
         key
     }
 
-    /// A cut is over, however it ended: what it may show is what was begun by now.
+    /// Ends a cut, with or without success: it may show operations begun by now.
     pub fn end_cut(&mut self, key: CutKey, is_there: bool) {
         let cut = self.cuts.get_mut(&key).expect("a cut that ends was begun");
         let begun = cut.begun;
         self.looking.remove(&begun);
         self.now += 1;
-        let span = Span { begun: cut.begun, ended: self.now };
+        let span = Interval { begun: cut.begun, ended: self.now };
         for (volume, part) in &mut cut.parts {
             let volume = self.volumes.get_mut(volume).expect("volumes of the model stay");
             part.register = Some(volume.register.freeze(part.sectors, span));
@@ -317,7 +312,7 @@ impl Model {
         }
     }
 
-    /// Everybody is gone, whatever they waited for.
+    /// Drops all operations in flight: their callers are gone.
     pub fn end_incarnation(&mut self) {
         let unanswered: Vec<CutKey> = self
             .cuts
@@ -329,12 +324,12 @@ impl Model {
         self.looking.clear();
     }
 
-    /// The pool was opened again.
+    /// The pool was opened again: unresolved operations are decided now.
     pub fn settle(&mut self) {
         let now = self.tick();
         for volume in self.volumes.values_mut() {
             volume.register.settle(now);
-            // What was found is in the trees, or in a log that was made stable.
+            // The contents found are in the trees, or in a log that was made stable.
             volume.register.is_stable_until(now);
         }
         if let Some((_, was_opened)) = &mut self.power_cut {
@@ -344,7 +339,7 @@ impl Model {
 }
 
 impl VolumeModel {
-    /// One that is about to be made.
+    /// A volume about to be created.
     pub fn new(name: String, sectors: u64, windows: Vec<u64>) -> Self {
         Self {
             presence: Presence::Making,
@@ -356,7 +351,7 @@ impl VolumeModel {
             cleared_at: 0,
             is_cached: false,
             switches: 0,
-            terms: Terms::default(),
+            terms: VolumeTerms::default(),
             new_terms: None,
             was_cut: false,
             limit_most: None,
@@ -366,14 +361,14 @@ impl VolumeModel {
         }
     }
 
-    /// It was made, or is to be, with these.
-    pub fn with_terms(self, terms: Terms) -> Self {
+    /// Sets the terms it is created with.
+    pub fn with_terms(self, terms: VolumeTerms) -> Self {
         let limit = terms.1.limit_bytes;
         Self { terms, limit_most: (limit > 0).then_some(limit), ..self }
     }
 
-    /// These are asked for.
-    pub fn begin_terms(&mut self, terms: Terms) {
+    /// Starts a change of terms.
+    pub fn begin_terms(&mut self, terms: VolumeTerms) {
         self.new_terms = Some(terms);
         self.limit_most = match (self.limit_most, terms.1.limit_bytes) {
             (Some(most), limit) if limit > 0 => Some(most.max(limit)),
@@ -381,8 +376,8 @@ impl VolumeModel {
         };
     }
 
-    /// It has so many sectors from now on.
-    pub fn has_size(&mut self, resizing: Resizing, now: Event) {
+    /// Completes a change of size.
+    pub fn has_size(&mut self, resizing: PendingResize, now: LogicalTime) {
         self.resizing = None;
         if resizing.sectors < self.sectors {
             self.register.acknowledge(resizing.sectors..self.sectors, resizing.operation, now, true);
@@ -392,14 +387,14 @@ impl VolumeModel {
         self.sectors = resizing.sectors;
     }
 
-    /// A change of size has turned out not to have happened.
+    /// Cancels a change of size that did not happen.
     pub fn keeps_size(&mut self) {
         if let Some(resizing) = self.resizing.take() {
             self.register.withdraw(resizing.sectors..self.sectors.max(resizing.sectors), resizing.operation);
         }
     }
 
-    /// What it has in bytes.
+    /// Its size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.sectors * SECTOR_BYTES as u64
     }

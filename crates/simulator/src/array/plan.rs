@@ -1,12 +1,12 @@
-//! What a seed decides before anything happens.
+//! The decisions of a seed before the run.
 //!
-//! Drawn wide: pools of one drive and of six, a table of eight versions, a checkpoint that never rests; mistakes live
-//! where settings meet that nobody would combine.
+//! Settings are drawn widely: pools of one drive and of six, a table of eight versions, continuous
+//! checkpoints. Bugs hide where settings meet that no one would combine.
 
 use super::{
-    atlas::{Grade, Ill, draw_faults_beyond},
     canary::Bug,
-    shortage::Spell,
+    fault_model::{DriveFault, PoolFaultGrade, draw_faults_beyond},
+    shortage::ShortageEpisode,
 };
 use array::{format::superblock::DATA_START_BYTES_MIN, pool::OpenSetting};
 use std::time::Duration;
@@ -15,96 +15,89 @@ use world::{
     sim::{DriveOptions, FaultPlan, ServiceTime},
 };
 
-/// Bytes of a slot.
 pub const SLOT_BYTES: u32 = 1 << 20;
 
-/// How runs are made, whatever the seed.
+/// Options of runs, independent of the seed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RunOptions {
-    /// What drives may do.
-    pub grade: Grade,
-    /// Whether the trace holds contents, not only places.
+pub struct PoolRunOptions {
+    pub grade: PoolFaultGrade,
+    /// The trace covers contents, not only addresses.
     pub trace_contents: bool,
-    /// A bug that is planted.
     pub bug: Option<Bug>,
-    /// What the drive that is ill has in every cycle in which it is ill; as the seed draws it if none.
-    pub ill: Option<Ill>,
-    /// All pools are short of room, not only those of which the seed says so.
+    /// The fault in every cycle with a faulty drive; drawn from the seed if `None`.
+    pub drive_fault: Option<DriveFault>,
+    /// All pools are short of space, not only those the seed selects.
     pub is_tight: bool,
-    /// All pools have so many drives at least.
+    /// Minimum number of drives of every pool.
     pub drives_min: usize,
-    /// Every second incarnation is killed, and in the one behind it the power is cut soon.
+    /// Every second incarnation is killed, and the power is cut early in the next one.
     pub cuts_behind_replay: bool,
 }
 
-/// Everything a seed decides beforehand.
+/// The decisions of a seed.
 #[derive(Clone, Debug)]
-pub struct RunPlan {
-    /// What drives may do.
-    pub grade: Grade,
-    /// A bug that is planted.
+pub struct PoolRunPlan {
+    pub grade: PoolFaultGrade,
     pub bug: Option<Bug>,
-    /// The drives.
     pub drives: Vec<DriveOptions>,
-    /// Copies of everything: one in a pool of one drive, else two or three.
+    /// Copies of all data: one in a pool of one drive, else two or three.
     pub copies: usize,
-    /// How the pool is opened.
+    /// Options for opening the pool.
     pub setting: OpenSetting,
-    /// Volumes to begin with.
+    /// Initial number of volumes.
     pub volumes: u64,
-    /// Hosts at work at once.
+    /// Concurrent hosts.
     pub hosts: u64,
     /// Commands of a host in one incarnation.
     pub commands: u64,
-    /// Changes of the catalogue in one incarnation.
+    /// Catalogue changes in one incarnation.
     pub verbs: u64,
-    /// Sectors of a span that hosts write to: few mean many overwrites.
+    /// Sectors of a window that hosts write to: small windows cause many overwrites.
     pub window_sectors: u64,
     /// Mean pause between two commands.
     pub pause: Duration,
-    /// Incarnations that may crash, before the last ones, which do not.
+    /// Incarnations that may crash, before the final ones, which do not.
     pub cycles: u64,
-    /// A drive that is no member yet, and from which cycle on one asks for it to be taken in.
+    /// A drive that is no member at first, and the cycle from which on it is added.
     pub spare: Option<(DriveOptions, u64)>,
-    /// The drive that may be ill; none in a pool of one.
-    pub patient: Option<usize>,
-    /// What it has in which cycle.
-    pub ills: Vec<Option<Ill>>,
-    /// Faults of all drives in cycles, beyond what the pool promises.
+    /// The drive that may be faulty; `None` in a pool of one.
+    pub faulty_drive: Option<usize>,
+    /// Its fault in each cycle.
+    pub drive_faults: Vec<Option<DriveFault>>,
+    /// Faults of all drives in cycles, beyond the tolerance of the pool.
     pub faults: FaultPlan,
-    /// Every second incarnation is killed, and in the one behind it the power is cut soon.
+    /// Every second incarnation is killed, and the power is cut early in the next one.
     pub cuts_behind_replay: bool,
-    /// Drives may lose what was stable without anybody knowing.
+    /// Drives may lose stable data without detection.
     pub is_untold: bool,
-    /// The drives are small, and hosts write much: space runs out.
+    /// The drives are small and hosts write much: space runs out.
     pub is_tight: bool,
-    /// What several drives have in common for a while, by cycle; nothing where one drive may be ill by itself.
-    pub spells: Vec<Option<Spell>>,
-    /// Some volumes rest in one copy: where no drive is ill, or nothing is promised.
+    /// Shortages by cycle; `None` where one drive may be faulty.
+    pub shortages: Vec<Option<ShortageEpisode>>,
+    /// Some volumes are stored in one copy: only where no drive is faulty, or nothing is guaranteed.
     pub has_raid0: bool,
 }
 
-impl RunPlan {
-    /// The plan of a seed.
-    pub fn draw(random: &mut Random, options: RunOptions) -> Self {
+impl PoolRunPlan {
+    pub fn draw(random: &mut Random, options: PoolRunOptions) -> Self {
         let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
         let is_tight = (drive_count < 4 && random.percent(25.0)) || options.is_tight;
         let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
         let copies = if drive_count > 2 && random.percent(30.0) { 3 } else { drive_count.min(2) as usize };
         let cycles = 2 + random.below(4);
         let (faults, is_untold) = match options.grade {
-            Grade::Envelope => (FaultPlan::none(), false),
-            Grade::Beyond => draw_faults_beyond(random),
+            PoolFaultGrade::Envelope => (FaultPlan::none(), false),
+            PoolFaultGrade::Beyond => draw_faults_beyond(random),
         };
-        let is_ill = options.grade == Grade::Envelope && drive_count > 1 && random.percent(65.0);
-        let patient = is_ill.then(|| random.below(drive_count) as usize);
+        let is_ill = options.grade == PoolFaultGrade::Envelope && drive_count > 1 && random.percent(65.0);
+        let faulty_drive = is_ill.then(|| random.below(drive_count) as usize);
         let mut draw_ill = || {
-            let drawn = (is_ill && random.percent(60.0)).then(|| Ill::draw(random));
-            drawn.map(|drawn| options.ill.unwrap_or(drawn))
+            let drawn = (is_ill && random.percent(60.0)).then(|| DriveFault::draw(random));
+            drawn.map(|drawn| options.drive_fault.unwrap_or(drawn))
         };
-        let ills: Vec<Option<Ill>> = (0..cycles).map(|_| draw_ill()).collect();
-        let swapped = ills.iter().position(|&ill| ill == Some(Ill::Swapped));
-        let grows = options.grade == Grade::Envelope && random.percent(20.0);
+        let drive_faults: Vec<Option<DriveFault>> = (0..cycles).map(|_| draw_ill()).collect();
+        let swapped = drive_faults.iter().position(|&drive_fault| drive_fault == Some(DriveFault::Swapped));
+        let grows = options.grade == PoolFaultGrade::Envelope && random.percent(20.0);
         let added = swapped.map(|cycle| cycle as u64).or_else(|| grows.then(|| random.below(cycles)));
         let spare = added.map(|cycle| (draw_drive(random, is_tight, options), cycle));
         let mut plan = Self {
@@ -121,35 +114,35 @@ impl RunPlan {
             pause: Duration::from_micros([0, 100, 5_000, 40_000][random.below(4) as usize]),
             cycles,
             spare,
-            patient,
-            ills,
+            faulty_drive,
+            drive_faults,
             faults,
             cuts_behind_replay: options.cuts_behind_replay,
             is_untold,
             is_tight,
-            spells: Vec::new(),
+            shortages: Vec::new(),
             has_raid0: false,
         };
-        plan.has_raid0 = plan.patient.is_none() && random.percent(60.0);
-        // What came later is drawn last: runs of older seeds stay what they were.
+        plan.has_raid0 = plan.faulty_drive.is_none() && random.percent(60.0);
+        // Later additions are drawn last, so that runs of older seeds stay the same.
         let more = if plan.drives.len() == 6 && random.percent(50.0) { 2 } else { 0 };
         let more = more.max(options.drives_min.saturating_sub(plan.drives.len()));
         plan.drives.extend((0..more).map(|_| draw_drive(random, is_tight, options)));
         if plan.drives.len() > 1 {
-            // One copy is for one drive, and that may have got others.
+            // One copy is for a single drive, and the pool may have got others.
             plan.copies = plan.copies.max(2);
         }
-        let may_fall_short = options.grade == Grade::Envelope && plan.patient.is_none();
+        let may_fall_short = options.grade == PoolFaultGrade::Envelope && plan.faulty_drive.is_none();
         let mut draw_spell = || {
             (may_fall_short && random.percent(40.0))
-                .then(|| Spell::draw(random, plan.drives.len(), plan.has_raid0))
+                .then(|| ShortageEpisode::draw(random, plan.drives.len(), plan.has_raid0))
         };
-        plan.spells = (0..cycles).map(|_| draw_spell()).collect();
+        plan.shortages = (0..cycles).map(|_| draw_spell()).collect();
         if plan.cuts_behind_replay {
-            // What a kill leaves in caches is to be much, and the pool to be well.
-            (plan.verbs, plan.patient, plan.spare) = (0, None, None);
-            plan.ills.fill(None);
-            plan.spells.fill(None);
+            // A kill should leave much in caches, and the pool should have no faults.
+            (plan.verbs, plan.faulty_drive, plan.spare) = (0, None, None);
+            plan.drive_faults.fill(None);
+            plan.shortages.fill(None);
             plan.setting.log_blocks = 100_000;
             plan.setting.table_entries = 100_000;
         }
@@ -157,7 +150,7 @@ impl RunPlan {
     }
 }
 
-fn draw_drive(random: &mut Random, is_tight: bool, options: RunOptions) -> DriveOptions {
+fn draw_drive(random: &mut Random, is_tight: bool, options: PoolRunOptions) -> DriveOptions {
     let slots = if is_tight { 48 + random.below(4) } else { 120 + random.below(80) };
     let sector = if random.percent(75.0) { 512 } else { 4096 };
     DriveOptions {
@@ -172,7 +165,7 @@ fn draw_drive(random: &mut Random, is_tight: bool, options: RunOptions) -> Drive
     }
 }
 
-/// Checkpoints come every few writes, or hardly ever.
+/// Checkpoints every few writes, or hardly ever.
 fn draw_setting(random: &mut Random) -> OpenSetting {
     OpenSetting {
         forced: false,

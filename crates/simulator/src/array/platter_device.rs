@@ -1,4 +1,5 @@
-//! A drive as it lies there, read without time, faults or a trace: what somebody else would see of it. Nothing is written to it.
+//! A read-only device on the raw contents of a simulated drive: no time passes, no fault occurs, and no trace
+//! is left.
 
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -6,11 +7,10 @@ use world::{
     Stability, sim::SimDrive,
 };
 
-/// See the module's documentation.
 pub struct PlatterDevice(pub Rc<SimDrive>);
 
 fn refused() -> LocalFuture<IoResult<()>> {
-    Box::pin(async { Err(IoError::new(IoErrorKind::ReadOnly, "somebody only reads here")) })
+    Box::pin(async { Err(IoError::new(IoErrorKind::ReadOnly, "the raw contents are read-only")) })
 }
 
 impl BlockDevice for PlatterDevice {

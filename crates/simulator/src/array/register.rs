@@ -1,43 +1,41 @@
-//! What each sector of a volume may hold: an atomic register, checked by who may have come after whom.
+//! The allowed contents of each sector: an atomic register, checked by the order of operations.
 //!
-//! Every operation on a sector happened at some moment between its beginning and its end, as the caller saw them; one
-//! that was never answered happened before the pool was opened again, or never. A read is explained by an
-//! operation that had begun when the read ended, unless another one, known to have happened, lies wholly between
-//! the two.
+//! Every operation on a sector takes effect at some moment between its start and its end as the caller sees
+//! them. An unacknowledged one takes effect before the pool is opened again, or never. An operation explains
+//! a read if it began before the read ended, unless another one that is known to have happened lies wholly
+//! between the two.
 //!
-//! A power cut may take what was answered from a write cache. The pool's log is one order, so what is taken is the end of
-//! it: nothing that was over before something else that survived began, and nothing that was over before something
-//! that is stable began.
+//! A power cut may lose operations acknowledged from a write cache. The pool's log has one order, so the lost
+//! operations are its end: no lost operation ended before a surviving one began, or before a stable one
+//! began.
 //!
 //! Invariants:
 //!
-//! 1. The candidates of a sector hold every operation a read that is under way, or begins later, may be explained by.
-//!    A sector without an entry is zero, and always was.
+//! 1. The candidates of a sector include every operation that may explain a read in flight or a later one. A
+//!    sector without an entry is zero, and always was.
 //! 2. `begun` is before `done`; a candidate without `done` may still happen.
-//! 3. What a power cut may bring back is kept: a candidate is forgotten only for one that is stable.
+//! 3. Operations that a power cut may restore are kept: a candidate is dropped only for a stable one.
 
 use super::{
-    content::{Content, OperationNumber},
+    content::{OperationNumber, SectorContent},
     frozen::FrozenRegister,
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// Counts what callers see happen: beginnings and answers, in their order.
-pub type Event = u64;
+/// Logical time: counts the starts and ends of operations that callers see, in order.
+pub type LogicalTime = u64;
 
-/// An end that has not come.
-const NEVER: Event = Event::MAX;
+/// The end of an operation still in flight.
+const NEVER: LogicalTime = LogicalTime::MAX;
 
-/// Candidates of a sector beyond which those that can no longer be seen are looked for.
+/// Candidates of a sector beyond which invisible ones are searched and dropped.
 const CANDIDATES_KEPT: usize = 5;
 
-/// From when to when a read, or the cut of a snapshot, was under way.
+/// The interval of a read, or of the cut of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// When it was asked for.
-    pub begun: Event,
-    /// When it was answered.
-    pub ended: Event,
+pub struct Interval {
+    pub begun: LogicalTime,
+    pub ended: LogicalTime,
 }
 
 /// An operation that a sector may show.
@@ -46,16 +44,16 @@ pub(super) struct Candidate {
     operation: OperationNumber,
     /// It leaves zeroes.
     is_zeroes: bool,
-    pub(super) begun: Event,
+    pub(super) begun: LogicalTime,
     /// If it happened at all, it did so by then.
-    done: Event,
+    done: LogicalTime,
     /// It did happen, or will by `done`.
     is_certain: bool,
-    /// It was promised to survive a power cut.
+    /// It is guaranteed to survive a power cut.
     is_stable: bool,
-    /// A read has shown it to be over, for it found this one; a power cut may bring it back.
+    /// A read of this operation has shown that the candidate is over; a power cut may restore it.
     over_by: Option<OperationNumber>,
-    /// It was answered, and the last power cut may have taken it.
+    /// It was acknowledged, and the last power cut may have lost it.
     is_doubtful: bool,
 }
 
@@ -68,7 +66,7 @@ const BEGINNING: Candidate = Candidate {
 };
 
 impl Candidate {
-    const fn new(operation: OperationNumber, begun: Event) -> Self {
+    const fn new(operation: OperationNumber, begun: LogicalTime) -> Self {
         Self {
             operation,
             is_zeroes: false,
@@ -81,29 +79,29 @@ impl Candidate {
         }
     }
 
-    pub(super) fn explains(&self, found: Content) -> bool {
+    pub(super) fn explains(&self, found: SectorContent) -> bool {
         match found {
-            Content::Zeroes => self.is_zeroes,
-            Content::Of(operation) => self.operation == operation,
+            SectorContent::Zeroes => self.is_zeroes,
+            SectorContent::Of(operation) => self.operation == operation,
         }
     }
 
-    /// Whether this one must be over and replaced for whoever looks from `moment` on.
-    fn is_hidden(&self, among: &[Self], moment: Event) -> bool {
+    /// True if it is over and replaced for reads that begin at `moment` or later.
+    fn is_hidden(&self, among: &[Self], moment: LogicalTime) -> bool {
         among.iter().any(|other| other.is_certain && self.is_before(other, moment))
     }
 
-    fn is_before(&self, other: &Self, moment: Event) -> bool {
+    fn is_before(&self, other: &Self, moment: LogicalTime) -> bool {
         self.done < other.begun && other.done < moment
     }
 
-    /// Whether it survives a power cut, all being stable that was over before `until`.
-    fn survives(&self, until: Event) -> bool {
+    /// True if it survives a power cut, given that everything completed before `until` is stable.
+    fn survives(&self, until: LogicalTime) -> bool {
         self.is_stable || (self.is_certain && self.done < until)
     }
 
-    /// Whether nobody who looks from `moment` on can see it, also after a power cut.
-    fn is_gone_for_good(&self, among: &[Self], moment: Event, until: Event) -> bool {
+    /// True if no read that begins at `moment` or later can see it, even after a power cut.
+    fn is_gone_for_good(&self, among: &[Self], moment: LogicalTime, until: LogicalTime) -> bool {
         among.iter().any(|other| {
             let hides =
                 (other.is_certain && self.is_before(other, moment)) || self.over_by == Some(other.operation);
@@ -112,7 +110,7 @@ impl Candidate {
     }
 }
 
-pub(super) fn explanations(candidates: &[Candidate], found: Content, span: Span) -> Vec<usize> {
+pub(super) fn explanations(candidates: &[Candidate], found: SectorContent, span: Interval) -> Vec<usize> {
     let explaining = candidates.iter().enumerate().filter(|(_, candidate)| {
         candidate.explains(found)
             && candidate.over_by.is_none()
@@ -132,42 +130,40 @@ pub(super) fn in_words(candidates: &[Candidate]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// See the module's documentation.
+/// The allowed contents of a volume's sectors.
 #[derive(Clone, Debug, Default)]
 pub struct Register {
     sectors: BTreeMap<u64, Vec<Candidate>>,
-    /// Discards and cut-off ends that are under way, and what they were told to clear.
+    /// Discards and truncations in flight, with the range they clear.
     clearing: Vec<(Range<u64>, Candidate)>,
-    /// What was over before is stable.
-    stable_until: Event,
+    /// Operations completed before this are stable.
+    stable_until: LogicalTime,
 }
 
-/// What the end of the log that a power cut took may be, as far as reads have shown.
+/// The lost end of the log at a power cut, as far as reads have shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerCut {
-    /// When it was.
-    pub at: Event,
-    /// What was over before has survived.
-    pub survived: Event,
-    /// What began later has not.
-    pub gone: Event,
+    pub at: LogicalTime,
+    /// Operations completed before this have survived.
+    pub survived: LogicalTime,
+    /// Operations begun after this are lost.
+    pub gone: LogicalTime,
 }
 
 impl PowerCut {
-    /// Nothing is known yet.
-    pub fn new(at: Event) -> Self {
+    pub fn new(at: LogicalTime) -> Self {
         Self { at, survived: 0, gone: NEVER }
     }
 }
 
 impl Register {
-    /// A write to all of `sectors` begins. Nobody who looks is older than `horizon`.
+    /// Starts a write to all of `sectors`. No read in flight began before `horizon`.
     pub fn begin_write(
         &mut self,
         sectors: Range<u64>,
         operation: OperationNumber,
-        now: Event,
-        horizon: Event,
+        now: LogicalTime,
+        horizon: LogicalTime,
     ) {
         let (candidate, until) = (Candidate::new(operation, now), self.stable_until);
         for sector in sectors {
@@ -184,8 +180,8 @@ impl Register {
         }
     }
 
-    /// `sectors` are about to become zero.
-    pub fn begin_zeroes(&mut self, sectors: Range<u64>, operation: OperationNumber, now: Event) {
+    /// Starts an operation that zeroes `sectors`.
+    pub fn begin_zeroes(&mut self, sectors: Range<u64>, operation: OperationNumber, now: LogicalTime) {
         let candidate = Candidate { is_zeroes: true, ..Candidate::new(operation, now) };
         for (_, candidates) in self.sectors.range_mut(sectors.clone()) {
             candidates.push(candidate);
@@ -193,12 +189,12 @@ impl Register {
         self.clearing.push((sectors, candidate));
     }
 
-    /// An operation was answered: it has happened. Stable: a power cut does not take it.
+    /// Acknowledges an operation: it has happened. A stable one survives power cuts.
     pub fn acknowledge(
         &mut self,
         sectors: Range<u64>,
         operation: OperationNumber,
-        now: Event,
+        now: LogicalTime,
         is_stable: bool,
     ) {
         for (_, candidates) in self.sectors.range_mut(sectors) {
@@ -211,7 +207,7 @@ impl Register {
         self.clearing.retain(|(_, candidate)| candidate.operation != operation);
     }
 
-    /// An operation has turned out not to have happened, or to have been undone at once.
+    /// Withdraws an operation that did not happen, or was undone at once.
     pub fn withdraw(&mut self, sectors: Range<u64>, operation: OperationNumber) {
         for (_, candidates) in self.sectors.range_mut(sectors) {
             candidates.retain(|candidate| candidate.operation != operation);
@@ -219,20 +215,21 @@ impl Register {
         self.clearing.retain(|(_, candidate)| candidate.operation != operation);
     }
 
-    /// From `first` on all is zero, whatever was answered before; what is under way may still come.
-    pub fn clear_from(&mut self, first: u64, now: Event) {
+    /// Zeroes everything from `first` on, whatever was acknowledged before; operations in flight may still
+    /// happen.
+    pub fn clear_from(&mut self, first: u64, now: LogicalTime) {
         for (_, candidates) in self.sectors.range_mut(first..) {
             candidates.push(Candidate { begun: now, done: now, ..BEGINNING });
         }
     }
 
-    /// What was over before `until` survives power cuts.
-    pub fn is_stable_until(&mut self, until: Event) {
+    /// Marks everything completed before `until` as surviving power cuts.
+    pub fn is_stable_until(&mut self, until: LogicalTime) {
         self.stable_until = self.stable_until.max(until);
     }
 
-    /// A power cut took the end of what is not stable. What an earlier one may have taken is settled, unless the pool
-    /// was not opened since.
+    /// Applies a power cut, which loses the end of what is not stable. The loss of an earlier cut is decided,
+    /// unless the pool was not opened since.
     pub fn lose_power(&mut self, was_opened_since: bool) {
         let until = self.stable_until;
         for candidate in self.sectors.values_mut().flatten() {
@@ -244,8 +241,8 @@ impl Register {
         }
     }
 
-    /// What a read that found `found` shows of the end of the log that a power cut took.
-    pub fn learn(&self, sector: u64, found: Content, span: Span, cut: &mut PowerCut) {
+    /// Records what a read of `found` shows about the end of the log lost in a power cut.
+    pub fn learn(&self, sector: u64, found: SectorContent, span: Interval, cut: &mut PowerCut) {
         let Some(candidates) = self.sectors.get(&sector) else { return };
         let [only] = explanations(candidates, found, span)[..] else { return };
         let seen = candidates[only];
@@ -254,27 +251,34 @@ impl Register {
         }
         cut.survived = cut.survived.max(seen.begun);
         let gone = candidates.iter().filter(|other| other.is_doubtful && seen.done < other.begun);
-        cut.gone = gone.map(|other| other.done).fold(cut.gone, Event::min);
+        cut.gone = gone.map(|other| other.done).fold(cut.gone, LogicalTime::min);
     }
 
-    /// Nobody waits for answers any more, and the pool was opened again: what has not happened by now never will.
-    pub fn settle(&mut self, now: Event) {
+    /// Decides all operations without a result after the pool was opened again: what has not happened by now
+    /// never will.
+    pub fn settle(&mut self, now: LogicalTime) {
         for candidate in self.sectors.values_mut().flatten() {
             candidate.done = candidate.done.min(now);
         }
         self.clearing.clear();
     }
 
-    /// Holds what a read found against what it may find. `is_alone`: no other read or cut is under way, and what
-    /// this one has shown to be past is forgotten.
+    /// Checks a read against the allowed contents. `is_alone`: no other read or cut is in flight, so
+    /// operations that this one has shown to be over are dropped.
     ///
     /// # Errors
     ///
-    /// What it might have found, in words.
-    pub fn check(&mut self, sector: u64, found: Content, span: Span, is_alone: bool) -> Result<(), String> {
+    /// The allowed contents, in words.
+    pub fn check(
+        &mut self,
+        sector: u64,
+        found: SectorContent,
+        span: Interval,
+        is_alone: bool,
+    ) -> Result<(), String> {
         let Some(candidates) = self.sectors.get_mut(&sector) else {
-            let is_zeroes = found == Content::Zeroes;
-            return if is_zeroes { Ok(()) } else { Err("zeroes, for nobody wrote there".to_owned()) };
+            let is_zeroes = found == SectorContent::Zeroes;
+            return if is_zeroes { Ok(()) } else { Err("zeroes: the sector was never written".to_owned()) };
         };
         let explaining = explanations(candidates, found, span);
         match explaining[..] {
@@ -291,8 +295,8 @@ impl Register {
         Ok(())
     }
 
-    /// A snapshot shows that an operation happened before its cut was done.
-    pub fn note_seen(&mut self, sector: u64, operation: OperationNumber, ended: Event) {
+    /// Records that an operation happened before the cut of a snapshot that shows it.
+    pub fn note_seen(&mut self, sector: u64, operation: OperationNumber, ended: LogicalTime) {
         for candidate in self.sectors.get_mut(&sector).into_iter().flatten() {
             if candidate.operation == operation {
                 candidate.done = candidate.done.min(ended);
@@ -301,36 +305,36 @@ impl Register {
         }
     }
 
-    /// Whether a read may find this; nothing is learnt from it.
+    /// Checks whether a read may return this, and learns nothing from it.
     ///
     /// # Errors
     ///
-    /// What it might have found, in words.
-    pub fn may_show(&self, sector: u64, found: Content, span: Span) -> Result<(), String> {
+    /// The allowed contents, in words.
+    pub fn may_show(&self, sector: u64, found: SectorContent, span: Interval) -> Result<(), String> {
         let candidates = self.sectors.get(&sector).cloned();
         let sectors = candidates.map(|candidates| (sector, candidates)).into_iter().collect();
         let mut alone = Self { sectors, ..Self::default() };
         alone.check(sector, found, span, false)
     }
 
-    /// Believes what is found: drives may have lost anything.
-    pub fn believe(&mut self, sector: u64, found: Content, now: Event) {
+    /// Accepts any content: drives may have lost anything.
+    pub fn believe(&mut self, sector: u64, found: SectorContent, now: LogicalTime) {
         let operation = match found {
-            Content::Zeroes => OperationNumber(0),
-            Content::Of(operation) => operation,
+            SectorContent::Zeroes => OperationNumber(0),
+            SectorContent::Of(operation) => operation,
         };
-        let is_zeroes = found == Content::Zeroes;
+        let is_zeroes = found == SectorContent::Zeroes;
         let known = Candidate { operation, is_zeroes, begun: now, done: now, ..BEGINNING };
         self.sectors.insert(sector, vec![known]);
     }
 
-    /// Sectors that were ever written, as runs of neighbours, none longer than `most`.
+    /// Sectors ever written, as runs of at most `most` neighbours.
     pub fn touched(&self, most: u64) -> Vec<Range<u64>> {
         runs_of(self.sectors.keys().copied(), most)
     }
 
-    /// What a cut of the first `end` sectors, made in `span`, may show.
-    pub fn freeze(&self, end: u64, span: Span) -> FrozenRegister {
+    /// The allowed contents of a cut of the first `end` sectors, made in `span`.
+    pub fn freeze(&self, end: u64, span: Interval) -> FrozenRegister {
         let frozen = self.sectors.range(..end).map(|(&sector, candidates)| {
             let visible = candidates.iter().filter(|candidate| {
                 candidate.over_by.is_none()
@@ -343,8 +347,13 @@ impl Register {
     }
 }
 
-/// A read found one of `explaining`: all others that were done before it began are over.
-fn forget_what_is_over(candidates: &mut Vec<Candidate>, explaining: &[usize], span: Span, until: Event) {
+/// A read returned one of `explaining`: all other candidates done before it began are over.
+fn forget_what_is_over(
+    candidates: &mut Vec<Candidate>,
+    explaining: &[usize],
+    span: Interval,
+    until: LogicalTime,
+) {
     let is_stable = explaining.iter().all(|&index| candidates[index].survives(until));
     let only = match explaining {
         [only] => Some(candidates[*only].operation),
@@ -380,15 +389,15 @@ mod tests {
     const B: OperationNumber = OperationNumber(2);
     const C: OperationNumber = OperationNumber(3);
 
-    fn span(begun: Event, ended: Event) -> Span {
-        Span { begun, ended }
+    fn span(begun: LogicalTime, ended: LogicalTime) -> Interval {
+        Interval { begun, ended }
     }
 
-    fn may_show(register: &Register, found: Content, span: Span) -> bool {
+    fn may_show(register: &Register, found: SectorContent, span: Interval) -> bool {
         register.clone().check(5, found, span, false).is_ok()
     }
 
-    /// A written and answered, B asked for.
+    /// A written and acknowledged, B in flight.
     fn one_and_a_half() -> Register {
         let mut register = Register::default();
         register.begin_write(5..6, A, 1, 0);
@@ -398,87 +407,90 @@ mod tests {
     }
 
     #[test]
-    fn a_read_shows_the_last_write_answered_or_one_under_way_and_nothing_older() {
+    fn a_read_shows_the_last_acknowledged_write_or_one_in_flight_and_nothing_older() {
         let mut register = one_and_a_half();
-        assert!(may_show(&register, Content::Of(A), span(4, 5)));
-        assert!(may_show(&register, Content::Of(B), span(4, 5)));
-        assert!(!may_show(&register, Content::Zeroes, span(4, 5)));
-        assert!(may_show(&register, Content::Zeroes, span(0, 5)), "that read began before");
+        assert!(may_show(&register, SectorContent::Of(A), span(4, 5)));
+        assert!(may_show(&register, SectorContent::Of(B), span(4, 5)));
+        assert!(!may_show(&register, SectorContent::Zeroes, span(4, 5)));
+        assert!(may_show(&register, SectorContent::Zeroes, span(0, 5)), "that read began before");
         register.acknowledge(5..6, B, 6, true);
-        assert!(!may_show(&register, Content::Of(A), span(7, 8)));
-        assert!(may_show(&register, Content::Of(A), span(5, 8)));
-        assert!(!may_show(&register, Content::Of(C), span(5, 8)));
+        assert!(!may_show(&register, SectorContent::Of(A), span(7, 8)));
+        assert!(may_show(&register, SectorContent::Of(A), span(5, 8)));
+        assert!(!may_show(&register, SectorContent::Of(C), span(5, 8)));
     }
 
     #[test]
     fn a_write_that_was_seen_has_happened() {
         let mut register = one_and_a_half();
-        register.check(5, Content::Of(B), span(4, 5), false).unwrap();
-        assert!(!may_show(&register, Content::Of(A), span(6, 7)));
-        assert!(may_show(&register, Content::Of(A), span(4, 7)), "a read as old as the write may be late");
+        register.check(5, SectorContent::Of(B), span(4, 5), false).unwrap();
+        assert!(!may_show(&register, SectorContent::Of(A), span(6, 7)));
+        assert!(
+            may_show(&register, SectorContent::Of(A), span(4, 7)),
+            "a read as old as the write may be late"
+        );
     }
 
     #[test]
-    fn after_a_crash_an_unanswered_write_is_there_or_not_for_good() {
+    fn after_a_crash_an_unacknowledged_write_has_happened_or_never_will() {
         let mut register = one_and_a_half();
         register.settle(10);
-        assert!(may_show(&register, Content::Of(A), span(11, 12)));
-        assert!(may_show(&register, Content::Of(B), span(11, 12)));
-        register.check(5, Content::Of(A), span(11, 12), true).unwrap();
-        assert!(!may_show(&register, Content::Of(B), span(13, 14)));
-        assert!(may_show(&register, Content::Of(A), span(13, 14)));
+        assert!(may_show(&register, SectorContent::Of(A), span(11, 12)));
+        assert!(may_show(&register, SectorContent::Of(B), span(11, 12)));
+        register.check(5, SectorContent::Of(A), span(11, 12), true).unwrap();
+        assert!(!may_show(&register, SectorContent::Of(B), span(13, 14)));
+        assert!(may_show(&register, SectorContent::Of(A), span(13, 14)));
     }
 
     #[test]
-    fn zeroes_may_come_before_or_after_a_write_that_begins_meanwhile() {
+    fn zeroes_may_come_before_or_after_a_concurrent_write() {
         let mut register = Register::default();
         register.begin_zeroes(0..10, A, 1);
         register.begin_write(5..6, B, 2, 0);
         register.acknowledge(5..6, B, 3, true);
-        assert!(may_show(&register, Content::Zeroes, span(4, 5)));
+        assert!(may_show(&register, SectorContent::Zeroes, span(4, 5)));
         register.acknowledge(0..10, A, 6, true);
-        assert!(may_show(&register, Content::Zeroes, span(7, 8)));
-        assert!(may_show(&register, Content::Of(B), span(7, 8)));
+        assert!(may_show(&register, SectorContent::Zeroes, span(7, 8)));
+        assert!(may_show(&register, SectorContent::Of(B), span(7, 8)));
         register.begin_zeroes(0..10, C, 9);
         register.acknowledge(0..10, C, 10, true);
-        assert!(!may_show(&register, Content::Of(B), span(11, 12)));
+        assert!(!may_show(&register, SectorContent::Of(B), span(11, 12)));
     }
 
     #[test]
-    fn a_snapshot_keeps_what_it_showed_and_lies_at_one_moment() {
+    fn a_snapshot_is_immutable_and_consistent() {
         let mut register = one_and_a_half();
         let mut frozen = register.freeze(9, span(4, 5));
         register.acknowledge(5..6, B, 6, true);
-        assert!(frozen.clone().check(5, Content::Zeroes).is_err());
-        frozen.check(5, Content::Of(B)).unwrap();
-        assert!(frozen.check(5, Content::Of(A)).is_err(), "it has shown something else");
+        assert!(frozen.clone().check(5, SectorContent::Zeroes).is_err());
+        frozen.check(5, SectorContent::Of(B)).unwrap();
+        assert!(frozen.check(5, SectorContent::Of(A)).is_err(), "it has shown something else");
         assert_eq!(frozen.latest_seen(), 3);
         let mut other = one_and_a_half().freeze(9, span(1, 9));
-        other.check(5, Content::Zeroes).unwrap();
+        other.check(5, SectorContent::Zeroes).unwrap();
         assert!(other.check_behind(1).is_ok());
         assert!(other.check_behind(3).is_err(), "what was answered before that began is missing");
     }
 
     #[test]
-    fn a_power_cut_may_take_what_is_not_stable_and_nothing_else() {
+    fn a_power_cut_loses_only_what_is_not_stable() {
         let mut register = one_and_a_half();
         register.acknowledge(5..6, B, 4, false);
-        assert!(!may_show(&register, Content::Of(A), span(5, 6)), "B was answered");
-        register.check(5, Content::Of(B), span(5, 6), true).unwrap();
+        assert!(!may_show(&register, SectorContent::Of(A), span(5, 6)), "B was answered");
+        register.check(5, SectorContent::Of(B), span(5, 6), true).unwrap();
         let mut flushed = register.clone();
         flushed.is_stable_until(7);
         for register in [&mut register, &mut flushed] {
             register.lose_power(true);
             register.settle(10);
         }
-        assert!(may_show(&register, Content::Of(A), span(11, 12)), "B was only in the cache");
-        assert!(may_show(&register, Content::Of(B), span(11, 12)));
-        assert!(!may_show(&register, Content::Zeroes, span(11, 12)), "A was stable");
-        assert!(!may_show(&flushed, Content::Of(A), span(11, 12)), "and B is, after a flush");
+        assert!(may_show(&register, SectorContent::Of(A), span(11, 12)), "B was only in the cache");
+        assert!(may_show(&register, SectorContent::Of(B), span(11, 12)));
+        assert!(!may_show(&register, SectorContent::Zeroes, span(11, 12)), "A was stable");
+        assert!(!may_show(&flushed, SectorContent::Of(A), span(11, 12)), "and B is, after a flush");
     }
 
     #[test]
-    fn what_a_power_cut_takes_is_the_end_of_the_log() {
+    fn a_power_cut_loses_the_end_of_the_log() {
         let mut register = one_and_a_half();
         register.acknowledge(5..6, B, 4, false);
         register.begin_write(7..8, C, 5, 0);
@@ -486,18 +498,18 @@ mod tests {
         register.lose_power(true);
         register.settle(10);
         let mut cut = PowerCut::new(8);
-        register.learn(5, Content::Of(A), span(11, 12), &mut cut);
+        register.learn(5, SectorContent::Of(A), span(11, 12), &mut cut);
         assert_eq!((cut.survived, cut.gone), (1, 4), "B is gone");
-        register.learn(7, Content::Of(C), span(11, 12), &mut cut);
+        register.learn(7, SectorContent::Of(C), span(11, 12), &mut cut);
         assert_eq!((cut.survived, cut.gone), (5, 4), "C is there, and began when B was over");
     }
 
     #[test]
-    fn behind_a_cut_off_end_nothing_comes_back() {
+    fn sectors_behind_a_truncation_stay_zero() {
         let mut register = one_and_a_half();
         register.acknowledge(5..6, B, 4, true);
         register.clear_from(5, 6);
-        assert!(!may_show(&register, Content::Of(B), span(7, 8)));
-        assert!(may_show(&register, Content::Zeroes, span(7, 8)));
+        assert!(!may_show(&register, SectorContent::Of(B), span(7, 8)));
+        assert!(may_show(&register, SectorContent::Zeroes, span(7, 8)));
     }
 }

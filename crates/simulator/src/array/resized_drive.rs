@@ -1,4 +1,4 @@
-//! A drive that seems to have another size than it had.
+//! A drive that reports another size than before.
 
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -6,22 +6,22 @@ use world::{
     Stability,
 };
 
-/// See the module's documentation.
 pub struct ResizedDrive {
     inner: Rc<dyn BlockDevice>,
     size: ByteCount,
 }
 
 impl ResizedDrive {
-    /// `inner`, of another size. What is larger has no more to give: nobody asks for it.
+    /// Wraps `inner`. A larger size is never used beyond the real one.
     pub fn new(inner: Rc<dyn BlockDevice>, size: ByteCount) -> Self {
         Self { inner, size }
     }
 
     fn check(&self, at: ByteOffset, length: u64) -> IoResult<()> {
-        match at.0 + length <= self.size.0 {
-            true => Ok(()),
-            false => Err(IoError::new(IoErrorKind::OutOfRange, format!("{length} bytes at {}", at.0))),
+        if at.0 + length <= self.size.0 {
+            Ok(())
+        } else {
+            Err(IoError::new(IoErrorKind::OutOfRange, format!("{length} bytes at {}", at.0)))
         }
     }
 }

@@ -1,49 +1,49 @@
-//! A pool that is only read, as it was left by a crash or by somebody who spoilt its log: held against what callers were told.
+//! Reads a pool without opening it, as a crash or a log corruption left it, and checks it against the model.
 //!
-//! Nothing of it happens in the run itself: drives are read as they lie there, in a world of its own, so that a seed is the
-//! same run with these looks and without them.
+//! Nothing of it happens in the run itself: drives are read in a separate world, so a seed gives the same run
+//! with and without these reads.
 //!
-//! 1. Nothing is there that nobody wrote.
-//! 2. What the log says up to its hole, and what the trees have, is there: all blocks that no record from the hole on changes are
-//!    what callers were told.
-//! 3. Where anything acknowledged is not there the pool says that it may be older, or that it cannot read that place.
+//! 1. Nothing is present that was never written.
+//! 2. The log up to its hole and the trees are present: all blocks that no record from the hole on changes
+//!    have the acknowledged contents.
+//! 3. Where acknowledged data is missing, the pool reports that it may be older, or that it cannot read the
+//!    sector.
 
 use super::{
-    content::{Content, SECTOR_BYTES, VolumeKey, content_of},
-    foreign::Audit,
+    content::{SECTOR_BYTES, SectorContent, VolumeKey, content_of},
+    fixture::{PoolFixture, cut_key, volume_key},
     frozen::FrozenRegister,
-    ground::{Ground, cut_key, volume_key},
+    independent_reader::Audit,
     inspection::within,
     model::{CutKey, Model, Presence},
     platter_device::PlatterDevice,
-    trouble::{Refusal, Trouble, Violation},
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::pool::{PartContent as Part, ReadOnlyPool, ReadOnlyVolume, VolumePart, open_read_only};
 use std::{ops::Range, rc::Rc};
 use world::BlockDevice;
 
-/// RAM for nodes.
+/// RAM for nodes, in bytes.
 const CACHE_BYTES: usize = 1 << 20;
-/// Sectors of one read at most.
+/// Sectors of one read, at most.
 const READ_SECTORS_MAX: u64 = 512;
-/// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// What nobody can read of a log any more.
+/// The unreadable part of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Hole {
     /// Position of the last record before it.
     before: u64,
-    /// One above the last record that was acknowledged; 0 where nothing is missing.
+    /// One above the last acknowledged record; 0 if nothing is missing.
     acknowledged_below: u64,
-    /// Blocks, of whatever branch, that records from it on change.
+    /// Blocks of any branch that records from it on change.
     blocks: Vec<Range<u64>>,
-    /// Volumes or snapshots were changed from it on.
+    /// Records from it on change volumes or snapshots.
     has_rows: bool,
 }
 
 impl Hole {
-    /// All records of `audit` from the one with this index on are missing.
+    /// A hole from the record with this index of `audit` on.
     pub fn from(audit: &Audit, index: usize) -> Self {
         let gone = &audit.records[index..];
         let before = index.checked_sub(1).map_or(audit.position, |last| audit.records[last].position);
@@ -55,19 +55,19 @@ impl Hole {
         }
     }
 
-    /// As [`Self::from`], if it is missing at all: a reader that finds more is right, too.
+    /// Like [`Self::from`], but the reader may also find more records.
     pub fn perhaps_from(audit: &Audit, index: usize) -> Self {
         Self { acknowledged_below: 0, ..Self::from(audit, index) }
     }
 
-    /// Whether a block may be older than callers were told.
+    /// True if a block may be older than acknowledged.
     fn has(&self, sector: u64) -> bool {
         let block = sector / BLOCK_SECTORS;
         self.has_rows || self.blocks.iter().any(|blocks| blocks.contains(&block))
     }
 }
 
-/// A volume or snapshot whose sectors are checked.
+/// A volume or snapshot under check.
 #[derive(Clone, Copy)]
 enum CheckedDisk {
     Volume(VolumeKey),
@@ -83,29 +83,29 @@ impl CheckedDisk {
     }
 }
 
-impl Ground {
-    /// The drives that are there, as they lie there.
+impl PoolFixture {
+    /// The present drives, as raw contents.
     pub fn platter_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         let device = |index: usize| Rc::new(PlatterDevice(Rc::clone(&self.drives[index]))) as _;
         self.drives_there(&[]).into_iter().map(device).collect()
     }
 
-    /// Reads the pool, and holds it against the model.
-    pub async fn salvage(self, hole: Hole) -> Result<(), Trouble> {
+    /// Reads the pool and checks it against the model.
+    pub async fn salvage(self, hole: Hole) -> Result<(), PoolRunError> {
         let pool = open_read_only(&self.platter_devices(), CACHE_BYTES).await;
-        let pool = pool.map_err(|error| Refusal::of_pool("opening the pool for reading", &error))?;
+        let pool = pool.map_err(|error| PoolRefusal::of_pool("opening the pool for reading", &error))?;
         let condition = pool.condition();
         if condition.log.last.0 < hole.before || condition.log.refused.is_some() {
             let what = format!(
                 "the log was read to {}, not {}: {:?}",
                 condition.log.last, hole.before, condition.log
             );
-            return Err(Violation::Salvage(what).into());
+            return Err(PoolViolation::Salvage(what).into());
         }
         let is_cut_short = hole.acknowledged_below > condition.log.last.0 + 1;
         if is_cut_short && !condition.may_be_older() {
             let what = format!("nothing is said to be missing: {:?}", condition.log);
-            return Err(Violation::Salvage(what).into());
+            return Err(PoolViolation::Salvage(what).into());
         }
         if condition.log.last.0 == hole.before && is_cut_short {
             self.tally.borrow_mut().salvaged_in_part += 1;
@@ -114,12 +114,12 @@ impl Ground {
         self.check_listed(&pool, &hole)?;
         for info in pool.volumes() {
             let key = volume_key(info.volume);
-            let volume = pool.volume(&info.name).map_err(|error| Refusal::of_pool("a volume", &error))?;
+            let volume = pool.volume(&info.name).map_err(|error| PoolRefusal::of_pool("a volume", &error))?;
             self.check_all(&pool, &volume, CheckedDisk::Volume(key), &hole).await?;
             let snapshots = pool.snapshots(&info.name);
-            for snapshot in snapshots.map_err(|error| Refusal::of_pool("snapshots", &error))? {
+            for snapshot in snapshots.map_err(|error| PoolRefusal::of_pool("snapshots", &error))? {
                 let volume = pool.snapshot(&info.name, &snapshot.name);
-                let volume = volume.map_err(|error| Refusal::of_pool("a snapshot", &error))?;
+                let volume = volume.map_err(|error| PoolRefusal::of_pool("a snapshot", &error))?;
                 let told = CheckedDisk::Snapshot(cut_key(snapshot.snapshot), key);
                 self.check_all(&pool, &volume, told, &hole).await?;
             }
@@ -127,12 +127,12 @@ impl Ground {
         Ok(())
     }
 
-    /// Volumes somebody made, and all that must be there unless the hole has them.
-    fn check_listed(&self, pool: &Rc<ReadOnlyPool>, hole: &Hole) -> Result<(), Violation> {
+    /// Checks that only known volumes are listed, and all required ones unless the hole affects them.
+    fn check_listed(&self, pool: &Rc<ReadOnlyPool>, hole: &Hole) -> Result<(), PoolViolation> {
         let model = self.model.borrow();
         let listed: Vec<VolumeKey> = pool.volumes().iter().map(|info| volume_key(info.volume)).collect();
         if let Some(unknown) = listed.iter().find(|key| !model.volumes.contains_key(key)) {
-            return Err(Violation::Salvage(format!("nobody made volume {}", unknown.0)));
+            return Err(PoolViolation::Salvage(format!("unknown volume {}", unknown.0)));
         }
         let is_wrong = |key: &VolumeKey, presence: Presence| match presence.may_and_must_be() {
             (_, true) => !listed.contains(key),
@@ -141,25 +141,25 @@ impl Ground {
         };
         match model.volumes.iter().find(|(key, volume)| is_wrong(key, volume.presence)) {
             Some((wrong, _)) if !hole.has_rows => {
-                Err(Violation::Salvage(format!("volume {} is lost, or back", wrong.0)))
+                Err(PoolViolation::Salvage(format!("volume {} is lost, or back", wrong.0)))
             }
             _ => Ok(()),
         }
     }
 
-    /// Reads all that anybody ever wrote to.
+    /// Reads all sectors ever written.
     async fn check_all(
         &self,
         pool: &Rc<ReadOnlyPool>,
         volume: &ReadOnlyVolume,
         told: CheckedDisk,
         hole: &Hole,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PoolRunError> {
         let touched = {
             let model = self.model.borrow();
             match told {
                 CheckedDisk::Volume(key) => model.volumes[&key].register.touched(READ_SECTORS_MAX),
-                // One that was deleted behind the hole is known no more.
+                // A volume deleted behind the hole is unknown now.
                 CheckedDisk::Snapshot(..) => {
                     told.snapshot(&model).map(|frozen| frozen.touched(READ_SECTORS_MAX)).unwrap_or_default()
                 }
@@ -168,7 +168,7 @@ impl Ground {
         for run in within(touched, volume.size_bytes() / SECTOR_BYTES as u64) {
             let bytes = run.start * SECTOR_BYTES as u64..run.end * SECTOR_BYTES as u64;
             let parts = volume.parts(bytes).await;
-            for part in parts.map_err(|error| Refusal::of_volume("reading parts", &error))? {
+            for part in parts.map_err(|error| PoolRefusal::of_volume("reading parts", &error))? {
                 self.check_part(pool, told, hole, &part)?;
             }
         }
@@ -181,7 +181,7 @@ impl Ground {
         told: CheckedDisk,
         hole: &Hole,
         part: &VolumePart,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), PoolViolation> {
         let zeroes = [0; SECTOR_BYTES];
         let first = part.range.start / SECTOR_BYTES as u64;
         for sector in first..part.range.end / SECTOR_BYTES as u64 {
@@ -189,7 +189,7 @@ impl Ground {
                 Part::Hole => &zeroes[..],
                 Part::Data(data) => &data[(sector - first) as usize * SECTOR_BYTES..][..SECTOR_BYTES],
                 Part::Unreadable(error) => {
-                    return Err(Violation::Salvage(format!("sector {sector} cannot be read: {error}")));
+                    return Err(PoolViolation::Salvage(format!("sector {sector} cannot be read: {error}")));
                 }
             };
             self.check_salvaged(pool, told, hole, (sector, bytes))?;
@@ -203,16 +203,16 @@ impl Ground {
         told: CheckedDisk,
         hole: &Hole,
         (sector, bytes): (u64, &[u8]),
-    ) -> Result<(), Violation> {
+    ) -> Result<(), PoolViolation> {
         let model = self.model.borrow();
         let (CheckedDisk::Volume(volume) | CheckedDisk::Snapshot(_, volume)) = told;
         let wrong = |found: String, allowed: &str| {
             let what =
                 format!("sector {sector} of volume {} reads as {found}; it may be {allowed}", volume.0);
-            Violation::Salvage(what)
+            PoolViolation::Salvage(what)
         };
         let content = content_of(bytes, volume, sector).map_err(|found| wrong(found, "what was written"))?;
-        if let Content::Of(operation) = content
+        if let SectorContent::Of(operation) = content
             && !model.has_written(operation, volume, sector)
         {
             return Err(wrong(format!("{content:?}"), "what was written there"));

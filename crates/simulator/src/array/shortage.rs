@@ -1,52 +1,47 @@
-//! What goes wrong with several drives at once, for a while: the filesystem they lie on is full, or all of them fail writes.
+//! Temporary shortages of several drives: their filesystem is full, or all of them fail writes.
 //!
-//! Nothing that was acknowledged may be lost by it. While it lasts the pool may refuse to write, and to open; what it holds is
-//! read all the same. Once it is over all is as before, also if the pool has run all the time.
+//! Nothing acknowledged may be lost. Meanwhile the pool may refuse to write, and to open; reads of existing
+//! data succeed. Afterwards everything works as before, without a restart of the pool.
 
 use super::{
-    ground::Ground,
-    trouble::{Refusal, Trouble},
+    fixture::PoolFixture,
+    violation::{PoolRefusal, PoolRunError},
 };
 use std::time::Duration;
 use world::{Random, World, sim::FaultPlan};
 
-/// What drives have in common for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shortage {
-    /// Those of these drives that lie on one filesystem share so many blocks of 4 KiB that are free.
+    /// The drives on one filesystem share its free blocks of 4 KiB.
     FullFilesystem {
-        /// Which.
         drives: Vec<usize>,
-        /// Free for all of them.
+        /// Free blocks for all of them.
         free_blocks: u64,
     },
-    /// Every one of these finds no space for some of its writes, wherever they go.
+    /// Each drive finds no space for some of its writes, at any address.
     NoSpace {
-        /// Which.
         drives: Vec<usize>,
-        /// Of their writes.
+        /// Share of their writes.
         percent: f64,
     },
-    /// All drives fail some of their writes.
     FailedWrites {
-        /// Of their writes.
+        /// Share of their writes.
         percent: f64,
     },
 }
 
-/// When there is one.
+/// A shortage with its time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spell {
-    /// Of what.
+pub struct ShortageEpisode {
     pub shortage: Shortage,
-    /// From when on; from before the pool is opened if there is nothing to wait for.
+    /// Start; zero starts it before the pool is opened.
     pub after: Duration,
-    /// For so long.
     pub lasts: Duration,
 }
 
-impl Spell {
-    /// One for a pool of so many drives. What rests in one copy goes with a drive that fails, and no drive fails then.
+impl ShortageEpisode {
+    /// Draws a shortage for a pool of `drive_count` drives. Data in one copy is lost with a failed drive, so
+    /// no drive fails then.
     pub fn draw(random: &mut Random, drive_count: usize, has_raid0: bool) -> Self {
         let mut drives: Vec<usize> = (0..drive_count).collect();
         if random.percent(60.0) {
@@ -69,20 +64,20 @@ impl Spell {
     }
 }
 
-impl Ground {
-    /// Lets a spell come and go, beside whatever the pool does meanwhile.
-    pub(super) fn begin_spell(&self, world: &World, spell: Spell) {
-        let (ground, own) = (self.clone(), world.clone());
-        if spell.after == Duration::ZERO {
-            self.fall_short(&spell.shortage);
+impl PoolFixture {
+    /// Starts and ends a shortage concurrently with the pool's work.
+    pub(super) fn begin_shortage(&self, world: &World, shortage: ShortageEpisode) {
+        let (fixture, own) = (self.clone(), world.clone());
+        if shortage.after == Duration::ZERO {
+            self.fall_short(&shortage.shortage);
         }
         world.spawn("shortage", async move {
-            if spell.after > Duration::ZERO {
-                own.sleep(spell.after).await;
-                ground.fall_short(&spell.shortage);
+            if shortage.after > Duration::ZERO {
+                own.sleep(shortage.after).await;
+                fixture.fall_short(&shortage.shortage);
             }
-            own.sleep(spell.lasts).await;
-            ground.end_shortage();
+            own.sleep(shortage.lasts).await;
+            fixture.end_shortage();
         });
     }
 
@@ -106,7 +101,7 @@ impl Ground {
         }
     }
 
-    /// There is room again, and every drive takes what is written to it.
+    /// Ends the shortage: there is space again, and every drive accepts writes.
     pub(super) fn end_shortage(&self) {
         for drive in self.drives.iter() {
             drive.put_on(None);
@@ -114,18 +109,18 @@ impl Ground {
         }
     }
 
-    /// Whether an incarnation may have ended with this for the shortage it had.
-    pub(super) fn is_for(&self, spell: &Spell, trouble: &Trouble) -> bool {
-        match (&spell.shortage, trouble) {
-            (_, Trouble::Violation(_)) => false,
-            (Shortage::FailedWrites { .. }, Trouble::Refused(_)) => true,
-            (_, Trouble::Refused(refusal)) => refusal.is_for_space(),
+    /// True if the shortage explains why the incarnation ended.
+    pub(super) fn is_for(&self, shortage: &ShortageEpisode, error: &PoolRunError) -> bool {
+        match (&shortage.shortage, error) {
+            (_, PoolRunError::PoolViolation(_)) => false,
+            (Shortage::FailedWrites { .. }, PoolRunError::Refused(_)) => true,
+            (_, PoolRunError::Refused(refusal)) => refusal.is_for_space(),
         }
     }
 }
 
-impl Refusal {
-    /// Whether it says that drives have no space.
+impl PoolRefusal {
+    /// True if the error reports drives without space.
     pub(super) fn is_for_space(&self) -> bool {
         self.what.contains("out of space")
     }

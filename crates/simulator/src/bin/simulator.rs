@@ -20,29 +20,29 @@ struct Arguments {
 enum Room {
     /// The mailbox database under power cuts, kills and faulty drives
     Maildb(Maildb),
-    /// Pools under power cuts, kills, ill and missing drives
+    /// Pools under power cuts, kills, faulty and missing drives
     Array(Array),
 }
 
-/// What all rooms are asked.
+/// Options of all rooms.
 #[derive(clap::Args, Clone)]
 struct Seeds {
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Stop after so many minutes, however many seeds are left
+    /// Stop after this many minutes, however many seeds are left
     #[arg(long)]
     minutes: Option<u64>,
-    /// Let drives do more than can be survived: then an error must be the answer, and never wrong data
+    /// Let drives have more faults than can be survived: errors are allowed then, wrong data never
     #[arg(long)]
     beyond: bool,
-    /// Tell what happened in each run
+    /// Print the events of each run
     #[arg(long)]
     tell: bool,
-    /// Go on after a failure, with one line for each
+    /// Continue after a failure, with one line for each
     #[arg(long)]
     keep_going: bool,
 }
@@ -60,22 +60,22 @@ struct Maildb {
 struct Array {
     #[command(flatten)]
     seeds: Seeds,
-    /// Name the seeds that take a branch
+    /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
 }
 
-/// What is shown of a run.
-struct Shown {
+/// The summary of a run.
+struct RunSummary {
     trace: u64,
     crashes: u64,
-    /// Commits begun, or writes answered.
+    /// Commits begun, or writes acknowledged.
     works: u64,
     story: Vec<String>,
 }
 
-/// What is shown of a broken promise: on one line, and at length.
-struct Broken {
+/// A failure: in one line, and in full.
+struct FailureText {
     line: String,
     story: String,
 }
@@ -88,26 +88,32 @@ fn main() -> ExitCode {
 }
 
 fn run_maildb(arguments: Maildb) -> ExitCode {
-    let grade = if arguments.seeds.beyond { database::Grade::Beyond } else { database::Grade::Within };
+    let grade = if arguments.seeds.beyond {
+        database::GroupFaultGrade::Beyond
+    } else {
+        database::GroupFaultGrade::Within
+    };
     let torn_page_writes = arguments.torn_page_writes;
-    let options = database::RunOptions { torn_page_writes, grade, ..database::RunOptions::default() };
+    let options =
+        database::GroupRunOptions { torn_page_writes, grade, ..database::GroupRunOptions::default() };
     run_seeds(arguments.seeds, "commits", move |seed| match database::run(seed, options) {
-        Ok(report) => Ok(Shown {
+        Ok(report) => Ok(RunSummary {
             trace: report.trace.value(),
             crashes: report.crashes,
             works: report.tally.commits_begun,
             story: report.tally.story,
         }),
-        Err(failure) => Err(Broken {
-            line: format!("{}; again: {}", failure.what, failure.again),
+        Err(failure) => Err(FailureText {
+            line: format!("{}; replay: {}", failure.what, failure.replay),
             story: failure.to_string(),
         }),
     })
 }
 
 fn run_array(arguments: Array) -> ExitCode {
-    let grade = if arguments.seeds.beyond { array::Grade::Beyond } else { array::Grade::Envelope };
-    let options = array::RunOptions { grade, ..array::RunOptions::default() };
+    let grade =
+        if arguments.seeds.beyond { array::PoolFaultGrade::Beyond } else { array::PoolFaultGrade::Envelope };
+    let options = array::PoolRunOptions { grade, ..array::PoolRunOptions::default() };
     let reached = RefCell::new(BTreeMap::new());
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {
@@ -118,15 +124,15 @@ fn run_array(arguments: Array) -> ExitCode {
                 }
                 *reached.borrow_mut().entry(branch).or_insert(0) += times;
             }
-            Ok(Shown {
+            Ok(RunSummary {
                 trace: report.trace.value(),
                 crashes: report.crashes,
                 works: report.tally.writes,
                 story: report.tally.story,
             })
         }
-        Err(failure) => Err(Broken {
-            line: format!("{}; again: {}", failure.what, failure.again),
+        Err(failure) => Err(FailureText {
+            line: format!("{}; replay: {}", failure.what, failure.replay),
             story: failure.to_string(),
         }),
     });
@@ -134,7 +140,7 @@ fn run_array(arguments: Array) -> ExitCode {
     code
 }
 
-/// Which branches of the pool were taken, and which were not.
+/// Prints the branches of the pool that were taken, and those that were not.
 fn show_reached(reached: &BTreeMap<array::Sometimes, u64>) {
     let taken: Vec<_> = reached.iter().map(|(branch, times)| format!("{branch:?} {times}")).collect();
     println!("branches taken: {}", taken.join(", "));
@@ -143,7 +149,11 @@ fn show_reached(reached: &BTreeMap<array::Sometimes, u64>) {
     println!("branches never taken: {}", if never.is_empty() { "none".to_owned() } else { never.join(", ") });
 }
 
-fn run_seeds(seeds: Seeds, works_are: &str, one: impl Fn(u64) -> Result<Shown, Broken>) -> ExitCode {
+fn run_seeds(
+    seeds: Seeds,
+    works_are: &str,
+    one: impl Fn(u64) -> Result<RunSummary, FailureText>,
+) -> ExitCode {
     let timer = seeds.minutes.map(start_timer);
     let is_time_up = || timer.as_ref().is_some_and(ThreadHandle::is_finished);
     let (mut crashes, mut works, mut failures, mut done) = (0, 0, 0_u64, 0);
@@ -175,17 +185,17 @@ fn run_seeds(seeds: Seeds, works_are: &str, one: impl Fn(u64) -> Result<Shown, B
     }
     match failures {
         0 => {
-            println!("no promise was broken in {done} seeds");
+            println!("no violation in {done} seeds");
             ExitCode::SUCCESS
         }
         _ => {
-            println!("{failures} of {done} seeds broke a promise");
+            println!("violations in {failures} of {done} seeds");
             ExitCode::FAILURE
         }
     }
 }
 
-/// A thread that ends when the time is up. The seeds run on this one, in no other world than their own.
+/// A thread that ends when the time is up. The seeds run on this one, each in its own simulated world.
 fn start_timer(minutes: u64) -> ThreadHandle<()> {
     let sleep = move |world: World| world.sleep(Duration::from_secs(60 * minutes));
     spawn_thread("timer", 0, RealOptions::default(), sleep).expect("the system has a thread left")

@@ -1,10 +1,10 @@
-//! Planted bugs: is the simulator able to catch what it is there for?
+//! Planted bugs: do the checks of the simulator detect them?
 //!
-//! A canary stands between the engine and its files and spoils what the engine does there, with the effect that
-//! a mistake at a known durability point would have; or cuts the log short, or closes badly. The engine itself
-//! stays as it is. Each must be caught within a few seeds; one that is not means that a checker sleeps.
+//! A canary sits between the engine and its files and has the effect of a bug at a known durability point; or
+//! it truncates the log, or closes badly. The engine itself is unchanged. Each must be caught within a few
+//! seeds; a bug that is not caught means that a check is ineffective.
 
-use super::{late_log::LateLog, plan::Grade};
+use super::{late_log::LateLog, plan::GroupFaultGrade};
 use maildb::{
     PageSize,
     format::{
@@ -24,36 +24,34 @@ use world::{
     LocalFuture, Resizable, Stability, World,
 };
 
-/// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Canary {
-    /// Log writes return when the drive has them in its cache: commits are acknowledged before they are stable.
+    /// Log writes return once they are in the drive's cache: commits are acknowledged before they are stable.
     AcknowledgeBeforeStable,
-    /// The engine takes its log for stable when it is not, and writes pages before their log. Commits are
-    /// acknowledged when the log is stable indeed.
+    /// The engine takes its log for stable too early, and writes pages before their log. Commits are
+    /// acknowledged when the log is really stable.
     PageBeforeItsLog,
-    /// No partial segment of the log has a shadow.
+    /// No partial log segment has a shadow.
     SkipTheShadow,
     /// Database files are never flushed: the checkpoint passes changes that are not stable.
     CheckpointTooFar,
-    /// One page in four that a split has made is not written.
+    /// One page in four that a split created is not written.
     ForgetAPage,
-    /// Recovery does not see the last record of the log.
+    /// Recovery skips the last record of the log.
     ReplayTooLittle,
-    /// A clean shutdown ends without the lazy commits that are not yet in the log.
+    /// A clean shutdown loses the lazy commits not yet in the log.
     CloseForgetsLazyCommits,
-    /// Sidecars of page stamps are never stable: the checkpoint relies on stamps that a power cut takes.
+    /// Page stamp files are never stable: the checkpoint relies on stamps that a power cut loses.
     RelyOnUnstableStamps,
-    /// One write of a database in forty is acknowledged and never done.
+    /// One database write in forty is acknowledged and never done.
     LoseAWrite,
     /// The pages of a bulk load are linked before they are stable.
     LinkBeforeStable,
-    /// Pages are believed without their stamps, on drives that do what only stamps find out.
+    /// Pages are used without a check of their stamps, on drives with faults that only stamps detect.
     BelieveThePages,
 }
 
 impl Canary {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::AcknowledgeBeforeStable,
         Self::PageBeforeItsLog,
@@ -68,48 +66,47 @@ impl Canary {
         Self::BelieveThePages,
     ];
 
-    /// What drives may do where it is planted.
-    pub fn grade(self) -> Grade {
+    /// The fault grade of the runs that test it.
+    pub fn grade(self) -> GroupFaultGrade {
         match self {
-            Self::BelieveThePages => Grade::Beyond,
-            _ => Grade::Within,
+            Self::BelieveThePages => GroupFaultGrade::Beyond,
+            _ => GroupFaultGrade::Within,
         }
     }
 }
 
-/// What the spoilt files of an incarnation share.
+/// State shared by the files of an incarnation with a planted bug.
 #[derive(Clone)]
-pub struct Spoiling {
-    /// Log writes that are done later.
+pub struct BugState {
+    /// Delayed log writes.
     pub late_log: Rc<LateLog>,
-    /// The group is gone: nothing it asks for is done or answered.
+    /// The group has ended: its requests are neither done nor answered.
     pub is_over: Rc<Cell<bool>>,
 }
 
-impl Spoiling {
-    /// For a new incarnation.
+impl BugState {
     pub fn new(world: &World) -> Self {
         Self { late_log: LateLog::new(world), is_over: Rc::default() }
     }
 
-    /// What `ask` gives, unless nobody is there to ask.
+    /// Calls `ask`, unless the group has ended.
     fn unless_over<T: 'static>(&self, ask: impl FnOnce() -> LocalFuture<T>) -> LocalFuture<T> {
         if self.is_over.get() { Box::pin(pending()) } else { ask() }
     }
 }
 
-/// A directory whose files are spoilt.
-pub struct SpoiltDirectory {
+/// A directory whose files have a planted bug.
+pub struct BuggyDirectory {
     inner: Rc<dyn Directory>,
     canary: Canary,
     page_size: PageSize,
-    spoiling: Spoiling,
+    bug_state: BugState,
 }
 
-impl SpoiltDirectory {
-    /// `inner`, spoilt. Its databases have pages of that size.
-    pub fn new(inner: Rc<dyn Directory>, canary: Canary, page_size: PageSize, spoiling: Spoiling) -> Self {
-        Self { inner, canary, page_size, spoiling }
+impl BuggyDirectory {
+    /// Wraps `inner`, whose databases have pages of that size.
+    pub fn new(inner: Rc<dyn Directory>, canary: Canary, page_size: PageSize, bug_state: BugState) -> Self {
+        Self { inner, canary, page_size, bug_state }
     }
 
     fn spoil(
@@ -123,18 +120,18 @@ impl SpoiltDirectory {
             Some("stamps") => Kind::Stamps,
             _ => return opening,
         };
-        let (canary, page_size, spoiling) = (self.canary, self.page_size, self.spoiling.clone());
+        let (canary, page_size, bug_state) = (self.canary, self.page_size, self.bug_state.clone());
         Box::pin(async move {
             let inner = opening.await?;
             let (last, count) = (RefCell::default(), Rc::default());
             let (seen, has_new) = (RefCell::default(), Cell::new(false));
-            let file = SpoiltFile { inner, kind, canary, page_size, spoiling, last, count, seen, has_new };
+            let file = BuggyFile { inner, kind, canary, page_size, bug_state, last, count, seen, has_new };
             Ok(Rc::new(file) as Rc<dyn File>)
         })
     }
 }
 
-impl Directory for SpoiltDirectory {
+impl Directory for BuggyDirectory {
     fn describe(&self) -> String {
         self.inner.describe()
     }
@@ -144,30 +141,30 @@ impl Directory for SpoiltDirectory {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.spoiling.unless_over(|| self.spoil(name, self.inner.open(name)))
+        self.bug_state.unless_over(|| self.spoil(name, self.inner.open(name)))
     }
 
     fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.spoiling.unless_over(|| self.spoil(name, self.inner.create(name, size)))
+        self.bug_state.unless_over(|| self.spoil(name, self.inner.create(name, size)))
     }
 
     fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
-        let late_log = Rc::clone(&self.spoiling.late_log);
-        self.spoiling.unless_over(|| {
+        let late_log = Rc::clone(&self.bug_state.late_log);
+        self.bug_state.unless_over(|| {
             let rename = self.inner.rename(from, to);
             Box::pin(async move {
-                late_log.settle().await?;
+                late_log.flush().await?;
                 rename.await
             })
         })
     }
 
     fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
-        self.spoiling.unless_over(|| self.inner.remove(name))
+        self.bug_state.unless_over(|| self.inner.remove(name))
     }
 
     fn sync(&self) -> LocalFuture<IoResult<()>> {
-        self.spoiling.unless_over(|| self.inner.sync())
+        self.bug_state.unless_over(|| self.inner.sync())
     }
 
     fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
@@ -182,48 +179,47 @@ enum Kind {
     Stamps,
 }
 
-struct SpoiltFile {
+struct BuggyFile {
     inner: Rc<dyn File>,
     kind: Kind,
     canary: Canary,
     page_size: PageSize,
-    spoiling: Spoiling,
-    /// What was written last.
+    bug_state: BugState,
     last: RefCell<Option<Arc<Buffer>>>,
-    /// How many writes, or new pages, there were.
+    /// Number of writes, or of new pages.
     count: Rc<Cell<u64>>,
-    /// Where pages of the table that is bulk loaded were written.
+    /// Offsets of pages of the bulk-loaded table.
     seen: RefCell<BTreeSet<ByteOffset>>,
-    /// Whether there was a new place since the last flush.
+    /// A page was written to a new offset since the last flush.
     has_new: Cell<bool>,
 }
 
-impl SpoiltFile {
-    /// Whether this write is the shadow of what was just written.
+impl BuggyFile {
+    /// True if this write is the shadow of the previous one.
     fn is_shadow(&self, from: &[Arc<Buffer>]) -> bool {
         let last = self.last.borrow();
         matches!((from, &*last), ([only], Some(last)) if Arc::ptr_eq(only, last))
     }
 
-    /// A write of the log that is done later; one of a file's header is not, and waits for those that are.
+    /// Delays a write of the log. A header is written at once, after all delayed writes.
     fn write_log_late(
         &self,
         at: ByteOffset,
         from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
-        let (inner, late_log) = (Rc::clone(&self.inner), Rc::clone(&self.spoiling.late_log));
+        let (inner, late_log) = (Rc::clone(&self.inner), Rc::clone(&self.bug_state.late_log));
         if stability == Stability::Stable && at.0 > 0 {
             return Box::pin(ready(late_log.write(inner, at, from, stability)));
         }
         Box::pin(async move {
-            late_log.settle().await?;
+            late_log.flush().await?;
             inner.write(at, from, stability).await
         })
     }
 
-    /// A write of pages, but for one in four of those that splits have made: not yet in the file, and neither
-    /// a tree's root nor its space.
+    /// Writes pages, without one in four of those that splits created: pages not yet in the file that are
+    /// neither a tree's root nor part of its space.
     fn write_pages_but_one(
         &self,
         mut at: ByteOffset,
@@ -240,9 +236,10 @@ impl SpoiltFile {
                     is_whole && is_of_a_split(PageView::new(&page)) && is_blank(&inner, at, length).await?;
                 count.set(count.get() + u64::from(is_new));
                 at = at + ByteCount(length as u64);
-                match is_new && count.get().is_multiple_of(4) {
-                    true => runs.push((at, Vec::new())),
-                    false => runs.last_mut().expect("at least one").1.push(page),
+                if is_new && count.get().is_multiple_of(4) {
+                    runs.push((at, Vec::new()))
+                } else {
+                    runs.last_mut().expect("at least one").1.push(page)
                 }
             }
             for (at, run) in runs.into_iter().filter(|(_, run)| !run.is_empty()) {
@@ -253,7 +250,7 @@ impl SpoiltFile {
     }
 }
 
-impl BlockDevice for SpoiltFile {
+impl BlockDevice for BuggyFile {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -268,7 +265,7 @@ impl BlockDevice for SpoiltFile {
         mut from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
-        if self.spoiling.is_over.get() {
+        if self.bug_state.is_over.get() {
             return Box::pin(pending());
         }
         match self.canary {
@@ -318,32 +315,32 @@ impl BlockDevice for SpoiltFile {
             (Canary::CheckpointTooFar, Kind::Database) | (Canary::RelyOnUnstableStamps, Kind::Stamps) => {
                 Box::pin(async { Ok(()) })
             }
-            _ => self.spoiling.unless_over(|| self.inner.flush()),
+            _ => self.bug_state.unless_over(|| self.inner.flush()),
         }
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.spoiling.unless_over(|| self.inner.discard(at, length))
+        self.bug_state.unless_over(|| self.inner.discard(at, length))
     }
 }
 
-impl Resizable for SpoiltFile {
+impl Resizable for BuggyFile {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.spoiling.unless_over(|| self.inner.resize(size))
+        self.bug_state.unless_over(|| self.inner.resize(size))
     }
 }
 
-/// Whether the first page written is of the table that is bulk loaded.
+/// True if the first page written belongs to the bulk-loaded table.
 fn is_of_loaded_table(from: &[Arc<Buffer>]) -> bool {
     from.first().is_some_and(|page| is_loaded(PageView::new(&page[..PageSize::Kib4.bytes()])))
 }
 
-/// Whether the page is of the table that is bulk loaded: the second one made.
+/// True for pages of the bulk-loaded table: the second one created.
 fn is_loaded(page: PageView<'_>) -> bool {
     page.object_id().0 == LAST_SYSTEM_OBJECT.0 + 2
 }
 
-/// Whether only a split makes such a page: one of a tree, not its root, and not bulk loaded.
+/// True for pages that only a split creates: in a tree, not its root, and not bulk-loaded.
 fn is_of_a_split(page: PageView<'_>) -> bool {
     let flags = page.flags();
     !flags.contains(PageFlags::ROOT) && !flags.contains(PageFlags::SPACE_TREE) && !is_loaded(page)

@@ -1,37 +1,37 @@
-//! What was begun, what was acknowledged, and so what may and what must be found after a crash.
+//! The commits begun and acknowledged, and the states allowed after a crash.
 //!
-//! Commits are listed in the order in which they were asked for, which is their order in the log. What
-//! survives must be the state after some prefix of the list: nothing uncommitted, nothing half, no commit
-//! without all before it. The prefix must reach to the last durable commit that was acknowledged; after a clean
-//! shutdown it is the whole list.
+//! Commits are listed in the order of their requests, which is their order in the log. The surviving state
+//! must equal some prefix of the list: nothing uncommitted, no partial commit, no commit without all before
+//! it. The prefix must include the last acknowledged durable commit; after a clean shutdown it is the whole
+//! list.
 //!
-//! A drive that loses the end of a log, beyond what storage promises, takes acknowledged commits with it, also
-//! some that were found before. Then any prefix of all commits will do ([`History::check_older`]).
+//! A drive that loses the end of a log, beyond the guarantees of storage, loses acknowledged commits too,
+//! even some that were found before. Then any prefix of all commits is allowed ([`History::check_older`]).
 //!
 //! Invariants:
 //!
-//! 1. `latest` is `base` with all of `commits` applied; `base` is nothing with all of `past` applied.
+//! 1. `latest` is `base` with all of `commits` applied; `base` is the empty state with all of `past` applied.
 //! 2. `required <= commits.len()`.
 
 use super::{
-    mail::{Key, Mail, Rows},
-    trouble::Violation,
+    mail::{Mail, RowKey, Rows},
+    violation::GroupViolation,
 };
 use std::{collections::BTreeSet, rc::Rc};
 
-/// New content of a row; none for one that is gone.
-pub type Change = (Key, Option<Rc<Mail>>);
+/// New content of a row; `None` deletes it.
+pub type Change = (RowKey, Option<Rc<Mail>>);
 
-/// See the module's documentation.
+/// The model of a group's rows.
 #[derive(Default)]
 pub struct History {
     base: Rows,
-    /// Commits that were found, since the beginning.
+    /// Commits found by earlier checks.
     past: Vec<Vec<Change>>,
     commits: Vec<Vec<Change>>,
     required: usize,
     latest: Rows,
-    /// Tables that must be there, by database and name.
+    /// Tables that must exist, by database and name.
     tables: BTreeSet<(usize, &'static str)>,
 }
 
@@ -41,34 +41,35 @@ impl History {
         &self.latest
     }
 
-    /// A commit is about to be asked for; the number is its ticket for [`History::acknowledge`].
+    /// Starts a commit and returns its ticket for [`History::acknowledge`].
     pub fn begin_commit(&mut self, changes: Vec<Change>) -> usize {
         changes.iter().for_each(|change| apply(&mut self.latest, change));
         self.commits.push(changes);
         self.commits.len()
     }
 
-    /// A durable commit has returned: it must be there, and so must everything before it.
+    /// Acknowledges a durable commit: it and everything before it must survive.
     pub fn acknowledge(&mut self, ticket: usize) {
         self.required = self.required.max(ticket);
         assert!(self.required <= self.commits.len());
     }
 
-    /// A clean shutdown has returned: all that was committed must be there, however lazily.
+    /// Acknowledges a clean shutdown: every commit must survive, lazy ones too.
     pub fn acknowledge_all(&mut self) {
         self.required = self.commits.len();
     }
 
-    /// The making of a table has returned.
+    /// Acknowledges the creation of a table.
     pub fn note_table(&mut self, database: usize, name: &'static str) {
         self.tables.insert((database, name));
     }
 
-    /// A database does not have that table.
-    pub fn check_missing_table(&self, database: usize, name: &'static str) -> Result<(), Violation> {
-        match self.tables.contains(&(database, name)) {
-            true => Err(Violation::TableLost { database }),
-            false => Ok(()),
+    /// Checks that a missing table was never acknowledged.
+    pub fn check_missing_table(&self, database: usize, name: &'static str) -> Result<(), GroupViolation> {
+        if self.tables.contains(&(database, name)) {
+            Err(GroupViolation::TableLost { database })
+        } else {
+            Ok(())
         }
     }
 
@@ -77,27 +78,28 @@ impl History {
         self.commits.len()
     }
 
-    /// Commits of those that must be there.
+    /// Number of those that must survive.
     pub fn required(&self) -> usize {
         self.required
     }
 
-    /// Holds what was found against what may be; it is the base from now on, and must be found again.
-    /// Gives the number of commits that survived.
-    pub fn check(&mut self, found: Rows) -> Result<usize, Violation> {
+    /// Checks the rows found against the allowed states. They become the new base and must be found again.
+    /// Returns the number of commits that survived.
+    pub fn check(&mut self, found: Rows) -> Result<usize, GroupViolation> {
         let mut state = self.base.clone();
         self.commits[..self.required].iter().flatten().for_each(|change| apply(&mut state, change));
-        let keys: BTreeSet<Key> = state.keys().chain(found.keys()).copied().collect();
-        let mut wrong: BTreeSet<Key> =
+        let keys: BTreeSet<RowKey> = state.keys().chain(found.keys()).copied().collect();
+        let mut wrong: BTreeSet<RowKey> =
             keys.into_iter().filter(|key| state.get(key) != found.get(key)).collect();
         let mut nearest = (wrong.len(), self.required, wrong.first().copied());
         let mut survived = None;
         for count in self.required..=self.commits.len() {
             if count > self.required {
                 for change in &self.commits[count - 1] {
-                    match change.1.as_ref() == found.get(&change.0) {
-                        true => wrong.remove(&change.0),
-                        false => wrong.insert(change.0),
+                    if change.1.as_ref() == found.get(&change.0) {
+                        wrong.remove(&change.0)
+                    } else {
+                        wrong.insert(change.0)
                     };
                 }
             }
@@ -113,7 +115,11 @@ impl History {
                 "nearest is the one after {count}: {rows} rows differ, the first being {first:?}; {} rows found",
                 found.len()
             );
-            return Err(Violation::NoPrefix { required: self.required, begun: self.commits.len(), nearest });
+            return Err(GroupViolation::NoPrefix {
+                required: self.required,
+                begun: self.commits.len(),
+                nearest,
+            });
         };
         let survivors = self.commits.drain(..survived);
         self.past.extend(survivors);
@@ -121,9 +127,9 @@ impl History {
         Ok(survived)
     }
 
-    /// As [`History::check`], but the end of the log may have been lost: the state after any prefix of all
-    /// commits will do. The number given is of those begun since the last check.
-    pub fn check_older(&mut self, found: Rows) -> Result<usize, Violation> {
+    /// Like [`History::check`], but the end of the log may be lost: any prefix of all commits is allowed.
+    /// Returns the number of surviving commits begun since the last check.
+    pub fn check_older(&mut self, found: Rows) -> Result<usize, GroupViolation> {
         let before = self.past.len();
         let mut state = Rows::new();
         let mut longest = found.is_empty().then_some(0);
@@ -135,7 +141,11 @@ impl History {
         }
         let Some(longest) = longest else {
             let nearest = format!("{} rows found, {} after all commits", found.len(), state.len());
-            return Err(Violation::NoPrefix { required: 0, begun: before + self.commits.len(), nearest });
+            return Err(GroupViolation::NoPrefix {
+                required: 0,
+                begun: before + self.commits.len(),
+                nearest,
+            });
         };
         self.past.append(&mut self.commits);
         self.past.truncate(longest);
@@ -162,8 +172,8 @@ fn apply(rows: &mut Rows, (key, row): &Change) {
 mod tests {
     use super::*;
 
-    fn key(message: i64) -> Key {
-        Key { database: 0, mailbox: 1, message }
+    fn key(message: i64) -> RowKey {
+        RowKey { database: 0, mailbox: 1, message }
     }
 
     fn mail(text: &str) -> Rc<Mail> {
@@ -189,7 +199,7 @@ mod tests {
         assert_eq!(check(&[(1, "a")]), None, "a durable commit is lost");
         assert_eq!(check(&[(1, "c"), (2, "b"), (3, "d")]), None, "half a commit");
         assert_eq!(check(&[(1, "a"), (2, "b")]), None, "a commit without the rest of it");
-        assert_eq!(check(&[(1, "c"), (2, "b"), (9, "x")]), None, "a row nobody committed");
+        assert_eq!(check(&[(1, "c"), (2, "b"), (9, "x")]), None, "an uncommitted row");
     }
 
     #[test]
@@ -202,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_lost_its_end_may_go_back_to_any_state_there_was_and_to_no_other() {
+    fn a_log_without_its_end_may_return_to_any_earlier_state_and_to_no_other() {
         let rows = |rows: &[(i64, &str)]| rows.iter().map(|(at, text)| (key(*at), mail(text))).collect();
         let mut history = three();
         assert_eq!(history.check(rows(&[(2, "b"), (3, "d")])).unwrap(), 3);
@@ -211,12 +221,12 @@ mod tests {
             assert!(history.check_older(rows(found)).is_err(), "{found:?}");
         }
         assert_eq!(history.check_older(rows(&[(1, "a")])).unwrap(), 0);
-        assert!(history.check_older(rows(&[(2, "b"), (3, "d")])).is_err(), "what is lost does not come back");
+        assert!(history.check_older(rows(&[(2, "b"), (3, "d")])).is_err(), "a lost commit does not return");
         assert_eq!(history.check_older(Rows::new()).unwrap(), 0);
     }
 
     #[test]
-    fn what_was_found_once_must_be_found_again() {
+    fn a_state_found_once_must_be_found_again() {
         let mut history = three();
         let found: Rows = [(key(2), mail("b")), (key(3), mail("d"))].into();
         assert_eq!(history.check(found.clone()).unwrap(), 3);

@@ -1,20 +1,20 @@
 //! From opening a group to its end, unless a crash comes first.
 //!
 //! 1. Open: recovery.
-//! 2. Check: everything found is held against the history, and is its base from here on.
-//! 3. Perhaps close, judge the files as a stranger would, and open again.
-//! 4. Work: sessions, and beside them bulk loads, background scans and checkpoints asked for.
-//! 5. Perhaps close and judge again; otherwise just go, as a crash would have it.
+//! 2. Check: all rows found are checked against the history and become its base.
+//! 3. Perhaps close, verify the files independently, and open again.
+//! 4. Work: sessions, with concurrent bulk loads, background scans and requested checkpoints.
+//! 5. Perhaps close and verify again; otherwise end as in a crash.
 
 use super::{
-    canary::{Canary, Spoiling, SpoiltDirectory},
+    bulk_load::BulkLoadWorker,
+    canary::{BugState, BuggyDirectory, Canary},
     history::History,
-    loading::Loading,
     mail::{self, Rows},
-    plan::RunPlan,
+    plan::GroupRunPlan,
     session::Worker,
     short_log::drop_last_record,
-    trouble::{Trouble, Violation},
+    violation::{GroupRunError, GroupViolation},
 };
 use maildb::{Database, DatabaseLocation, Instance, PageNumber, Table};
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -27,77 +27,68 @@ use world::{
     sim::{Fault, SimDrive},
 };
 
-/// By then a drive has answered what it was asked, if it ever does.
+/// Time within which a drive completes an operation, if it ever does.
 const ANSWERED_MAX: Duration = Duration::from_secs(60);
 
-/// What a run has seen, for its report and for the story of a failure.
+/// Counters and events of a run, for its report and for failure reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Groups opened.
+pub struct GroupTally {
     pub openings: u64,
-    /// Openings that found something to repeat or take back.
+    /// Openings that redid or undid something.
     pub recoveries: u64,
-    /// Page changes repeated.
+    /// Page changes redone.
     pub pages_redone: u64,
-    /// Transactions taken back at opening.
+    /// Transactions undone at opening.
     pub transactions_undone: u64,
-    /// Commits found, and begun, over all checks.
+    /// Commits that survived, over all checks.
     pub commits_survived: u64,
     /// Commits begun before all checks.
     pub commits_begun: u64,
-    /// Clean shutdowns whose files were judged.
+    /// Clean shutdowns whose files were verified.
     pub judged: u64,
-    /// Files that were cut to the size of their database at opening.
+    /// Files truncated to the size of their database at opening.
     pub tails_cut: u64,
-    /// Bulk loads ended by their worker, and given up by it.
+    /// Bulk loads completed, and abandoned.
     pub loads: [u64; 2],
-    /// Page splits.
     pub splits: u64,
-    /// Page merges.
     pub merges: u64,
-    /// Log generations filled.
     pub log_generations: u64,
-    /// What happened, in order.
+    /// Events, in order.
     pub story: Vec<String>,
 }
 
-/// What an incarnation needs. Cheap to clone.
+/// The context of an incarnation. Cheap to clone.
 #[derive(Clone)]
-pub struct Ground {
-    /// Where the databases lie.
+pub struct GroupFixture {
     pub database_drive: Rc<SimDrive>,
-    /// Where the log lies.
     pub log_drive: Rc<SimDrive>,
-    /// Settings.
-    pub plan: Rc<RunPlan>,
-    /// The model.
+    pub plan: Rc<GroupRunPlan>,
     pub history: Rc<RefCell<History>>,
-    /// Counters.
-    pub tally: Rc<RefCell<Tally>>,
+    pub tally: Rc<RefCell<GroupTally>>,
 }
 
-/// How an incarnation is to go.
+/// The scenario of an incarnation.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
-    /// Whether to close, judge and open again before the work.
+pub struct GroupScenario {
+    /// Closes, verifies and reopens before the work.
     pub judge_first: bool,
-    /// Whether to close and judge in the end.
+    /// Closes and verifies at the end.
     pub judge_last: bool,
-    /// Whether to do any work.
+    /// Runs sessions and loads.
     pub works: bool,
 }
 
-struct Open {
+struct OpenGroup {
     instance: Instance,
     databases: Vec<(Database, Table)>,
-    /// The same with the tables that are bulk loaded; none if no table is.
+    /// Databases with their bulk-loaded tables; empty if no table is loaded.
     loaded: Vec<(Database, Table)>,
-    spoiling: Spoiling,
+    bug_state: BugState,
 }
 
-impl Ground {
-    /// Makes empty directories on the drives.
-    pub async fn format(self) -> Result<(), Trouble> {
+impl GroupFixture {
+    /// Creates empty directories on the drives.
+    pub async fn format(self) -> Result<(), GroupRunError> {
         ExtentDirectory::format(Rc::clone(&self.database_drive) as Rc<dyn BlockDevice>).await?;
         if !Rc::ptr_eq(&self.database_drive, &self.log_drive) {
             ExtentDirectory::format(Rc::clone(&self.log_drive) as Rc<dyn BlockDevice>).await?;
@@ -105,20 +96,20 @@ impl Ground {
         Ok(())
     }
 
-    /// One whole incarnation.
-    pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
+    /// Runs one incarnation.
+    pub async fn live(self, world: World, scenario: GroupScenario) -> Result<(), GroupRunError> {
         let mut open = self.open(&world).await?;
         self.check(&open).await?;
-        if course.judge_first {
+        if scenario.judge_first {
             self.close_and_judge(&world, open).await?;
             open = self.open(&world).await?;
             let recovery = open.instance.recovery();
             if !recovery.clean {
-                return Err(Violation::NotClean { summary: format!("{recovery:?}") }.into());
+                return Err(GroupViolation::NotClean { summary: format!("{recovery:?}") }.into());
             }
             self.check(&open).await?;
         }
-        if course.works {
+        if scenario.works {
             self.work(&world, &open).await?;
         }
         let statistics = open.instance.statistics();
@@ -128,42 +119,42 @@ impl Ground {
             tally.merges += statistics.merges;
             tally.log_generations += statistics.log_generations;
         }
-        if course.judge_last {
+        if scenario.judge_last {
             self.close_and_judge(&world, open).await?;
         }
         Ok(())
     }
 
-    /// The directories of databases and log, spoilt if a bug is planted.
+    /// The directories of databases and log, with the planted bug if there is one.
     async fn directories(
         &self,
-        spoiling: &Spoiling,
-    ) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
-        let databases = self.directory(spoiling, &self.database_drive).await?;
+        bug_state: &BugState,
+    ) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), GroupRunError> {
+        let databases = self.directory(bug_state, &self.database_drive).await?;
         if Rc::ptr_eq(&self.database_drive, &self.log_drive) {
             return Ok((Rc::clone(&databases), databases));
         }
-        Ok((databases, self.directory(spoiling, &self.log_drive).await?))
+        Ok((databases, self.directory(bug_state, &self.log_drive).await?))
     }
 
     async fn directory(
         &self,
-        spoiling: &Spoiling,
+        bug_state: &BugState,
         drive: &Rc<SimDrive>,
-    ) -> Result<Rc<dyn Directory>, Trouble> {
+    ) -> Result<Rc<dyn Directory>, GroupRunError> {
         let carved = ExtentDirectory::open(Rc::clone(drive) as Rc<dyn BlockDevice>).await?;
         Ok(match self.plan.canary {
             Some(canary) => {
                 let page_size = self.plan.config.page_size;
-                Rc::new(SpoiltDirectory::new(Rc::new(carved), canary, page_size, spoiling.clone()))
+                Rc::new(BuggyDirectory::new(Rc::new(carved), canary, page_size, bug_state.clone()))
             }
             None => Rc::new(carved),
         })
     }
 
-    async fn open(&self, world: &World) -> Result<Open, Trouble> {
-        let spoiling = Spoiling::new(world);
-        let (database_directory, log_directory) = self.directories(&spoiling).await?;
+    async fn open(&self, world: &World) -> Result<OpenGroup, GroupRunError> {
+        let bug_state = BugState::new(world);
+        let (database_directory, log_directory) = self.directories(&bug_state).await?;
         if self.plan.canary == Some(Canary::ReplayTooLittle) {
             drop_last_record(&log_directory, &self.plan.config.base_name).await?;
         }
@@ -186,23 +177,23 @@ impl Ground {
         }
         let (mut databases, mut loaded) = (Vec::new(), Vec::new());
         for (index, database) in instance.databases().into_iter().enumerate() {
-            databases.push((database.clone(), self.table(&database, index, mail::TABLE, &spoiling).await?));
+            databases.push((database.clone(), self.table(&database, index, mail::TABLE, &bug_state).await?));
             if self.plan.loads > 0 {
-                let table = self.table(&database, index, mail::LOADED_TABLE, &spoiling).await?;
+                let table = self.table(&database, index, mail::LOADED_TABLE, &bug_state).await?;
                 loaded.push((database, table));
             }
         }
-        Ok(Open { instance, databases, loaded, spoiling })
+        Ok(OpenGroup { instance, databases, loaded, bug_state })
     }
 
-    /// A table of a database, made now if it is not there.
+    /// A table of a database, created if missing.
     async fn table(
         &self,
         database: &Database,
         index: usize,
         name: &'static str,
-        spoiling: &Spoiling,
-    ) -> Result<Table, Trouble> {
+        bug_state: &BugState,
+    ) -> Result<Table, GroupRunError> {
         let table = match database.table(name) {
             Some(table) => table,
             None => {
@@ -210,7 +201,7 @@ impl Ground {
                     self.history.borrow().check_missing_table(index, name)?;
                 }
                 let table = database.create_table(mail::definition(name)).await?;
-                spoiling.late_log.settle().await?;
+                bug_state.late_log.flush().await?;
                 table
             }
         };
@@ -218,8 +209,8 @@ impl Ground {
         Ok(table)
     }
 
-    async fn check(&self, open: &Open) -> Result<(), Trouble> {
-        open.spoiling.late_log.settle().await?;
+    async fn check(&self, open: &OpenGroup) -> Result<(), GroupRunError> {
+        open.bug_state.late_log.flush().await?;
         let mut found = Rows::new();
         for tables in [&open.databases, &open.loaded] {
             for (index, (database, table)) in tables.iter().enumerate() {
@@ -228,10 +219,8 @@ impl Ground {
         }
         let mut history = self.history.borrow_mut();
         let (required, begun, rows) = (history.required(), history.begun(), found.len());
-        let survived = match self.may_lose_log() {
-            true => history.check_older(found)?,
-            false => history.check(found)?,
-        };
+        let survived =
+            if self.may_lose_log() { history.check_older(found)? } else { history.check(found)? };
         let mut tally = self.tally.borrow_mut();
         tally.commits_survived += survived as u64;
         tally.commits_begun += begun as u64;
@@ -239,7 +228,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Whether the log's drive has done what may take away the end of a log, or show an earlier one.
+    /// True if the log's drive had faults that may lose the end of a log, or return an earlier one.
     pub fn may_lose_log(&self) -> bool {
         let takes_away = |fault: &Fault| {
             matches!(
@@ -254,7 +243,7 @@ impl Ground {
         self.log_drive.statistics().faults.keys().any(takes_away)
     }
 
-    async fn work(&self, world: &World, open: &Open) -> Result<(), Trouble> {
+    async fn work(&self, world: &World, open: &OpenGroup) -> Result<(), GroupRunError> {
         let mut sessions = Vec::new();
         for number in 0..self.plan.sessions {
             let random = Random::new(world.random("work").next_u64(), &format!("session {number}"));
@@ -263,19 +252,19 @@ impl Ground {
                 databases: open.databases.clone(),
                 history: Rc::clone(&self.history),
                 plan: Rc::clone(&self.plan),
-                late_log: Rc::clone(&open.spoiling.late_log),
+                late_log: Rc::clone(&open.bug_state.late_log),
                 random,
             };
             let session = open.instance.session();
             sessions.push(world.spawn("session", worker.work(world.clone(), session)));
         }
         if self.plan.loads > 0 {
-            let loading = Loading {
+            let loading = BulkLoadWorker {
                 databases: open.loaded.clone(),
                 history: Rc::clone(&self.history),
                 tally: Rc::clone(&self.tally),
                 plan: Rc::clone(&self.plan),
-                late_log: Rc::clone(&open.spoiling.late_log),
+                late_log: Rc::clone(&open.bug_state.late_log),
                 random: Random::new(world.random("work").next_u64(), "loading"),
             };
             let session = open.instance.session();
@@ -296,43 +285,43 @@ impl Ground {
         Ok(())
     }
 
-    /// Checks the checksums of a few pages on the drive while they are in use.
-    async fn scan_in_background(&self, open: &Open, random: &mut Random) -> Result<(), Trouble> {
+    /// Verifies checksums of a few pages on the drive while they are in use.
+    async fn scan_in_background(&self, open: &OpenGroup, random: &mut Random) -> Result<(), GroupRunError> {
         let database = &open.databases[random.below(open.databases.len() as u64) as usize].0;
         let first = PageNumber(1 + random.below(u64::from(database.page_count())) as u32);
         let outcome = database.scan(first, 1 + random.below(64) as u32).await?;
         match outcome.damaged.first() {
             Some((page, problem)) if self.plan.faults.is_within_promises() => {
                 let finding = format!("page {}: {problem}", page.0);
-                Err(Violation::Damaged { file: database.name(), finding }.into())
+                Err(GroupViolation::Damaged { file: database.name(), finding }.into())
             }
             _ => Ok(()),
         }
     }
 
-    /// Shuts down cleanly: from now on every commit must be there.
-    async fn close(&self, world: &World, mut open: Open) -> Result<(), Trouble> {
+    /// Shuts down cleanly: from now on every commit must survive.
+    async fn close(&self, world: &World, mut open: OpenGroup) -> Result<(), GroupRunError> {
         if self.plan.canary == Some(Canary::CloseForgetsLazyCommits) {
-            // Ends as a crash would, and closes what recovery makes of it: whole, but for what no log has.
-            open.spoiling.is_over.set(true);
+            // Ends like a crash, then recovers and closes: consistent, but without what no log has.
+            open.bug_state.is_over.set(true);
             drop(open);
             world.sleep(ANSWERED_MAX).await;
             open = self.open(world).await?;
         }
         drop((open.databases, open.loaded));
         open.instance.close().await?;
-        open.spoiling.late_log.settle().await?;
+        open.bug_state.late_log.flush().await?;
         self.history.borrow_mut().acknowledge_all();
         Ok(())
     }
 
-    /// Shuts down cleanly, then reads the files as a stranger would.
-    async fn close_and_judge(&self, world: &World, open: Open) -> Result<(), Trouble> {
+    /// Shuts down cleanly, then verifies the files independently.
+    async fn close_and_judge(&self, world: &World, open: OpenGroup) -> Result<(), GroupRunError> {
         self.close(world, open).await?;
-        let (databases, log) = self.directories(&Spoiling::new(world)).await?;
+        let (databases, log) = self.directories(&BugState::new(world)).await?;
         let damaged = |file: &str, count: usize, finding: String| {
             let finding = format!("{count} findings, the first: {finding}");
-            Trouble::Violation(Violation::Damaged { file: file.to_owned(), finding })
+            GroupRunError::GroupViolation(GroupViolation::Damaged { file: file.to_owned(), finding })
         };
         for index in 0..self.plan.databases {
             let name = file_name(index);

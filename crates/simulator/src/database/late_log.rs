@@ -1,8 +1,8 @@
-//! Log writes that are answered before they are done: the engine takes its log for stable too early.
+//! Log writes that are acknowledged before they are done: the engine takes its log for stable too early.
 //!
-//! Only the engine is deceived: whoever notes that a user may rely on something waits for [`LateLog::settle`]
-//! first. What remains is what the engine does by itself: it writes pages before their log. Without that canary
-//! there are no such writes, and nobody waits.
+//! Only the engine is deceived: code that records a guarantee to a user waits for [`LateLog::flush`] first.
+//! The effect that remains is the engine's own: it writes pages before their log. Without that canary there
+//! are no such writes, and no wait.
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,12 +12,12 @@ use std::{
 };
 use world::{Buffer, ByteOffset, File, IoError, IoResult, JoinHandle, Stability, World};
 
-/// How late a write is.
+/// Delay of a write.
 const DELAY: Duration = Duration::from_millis(30);
-/// How often it is looked whether writes are done.
+/// Interval of polls for completed writes.
 const POLL: Duration = Duration::from_millis(1);
 
-/// The late writes of an incarnation.
+/// The delayed writes of an incarnation.
 pub struct LateLog {
     world: World,
     /// The last of them; each waits for the one before.
@@ -28,7 +28,6 @@ pub struct LateLog {
 }
 
 impl LateLog {
-    /// None so far.
     pub fn new(world: &World) -> Rc<Self> {
         Rc::new(Self {
             world: world.clone(),
@@ -39,7 +38,7 @@ impl LateLog {
         })
     }
 
-    /// Answers at once, with the failure of an earlier write if there was one, and writes later.
+    /// Acknowledges at once, with the failure of an earlier write if there was one, and writes later.
     pub fn write(
         self: &Rc<Self>,
         file: Rc<dyn File>,
@@ -64,8 +63,8 @@ impl LateLog {
         Ok(())
     }
 
-    /// Waits until all that was written so far is as stable as it was said to be.
-    pub async fn settle(&self) -> IoResult<()> {
+    /// Waits until all delayed writes are as stable as they were acknowledged to be.
+    pub async fn flush(&self) -> IoResult<()> {
         let begun = self.begun.get();
         while self.ended.get() < begun {
             self.world.sleep(POLL).await;

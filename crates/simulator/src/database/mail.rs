@@ -1,6 +1,6 @@
-//! The tables of each database, and their rows as the model knows them.
+//! The tables of each database, and their rows in the model.
 
-use super::trouble::{Trouble, Violation};
+use super::violation::{GroupRunError, GroupViolation};
 use maildb::{
     ColumnId, ColumnType, Database, Table, TableDefinition, Value,
     format::record::{CodePage, TableSchema},
@@ -10,9 +10,9 @@ use world::Random;
 
 /// Name of the table that sessions share.
 pub const TABLE: &str = "Mail";
-/// Name of the table that is bulk loaded.
+/// Name of the bulk-loaded table.
 pub const LOADED_TABLE: &str = "Loaded";
-/// Mailboxes from this one on are in the table that is bulk loaded.
+/// Mailboxes from this one on are in the bulk-loaded table.
 pub const LOADED_MAILBOX_MIN: i32 = 1000;
 
 const MAILBOX: ColumnId = ColumnId(1);
@@ -20,10 +20,10 @@ const MESSAGE: ColumnId = ColumnId(2);
 const SUBJECT: ColumnId = ColumnId(128);
 const BODY: ColumnId = ColumnId(256);
 
-/// Where a row lies: database, mailbox, message.
+/// The address of a row: database, mailbox, message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// Place of the database in its group.
+pub struct RowKey {
+    /// Index of the database in its group.
     pub database: usize,
     /// First column of the primary key.
     pub mailbox: i32,
@@ -31,17 +31,14 @@ pub struct Key {
     pub message: i64,
 }
 
-/// What a row holds beside its key.
+/// The columns of a row beside its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// A short text.
     pub subject: String,
-    /// Some bytes.
     pub body: Vec<u8>,
 }
 
-/// Rows by key.
-pub type Rows = BTreeMap<Key, Rc<Mail>>;
+pub type Rows = BTreeMap<RowKey, Rc<Mail>>;
 
 impl Mail {
     /// A row with a body of 1 to `body_bytes_max` bytes.
@@ -51,8 +48,8 @@ impl Mail {
         Rc::new(Self { subject: format!("subject {}", random.below(1_000_000)), body })
     }
 
-    /// The row as the engine takes it.
-    pub fn values(&self, key: Key) -> Vec<(ColumnId, Value)> {
+    /// The column values for the engine.
+    pub fn values(&self, key: RowKey) -> Vec<(ColumnId, Value)> {
         vec![
             (MAILBOX, Value::I32(key.mailbox)),
             (MESSAGE, Value::I64(key.message)),
@@ -61,8 +58,11 @@ impl Mail {
         ]
     }
 
-    /// A row as the engine gives it; a violation if it has other columns.
-    pub fn from_values(database: usize, row: Vec<(ColumnId, Value)>) -> Result<(Key, Rc<Self>), Trouble> {
+    /// Parses a row from the engine; a violation if it has other columns.
+    pub fn from_values(
+        database: usize,
+        row: Vec<(ColumnId, Value)>,
+    ) -> Result<(RowKey, Rc<Self>), GroupRunError> {
         match <[_; 4]>::try_from(row) {
             Ok(
                 [
@@ -71,20 +71,20 @@ impl Mail {
                     (SUBJECT, Value::Text(subject)),
                     (BODY, Value::LongBinary(body)),
                 ],
-            ) => Ok((Key { database, mailbox, message }, Rc::new(Self { subject, body }))),
-            other => Err(Violation::NotARow { row: format!("{other:?}") }.into()),
+            ) => Ok((RowKey { database, mailbox, message }, Rc::new(Self { subject, body }))),
+            other => Err(GroupViolation::NotARow { row: format!("{other:?}") }.into()),
         }
     }
 }
 
-impl Key {
-    /// The primary key as the engine takes it.
+impl RowKey {
+    /// The primary key for the engine.
     pub fn values(self) -> Vec<Value> {
         vec![Value::I32(self.mailbox), Value::I64(self.message)]
     }
 }
 
-/// How a table is made.
+/// The definition of a table.
 pub fn definition(name: &str) -> TableDefinition {
     let schema = TableSchema::from_kinds([
         ("MailboxId", ColumnType::I32, CodePage::Western),
@@ -96,12 +96,12 @@ pub fn definition(name: &str) -> TableDefinition {
     TableDefinition { name: name.to_owned(), columns, primary_key: vec![MAILBOX, MESSAGE] }
 }
 
-/// The rows of one database from a key prefix on, as long as `wanted` says so.
+/// Scans a database from a key prefix on, as long as `wanted` returns true.
 pub async fn scan(
     (index, database, table): (usize, &Database, &Table),
     from: &[Value],
-    wanted: impl Fn(&Key) -> bool,
-) -> Result<Rows, Trouble> {
+    wanted: impl Fn(&RowKey) -> bool,
+) -> Result<Rows, GroupRunError> {
     let mut cursor = database.cursor(table, from)?;
     let mut rows = Rows::new();
     loop {
@@ -115,7 +115,7 @@ pub async fn scan(
                 return Ok(rows);
             }
             if rows.last_key_value().is_some_and(|(last, _)| *last >= key) {
-                return Err(Violation::OutOfOrder { key }.into());
+                return Err(GroupViolation::OutOfOrder { key }.into());
             }
             rows.insert(key, mail);
         }

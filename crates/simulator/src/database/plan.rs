@@ -1,7 +1,7 @@
-//! What a seed decides before anything happens.
+//! The decisions of a seed before the run.
 //!
-//! Settings are drawn wide (the smallest cache, the shortest log, a checkpoint that never rests), because
-//! mistakes live where settings meet that nobody would combine.
+//! Settings are drawn widely (the smallest cache, the shortest log, continuous checkpoints), because bugs
+//! hide where settings meet that no one would combine.
 
 use super::canary::Canary;
 use maildb::{InstanceConfig, PageSize, PageStampMode};
@@ -11,76 +11,70 @@ use world::{
     sim::{DriveOptions, FaultPlan, ServiceTime},
 };
 
-/// What drives may do to a run.
+/// The severity of drive faults in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Grade {
-    /// Only what storage is allowed to do: nothing may be lost.
+pub enum GroupFaultGrade {
+    /// Only faults that storage is allowed: nothing may be lost.
     #[default]
     Within,
-    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes; and, of groups
-    /// with page stamps, lost and misdirected writes, stale reads, flushes that fail or lie.
+    /// Also detectable faults: bit rot, unreadable sectors, misdirected reads, failing writes; and, for
+    /// groups with page stamps, lost and misdirected writes, stale reads, flushes that fail or lie.
     ///
-    /// The engine may refuse at any time. Rows that it gives must be right: in one incarnation those that were
-    /// written there, and after opening the state after some prefix of all commits ever begun, in their order.
-    /// With all durable commits in it, unless the log's drive did something that may take away the end of a log
-    /// ([`FaultPlan`]'s lost and misdirected writes, stale reads, lying and failing flushes): nobody can know of
-    /// writes that never happened. Never a mixture of two states, never a row nobody wrote.
+    /// The engine may return an error at any time. Rows it returns must be right: within one incarnation
+    /// those written there; after an opening the state after some prefix of all commits ever begun, in order.
+    /// That prefix includes all durable commits, unless the log's drive had a fault that may lose the end of
+    /// a log ([`FaultPlan`]'s lost and misdirected writes, stale reads, lying and failing flushes): lost
+    /// writes are undetectable there. Never a mixture of two states, never a row that was not written.
     Beyond,
 }
 
-/// How runs are made, whatever the seed.
+/// Options of runs, independent of the seed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RunOptions {
-    /// Whether a power cut may tear a page of a database. The log is torn in any case.
+pub struct GroupRunOptions {
+    /// A power cut may tear a page of a database. The log is torn in any case.
     pub torn_page_writes: bool,
-    /// What drives may do.
-    pub grade: Grade,
-    /// Whether the trace holds contents, not only places.
+    pub grade: GroupFaultGrade,
+    /// The trace covers contents, not only addresses.
     pub trace_contents: bool,
-    /// A bug to plant.
     pub canary: Option<Canary>,
 }
 
-/// Everything a seed decides beforehand.
+/// The decisions of a seed.
 #[derive(Clone, Debug)]
-pub struct RunPlan {
-    /// The group's settings.
+pub struct GroupRunPlan {
     pub config: InstanceConfig,
-    /// Databases of the group.
+    /// Number of databases in the group.
     pub databases: usize,
-    /// Sessions at work at once.
+    /// Concurrent sessions.
     pub sessions: usize,
     /// Transactions of a session in one incarnation.
     pub transactions: u64,
     /// Bulk loads in one incarnation.
     pub loads: u64,
-    /// Largest body of a row.
+    /// Largest body of a row, in bytes.
     pub body_bytes_max: u64,
-    /// Messages a mailbox may have: few means many replaced and deleted.
+    /// Messages per mailbox: few cause many replacements and deletions.
     pub messages: u64,
     /// Mean pause between transactions.
     pub pause: Duration,
-    /// The drive of the databases.
     pub database_drive: DriveOptions,
-    /// The drive of the log; none: the same.
+    /// The drive of the log; `None` if it shares that of the databases.
     pub log_drive: Option<DriveOptions>,
     /// Incarnations that may crash, before the last one, which does not.
     pub cycles: u64,
     /// Faults of both drives, except in the last incarnation.
     pub faults: FaultPlan,
-    /// Whether the drive of the log, if it is another, has none of those beyond what storage promises.
+    /// The separate log drive has no faults beyond the guarantees of storage.
     pub spares_log: bool,
-    /// Space the database drive has beyond what it needs to begin with; none: plenty.
+    /// Free space of the database drive beyond its initial need; `None` for plenty.
     pub space: Option<ByteCount>,
     /// Share of transactions that stay open for some seconds after their changes, in percent.
     pub held_percent: f64,
-    /// The bug planted.
     pub canary: Option<Canary>,
 }
 
-impl RunPlan {
-    /// The plan of a seed.
-    pub fn draw(random: &mut Random, options: RunOptions) -> Self {
+impl GroupRunPlan {
+    pub fn draw(random: &mut Random, options: GroupRunOptions) -> Self {
         let page_size = match random.below(10) {
             0..=5 => PageSize::Kib4,
             6..=7 => PageSize::Kib8,
@@ -116,10 +110,10 @@ impl RunPlan {
             log_drive,
             cycles: 2 + random.below(3),
             faults: match options.grade {
-                Grade::Within => draw_faults_within(random),
-                Grade::Beyond => draw_faults_beyond(random),
+                GroupFaultGrade::Within => draw_faults_within(random),
+                GroupFaultGrade::Beyond => draw_faults_beyond(random),
             },
-            space: (options.grade == Grade::Within && random.percent(10.0))
+            space: (options.grade == GroupFaultGrade::Within && random.percent(10.0))
                 .then(|| ByteCount::kib(16 + random.below(2000))),
             spares_log: false,
             held_percent: 0.0,
@@ -133,7 +127,7 @@ impl RunPlan {
             _ => PageStampMode::Durable,
         };
         let believes_pages = options.canary == Some(Canary::BelieveThePages);
-        if options.grade == Grade::Beyond
+        if options.grade == GroupFaultGrade::Beyond
             && (plan.config.page_stamps == PageStampMode::Durable || believes_pages)
         {
             draw_faults_beyond_checksums(&mut plan.faults, random);
@@ -148,8 +142,8 @@ impl RunPlan {
         plan
     }
 
-    /// In some runs, transactions that stay open over several checkpoints, of which each goes as far as it can. From a
-    /// stream of its own: what seeds did before, they still do.
+    /// In some runs, transactions stay open over several checkpoints, each of which advances as far as it
+    /// can. From a stream of its own, so that older seeds give the same runs.
     pub fn draw_held(&mut self, random: &mut Random) {
         if random.percent(20.0) {
             self.held_percent = 10.0 + 40.0 * random.unit();
@@ -160,7 +154,7 @@ impl RunPlan {
 
 fn draw_config(random: &mut Random, page_size: PageSize) -> InstanceConfig {
     let page_bytes = page_size.bytes() as u64;
-    // A change of several pages is one record, and a record lies in one generation.
+    // A change of several pages is one record, and a record fits in one generation.
     let log_file_least = 16 * page_bytes;
     let start_flush_percent = 1.0 + random.unit() * 20.0;
     let mut config = InstanceConfig::new(page_size, ByteCount((64 + random.below(200)) * page_bytes));
@@ -201,7 +195,7 @@ fn draw_faults_within(random: &mut Random) -> FaultPlan {
     faults
 }
 
-/// What checksums and error codes give away.
+/// Faults that checksums and error codes detect.
 fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     let mut faults = draw_faults_within(random);
     let mut draw = || if random.percent(40.0) { random.unit() } else { 0.0 };
@@ -212,10 +206,10 @@ fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     faults
 }
 
-/// What only page stamps give away: an old page in its place is good to every checksum it carries.
+/// Faults that only page stamps detect: an outdated page in its place matches every checksum it carries.
 ///
-/// Half the time one kind only and often: among many kinds the run ends with an error of another before a lost
-/// page is ever read again.
+/// Half the time a single kind and often: among many kinds the run ends with another error before a lost page
+/// is ever read again.
 fn draw_faults_beyond_checksums(faults: &mut FaultPlan, random: &mut Random) {
     if random.percent(50.0) {
         *faults = draw_faults_within(random);

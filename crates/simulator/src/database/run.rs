@@ -1,74 +1,74 @@
-//! A seed's whole run: incarnations that crash, then one that must be perfect, and a look at what it left.
+//! A whole run of a seed: incarnations that crash, then one that must succeed completely, and a verification
+//! of its files.
 
 use super::{
     history::History,
-    incarnation::{Course, Ground, Tally},
-    plan::{Grade, RunOptions, RunPlan},
-    trouble::{Trouble, Violation, is_no_space},
+    incarnation::{GroupFixture, GroupScenario, GroupTally},
+    plan::{GroupFaultGrade, GroupRunOptions, GroupRunPlan},
+    violation::{GroupRunError, GroupViolation, is_no_space},
 };
-use crate::failure::{self, Failure};
+use crate::failure::{self, SeedFailure};
 use std::{cell::RefCell, rc::Rc};
 use world::{
     Random,
     sim::{DriveStatistics, FaultPlan, Limits, Outcome, SimDrive, Simulation, Trace},
 };
 
-/// Most polls before a crash. Recovery takes some hundred, all the work of an incarnation some thousand.
+/// Binary logarithm of the number of polls before a crash, at most. Recovery takes some hundred polls, the
+/// work of an incarnation some thousand.
 const POLLS_MAX_LOG2: f64 = 12.0;
 
-/// What a run that broke no promise did.
+/// The results of a run without violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunReport {
-    /// Hash of everything that happened.
+pub struct GroupRunReport {
+    /// Hash of all events.
     pub trace: Trace,
-    /// Counters and story.
-    pub tally: Tally,
-    /// Incarnations that were crashed.
+    pub tally: GroupTally,
     pub crashes: u64,
-    /// Crashes of those before the group was open.
+    /// Those of them that crashed before the group was open.
     pub crashes_while_opening: u64,
-    /// Incarnations the engine ended with an error for which the drives gave the reason.
+    /// Incarnations that ended with an error caused by the drives.
     pub refusals: u64,
-    /// What the database drive, and the log drive if it is another, did.
+    /// Counters of the database drive, and of the log drive if it is another.
     pub drives: Vec<DriveStatistics>,
 }
 
 /// The command that replays one seed.
-pub fn replay_command(seed: u64, options: RunOptions) -> String {
+pub fn replay_command(seed: u64, options: GroupRunOptions) -> String {
     let torn = if options.torn_page_writes { " --torn-page-writes" } else { "" };
-    let beyond = if options.grade == Grade::Beyond { " --beyond" } else { "" };
+    let beyond = if options.grade == GroupFaultGrade::Beyond { " --beyond" } else { "" };
     format!("cargo xtask sim maildb --seeds 1 --from {seed}{torn}{beyond}")
 }
 
-/// Runs a seed. Failed assertions of the engine are failures like any other.
-pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
+/// Runs a seed. Failed assertions of the engine are failures too.
+pub fn run(seed: u64, options: GroupRunOptions) -> Result<GroupRunReport, SeedFailure> {
     let mut random = Random::new(seed, "plan");
-    let mut plan = RunPlan::draw(&mut random, options);
+    let mut plan = GroupRunPlan::draw(&mut random, options);
     plan.draw_held(&mut Random::new(seed, "held transactions"));
-    let tally = Rc::new(RefCell::new(Tally::default()));
+    let tally = Rc::new(RefCell::new(GroupTally::default()));
     let mut run = Run::new(seed, random, plan, Rc::clone(&tally));
     let what = match failure::complete(|| run.complete()) {
         Ok(report) => return Ok(report),
         Err(what) => what,
     };
-    let story = failure::story(&run.ground.plan, &tally.borrow().story);
-    Err(Failure { seed, what, story, again: replay_command(seed, options) })
+    let story = failure::story(&run.fixture.plan, &tally.borrow().story);
+    Err(SeedFailure { seed, what, story, replay: replay_command(seed, options) })
 }
 
 struct Run {
     simulation: Simulation,
     random: Random,
-    ground: Ground,
+    fixture: GroupFixture,
     drives: Vec<Rc<SimDrive>>,
     crashes: u64,
     crashes_while_opening: u64,
     refusals: u64,
-    /// Whether only incarnations that must be perfect are left.
+    /// True once only incarnations without crashes remain.
     is_last: bool,
 }
 
 impl Run {
-    fn new(seed: u64, random: Random, plan: RunPlan, tally: Rc<RefCell<Tally>>) -> Self {
+    fn new(seed: u64, random: Random, plan: GroupRunPlan, tally: Rc<RefCell<GroupTally>>) -> Self {
         let mut simulation = Simulation::new(seed);
         let database_drive = simulation.add_drive(plan.database_drive.clone());
         let mut drives = vec![Rc::clone(&database_drive)];
@@ -77,11 +77,11 @@ impl Run {
         }
         let log_drive = Rc::clone(drives.last().expect("at least one"));
         let history = Rc::new(RefCell::new(History::default()));
-        let ground = Ground { database_drive, log_drive, plan: Rc::new(plan), history, tally };
+        let fixture = GroupFixture { database_drive, log_drive, plan: Rc::new(plan), history, tally };
         Self {
             simulation,
             random,
-            ground,
+            fixture,
             drives,
             crashes: 0,
             crashes_while_opening: 0,
@@ -90,22 +90,22 @@ impl Run {
         }
     }
 
-    fn complete(&mut self) -> Result<RunReport, Violation> {
-        let formatting = self.simulation.run(Limits::generous(), |_| self.ground.clone().format());
-        self.settle_trouble(formatting.completed())?;
-        for cycle in 0..self.ground.plan.cycles {
+    fn complete(&mut self) -> Result<GroupRunReport, GroupViolation> {
+        let formatting = self.simulation.run(Limits::generous(), |_| self.fixture.clone().format());
+        self.excuse(formatting.completed())?;
+        for cycle in 0..self.fixture.plan.cycles {
             self.set_faults(cycle);
             self.cycle()?;
         }
         self.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
         self.is_last = true;
-        self.undisturbed(Course { judge_first: true, judge_last: true, works: true })?;
-        // Whoever shut down cleanly may pull the plug.
+        self.undisturbed(GroupScenario { judge_first: true, judge_last: true, works: true })?;
+        // After a clean shutdown a power cut loses nothing.
         self.simulation.cut_power();
-        self.undisturbed(Course { judge_first: false, judge_last: false, works: false })?;
-        Ok(RunReport {
+        self.undisturbed(GroupScenario { judge_first: false, judge_last: false, works: false })?;
+        Ok(GroupRunReport {
             trace: self.simulation.trace(),
-            tally: self.ground.tally.borrow().clone(),
+            tally: self.fixture.tally.borrow().clone(),
             crashes: self.crashes,
             crashes_while_opening: self.crashes_while_opening,
             refusals: self.refusals,
@@ -113,22 +113,23 @@ impl Run {
         })
     }
 
-    /// An incarnation that nothing ends early.
-    fn undisturbed(&mut self, course: Course) -> Result<(), Violation> {
-        let ground = self.ground.clone();
-        match self.simulation.run(Limits::generous(), |world| ground.live(world, course)) {
-            Outcome::Completed(result) => self.settle_trouble(result),
-            other => Err(Violation::Endless(format!("{other:?}"))),
+    /// An incarnation without an early end.
+    fn undisturbed(&mut self, scenario: GroupScenario) -> Result<(), GroupViolation> {
+        let fixture = self.fixture.clone();
+        match self.simulation.run(Limits::generous(), |world| fixture.live(world, scenario)) {
+            Outcome::Completed(result) => self.excuse(result),
+            other => Err(GroupViolation::Endless(format!("{other:?}"))),
         }
     }
 
     fn set_faults(&self, cycle: u64) {
-        let plan = &self.ground.plan;
+        let plan = &self.fixture.plan;
         for drive in &self.drives {
-            let is_of_log = !Rc::ptr_eq(drive, &self.ground.database_drive);
-            let mut faults = match plan.spares_log && is_of_log {
-                true => plan.faults.within_promises(),
-                false => plan.faults.clone(),
+            let is_of_log = !Rc::ptr_eq(drive, &self.fixture.database_drive);
+            let mut faults = if plan.spares_log && is_of_log {
+                plan.faults.within_promises()
+            } else {
+                plan.faults.clone()
             };
             if cycle > 0
                 && let Some(space) = plan.space
@@ -139,8 +140,8 @@ impl Run {
         }
     }
 
-    fn cycle(&mut self) -> Result<(), Violation> {
-        let course = Course {
+    fn cycle(&mut self) -> Result<(), GroupViolation> {
+        let scenario = GroupScenario {
             judge_first: self.random.percent(20.0),
             judge_last: self.random.percent(20.0),
             works: true,
@@ -149,23 +150,23 @@ impl Run {
         let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
         let in_a_stable_write = self.random.percent(50.0);
         let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
-        let openings = self.ground.tally.borrow().openings;
-        let ground = self.ground.clone();
-        let outcome = self.simulation.run(limits, |world| ground.live(world, course));
+        let openings = self.fixture.tally.borrow().openings;
+        let fixture = self.fixture.clone();
+        let outcome = self.simulation.run(limits, |world| fixture.live(world, scenario));
         let polls = self.simulation.polls();
-        let may_hang = self.ground.plan.faults.stuck_percent > 0.0;
+        let may_hang = self.fixture.plan.faults.stuck_percent > 0.0;
         let how = match outcome {
             Outcome::Completed(result) => {
-                self.settle_trouble(result)?;
+                self.excuse(result)?;
                 "after its end"
             }
             Outcome::Crashed => {
                 self.crashes += 1;
-                self.crashes_while_opening += u64::from(self.ground.tally.borrow().openings == openings);
+                self.crashes_while_opening += u64::from(self.fixture.tally.borrow().openings == openings);
                 "while it ran"
             }
             Outcome::TimedOut | Outcome::Deadlocked(_) if may_hang => "while a command was stuck",
-            other => return Err(Violation::Endless(format!("{other:?}"))),
+            other => return Err(GroupViolation::Endless(format!("{other:?}"))),
         };
         let what = match self.random.below(10) {
             0..=5 => {
@@ -182,36 +183,38 @@ impl Run {
                 "kill and power cut"
             }
         };
-        self.ground.tally.borrow_mut().story.push(format!("{what} {how}, after {polls} polls"));
+        self.fixture.tally.borrow_mut().story.push(format!("{what} {how}, after {polls} polls"));
         Ok(())
     }
 
-    fn settle_trouble(&mut self, result: Result<(), Trouble>) -> Result<(), Violation> {
-        let Err(trouble) = result else { return Ok(()) };
-        if !self.is_excused(&trouble) {
-            return Err(match trouble {
-                Trouble::Refused(error) => Violation::Refused(error),
-                Trouble::Violation(violation) => violation,
+    fn excuse(&mut self, result: Result<(), GroupRunError>) -> Result<(), GroupViolation> {
+        let Err(error) = result else { return Ok(()) };
+        if !self.is_excused(&error) {
+            return Err(match error {
+                GroupRunError::Refused(error) => GroupViolation::Refused(error),
+                GroupRunError::GroupViolation(violation) => violation,
             });
         }
         self.refusals += 1;
-        self.ground.tally.borrow_mut().story.push(format!("refused: {trouble:?}"));
+        self.fixture.tally.borrow_mut().story.push(format!("refused: {error:?}"));
         Ok(())
     }
 
-    /// Whether the drives gave a reason. An error has one if a drive had faults or no space; damage that the
-    /// verifier reports has one if a drive did damage. Wrong data never has.
-    fn is_excused(&self, trouble: &Trouble) -> bool {
-        let plan = &self.ground.plan;
+    /// True if the drives caused the error. An error is allowed if a drive had faults or no space; reported
+    /// damage is allowed if a drive did damage. Wrong data never is.
+    fn is_excused(&self, error: &GroupRunError) -> bool {
+        let plan = &self.fixture.plan;
         let is_beyond = !plan.faults.is_within_promises();
-        match trouble {
-            Trouble::Refused(error) if plan.space.is_some() && !self.is_last => {
+        match error {
+            GroupRunError::Refused(error) if plan.space.is_some() && !self.is_last => {
                 is_beyond || is_no_space(error) || matches!(error, maildb::Error::Stopped(_))
             }
-            Trouble::Refused(_) | Trouble::Violation(Violation::Damaged { .. }) => is_beyond,
-            // The checkpoint that says so may be what was lost.
-            Trouble::Violation(Violation::NotClean { .. }) => self.ground.may_lose_log(),
-            Trouble::Violation(_) => false,
+            GroupRunError::Refused(_) | GroupRunError::GroupViolation(GroupViolation::Damaged { .. }) => {
+                is_beyond
+            }
+            // The checkpoint that recorded it may be lost.
+            GroupRunError::GroupViolation(GroupViolation::NotClean { .. }) => self.fixture.may_lose_log(),
+            GroupRunError::GroupViolation(_) => false,
         }
     }
 }

@@ -1,45 +1,42 @@
 //! The work: sessions that change, read and scan mailboxes of their own.
 //!
-//! Sessions share tables, pages and the log, but no mailbox; so each knows what its rows must be at any
-//! moment, and every read is checked on the spot.
+//! Sessions share tables, pages and the log, but no mailbox. So each knows the exact state of its rows at any
+//! moment, and every read is checked at once.
 
 use super::{
     history::{Change, History},
     late_log::LateLog,
-    mail::{self, Key, Mail},
-    plan::RunPlan,
-    trouble::{Trouble, Violation, is_no_space},
+    mail::{self, Mail, RowKey},
+    plan::GroupRunPlan,
+    violation::{GroupRunError, GroupViolation, is_no_space},
 };
 use maildb::{Database, Durability, Session, Table, Value};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use world::{Random, World};
 
 const MAILBOXES_PER_SESSION: u64 = 3;
-/// Longest pause before a transaction that is held open ends: several checkpoints.
+/// Longest pause before a held transaction ends: several checkpoints.
 const HELD_MAX: Duration = Duration::from_secs(5);
 
-/// What a session works with.
+/// A session task.
 pub struct Worker {
-    /// Which session: decides its mailboxes and its stream.
+    /// Number of the session: determines its mailboxes and its random stream.
     pub number: usize,
     /// The databases with their tables.
     pub databases: Vec<(Database, Table)>,
-    /// What is told to the model.
     pub history: Rc<RefCell<History>>,
-    /// Settings.
-    pub plan: Rc<RunPlan>,
-    /// What of the log only seems to be stable.
+    pub plan: Rc<GroupRunPlan>,
+    /// Delayed log writes.
     pub late_log: Rc<LateLog>,
-    /// Its stream.
     pub random: Random,
 }
 
 /// Changes of the running transaction.
-type Pending = BTreeMap<Key, Option<Rc<Mail>>>;
+type Pending = BTreeMap<RowKey, Option<Rc<Mail>>>;
 
 impl Worker {
     /// Runs all transactions of this incarnation.
-    pub async fn work(mut self, world: World, mut session: Session) -> Result<(), Trouble> {
+    pub async fn work(mut self, world: World, mut session: Session) -> Result<(), GroupRunError> {
         for _ in 0..self.plan.transactions {
             let pause = self.plan.pause.mul_f64(-(1.0 - self.random.unit()).ln());
             world.sleep(pause).await;
@@ -48,14 +45,14 @@ impl Worker {
             }
             match self.transaction(&world, &mut session).await {
                 Ok(()) => {}
-                Err(Trouble::Refused(error)) if is_no_space(&error) => session.rollback().await?,
-                Err(trouble) => return Err(trouble),
+                Err(GroupRunError::Refused(error)) if is_no_space(&error) => session.rollback().await?,
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    async fn transaction(&mut self, world: &World, session: &mut Session) -> Result<(), Trouble> {
+    async fn transaction(&mut self, world: &World, session: &mut Session) -> Result<(), GroupRunError> {
         let mut pending = Pending::new();
         for _ in 0..=self.random.below(5) {
             if self.random.percent(20.0) {
@@ -80,13 +77,12 @@ impl Worker {
         }
         // No await between the two: the order of the history is the order of the log.
         let ticket = self.history.borrow_mut().begin_commit(changes);
-        match durable {
-            true => {
-                session.commit(Durability::Stable).await?;
-                self.late_log.settle().await?;
-                self.history.borrow_mut().acknowledge(ticket);
-            }
-            false => session.commit(Durability::Lazy).await?,
+        if durable {
+            session.commit(Durability::Stable).await?;
+            self.late_log.flush().await?;
+            self.history.borrow_mut().acknowledge(ticket);
+        } else {
+            session.commit(Durability::Lazy).await?
         }
         Ok(())
     }
@@ -95,14 +91,14 @@ impl Worker {
         (self.number as u64 * MAILBOXES_PER_SESSION + self.random.below(MAILBOXES_PER_SESSION)) as i32
     }
 
-    fn any_key(&mut self) -> Key {
+    fn any_key(&mut self) -> RowKey {
         let database = self.random.below(self.databases.len() as u64) as usize;
         let mailbox = self.any_mailbox();
-        Key { database, mailbox, message: self.random.below(self.plan.messages) as i64 }
+        RowKey { database, mailbox, message: self.random.below(self.plan.messages) as i64 }
     }
 
-    /// A row of this session at or behind a random place, if there is one.
-    fn existing_key(&mut self, pending: &Pending) -> Option<Key> {
+    /// A row of this session at or behind a random key, if there is one.
+    fn existing_key(&mut self, pending: &Pending) -> Option<RowKey> {
         let from = self.any_key();
         let history = self.history.borrow();
         let (&key, _) = history.latest().range(from..).next()?;
@@ -110,17 +106,17 @@ impl Worker {
         (is_own && !matches!(pending.get(&key), Some(None))).then_some(key)
     }
 
-    fn expected(&self, key: Key, pending: &Pending) -> Option<Rc<Mail>> {
+    fn expected(&self, key: RowKey, pending: &Pending) -> Option<Rc<Mail>> {
         match pending.get(&key) {
             Some(changed) => changed.clone(),
             None => self.history.borrow().latest().get(&key).cloned(),
         }
     }
 
-    async fn change(&mut self, session: &mut Session, pending: &mut Pending) -> Result<(), Trouble> {
+    async fn change(&mut self, session: &mut Session, pending: &mut Pending) -> Result<(), GroupRunError> {
         let existing = self.existing_key(pending);
         let deletes = self.random.percent(35.0);
-        let table_of = |key: Key| self.databases[key.database].1.clone();
+        let table_of = |key: RowKey| self.databases[key.database].1.clone();
         if let Some(key) = existing
             && deletes
         {
@@ -142,7 +138,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn read(&self, session: &Session, key: Key, pending: &Pending) -> Result<(), Trouble> {
+    async fn read(&self, session: &Session, key: RowKey, pending: &Pending) -> Result<(), GroupRunError> {
         let table = &self.databases[key.database].1;
         let found = match session.read(table, &key.values()).await? {
             Some(row) => Some(Mail::from_values(key.database, row)?),
@@ -155,17 +151,17 @@ impl Worker {
         Ok(())
     }
 
-    /// All of one mailbox, between transactions.
-    async fn scan_mailbox(&mut self) -> Result<(), Trouble> {
-        let Key { database, mailbox, .. } = self.any_key();
+    /// Scans one mailbox, between transactions.
+    async fn scan_mailbox(&mut self) -> Result<(), GroupRunError> {
+        let RowKey { database, mailbox, .. } = self.any_key();
         let from = [Value::I32(mailbox)];
         let (handle, table) = &self.databases[database];
         let found = mail::scan((database, handle, table), &from, |key| key.mailbox == mailbox).await?;
-        let first = Key { database, mailbox, message: i64::MIN };
+        let first = RowKey { database, mailbox, message: i64::MIN };
         let history = self.history.borrow();
-        let expected = history.latest().range(first..Key { mailbox: mailbox + 1, ..first });
+        let expected = history.latest().range(first..RowKey { mailbox: mailbox + 1, ..first });
         let expected: mail::Rows = expected.map(|(key, row)| (*key, Rc::clone(row))).collect();
-        let differs = |key: &&Key| expected.get(key) != found.get(key);
+        let differs = |key: &&RowKey| expected.get(key) != found.get(key);
         match expected.keys().chain(found.keys()).find(differs) {
             Some(&key) => Err(wrong(key, expected.get(&key).cloned(), found.get(&key).cloned())),
             None => Ok(()),
@@ -173,10 +169,10 @@ impl Worker {
     }
 }
 
-fn wrong(key: Key, expected: Option<Rc<Mail>>, found: Option<Rc<Mail>>) -> Trouble {
+fn wrong(key: RowKey, expected: Option<Rc<Mail>>, found: Option<Rc<Mail>>) -> GroupRunError {
     let describe = |row: Option<Rc<Mail>>| match row {
         Some(row) => format!("{:?} with {} bytes", row.subject, row.body.len()),
         None => "nothing".to_owned(),
     };
-    Violation::WrongRow { key, expected: describe(expected), found: describe(found) }.into()
+    GroupViolation::WrongRow { key, expected: describe(expected), found: describe(found) }.into()
 }

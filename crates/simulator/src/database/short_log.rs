@@ -1,6 +1,6 @@
-//! Taking the last record off a log, as if recovery stopped one record too early.
+//! Removes the last record of a log, as if recovery stopped one record too early.
 
-use super::trouble::Trouble;
+use super::violation::GroupRunError;
 use maildb::format::header::{LogPosition, LogTime};
 use maildb::log::{
     LogFiles, LogReader, LogRecord,
@@ -10,9 +10,9 @@ use maildb::log::{
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Directory, File, Stability};
 
-/// Takes the last record off the log in `directory`; leaves one alone that ends with a clean shutdown, has no
-/// record in its newest file, or cannot be read.
-pub async fn drop_last_record(directory: &Rc<dyn Directory>, base_name: &str) -> Result<(), Trouble> {
+/// Removes the last record of the log in `directory`. Does nothing to a log that ends with a clean shutdown,
+/// has no record in its newest file, or is unreadable.
+pub async fn drop_last_record(directory: &Rc<dyn Directory>, base_name: &str) -> Result<(), GroupRunError> {
     let files = LogFiles::scan(directory, base_name).await?;
     let Some(newest) = files.newest() else { return Ok(()) };
     let Ok(mut reader) = LogReader::from_oldest(files) else { return Ok(()) };
@@ -34,25 +34,24 @@ pub async fn drop_last_record(directory: &Rc<dyn Directory>, base_name: &str) ->
     Ok(())
 }
 
-/// Has the log in `file`, of so many segments, end at `end`.
-async fn end_log_at(file: &Rc<dyn File>, segments: u16, end: LogPosition) -> Result<(), Trouble> {
+/// Truncates the log in `file`, which has this many segments, at `end`.
+async fn end_log_at(file: &Rc<dyn File>, segments: u16, end: LogPosition) -> Result<(), GroupRunError> {
     let at = ByteOffset(u64::from(end.segment) * SEGMENT_BYTES as u64);
     let length = usize::from(segments - end.segment) * SEGMENT_BYTES;
     let mut rest = file.read(at, vec![Buffer::zeroed(length)]).await?.swap_remove(0);
     let (segment, behind) = rest.split_at_mut(SEGMENT_BYTES);
     if !matches!(inspect_segment(segment, end.generation, end.segment), LogSegmentState::Good { .. }) {
-        // Torn: its shadow counts.
+        // The segment is torn, and its shadow counts.
         segment.copy_from_slice(&behind[..SEGMENT_BYTES]);
     }
     behind.fill(0);
     let offset = usize::from(end.offset);
     segment[offset..].fill(0);
-    match offset > SEGMENT_HEADER_BYTES {
-        true => {
-            let time = LogTime::decode(segment[16..24].first_chunk().expect("eight bytes"));
-            seal_segment(segment, end.generation, end.segment, time, end.segment);
-        }
-        false => segment.fill(0),
+    if offset > SEGMENT_HEADER_BYTES {
+        let time = LogTime::decode(segment[16..24].first_chunk().expect("eight bytes"));
+        seal_segment(segment, end.generation, end.segment, time, end.segment);
+    } else {
+        segment.fill(0)
     }
     file.write(at, vec![Arc::new(rest)], Stability::Stable).await?;
     Ok(())

@@ -1,17 +1,15 @@
-//! Rooms in the simulated world.
+//! Whole rooms in the simulated world.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
-/// Whole pools.
 mod array;
 
-/// The mailbox database.
 mod database;
 
 use std::collections::{BTreeMap, BTreeSet};
 use world::sim::{DriveStatistics, Fault};
 
-/// What drives met, and how often.
+/// The faults that drives had, with counts.
 fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap<Fault, u64> {
     let mut met = BTreeMap::new();
     for (&fault, &times) in drives.flat_map(|drive| &drive.faults) {
@@ -20,7 +18,7 @@ fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap
     met
 }
 
-/// Beyond all promises every fault is met that spoils anything.
+/// Requires that every fault that damages data occurred.
 #[track_caller]
 fn assert_all_were_met(met: &BTreeMap<Fault, u64>) {
     let beyond = [
@@ -39,8 +37,8 @@ fn assert_all_were_met(met: &BTreeMap<Fault, u64>) {
     }
 }
 
-/// Two runs of each of the first `seeds` seeds are one in all they report, and seeds differ in their trace, which `run`
-/// gives beside the report.
+/// Two runs of each of the first `seeds` seeds have equal reports, and seeds differ in their trace, which
+/// `run` returns beside the report.
 fn assert_same_again<R: PartialEq + std::fmt::Debug>(seeds: u64, run: impl Fn(u64) -> (u64, R)) {
     let mut traces = BTreeSet::new();
     for seed in 0..seeds {

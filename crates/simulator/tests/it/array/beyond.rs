@@ -1,15 +1,15 @@
 use super::{fifth, run_all};
 use crate::{assert_all_were_met, faults_met};
-use simulator::array::{Grade, RunOptions};
+use simulator::array::{PoolFaultGrade, PoolRunOptions};
 
 #[test]
-fn where_no_good_copy_is_left_an_error_is_the_answer_and_never_wrong_data() {
-    let options = RunOptions { grade: Grade::Beyond, ..RunOptions::default() };
+fn without_a_good_copy_reads_fail_and_never_return_wrong_data() {
+    let options = PoolRunOptions { grade: PoolFaultGrade::Beyond, ..PoolRunOptions::default() };
     let reports = run_all(0..fifth(), options);
     let met = faults_met(reports.iter().flat_map(|report| &report.drives));
     let refusals: u64 = reports.iter().map(|report| report.refusals).sum();
     let unharmed = reports.iter().filter(|report| report.refusals == 0).count();
-    println!("note: faults met: {met:?}; {refusals} refusals, {unharmed} runs without one");
+    println!("note: faults: {met:?}; {refusals} refusals, {unharmed} runs without one");
     assert_all_were_met(&met);
     assert!(refusals > 10 && unharmed > 10, "{refusals} refusals, {unharmed} runs without one");
 }

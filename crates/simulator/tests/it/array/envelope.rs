@@ -1,13 +1,13 @@
 use super::{fifth, run_all};
-use simulator::array::{Ill, RunOptions, RunReport, run};
+use simulator::array::{DriveFault, PoolRunOptions, PoolRunReport, run};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Mutex,
 };
 
-type Count = fn(&RunReport) -> u64;
+type Count = fn(&PoolRunReport) -> u64;
 
-/// Branches that a run may or may not take: over so many they must be taken.
+/// Branches that a run may or may not take: over all seeds each must be taken.
 const REACHED: [(&str, Count); 39] = [
     ("crashes", |report| report.crashes),
     ("crashes while opening", |report| report.crashes_while_opening),
@@ -27,7 +27,7 @@ const REACHED: [(&str, Count); 39] = [
     ("checkpoints asked for", |report| report.tally.checkpoints),
     ("openings without a drive", |report| report.tally.openings_without),
     ("openings by force", |report| report.tally.openings_forced),
-    ("copies mended", |report| report.tally.mended),
+    ("copies fixed", |report| report.tally.fixed),
     ("crashes while a pool was made", |report| report.tally.cut_creations),
     ("drives added", |report| report.tally.drives_added),
     ("spoilt logs refused", |report| report.tally.logs_refused),
@@ -36,7 +36,7 @@ const REACHED: [(&str, Count); 39] = [
     ("of them with a hole in the log", |report| report.tally.salvaged_in_part),
     ("sectors older than acknowledged, and said to be", |report| report.tally.sectors_said_missing),
     ("crashes right behind a replay", |report| report.tally.replays_cut),
-    ("spoilt copies of logs", |report| report.tally.legs_spoilt),
+    ("spoilt copies of logs", |report| report.tally.copies_corrupted),
     ("looks from outside", |report| report.tally.audits),
     ("commands refused for want of space", |report| report.tally.full),
     ("commands refused for drives out of space", |report| report.tally.out_of_space),
@@ -46,24 +46,25 @@ const REACHED: [(&str, Count); 39] = [
     ("openings without two drives", |report| report.tally.openings_without_two),
     ("sectors lost", |report| report.drives.iter().map(|drive| drive.units_lost).sum()),
     ("sectors kept", |report| report.drives.iter().map(|drive| drive.units_kept).sum()),
-    ("ill drives", |report| u64::from(!report.ills.is_empty())),
-    ("drives that died", |report| u64::from(report.ills.contains(&Ill::Dies))),
+    ("faulty drives", |report| u64::from(!report.drive_faults.is_empty())),
+    ("drives that died", |report| u64::from(report.drive_faults.contains(&DriveFault::Dies))),
 ];
 
-/// What the quarters that have run met.
-struct Met {
+/// The coverage of the quarters that have run.
+struct Coverage {
     quarters: u32,
-    /// Of each branch how often.
+    /// Count of each branch.
     branches: BTreeMap<&'static str, u64>,
-    ills: BTreeMap<Ill, u64>,
+    drive_faults: BTreeMap<DriveFault, u64>,
 }
 
-static MET: Mutex<Met> = Mutex::new(Met { quarters: 0, branches: BTreeMap::new(), ills: BTreeMap::new() });
+static MET: Mutex<Coverage> =
+    Mutex::new(Coverage { quarters: 0, branches: BTreeMap::new(), drive_faults: BTreeMap::new() });
 
-/// Runs a quarter of the seeds; the last one sees to it that they went where mistakes are.
+/// Runs a quarter of the seeds; the last quarter checks the coverage of all of them.
 fn quarter(number: u64) {
     let count = fifth();
-    let reports = run_all(number * count..(number + 1) * count, RunOptions::default());
+    let reports = run_all(number * count..(number + 1) * count, PoolRunOptions::default());
     let faults: BTreeSet<_> = reports
         .iter()
         .flat_map(|report| &report.drives)
@@ -72,11 +73,11 @@ fn quarter(number: u64) {
     let sums = REACHED.map(|(what, of)| (what, reports.iter().map(of).sum::<u64>()));
     let listed: Vec<_> = sums.iter().map(|(what, sum)| format!("{sum} {what}")).collect();
     println!("note: {count} seeds: {}; faults met: {faults:?}", listed.join(", "));
-    let (never, ills) = {
-        let mut met = MET.lock().expect("nobody panics while it is held");
+    let (never, drive_faults) = {
+        let mut met = MET.lock().expect("no holder of this lock panics");
         sums.iter().for_each(|(what, sum)| *met.branches.entry(what).or_default() += sum);
-        for &ill in reports.iter().flat_map(|report| &report.ills) {
-            *met.ills.entry(ill).or_default() += 1;
+        for &drive_fault in reports.iter().flat_map(|report| &report.drive_faults) {
+            *met.drive_faults.entry(drive_fault).or_default() += 1;
         }
         met.quarters += 1;
         if met.quarters < 4 {
@@ -84,11 +85,16 @@ fn quarter(number: u64) {
         }
         let never =
             met.branches.iter().filter(|(_, sum)| **sum == 0).map(|(&what, _)| what).collect::<Vec<_>>();
-        (never, met.ills.clone())
+        (never, met.drive_faults.clone())
     };
-    println!("note: drives that had {ills:?}");
-    assert!(never.is_empty(), "{never:?} came up in none of {} seeds", 4 * count);
-    assert_eq!(ills.len(), Ill::ALL.len(), "some illness came up in none of {} seeds: {ills:?}", 4 * count);
+    println!("note: drive faults: {drive_faults:?}");
+    assert!(never.is_empty(), "{never:?} did not occur in any of {} seeds", 4 * count);
+    assert_eq!(
+        drive_faults.len(),
+        DriveFault::ALL.len(),
+        "some drive fault did not occur in any of {} seeds: {drive_faults:?}",
+        4 * count
+    );
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn two_copies_lose_nothing_fourth_quarter() {
 
 #[test]
 fn a_replay_makes_stable_what_a_killed_process_had_cached() {
-    let options = RunOptions { cuts_behind_replay: true, ..RunOptions::default() };
+    let options = PoolRunOptions { cuts_behind_replay: true, ..PoolRunOptions::default() };
     let seeds = fifth() / 5;
     let reports = (0..seeds).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")));
     let cut: u64 = reports.map(|report| report.tally.replays_cut).sum();

@@ -3,7 +3,7 @@
 /// Nothing is lost while each block keeps a good copy.
 mod envelope;
 
-/// Beyond that, an error and never wrong data.
+/// Beyond that, errors and never wrong data.
 mod beyond;
 
 /// Planted bugs are caught.
@@ -12,13 +12,14 @@ mod canaries;
 /// One seed is one run.
 mod same_again;
 
-use simulator::array::{RunOptions, RunReport, Sometimes, run};
+use simulator::array::{PoolRunOptions, PoolRunReport, Sometimes, run};
 use std::{collections::BTreeSet, ops::Range, sync::Mutex};
 
-/// Branches that some seeds took, and how many fifths of all seeds have run.
+/// Branches taken by any seed, and the number of fifths of all seeds that have run.
 static TAKEN: Mutex<(BTreeSet<Sometimes>, u32)> = Mutex::new((BTreeSet::new(), 0));
 
-/// Branches that five hundred seeds may miss, a seed of the envelope that takes it if one is known, and why it is rare.
+/// Branches that five hundred seeds may miss, a seed of the envelope that takes each if known, and the reason
+/// it is rare.
 const RARE: [(Sometimes, Option<u64>, &str); 7] = [
     (Sometimes::LogMadeRoom, None, "checkpoints are made too often for it; `array` has a test of its own"),
     (
@@ -46,22 +47,23 @@ const RARE: [(Sometimes, Option<u64>, &str); 7] = [
 ];
 
 #[test]
-fn rare_branches_are_taken_by_seeds_that_are_known_for_it() {
+fn rare_branches_are_taken_by_their_known_seeds() {
     for (branch, seed) in RARE.iter().filter_map(|(branch, seed, _)| Some((branch, (*seed)?))) {
-        let report = run(seed, RunOptions::default()).unwrap_or_else(|failure| panic!("{failure}"));
+        let report = run(seed, PoolRunOptions::default()).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(
             report.reached.contains_key(branch),
-            "seed {seed} takes {branch:?} no more: look for another"
+            "seed {seed} no longer takes {branch:?}: find another one"
         );
     }
 }
 
-/// Runs seeds; the first failure is the test's. Once all have run, every branch of the pool was taken.
-fn run_all(seeds: Range<u64>, options: RunOptions) -> Vec<RunReport> {
-    let reports: Vec<RunReport> =
+/// Runs seeds; the first failure fails the test. Once all have run, every branch of the pool must have been
+/// taken.
+fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
+    let reports: Vec<PoolRunReport> =
         seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
     let missed = {
-        let mut taken = TAKEN.lock().expect("nobody panics while it is held");
+        let mut taken = TAKEN.lock().expect("no holder of this lock panics");
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
         let is_missed = |branch: &&Sometimes| taken.1 == 5 && !taken.0.contains(branch);

@@ -1,10 +1,10 @@
 use super::{run_all, share};
 use crate::{assert_all_were_met, faults_met};
-use simulator::database::{Grade, RunOptions};
+use simulator::database::{GroupFaultGrade, GroupRunOptions};
 
 #[test]
-fn faults_beyond_all_promises_give_an_error_and_never_wrong_data() {
-    let options = RunOptions { grade: Grade::Beyond, ..RunOptions::default() };
+fn faults_beyond_the_guarantees_give_errors_and_never_wrong_data() {
+    let options = GroupRunOptions { grade: GroupFaultGrade::Beyond, ..GroupRunOptions::default() };
     let reports = run_all(0..share() * 10, options);
     let met = faults_met(reports.iter().flat_map(|report| &report.drives));
     println!("note: faults met: {met:?}");

@@ -1,9 +1,9 @@
 //! The mailbox database: a thousand seeds, ten thousand under `SPINDLE_FULL`.
 
-/// Nothing durable is lost, whatever crashes, within what storage promises.
+/// Nothing durable is lost in any crash, within the guarantees of storage.
 mod within;
 
-/// Beyond it, an error and never wrong data.
+/// Beyond them, errors and never wrong data.
 mod beyond;
 
 /// Planted bugs are caught.
@@ -12,11 +12,11 @@ mod canaries;
 /// One seed is one run.
 mod same_again;
 
-use simulator::database::{RunOptions, RunReport, run};
+use simulator::database::{GroupRunOptions, GroupRunReport, run};
 use std::ops::Range;
 
-/// Runs seeds; the first failure is the test's.
-fn run_all(seeds: Range<u64>, options: RunOptions) -> Vec<RunReport> {
+/// Runs seeds; the first failure fails the test.
+fn run_all(seeds: Range<u64>, options: GroupRunOptions) -> Vec<GroupRunReport> {
     seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect()
 }
 

@@ -1,14 +1,14 @@
 use super::{run_all, share};
-use simulator::database::{RunOptions, RunReport};
+use simulator::database::{GroupRunOptions, GroupRunReport};
 use world::sim::Fault;
 
-type Count = fn(&RunReport) -> u64;
+type Count = fn(&GroupRunReport) -> u64;
 
-/// Runs a quarter of all seeds and sees to it that they went where mistakes are.
+/// Runs a quarter of all seeds and checks their coverage.
 fn quarter(number: u64) {
     let count = share() * 25;
-    // Every other quarter with database pages torn as well: the log is torn in all of them.
-    let options = RunOptions { torn_page_writes: number % 2 == 1, ..RunOptions::default() };
+    // Every other quarter with torn database pages too: the log is torn in all of them.
+    let options = GroupRunOptions { torn_page_writes: number % 2 == 1, ..GroupRunOptions::default() };
     let reports = run_all(number * count..(number + 1) * count, options);
     let sum = |of: Count| reports.iter().map(of).sum::<u64>();
     let crashes = sum(|report| report.crashes);
@@ -18,7 +18,7 @@ fn quarter(number: u64) {
         sum(|report| report.tally.commits_begun),
         sum(|report| report.tally.commits_survived),
     );
-    // Each of these is a branch that a run may or may not take: over so many it must be taken.
+    // Branches that a run may or may not take: over all seeds each must be taken.
     let reached: [(&str, Count); 15] = [
         ("crashes while opening", |report| report.crashes_while_opening),
         ("recoveries", |report| report.tally.recoveries),

@@ -1,29 +1,25 @@
-//! Numbers, seals, checksums.
+//! Integers, seals and checksums.
 
-use super::Reading;
+use super::ReadResult;
 
-/// An array of `bytes` from `at` on.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("so many bytes")
 }
 
-/// Two bytes from `at` on.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array(bytes, at))
 }
 
-/// Four.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-/// Eight.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
-/// Checks what sealed structures have in common: magic, version 1, the seal over all of `bytes`.
-pub fn check_sealed(bytes: &[u8], magic: &[u8; 8]) -> Reading<()> {
+/// Checks the common header of sealed structures: magic, version 1, and the seal over all of `bytes`.
+pub fn check_sealed(bytes: &[u8], magic: &[u8; 8]) -> ReadResult<()> {
     let name = String::from_utf8_lossy(magic);
     if bytes[..8] != magic[..] {
         return Err(format!("no {name}"));
@@ -42,40 +38,37 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// The checksum of a stored block of a pool.
 pub fn block_checksum(pool: &[u8; 16], (branch, block, stamp): (u32, u64, u64), stored: &[u8]) -> u32 {
     let seed = mix(mix(u64_at(pool, 0)) ^ u64_at(pool, 8));
     let place = mix(mix(mix(seed ^ u64::from(branch)) ^ block) ^ stamp);
     world::crc32c::crc32c(&[stored]) ^ (place >> 32) as u32
 }
 
-/// Reads numbers of any length, one after the other.
+/// A cursor over variable-length integers.
 pub struct Numbers<'a> {
     bytes: &'a [u8],
-    /// Where the next one begins.
+    /// Offset of the next one.
     pub at: usize,
 }
 
 impl<'a> Numbers<'a> {
-    /// From `at` on.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    /// The next bytes, as they are.
-    pub fn take(&mut self, count: usize) -> Reading<&'a [u8]> {
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> ReadResult<&'a [u8]> {
         let taken = self.bytes.get(self.at..self.at + count).ok_or("an entry goes beyond its node")?;
         self.at += count;
         Ok(taken)
     }
 
-    /// One byte.
-    pub fn byte(&mut self) -> Reading<u8> {
+    pub fn byte(&mut self) -> ReadResult<u8> {
         Ok(self.take(1)?[0])
     }
 
-    /// A number: seven bits a byte, the low ones first.
-    pub fn number(&mut self) -> Reading<u64> {
+    /// A variable-length integer: seven bits per byte, least significant first.
+    pub fn number(&mut self) -> ReadResult<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -87,8 +80,8 @@ impl<'a> Numbers<'a> {
         Err("a number that does not end".to_owned())
     }
 
-    /// What lies a difference from `before`.
-    pub fn beside(&mut self, before: u64) -> Reading<u64> {
+    /// A signed difference to `before`.
+    pub fn beside(&mut self, before: u64) -> ReadResult<u64> {
         let written = self.number()?;
         let distance = (written >> 1) ^ (written & 1).wrapping_neg();
         Ok(before.wrapping_add(distance))

@@ -1,56 +1,53 @@
-//! The log behind the checkpoint: what a replay would find.
+//! The log behind the checkpoint: the records a replay finds.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::{array, block_checksum, check_sealed, u16_at, u32_at, u64_at},
     platters::BLOCK,
-    segments::{Kind, Mirrored, Segments, Slot},
+    segments::{Mirrored, RawSegmentKind, RawSegments, Slot},
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// A record that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundRecord {
-    /// Its position.
     pub position: u64,
-    /// All below was acknowledged when it was written.
+    /// All positions below were acknowledged when it was written.
     pub acknowledged_below: u64,
-    /// Slots its header lies in, on drives that are up to date.
+    /// Slots with its header, on drives that are up to date.
     pub slots: Vec<Slot>,
-    /// Where in them.
+    /// Block in those slots.
     pub block: u32,
-    /// Which of the log's segments it lies in.
+    /// Index of its log segment.
     pub segment: usize,
-    /// Blocks that it changes, of whatever branch.
+    /// Blocks of any branch that it changes.
     pub changes: Vec<Range<u64>>,
-    /// It puts or removes rows other than those of segments.
+    /// It writes or removes rows other than those of segments.
     pub has_rows: bool,
 }
 
 /// The log behind the checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// All records there are, in order.
+pub struct RawLog {
     pub records: Vec<FoundRecord>,
-    /// The segments they were looked for in, in order; none of them is another one's.
+    /// The segments searched, in order; no other segment shares their slots.
     pub segments: Vec<Mirrored>,
 }
 
-/// Where the reader is.
+/// The state of the log reader.
 struct Reader<'a> {
-    segments: &'a Segments<'a>,
+    segments: &'a RawSegments<'a>,
     previous: (u64, u32),
     incarnation: u64,
-    /// Records of this opening, and the one before its first.
+    /// Position and seal of the records of this opening, and of the one before its first.
     joints: BTreeSet<(u64, u32)>,
 }
 
-/// All records behind the checkpoint, in order.
+/// Reads all records behind the checkpoint, in order.
 ///
 /// # Errors
 ///
-/// What a superblock says was acknowledged is not there.
-pub fn read(segments: &Segments<'_>) -> Reading<Log> {
+/// A record that a superblock declares acknowledged is missing.
+pub fn read(segments: &RawSegments<'_>) -> ReadResult<RawLog> {
     let superblock = segments.superblock;
     let mut reader = Reader {
         segments,
@@ -79,7 +76,7 @@ pub fn read(segments: &Segments<'_>) -> Reading<Log> {
     if acknowledged > reader.previous.0 + 1 {
         return Err(format!("the log ends at {}, and {acknowledged} was acknowledged", reader.previous.0));
     }
-    Ok(Log { records, segments: log })
+    Ok(RawLog { records, segments: log })
 }
 
 /// Blocks that a record's entries change, and whether they change rows other than those of segments.
@@ -110,7 +107,7 @@ impl Reader<'_> {
         there.copied().collect()
     }
 
-    /// The next record, if it lies there, and how many blocks it has.
+    /// The next record, if present, and its length in blocks.
     fn next(&mut self, segment: &Mirrored, block: u32) -> Option<(FoundRecord, u32)> {
         let slots = self.copies(segment);
         for &slot in &slots {
@@ -156,7 +153,7 @@ impl Reader<'_> {
             && joins
     }
 
-    /// Whether every part of the payload has its checksum, each on some copy.
+    /// True if every part of the payload has its checksum on some copy.
     fn is_whole(&self, header: &[u8], slots: &[Slot], block: u32) -> bool {
         let blocks = u32::from(u16_at(header, 100));
         let read = |&slot| self.segments.read_slot(slot, 2 + block, blocks);
@@ -186,7 +183,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Where the log may go on behind a segment, as any of its headers says.
+    /// Possible next segments behind a segment, from all its headers.
     fn successors(&self, segment: &Mirrored) -> Vec<Mirrored> {
         let headers = self.copies(segment).into_iter().filter_map(|slot| self.segments.read_slot(slot, 0, 1));
         let mut of_it = headers.filter(|header| self.is_header(header, segment));
@@ -204,7 +201,7 @@ impl Reader<'_> {
     fn is_header(&self, header: &[u8], segment: &Mirrored) -> bool {
         check_sealed(header, b"SPNDLSEG").is_ok()
             && header[16..32] == self.segments.superblock.pool
-            && header[10] == Kind::Log as u8
+            && header[10] == RawSegmentKind::Log as u8
             && u32_at(header, 56) == segment.number
             && u64_at(header, 32) == segment.segment_use
     }

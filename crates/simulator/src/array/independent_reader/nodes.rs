@@ -1,61 +1,56 @@
-//! Trees: nodes, and what their leaves hold.
+//! Trees: nodes and the entries of their leaves.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::{Numbers, check_sealed, u16_at, u32_at, u64_at},
     platters::BLOCK,
-    segments::{Kind, Segments},
+    segments::{RawSegmentKind, RawSegments},
     superblock::Pointer,
 };
 
-/// Which tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tree {
-    /// What heads see.
+pub enum RawTree {
+    /// Versions visible to heads.
     Head = 1,
-    /// Rows.
     Catalogue = 3,
-    /// What only points see.
+    /// Versions visible only to points.
     History = 4,
 }
 
 /// A run of versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// Whose.
     pub branch: u32,
-    /// The first block.
     pub first: u64,
-    /// How many.
     pub count: u64,
-    /// When they were written.
+    /// Stamp of the write.
     pub birth: u64,
-    /// When they were displaced: in history.
+    /// Stamp of the replacement, in history only.
     pub death: Option<u64>,
-    /// Segment and place in grains, if they are stored; how long each is, in bytes.
+    /// Segment, start in grains and length of each in bytes, if stored.
     pub stored: Option<(u32, u32, u16)>,
-    /// Of each, if they are stored.
+    /// Checksum of each version, if stored.
     pub checksums: Vec<u32>,
 }
 
 /// An entry of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Of the map.
+pub enum RawEntry {
+    /// An entry of the head or history tree.
     Versions(Versions),
-    /// Of the catalogue: table, id, sub, bytes.
+    /// An entry of the catalogue: table, id, sub, bytes.
     Row(u8, u64, u64, Vec<u8>),
 }
 
-impl Entry {
-    /// Key of the first, and of the last that it holds.
-    fn keys(&self, tree: Tree) -> [(u32, u64, u64); 2] {
+impl RawEntry {
+    /// Keys of its first and last item.
+    fn keys(&self, tree: RawTree) -> [(u32, u64, u64); 2] {
         match self {
             Self::Row(table, id, sub, _) => [(u32::from(*table), *id, *sub); 2],
             Self::Versions(run) => {
                 let ends = [run.first, run.first + run.count - 1];
                 match (tree, run.death) {
-                    (Tree::History, Some(death)) => {
+                    (RawTree::History, Some(death)) => {
                         ends.map(|block| (run.branch, pivot(run.birth, death), block))
                     }
                     _ => ends.map(|block| (run.branch, block, 0)),
@@ -65,8 +60,8 @@ impl Entry {
     }
 }
 
-/// Of the stamps from `birth` to before `death`, the one that two divides most often: the largest power of two that has a
-/// multiple there has one alone.
+/// The pivot of the stamps in [birth, death): the one with the most factors of two. It is the only multiple
+/// there of the largest power of two that has a multiple there.
 fn pivot(birth: u64, death: u64) -> u64 {
     let mut step = 1;
     while (death - 1) / (2 * step) * (2 * step) >= birth {
@@ -75,19 +70,17 @@ fn pivot(birth: u64, death: u64) -> u64 {
     (death - 1) / step * step
 }
 
-/// What a walk through a tree gives.
-pub struct Walk {
-    /// Every node.
+/// The results of a tree walk.
+pub struct TreeWalk {
     pub nodes: Vec<Pointer>,
-    /// All that the leaves hold, in order.
-    pub entries: Vec<Entry>,
-    /// Copies of nodes that are wrong.
+    /// All entries of the leaves, in order.
+    pub entries: Vec<RawEntry>,
+    /// Invalid copies of nodes.
     pub wrong_copies: Vec<String>,
 }
 
-/// Walks through a tree.
-pub fn walk(segments: &Segments<'_>, tree: Tree, root: Option<Pointer>) -> Reading<Walk> {
-    let mut walk = Walk { nodes: Vec::new(), entries: Vec::new(), wrong_copies: Vec::new() };
+pub fn walk(segments: &RawSegments<'_>, tree: RawTree, root: Option<Pointer>) -> ReadResult<TreeWalk> {
+    let mut walk = TreeWalk { nodes: Vec::new(), entries: Vec::new(), wrong_copies: Vec::new() };
     if let Some(root) = root {
         walk.descend(segments, tree, root)?;
     }
@@ -98,10 +91,10 @@ pub fn walk(segments: &Segments<'_>, tree: Tree, root: Option<Pointer>) -> Readi
     }
 }
 
-impl Walk {
-    fn descend(&mut self, segments: &Segments<'_>, tree: Tree, pointer: Pointer) -> Reading<u64> {
+impl TreeWalk {
+    fn descend(&mut self, segments: &RawSegments<'_>, tree: RawTree, pointer: Pointer) -> ReadResult<u64> {
         let place = format!("node at {} of segment {}", pointer.block, pointer.segment);
-        segments.of_kind(pointer.segment, &[Kind::Nodes])?;
+        segments.of_kind(pointer.segment, &[RawSegmentKind::Nodes])?;
         let mut right = None;
         for copy in segments.read(pointer.segment, pointer.block, pointer.blocks.into())? {
             match check_node(&copy, &segments.superblock.pool, tree, &pointer) {
@@ -122,7 +115,13 @@ impl Walk {
         Ok(stamp_max)
     }
 
-    fn read_inner(&mut self, segments: &Segments<'_>, tree: Tree, node: &[u8], level: u8) -> Reading<u64> {
+    fn read_inner(
+        &mut self,
+        segments: &RawSegments<'_>,
+        tree: RawTree,
+        node: &[u8],
+        level: u8,
+    ) -> ReadResult<u64> {
         let mut stamp_max = 0;
         for index in 0..usize::from(u16_at(node, 72)) {
             let entry = &node[80 + 48 * index..][..48];
@@ -140,37 +139,37 @@ impl Walk {
         Ok(stamp_max)
     }
 
-    fn read_leaf(&mut self, node: &[u8], tree: Tree) -> Reading<u64> {
+    fn read_leaf(&mut self, node: &[u8], tree: RawTree) -> ReadResult<u64> {
         let (count, body_end) = (usize::from(u16_at(node, 72)), u32_at(node, 68) as usize);
         let (stamp_base, branch_base) = (u64_at(node, 56), u32_at(node, 64));
         let begins = self.entries.len();
         let mut numbers = Numbers::new(node, 80);
-        let mut before = Before::default();
+        let mut before = PreviousEntry::default();
         for index in 0..count {
             if index % 16 == 0 {
                 let named = usize::from(u16_at(node, node.len() - 2 * (index / 16 + 1)));
                 if named != numbers.at {
                     return Err(format!("group {} is said to begin at {named}", index / 16));
                 }
-                before = Before { branch: branch_base, block: 0, birth: stamp_base, segment: 0 };
+                before = PreviousEntry { branch: branch_base, block: 0, birth: stamp_base, segment: 0 };
             }
             self.entries.push(match tree {
-                Tree::Catalogue => read_row(&mut numbers)?,
-                _ => Entry::Versions(before.read(&mut numbers, tree)?),
+                RawTree::Catalogue => read_row(&mut numbers)?,
+                _ => RawEntry::Versions(before.read(&mut numbers, tree)?),
             });
         }
         if numbers.at != body_end {
             return Err(format!("entries end at {}, not {body_end}", numbers.at));
         }
         let births = self.entries[begins..].iter().map(|entry| match entry {
-            Entry::Versions(run) => run.birth,
-            Entry::Row(..) => 0,
+            RawEntry::Versions(run) => run.birth,
+            RawEntry::Row(..) => 0,
         });
         births.max().ok_or_else(|| "an empty leaf".to_owned())
     }
 }
 
-fn check_node(node: &[u8], pool: &[u8; 16], tree: Tree, pointer: &Pointer) -> Reading<()> {
+fn check_node(node: &[u8], pool: &[u8; 16], tree: RawTree, pointer: &Pointer) -> ReadResult<()> {
     check_sealed(node, b"SPNDLNOD")?;
     let is_it = node[10] == tree as u8
         && node[11] == pointer.level
@@ -183,23 +182,23 @@ fn check_node(node: &[u8], pool: &[u8; 16], tree: Tree, pointer: &Pointer) -> Re
     if is_it { Ok(()) } else { Err("another node".to_owned()) }
 }
 
-fn read_row(numbers: &mut Numbers<'_>) -> Reading<Entry> {
+fn read_row(numbers: &mut Numbers<'_>) -> ReadResult<RawEntry> {
     let (table, id, sub) = (numbers.byte()?, numbers.number()?, numbers.number()?);
     let length = numbers.number()? as usize;
-    Ok(Entry::Row(table, id, sub, numbers.take(length)?.to_vec()))
+    Ok(RawEntry::Row(table, id, sub, numbers.take(length)?.to_vec()))
 }
 
-/// The entry before, of the same group.
+/// The previous entry of the same group.
 #[derive(Default)]
-struct Before {
+struct PreviousEntry {
     branch: u32,
     block: u64,
     birth: u64,
     segment: u32,
 }
 
-impl Before {
-    fn read(&mut self, numbers: &mut Numbers<'_>, tree: Tree) -> Reading<Versions> {
+impl PreviousEntry {
+    fn read(&mut self, numbers: &mut Numbers<'_>, tree: RawTree) -> ReadResult<Versions> {
         let control = numbers.byte()?;
         let (count, form) = (u64::from(control & 0x3f) + 1, control >> 6);
         let place = numbers.number()?;
@@ -209,7 +208,7 @@ impl Before {
         };
         let birth = numbers.beside(self.birth)?;
         let death = match tree {
-            Tree::History => Some(birth + numbers.number()?),
+            RawTree::History => Some(birth + numbers.number()?),
             _ => None,
         };
         let (mut stored, mut checksums) = (None, Vec::new());

@@ -1,39 +1,40 @@
-//! Rows, as far as a check needs them.
+//! The catalogue's rows, as far as the audit needs them.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::{u16_at, u32_at},
-    nodes::Entry,
-    segments::Segment,
+    nodes::RawEntry,
+    segments::RawSegment,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the catalogue says.
+/// The parsed catalogue.
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub struct RawCatalogue {
     /// Segments that are not free.
-    pub segments: BTreeMap<u32, Segment>,
-    /// Branches: their volume, and whether they are being deleted.
+    pub segments: BTreeMap<u32, RawSegment>,
+    /// Branches: volume, and whether they are being deleted.
     pub branches: BTreeMap<u32, (u32, bool)>,
-    /// Volumes: their branch.
+    /// Volumes: branch.
     pub volumes: BTreeMap<u32, u32>,
-    /// Points: branch and stamp, those being deleted among them.
+    /// Points: branch and stamp, including those being deleted.
     pub points: BTreeSet<(u32, u64)>,
 }
 
-impl Catalogue {
-    /// Reads all rows.
-    pub fn read(entries: &[Entry]) -> Reading<Self> {
+impl RawCatalogue {
+    pub fn read(entries: &[RawEntry]) -> ReadResult<Self> {
         let mut catalogue = Self::default();
         for entry in entries {
-            let Entry::Row(table, id, sub, row) = entry else { return Err("versions among rows".to_owned()) };
+            let RawEntry::Row(table, id, sub, row) = entry else {
+                return Err("versions among rows".to_owned());
+            };
             if u16_at(row, 0) != 1 {
                 return Err(format!("row {id} of table {table} has version {}", u16_at(row, 0)));
             }
             let number = *id as u32;
             match table {
                 1 => {
-                    if let Some(segment) = Segment::of_row(row)? {
+                    if let Some(segment) = RawSegment::of_row(row)? {
                         catalogue.segments.insert(number, segment);
                     }
                 }
@@ -48,7 +49,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    fn check(&self) -> Reading<()> {
+    fn check(&self) -> ReadResult<()> {
         let lost = self
             .volumes
             .iter()
@@ -62,7 +63,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether a point lies in [birth, death), one that is being deleted included.
+    /// True if a point, deleted or not, lies in [birth, death).
     pub fn is_seen(&self, branch: u32, birth: u64, death: u64) -> bool {
         self.points.range((branch, birth)..(branch, death)).next().is_some()
     }

@@ -1,66 +1,65 @@
-//! The fault atlas: what may go wrong with drives, and what a pool owes its callers all the same.
+//! The fault model: the faults of drives, and the guarantees of a pool under them.
 //!
-//! * *Envelope*: power cuts and kills, and one drive, the same in all of a run, that is ill in any way, hangs, is absent, comes
-//!   back stale or with another size, or is swapped for a blank one; that one may die in its turn. Of each block a good
-//!   copy stays: nothing may be lost, nothing refused.
-//! * *Beyond, and told*: several drives rot, misread or refuse writes. The pool may answer with errors. What it
-//!   does say must be right.
-//! * *Beyond, and untold*: several drives lose what they said was stable, or show what was there before. Nobody can
-//!   know of that. What is read must still have been written, to that very place. So it is after an opening that read
-//!   wrongly: a superblock that no drive gives back counts as never written, and the pool is that of the one before.
+//! * *Envelope*: power cuts and kills, and one drive, the same throughout a run, that is faulty in any way,
+//!   hangs, is absent, returns stale or with another size, or is replaced by a blank one; the replacement may
+//!   fail in turn. A good copy of each block remains: nothing may be lost, nothing refused.
+//! * *Beyond, detectable*: several drives rot, misread or refuse writes. The pool may return errors. Data it
+//!   does return must be right.
+//! * *Beyond, undetectable*: several drives lose writes they reported as stable, or return older contents.
+//!   The pool cannot know. Data it returns must still have been written, to that very address. The same holds
+//!   after an opening that misread: a superblock that no drive returns counts as never written, and the pool
+//!   continues from the one before.
 
 use std::time::Duration;
 use world::{Random, sim::FaultPlan};
 
-/// What drives may do to a run.
+/// The severity of drive faults in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Grade {
-    /// Within the promise of two copies.
+pub enum PoolFaultGrade {
+    /// Faults that two copies tolerate.
     #[default]
     Envelope,
-    /// Beyond it.
+    /// Faults beyond that.
     Beyond,
 }
 
-/// What is wrong with the one drive that may be ill.
+/// The fault of the one drive that may be faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ill {
+pub enum DriveFault {
     /// Every write fails from some moment on.
     Dies,
     /// Some writes fail.
     FailsWrites,
     /// Some flushes fail, and what they should have made stable is lost.
     FailsFlushes,
-    /// Flushes are answered and do nothing.
+    /// Flushes are acknowledged and do nothing.
     LiesAboutFlushes,
     /// Bits change.
     Rots,
     /// Sectors can no longer be read.
     Unreadable,
-    /// Reads give what lies elsewhere.
+    /// Reads return data from another address.
     MisdirectsReads,
-    /// Reads give what was there before.
+    /// Reads return older contents.
     ReadsStale,
-    /// Writes are answered and not done.
+    /// Writes are acknowledged and not done.
     LosesWrites,
-    /// Writes are answered and done elsewhere.
+    /// Writes are acknowledged and done at another address.
     MisdirectsWrites,
-    /// It is slow.
     Slow,
-    /// It does not answer, or not always.
+    /// Some or all operations never complete.
     Stuck,
-    /// It is not there when the pool is opened.
+    /// It is absent when the pool is opened.
     Absent,
-    /// It comes back with fewer bytes than it had.
+    /// It returns with fewer bytes.
     Smaller,
-    /// It comes back with more.
+    /// It returns with more bytes.
     Larger,
-    /// It is gone for good, and there is a blank one in its place.
+    /// It is gone for good, and a blank drive takes its place.
     Swapped,
 }
 
-impl Ill {
-    /// All of them.
+impl DriveFault {
     pub const ALL: [Self; 16] = [
         Self::Dies,
         Self::FailsWrites,
@@ -80,7 +79,7 @@ impl Ill {
         Self::Swapped,
     ];
 
-    /// One of them; those that change the pool's membership more often.
+    /// Draws a fault; those that change the pool's membership come more often.
     pub fn draw(random: &mut Random) -> Self {
         match random.below(10) {
             0..=1 => Self::Dies,
@@ -90,11 +89,11 @@ impl Ill {
         }
     }
 
-    /// Whether what the drive has written, and says nothing about, may be wrong then.
+    /// True if data the drive has written may be wrong without an error.
     pub fn does_damage(self) -> bool {
         match self {
             Self::Rots | Self::LosesWrites | Self::MisdirectsWrites | Self::LiesAboutFlushes => true,
-            // Who reads wrongly has the wrong thing written again where it was right.
+            // A misread may be written back in place of right data.
             Self::MisdirectsReads | Self::ReadsStale => true,
             Self::Dies
             | Self::FailsWrites
@@ -109,7 +108,7 @@ impl Ill {
         }
     }
 
-    /// What the drive does then.
+    /// The fault plan of the drive.
     pub fn faults(self, random: &mut Random) -> FaultPlan {
         let none = FaultPlan::none();
         let percent = random.unit() * [1.0, 5.0, 40.0][random.below(3) as usize];
@@ -137,7 +136,7 @@ impl Ill {
     }
 }
 
-/// Faults of all drives, beyond what two copies promise; and whether they may take away what was stable.
+/// Faults of all drives beyond the tolerance of two copies, and whether they may remove stable data.
 pub fn draw_faults_beyond(random: &mut Random) -> (FaultPlan, bool) {
     let mut draw = |most: f64| if random.percent(40.0) { random.unit() * most } else { 0.0 };
     let mut faults = FaultPlan {

@@ -1,92 +1,85 @@
-//! Superblocks, and which of them counts.
+//! Superblocks, and the election of the one that counts.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::{array, check_sealed, u16_at, u32_at, u64_at},
     platters::{BLOCK, Platters},
     segments::Mirrored,
 };
 use std::collections::BTreeMap;
 
-/// Where the four places begin.
+/// Offsets of the four superblock places.
 const PLACES: [u64; 4] = [0, 256 << 10, 512 << 10, 768 << 10];
-/// Bytes of one at most.
+/// Length of a superblock, at most.
 const IMAGE_MAX: usize = 64 << 10;
 
-/// A row of the member table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its name.
+pub struct RawMember {
+    /// Drive id.
     pub drive: [u8; 16],
     /// 1 active, 2 missing, 3 joining, 4 leaving, 5 gone, 6 withdrawn.
     pub state: u8,
-    /// Slots it has.
+    /// Number of slots.
     pub slot_count: u32,
 }
 
-impl Member {
+impl RawMember {
     fn holds_superblocks(&self) -> bool {
         matches!(self.state, 1 | 3 | 4)
     }
 }
 
-/// A pointer to a node; none of an empty tree.
+/// A reference to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
-    /// Which segment.
     pub segment: u32,
-    /// Where in its data.
+    /// Block in the segment's data.
     pub block: u32,
-    /// Of the node.
+    /// Seal of the node.
     pub seal: u32,
-    /// Its length in blocks.
+    /// Length in blocks.
     pub blocks: u8,
-    /// 0 of a leaf.
+    /// Level in the tree; 0 is a leaf.
     pub level: u8,
-    /// No version below was born later.
+    /// Upper bound of the birth stamps below.
     pub stamp_max: u64,
 }
 
-/// An image.
 #[derive(Clone, Debug)]
-pub struct Superblock {
-    /// Whose.
+pub struct RawSuperblock {
+    /// Pool id.
     pub pool: [u8; 16],
-    /// Counted up.
     pub generation: u64,
     mark: u64,
     previous_mark: u64,
-    /// Where slots begin, in bytes.
+    /// Start of the slots, in bytes.
     pub data_start: u64,
-    /// Bytes of a slot.
     pub slot_bytes: u32,
-    /// All members.
-    pub members: Vec<Member>,
+    pub members: Vec<RawMember>,
     this: u16,
-    /// Counted up.
+    /// Number of the checkpoint.
     pub checkpoint: u64,
     /// The opening of the pool that wrote it.
     pub incarnation: u64,
-    /// No lower one is free.
+    /// Lowest free stamp.
     pub stamp_next: u64,
-    /// No lower one is free.
+    /// Lowest free segment use.
     pub segment_use_next: u64,
-    /// All below was acknowledged.
+    /// All positions below were acknowledged.
     pub acknowledged_below: u64,
-    /// Position and seal of the last record that is in the trees.
+    /// Position and seal of the last record in the trees.
     pub previous: (u64, u32),
-    /// Where in the log's segment the next one lies.
+    /// Block of the next record in the log's segment.
     pub log_block: u32,
-    /// The log's segment.
     pub log_segment: Mirrored,
-    /// Head, history, catalogue.
+    /// Roots of head, history and catalogue.
     pub roots: [Option<Pointer>; 3],
-    /// Where nodes of the catalogue lie.
+    /// Segments with nodes of the catalogue.
     pub catalogue_segments: Vec<Mirrored>,
 }
 
 impl Pointer {
-    /// Reads one; all zero is none.
+    /// Parses a pointer; all zero is `None`.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let is_some = bytes[..24].iter().any(|&byte| byte != 0);
         is_some.then(|| Self {
@@ -100,8 +93,8 @@ impl Pointer {
     }
 }
 
-impl Superblock {
-    fn read(image: &[u8], place: usize) -> Reading<Self> {
+impl RawSuperblock {
+    fn read(image: &[u8], place: usize) -> ReadResult<Self> {
         let length = u32_at(image, 104) as usize;
         if !(2 * BLOCK..=IMAGE_MAX).contains(&length) || !length.is_multiple_of(BLOCK) {
             return Err(format!("a superblock of {length} bytes"));
@@ -114,7 +107,7 @@ impl Superblock {
         }
         let members = (0..usize::from(u16_at(image, 112))).map(|index| {
             let row = &image[256 + 96 * index..][..96];
-            Member { drive: array(row, 0), state: row[78], slot_count: u32_at(row, 72) }
+            RawMember { drive: array(row, 0), state: row[78], slot_count: u32_at(row, 72) }
         });
         let checkpoint = &image[u32_at(image, 108) as usize..];
         let checkpoint = &checkpoint[..u32_at(checkpoint, 224) as usize];
@@ -143,7 +136,7 @@ impl Superblock {
         })
     }
 
-    /// The valid one with the highest generation on a drive.
+    /// The valid superblock with the highest generation on a drive.
     fn newest(platters: &Platters, drive: usize) -> Option<Self> {
         let images = PLACES.iter().enumerate().filter_map(|(place, &at)| {
             let image = platters.read(drive, at, IMAGE_MAX);
@@ -153,8 +146,8 @@ impl Superblock {
     }
 }
 
-/// What `own` means for `wanted`, if its drive should have that: whether it is up to date, or disproves it.
-fn standing(wanted: &Superblock, own: &Superblock) -> Option<bool> {
+/// The opinion of `own` on `wanted`, if its drive should have that: it is up to date, or contradicts it.
+fn standing(wanted: &RawSuperblock, own: &RawSuperblock) -> Option<bool> {
     let row = wanted.members.get(usize::from(own.this))?;
     let name = &own.members[usize::from(own.this)].drive;
     if !row.holds_superblocks() || row.drive != *name {
@@ -167,29 +160,29 @@ fn standing(wanted: &Superblock, own: &Superblock) -> Option<bool> {
     }
 }
 
-/// The superblock that counts, and which drive is which member, of those that are up to date.
-pub fn elect(platters: &Platters) -> Reading<(Superblock, BTreeMap<u16, usize>)> {
-    let newest: Vec<(usize, Superblock)> = (0..platters.0.len())
-        .filter_map(|drive| Some((drive, Superblock::newest(platters, drive)?)))
+/// Elects the superblock that counts. Also returns the drives of up-to-date members.
+pub fn elect(platters: &Platters) -> ReadResult<(RawSuperblock, BTreeMap<u16, usize>)> {
+    let newest: Vec<(usize, RawSuperblock)> = (0..platters.0.len())
+        .filter_map(|drive| Some((drive, RawSuperblock::newest(platters, drive)?)))
         .collect();
-    let all: Vec<&Superblock> = newest.iter().map(|(_, own)| own).collect();
+    let all: Vec<&RawSuperblock> = newest.iter().map(|(_, own)| own).collect();
     let highest = all.iter().map(|own| own.generation).max().ok_or("no superblock counts")?;
-    // What is older than the highest counts only if it is what speaks against it.
-    let mut candidates: Vec<&Superblock> =
+    // An older superblock matters only if it contradicts the newest.
+    let mut candidates: Vec<&RawSuperblock> =
         all.iter().copied().filter(|own| own.generation == highest).collect();
     for looked_at in 0.. {
         let Some(wanted) = candidates.get(looked_at).copied() else { break };
-        let speaks_against = |own: &&Superblock| {
+        let speaks_against = |own: &&RawSuperblock| {
             standing(wanted, own) == Some(false) && !candidates.iter().any(|known| std::ptr::eq(*known, *own))
         };
-        let more: Vec<&Superblock> = all.iter().copied().filter(speaks_against).collect();
+        let more: Vec<&RawSuperblock> = all.iter().copied().filter(speaks_against).collect();
         candidates.extend(more);
     }
     candidates.sort_by_key(|wanted| std::cmp::Reverse(wanted.generation));
-    let is_disproved = |wanted: &Superblock| all.iter().any(|own| standing(wanted, own) == Some(false));
+    let is_disproved = |wanted: &RawSuperblock| all.iter().any(|own| standing(wanted, own) == Some(false));
     let proved = candidates.iter().find(|wanted| !is_disproved(wanted));
     let known_to =
-        |wanted: &&Superblock| all.iter().filter(|own| standing(wanted, own) == Some(true)).count();
+        |wanted: &&RawSuperblock| all.iter().filter(|own| standing(wanted, own) == Some(true)).count();
     let elected = proved.or_else(|| candidates.iter().rev().max_by_key(|wanted| known_to(wanted)));
     let elected = *elected.ok_or("no superblock counts")?;
     let up_to_date = newest.iter().filter(|(_, own)| standing(elected, own) == Some(true));

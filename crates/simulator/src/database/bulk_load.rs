@@ -1,15 +1,15 @@
-//! Bulk loads, in turns with ordinary changes of what they have brought.
+//! Bulk loads, alternating with ordinary changes of loaded rows.
 //!
-//! A batch counts as one commit of the history: it is begun in the step that makes its rows visible. Rows of a
-//! batch that never got so far were never begun, so none of them may be found.
+//! A batch counts as one commit of the history, begun in the step that makes its rows visible. The commit of
+//! a batch that never got so far was never begun, so none of its rows may be found.
 
 use super::{
     history::{Change, History},
-    incarnation::Tally,
+    incarnation::GroupTally,
     late_log::LateLog,
-    mail::{Key, LOADED_MAILBOX_MIN, Mail},
-    plan::RunPlan,
-    trouble::{Trouble, is_no_space},
+    mail::{LOADED_MAILBOX_MIN, Mail, RowKey},
+    plan::GroupRunPlan,
+    violation::{GroupRunError, is_no_space},
 };
 use maildb::{BulkLoadSettings, BulkLoader, Database, Durability, Session, Table};
 use std::{
@@ -20,53 +20,49 @@ use std::{
 };
 use world::{ByteCount, Random, World};
 
-/// Rows of a load at most.
+/// Rows of a load, at most.
 const ROWS_MAX: u64 = 160;
 
-/// What loads, and what with.
-pub struct Loading {
-    /// The databases with the tables that are loaded.
+/// A task that does bulk loads.
+pub struct BulkLoadWorker {
+    /// The databases with the loaded tables.
     pub databases: Vec<(Database, Table)>,
-    /// What is told to the model.
     pub history: Rc<RefCell<History>>,
-    /// Counters.
-    pub tally: Rc<RefCell<Tally>>,
-    /// Settings.
-    pub plan: Rc<RunPlan>,
-    /// What of the log only seems to be stable.
+    pub tally: Rc<RefCell<GroupTally>>,
+    pub plan: Rc<GroupRunPlan>,
+    /// Delayed log writes.
     pub late_log: Rc<LateLog>,
-    /// Its stream.
     pub random: Random,
 }
 
-/// Tells the model of batches as they become visible.
-struct Told {
+/// Records batches in the model as they become visible.
+struct BatchRecorder {
     pushed: Rc<RefCell<VecDeque<Change>>>,
     /// Ticket of the last batch.
     ticket: Rc<Cell<usize>>,
 }
 
-impl Loading {
+impl BulkLoadWorker {
     /// Does all loads of this incarnation.
-    pub async fn work(mut self, world: World, mut session: Session) -> Result<(), Trouble> {
+    pub async fn work(mut self, world: World, mut session: Session) -> Result<(), GroupRunError> {
         for _ in 0..self.plan.loads {
             world.sleep(self.plan.pause.mul_f64(4.0 * self.random.unit())).await;
             let database = self.random.below(self.databases.len() as u64) as usize;
             match self.load(&world, database).await {
                 Ok(()) => {}
-                Err(Trouble::Refused(error)) if is_no_space(&error) => {}
-                Err(trouble) => return Err(trouble),
+                Err(GroupRunError::Refused(error)) if is_no_space(&error) => {}
+                Err(error) => return Err(error),
             }
             match self.change(&world, &mut session, database).await {
                 Ok(()) => {}
-                Err(Trouble::Refused(error)) if is_no_space(&error) => session.rollback().await?,
-                Err(trouble) => return Err(trouble),
+                Err(GroupRunError::Refused(error)) if is_no_space(&error) => session.rollback().await?,
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    async fn load(&mut self, world: &World, database: usize) -> Result<(), Trouble> {
+    async fn load(&mut self, world: &World, database: usize) -> Result<(), GroupRunError> {
         let (handle, table) = self.databases[database].clone();
         let page_bytes = self.plan.config.page_size.bytes() as u64;
         let settings = BulkLoadSettings {
@@ -88,7 +84,7 @@ impl Loading {
             }
             if self.random.percent(2.0) {
                 loader.commit(Durability::Stable).await?;
-                self.late_log.settle().await?;
+                self.late_log.flush().await?;
                 self.history.borrow_mut().acknowledge(told.ticket.get());
             }
         }
@@ -100,20 +96,20 @@ impl Loading {
         let is_durable = self.random.percent(50.0);
         loader.finish(if is_durable { Durability::Stable } else { Durability::Lazy }).await?;
         if is_durable {
-            self.late_log.settle().await?;
+            self.late_log.flush().await?;
             self.history.borrow_mut().acknowledge(told.ticket.get());
         }
         Ok(())
     }
 
-    /// Begins a load once what the one before has left is cleared away.
+    /// Starts a load once the remains of the previous one are cleared.
     async fn begin(
         &self,
         world: &World,
         database: &Database,
         table: &Table,
         settings: BulkLoadSettings,
-    ) -> Result<BulkLoader, Trouble> {
+    ) -> Result<BulkLoader, GroupRunError> {
         loop {
             match database.bulk_load(table, settings.clone()).await {
                 Err(maildb::Error::Table(_)) => world.sleep(Duration::from_millis(1)).await,
@@ -122,8 +118,8 @@ impl Loading {
         }
     }
 
-    fn tell(&self, loader: &mut BulkLoader) -> Told {
-        let told = Told { pushed: Rc::default(), ticket: Rc::default() };
+    fn tell(&self, loader: &mut BulkLoader) -> BatchRecorder {
+        let told = BatchRecorder { pushed: Rc::default(), ticket: Rc::default() };
         let (pushed, ticket) = (Rc::clone(&told.pushed), Rc::clone(&told.ticket));
         let history = Rc::clone(&self.history);
         loader.on_link(move |rows| {
@@ -133,23 +129,28 @@ impl Loading {
         told
     }
 
-    /// Where a load goes on: a new mailbox behind all there are.
-    fn next_key(&self, database: usize) -> Key {
-        let behind = Key { database: database + 1, mailbox: i32::MIN, message: i64::MIN };
+    /// First key of the next load: a new mailbox behind all existing ones.
+    fn next_key(&self, database: usize) -> RowKey {
+        let behind = RowKey { database: database + 1, mailbox: i32::MIN, message: i64::MIN };
         let history = self.history.borrow();
         let last = history.latest().range(..behind).next_back().filter(|(key, _)| key.database == database);
         let mailbox = last.map_or(LOADED_MAILBOX_MIN, |(key, _)| (key.mailbox + 1).max(LOADED_MAILBOX_MIN));
-        Key { database, mailbox, message: 0 }
+        RowKey { database, mailbox, message: 0 }
     }
 
-    /// Replaces and deletes a few rows that were loaded, all in one transaction.
-    async fn change(&mut self, world: &World, session: &mut Session, database: usize) -> Result<(), Trouble> {
-        let first = Key { database, mailbox: LOADED_MAILBOX_MIN, message: i64::MIN };
-        let behind = Key { database: database + 1, mailbox: i32::MIN, message: i64::MIN };
-        let keys: Vec<Key> =
+    /// Replaces and deletes a few loaded rows in one transaction.
+    async fn change(
+        &mut self,
+        world: &World,
+        session: &mut Session,
+        database: usize,
+    ) -> Result<(), GroupRunError> {
+        let first = RowKey { database, mailbox: LOADED_MAILBOX_MIN, message: i64::MIN };
+        let behind = RowKey { database: database + 1, mailbox: i32::MIN, message: i64::MIN };
+        let keys: Vec<RowKey> =
             self.history.borrow().latest().range(first..behind).map(|(&key, _)| key).collect();
         let share = [2.0, 20.0, 95.0][self.random.below(3) as usize];
-        let chosen: Vec<Key> = keys.into_iter().filter(|_| self.random.percent(share)).take(40).collect();
+        let chosen: Vec<RowKey> = keys.into_iter().filter(|_| self.random.percent(share)).take(40).collect();
         let table = self.databases[database].1.clone();
         let mut changes = Vec::new();
         for key in chosen {
@@ -161,7 +162,7 @@ impl Loading {
                     None => session.delete(&table, &key.values()).await,
                 };
                 match outcome {
-                    // What a load that was given up has left is still being cleared away.
+                    // The remains of an abandoned load are still being cleared.
                     Err(maildb::Error::Table(_)) => world.sleep(Duration::from_millis(1)).await,
                     other => break other?,
                 }

@@ -1,60 +1,58 @@
-//! All of a pool, held against itself.
+//! Audits a whole pool for consistency.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::block_checksum,
-    catalogue::Catalogue,
+    catalogue::RawCatalogue,
     log::{self, FoundRecord},
-    nodes::{Entry, Tree, Versions, Walk, walk},
+    nodes::{RawEntry, RawTree, TreeWalk, Versions, walk},
     platters::{BLOCK, Platters},
-    segments::{Kind, Mirrored, Segment, Segments, Slot},
-    superblock::{Superblock, elect},
+    segments::{Mirrored, RawSegment, RawSegmentKind, RawSegments, Slot},
+    superblock::{RawSuperblock, elect},
 };
 use std::collections::BTreeMap;
 
-/// Bytes of a grain.
 const GRAIN: u64 = 64;
 
-/// What copies must be right.
+/// The copies that must be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    /// All of them on drives that count: no drive has done damage.
+pub enum CopyRule {
+    /// All copies on drives that count: no drive has done damage.
     All,
-    /// As before, but for headers of mirrored segments that found no space: one of each segment is right.
+    /// All but the headers of mirrored segments that found no space: one header of each segment is right.
     AllButSomeHeaders,
-    /// As before, but for headers of segments: some drive did damage, and a scrub mended all else.
+    /// All but the headers of segments: a drive did damage, and a scrub fixed everything else.
     AllButHeaders,
-    /// One of each: some drive did.
+    /// One copy of each block: a drive did damage.
     One,
 }
 
-/// What was found, all of it in order.
+/// The results of an audit without findings.
 #[derive(Clone, Debug)]
 pub struct Audit {
     /// The generation that counts.
     pub generation: u64,
-    /// Its checkpoint.
     pub checkpoint: u64,
-    /// Bytes of stored blocks that something points to.
+    /// Bytes of stored blocks that are referenced.
     pub live_bytes: u64,
-    /// Copies that everything has at least, on drives that count.
+    /// Minimum number of copies of all data on drives that count.
     pub copies_least: usize,
     /// The opening of the pool that wrote the superblock that counts.
     pub incarnation: u64,
-    /// Position of the last record that is in the trees.
+    /// Position of the last record in the trees.
     pub position: u64,
     /// Records behind the checkpoint.
     pub records: Vec<FoundRecord>,
-    /// Segments of the log, from the one on in which these begin.
+    /// Segments of the log, from that of the first of these records on.
     pub log_segments: Vec<Mirrored>,
-    /// Where slots begin, and how long one is, in bytes.
+    /// Start of the slots and length of a slot, in bytes.
     pub slots: (u64, u32),
-    /// Which drive is which member, of those that count.
+    /// Drive index of each member that counts.
     pub drives: BTreeMap<u16, usize>,
 }
 
 impl Audit {
-    /// Where a block of a slot lies: drive, and byte on it.
+    /// The location of a block of a slot: drive, and byte offset.
     pub fn place(&self, (member, slot): Slot, block: u32) -> (usize, u64) {
         let (start, slot_bytes) = self.slots;
         let at = start + u64::from(slot) * u64::from(slot_bytes) + u64::from(block) * BLOCK as u64;
@@ -62,26 +60,27 @@ impl Audit {
     }
 }
 
-/// Reads a pool as it lies on its drives.
+/// Audits a pool from its drives' raw contents.
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
-pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
+/// The first inconsistency, in words.
+pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     let (superblock, drives) = elect(platters)?;
-    let mut segments = Segments { platters, superblock: &superblock, drives: &drives, all: BTreeMap::new() };
+    let mut segments =
+        RawSegments { platters, superblock: &superblock, drives: &drives, all: BTreeMap::new() };
     let of_checkpoint = |kind| move |named: &Mirrored| (named.number, kind, named.clone());
-    let named = superblock.catalogue_segments.iter().map(of_checkpoint(Kind::Nodes));
-    for (number, kind, named) in named.chain([of_checkpoint(Kind::Log)(&superblock.log_segment)]) {
+    let named = superblock.catalogue_segments.iter().map(of_checkpoint(RawSegmentKind::Nodes));
+    for (number, kind, named) in named.chain([of_checkpoint(RawSegmentKind::Log)(&superblock.log_segment)]) {
         segments.all.insert(number, named.of_kind(kind, &superblock));
     }
     let [head, history, catalogue] = superblock.roots;
-    let rows = walk(&segments, Tree::Catalogue, catalogue)?;
-    let catalogue = Catalogue::read(&rows.entries)?;
+    let rows = walk(&segments, RawTree::Catalogue, catalogue)?;
+    let catalogue = RawCatalogue::read(&rows.entries)?;
     adopt(&mut segments, &superblock, &catalogue);
     segments.check_slots()?;
-    let head = walk(&segments, Tree::Head, head)?;
-    let history = walk(&segments, Tree::History, history)?;
+    let head = walk(&segments, RawTree::Head, head)?;
+    let history = walk(&segments, RawTree::History, history)?;
     check_lives(&superblock, &catalogue, &head, &history)?;
 
     let mut space = Space::default();
@@ -106,18 +105,18 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
         let headers = (0..segment.slots.len()).map(|index| segments.check_header(number, segment, index));
         let wrong_headers: Vec<_> = headers.filter_map(Result::err).collect();
         let is_excused = match copies {
-            Copies::All => false,
-            Copies::AllButSomeHeaders => {
+            CopyRule::All => false,
+            CopyRule::AllButSomeHeaders => {
                 let there = segment.slots.iter().filter(|slot| drives.contains_key(&slot.0)).count();
                 segment.is_mirror() && wrong_headers.len() < there
             }
-            Copies::AllButHeaders | Copies::One => true,
+            CopyRule::AllButHeaders | CopyRule::One => true,
         };
         if !is_excused {
             wrong.extend(wrong_headers);
         }
     }
-    if copies != Copies::One && !wrong.is_empty() {
+    if copies != CopyRule::One && !wrong.is_empty() {
         return Err(format!("{} copies are wrong: {}", wrong.len(), wrong[0]));
     }
     let log = log::read(&segments)?;
@@ -135,11 +134,11 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
     })
 }
 
-/// Segments as the catalogue has them, but for those the superblock itself names.
-fn adopt(segments: &mut Segments<'_>, superblock: &Superblock, catalogue: &Catalogue) {
+/// Takes the segments of the catalogue, apart from those the superblock itself names.
+fn adopt(segments: &mut RawSegments<'_>, superblock: &RawSuperblock, catalogue: &RawCatalogue) {
     for (&number, segment) in &catalogue.segments {
         match segments.all.get_mut(&number) {
-            Some(named) if named.segment_use == segment.segment_use && named.kind == Kind::Log => {
+            Some(named) if named.segment_use == segment.segment_use && named.kind == RawSegmentKind::Log => {
                 named.live = segment.live;
             }
             Some(_) => {}
@@ -148,27 +147,27 @@ fn adopt(segments: &mut Segments<'_>, superblock: &Superblock, catalogue: &Catal
     }
     let log = superblock.log_segment.number;
     if !catalogue.segments.contains_key(&log) {
-        // It came since; nothing can point there.
+        // It was created since the checkpoint; no reference to it can exist.
         segments.all.get_mut(&log).expect("put above").live = Some(0);
     }
 }
 
-fn versions(walk: &Walk) -> impl Iterator<Item = &Versions> {
+fn versions(walk: &TreeWalk) -> impl Iterator<Item = &Versions> {
     walk.entries.iter().filter_map(|entry| match entry {
-        Entry::Versions(run) => Some(run),
-        Entry::Row(..) => None,
+        RawEntry::Versions(run) => Some(run),
+        RawEntry::Row(..) => None,
     })
 }
 
-/// Every copy of every block of a run. Gives the bytes they take.
+/// Checks every copy of every block of a run and returns the bytes they take.
 fn check_run(
-    segments: &Segments<'_>,
+    segments: &RawSegments<'_>,
     run: &Versions,
     space: &mut Space,
     wrong: &mut Vec<String>,
-) -> Reading<u64> {
+) -> ReadResult<u64> {
     let Some((number, place, length)) = run.stored else { return Ok(0) };
-    segments.of_kind(number, &[Kind::Log, Kind::Data])?;
+    segments.of_kind(number, &[RawSegmentKind::Log, RawSegmentKind::Data])?;
     let is_plain = usize::from(length) == BLOCK;
     let grains = if is_plain { 64 } else { u32::from(length).div_ceil(GRAIN as u32) };
     let whose = format!("block {} of branch {}", run.first, run.branch);
@@ -176,7 +175,7 @@ fn check_run(
     let blocks = if is_plain { run.count as u32 } else { 1 };
     let copies = segments.read(number, place / 64, blocks)?;
     if copies.is_empty() && !segments.get(number)?.is_mirror() {
-        // It went with its drive.
+        // It was lost with its drive.
         return Ok(u64::from(grains) * run.count * GRAIN);
     }
     let start = (place % 64) as usize * GRAIN as usize;
@@ -196,8 +195,14 @@ fn check_run(
     Ok(u64::from(grains) * run.count * GRAIN)
 }
 
-/// Lives of one block follow each other, those of history are seen by a point, and nobody was born who is not yet.
-fn check_lives(superblock: &Superblock, catalogue: &Catalogue, head: &Walk, history: &Walk) -> Reading<()> {
+/// Checks that lives of a block do not overlap, that a point sees each life in the history, and that no birth
+/// lies in the future.
+fn check_lives(
+    superblock: &RawSuperblock,
+    catalogue: &RawCatalogue,
+    head: &TreeWalk,
+    history: &TreeWalk,
+) -> ReadResult<()> {
     let mut lives = Vec::new();
     for run in versions(history) {
         let death = run.death.expect("in history");
@@ -230,17 +235,17 @@ fn check_lives(superblock: &Superblock, catalogue: &Catalogue, head: &Walk, hist
     Ok(())
 }
 
-/// Who takes which grains.
+/// Allocated grains.
 #[derive(Default)]
 struct Space {
-    /// By segment and first grain: the end.
+    /// End of each allocation, by segment and first grain.
     taken: BTreeMap<(u32, u32), u32>,
-    /// Grains, by segment.
+    /// Live grains by segment.
     live: BTreeMap<u32, u64>,
 }
 
 impl Space {
-    fn take(&mut self, (segment, first): (u32, u32), grains: u32, whose: &str) -> Reading<()> {
+    fn take(&mut self, (segment, first): (u32, u32), grains: u32, whose: &str) -> ReadResult<()> {
         let end = first + grains;
         let before = self.taken.range((segment, 0)..(segment, end)).next_back();
         if before.is_some_and(|(_, &before)| before > first) {
@@ -251,8 +256,8 @@ impl Space {
         Ok(())
     }
 
-    /// What rows say is what was counted.
-    fn check(&self, all: &BTreeMap<u32, Segment>, superblock: &Superblock) -> Reading<()> {
+    /// Compares the rows with the counts.
+    fn check(&self, all: &BTreeMap<u32, RawSegment>, superblock: &RawSuperblock) -> ReadResult<()> {
         for (number, segment) in all {
             let counted = self.live.get(number).copied().unwrap_or(0);
             let is_named = superblock.catalogue_segments.iter().any(|named| named.number == *number);

@@ -1,54 +1,47 @@
-//! Segments: where their blocks lie, on which drives.
+//! Segments and the location of their blocks.
 
 use super::{
-    Reading,
+    ReadResult,
     bytes::{check_sealed, u16_at, u32_at, u64_at},
     platters::{BLOCK, Platters},
-    superblock::Superblock,
+    superblock::RawSuperblock,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Slot of a drive: member, number.
+/// Slot of a drive: member and number.
 pub type Slot = (u16, u32);
 
-/// A segment as superblocks and headers name it.
+/// A segment as superblocks and headers reference it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirrored {
-    /// Of its lives, which.
+    /// Use counter of the segment.
     pub segment_use: u64,
-    /// Which.
     pub number: u32,
-    /// Where.
     pub slots: Vec<Slot>,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Records.
+pub enum RawSegmentKind {
     Log = 1,
-    /// What was moved.
+    /// Blocks moved from the log.
     Data = 2,
-    /// Nodes.
     Nodes = 3,
 }
 
-/// A segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Of its lives, which.
+pub struct RawSegment {
+    /// Use counter of the segment.
     pub segment_use: u64,
-    /// What it holds.
-    pub kind: Kind,
-    /// How its data is laid out.
+    pub kind: RawSegmentKind,
+    /// Redundancy class of its data.
     pub class: u8,
     /// Blocks of a slot.
     pub slot_blocks: u32,
     /// Blocks of a stripe.
     pub stripe: u32,
-    /// Where it is.
     pub slots: Vec<Slot>,
-    /// Grains that are pointed to, if its row says so.
+    /// Referenced grains, if its row stores them.
     pub live: Option<u64>,
 }
 
@@ -58,16 +51,15 @@ fn slots_at(bytes: &[u8], at: usize, count: u8) -> Vec<Slot> {
 }
 
 impl Mirrored {
-    /// Reads one.
     pub fn read(bytes: &[u8]) -> Self {
         let slots = slots_at(bytes, 16, bytes[12].min(3));
         Self { segment_use: u64_at(bytes, 0), number: u32_at(bytes, 8), slots }
     }
 
-    /// As a segment of a pool.
-    pub fn of_kind(&self, kind: Kind, superblock: &Superblock) -> Segment {
+    /// The same segment with a pool's default shape.
+    pub fn of_kind(&self, kind: RawSegmentKind, superblock: &RawSuperblock) -> RawSegment {
         let slot_blocks = superblock.slot_bytes / BLOCK as u32;
-        Segment {
+        RawSegment {
             segment_use: self.segment_use,
             kind,
             class: u8::from(self.slots.len() > 1),
@@ -79,9 +71,9 @@ impl Mirrored {
     }
 }
 
-impl Segment {
-    /// A row of the catalogue; none of a segment that was freed.
-    pub fn of_row(row: &[u8]) -> Reading<Option<Self>> {
+impl RawSegment {
+    /// Parses a catalogue row; `None` for a freed segment.
+    pub fn of_row(row: &[u8]) -> ReadResult<Option<Self>> {
         if row[30] == 3 {
             return Ok(None);
         }
@@ -97,12 +89,12 @@ impl Segment {
         }))
     }
 
-    /// Whether it has copies, or is to have them when there are drives for them; else it rests in one.
+    /// True if it has several copies, or will have once there are drives for them.
     pub fn is_mirror(&self) -> bool {
         self.class == 1 || self.class == 0 && self.slots.len() == 1 && self.stripe == self.slot_blocks - 1
     }
 
-    /// Blocks of its data.
+    /// Number of data blocks.
     pub fn data_blocks(&self) -> u32 {
         self.columns() * (self.slot_blocks - 1)
     }
@@ -115,8 +107,8 @@ impl Segment {
         }
     }
 
-    /// Every copy of a block: slot, and block in it.
-    pub fn copies(&self, block: u32) -> Reading<Vec<(Slot, u32)>> {
+    /// The location of every copy of a block: slot, and block in it.
+    pub fn copies(&self, block: u32) -> ReadResult<Vec<(Slot, u32)>> {
         if block >= self.data_blocks() {
             return Err(format!("block {block} of a segment that has {}", self.data_blocks()));
         }
@@ -136,59 +128,59 @@ impl Segment {
     }
 }
 
-fn kind_of(number: u8) -> Reading<Kind> {
+fn kind_of(number: u8) -> ReadResult<RawSegmentKind> {
     match number {
-        1 => Ok(Kind::Log),
-        2 => Ok(Kind::Data),
-        3 => Ok(Kind::Nodes),
+        1 => Ok(RawSegmentKind::Log),
+        2 => Ok(RawSegmentKind::Data),
+        3 => Ok(RawSegmentKind::Nodes),
         _ => Err(format!("a segment of kind {number}")),
     }
 }
 
-/// A pool's segments, and the drives they lie on.
-pub struct Segments<'a> {
-    /// The drives.
+/// A pool's segments and their drives.
+pub struct RawSegments<'a> {
     pub platters: &'a Platters,
     /// The superblock that counts.
-    pub superblock: &'a Superblock,
-    /// Drives that are up to date, by member.
+    pub superblock: &'a RawSuperblock,
+    /// Up-to-date drives by member.
     pub drives: &'a BTreeMap<u16, usize>,
-    /// All that are known.
-    pub all: BTreeMap<u32, Segment>,
+    /// All known segments.
+    pub all: BTreeMap<u32, RawSegment>,
 }
 
-impl Segments<'_> {
-    /// A segment.
-    pub fn get(&self, number: u32) -> Reading<&Segment> {
+impl RawSegments<'_> {
+    pub fn get(&self, number: u32) -> ReadResult<&RawSegment> {
         self.all.get(&number).ok_or_else(|| format!("segment {number} is pointed to, and not there"))
     }
 
-    /// One that something is used for.
-    pub fn of_kind(&self, number: u32, kinds: &[Kind]) -> Reading<&Segment> {
+    /// A segment with one of these kinds.
+    pub fn of_kind(&self, number: u32, kinds: &[RawSegmentKind]) -> ReadResult<&RawSegment> {
         let segment = self.get(number)?;
-        match kinds.contains(&segment.kind) {
-            true => Ok(segment),
-            false => Err(format!("segment {number} is of {:?}, not of {kinds:?}", segment.kind)),
+        if kinds.contains(&segment.kind) {
+            Ok(segment)
+        } else {
+            Err(format!("segment {number} is of {:?}, not of {kinds:?}", segment.kind))
         }
     }
 
-    /// Bytes of a slot, if its drive is up to date.
+    /// Reads blocks of a slot, if its drive is up to date.
     pub fn read_slot(&self, (member, slot): Slot, block: u32, blocks: u32) -> Option<Vec<u8>> {
         let start = self.superblock.data_start + u64::from(slot) * u64::from(self.superblock.slot_bytes);
         let at = start + u64::from(block) * BLOCK as u64;
         Some(self.platters.read(*self.drives.get(&member)?, at, blocks as usize * BLOCK))
     }
 
-    /// Every copy of some blocks that lie one behind the other.
-    pub fn read(&self, number: u32, block: u32, blocks: u32) -> Reading<Vec<Vec<u8>>> {
+    /// Every copy of some consecutive blocks.
+    pub fn read(&self, number: u32, block: u32, blocks: u32) -> ReadResult<Vec<Vec<u8>>> {
         let segment = self.get(number)?;
         segment.copies(block + blocks - 1)?;
         let copies = segment.copies(block)?.into_iter();
         Ok(copies.filter_map(|(slot, place)| self.read_slot(slot, place, blocks)).collect())
     }
 
-    /// No slot is in two segments, or beyond its drive; no segment has two on one drive.
-    pub fn check_slots(&self) -> Reading<()> {
+    /// Checks that no slot is used twice or lies beyond its drive, and that no segment has two slots on one
+    /// drive.
+    pub fn check_slots(&self) -> ReadResult<()> {
         let mut taken = BTreeSet::new();
         for (number, segment) in &self.all {
             let members: BTreeSet<u16> = segment.slots.iter().map(|slot| slot.0).collect();
@@ -211,8 +203,8 @@ impl Segments<'_> {
         Ok(())
     }
 
-    /// Whether the header of a slot says what the segment is.
-    pub fn check_header(&self, number: u32, segment: &Segment, index: usize) -> Reading<()> {
+    /// Checks the header of a slot against its segment.
+    pub fn check_header(&self, number: u32, segment: &RawSegment, index: usize) -> ReadResult<()> {
         let Some(header) = self.read_slot(segment.slots[index], 0, 1) else { return Ok(()) };
         let wrong = |what: &str| Err(format!("slot {index} of segment {number}: {what}"));
         if let Err(error) = check_sealed(&header, b"SPNDLSEG") {

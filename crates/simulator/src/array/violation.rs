@@ -1,134 +1,118 @@
-//! What ends an incarnation early: an honest error, or a broken promise.
+//! The early end of an incarnation: an allowed error, or a violation.
 
 use super::content::VolumeKey;
 use thiserror::Error;
 
-/// A promise broken.
+/// A broken guarantee.
 #[derive(Clone, Debug, Error)]
-pub enum Violation {
-    /// A volume read as something no order of its writes explains.
+pub enum PoolViolation {
+    /// A volume returned contents that no order of its writes explains.
     #[error("sector {sector} of volume {} reads as {found}; it may be {allowed}; the read took {span}", .volume.0)]
     WrongSector {
-        /// Which volume.
         volume: VolumeKey,
-        /// Which sector.
         sector: u64,
-        /// What was read.
         found: String,
-        /// What might have been.
+        /// The allowed contents.
         allowed: String,
-        /// From when to when.
+        /// The interval of the read.
         span: String,
     },
-    /// A snapshot shows what was not there at its cut, or shows something else than before.
+    /// A snapshot returned contents that were not there at its cut, or differ from an earlier read.
     #[error("sector {sector} of snapshot {snapshot} of volume {} reads as {found}; it may be {allowed}", .volume.0)]
     WrongSnapshot {
-        /// Which snapshot.
         snapshot: String,
-        /// Of which volume.
         volume: VolumeKey,
-        /// Which sector.
         sector: u64,
-        /// What was read.
         found: String,
-        /// What might have been.
+        /// The allowed contents.
         allowed: String,
     },
-    /// A cut shows a write, and lacks one that was answered before that began.
+    /// A cut shows a write, and lacks one that was acknowledged before that began.
     #[error("snapshot {snapshot} is no cut at one moment: sector {sector} of volume {} shows {allowed}", .volume.0)]
     NotOneMoment {
-        /// Which snapshot.
         snapshot: String,
-        /// Of which volume.
         volume: VolumeKey,
-        /// Which sector.
         sector: u64,
-        /// What it shows, out of what.
+        /// The contents shown and the candidates.
         allowed: String,
     },
-    /// After a power cut something is there that began after something else was over that is gone.
+    /// After a power cut an operation survived that began after a lost one was over.
     #[error("sector {sector} of volume {} shows that what was over at {gone} is gone, but what began at {survived} is there", .volume.0)]
     NotTheEnd {
-        /// Which volume.
         volume: VolumeKey,
-        /// Which sector.
         sector: u64,
-        /// The end of something that is gone.
+        /// The end of a lost operation.
         gone: u64,
-        /// The beginning of something that is there.
+        /// The start of a surviving one.
         survived: u64,
     },
-    /// Volumes or snapshots are not those that were made and not deleted.
+    /// Volumes or snapshots differ from those created and not deleted.
     #[error("the catalogue is wrong: {0}")]
     Catalogue(String),
-    /// The pool gave an error where nothing was wrong.
+    /// The pool returned an error without a cause.
     #[error("an error without a reason: {0}")]
     Refused(String),
-    /// A pool that is only read shows what it should not, or says too little of what is missing.
+    /// A pool read without opening shows wrong contents, or reports too little of what is missing.
     #[error("read only: {0}")]
     Salvage(String),
-    /// What comes right by itself did not, in the time it has.
+    /// Self-healing did not complete in time.
     #[error("not right again: {0}")]
     NotConverged(String),
-    /// The pool did what it must refuse.
+    /// The pool accepted an invalid command.
     #[error("this had to be refused: {0}")]
     NotRefused(String),
-    /// What lies on the drives contradicts itself, or what the pool says.
+    /// The contents of the drives contradict themselves, or the pool's statements.
     #[error("on the drives, {when}: {what}")]
     Foreign {
-        /// When it was looked at.
+        /// The time of the audit.
         when: &'static str,
-        /// What is wrong.
         what: String,
     },
-    /// The run did not come to an end.
+    /// The run did not end.
     #[error("the run does not end: {0}")]
     Endless(String),
 }
 
-/// Why an incarnation ended early.
+/// The early end of an incarnation.
 #[derive(Clone, Debug)]
-pub enum Trouble {
-    /// The pool refused: a violation unless the drives gave it a reason.
-    Refused(Refusal),
-    /// Never to be seen.
-    Violation(Violation),
+pub enum PoolRunError {
+    /// The pool returned an error: a violation unless the drives caused it.
+    Refused(PoolRefusal),
+    PoolViolation(PoolViolation),
 }
 
-/// What the pool said.
+/// An error of the pool.
 #[derive(Clone, Debug)]
-pub struct Refusal {
-    /// For want of space.
+pub struct PoolRefusal {
+    /// It is out of space.
     pub is_full: bool,
-    /// What was asked for, and the answer.
+    /// The command and the error.
     pub what: String,
 }
 
-impl Refusal {
-    /// An error of the pool.
+impl PoolRefusal {
     pub fn of_pool(doing: &str, error: &array::error::Error) -> Self {
         Self { is_full: matches!(error, array::error::Error::Full), what: format!("{doing}: {error}") }
     }
 
-    /// An error of the pool where space is no reason: what gives space back, or is done in the reserve.
+    /// An error of the pool to a command that needs no free space: it frees space, or uses the reserve.
     pub fn in_reserve(doing: &str, error: &array::error::Error) -> Self {
         Self { is_full: false, ..Self::of_pool(doing, error) }
     }
 
-    /// An error of a volume.
     pub fn of_volume(doing: &str, error: &world::IoError) -> Self {
         Self { is_full: error.kind() == world::IoErrorKind::NoSpace, what: format!("{doing}: {error}") }
     }
 }
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
+impl From<PoolRefusal> for PoolRunError {
+    fn from(refusal: PoolRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Violation> for Trouble {
-    fn from(violation: Violation) -> Self {
-        Self::Violation(violation)
+impl From<PoolViolation> for PoolRunError {
+    fn from(violation: PoolViolation) -> Self {
+        Self::PoolViolation(violation)
     }
 }

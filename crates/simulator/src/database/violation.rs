@@ -1,106 +1,97 @@
-//! What ends an incarnation early: an honest error, or a broken promise.
+//! The early end of an incarnation: an allowed error, or a violation.
 
-use super::mail::Key;
+use super::mail::RowKey;
 use thiserror::Error;
 use world::{IoError, IoErrorKind};
 
-/// A promise broken.
+/// A broken guarantee.
 #[derive(Clone, Debug, Error)]
-pub enum Violation {
-    /// The rows found are the state after no allowed prefix of the commits.
+pub enum GroupViolation {
+    /// The rows found match no allowed prefix of the commits.
     #[error("after the commits {required}..={begun} no state is what was found; {nearest}")]
     NoPrefix {
-        /// Commits that must be there.
+        /// Commits that must survive.
         required: usize,
-        /// Commits that may be there.
+        /// Commits that may survive.
         begun: usize,
-        /// How far the nearest state is.
+        /// Distance to the nearest allowed state.
         nearest: String,
     },
-    /// A running session read something it did not write.
+    /// A running session read a row it did not write.
     #[error("{key:?} reads as {found} where {expected} was written")]
     WrongRow {
-        /// Which row.
-        key: Key,
-        /// What the model says.
+        key: RowKey,
+        /// The row in the model.
         expected: String,
-        /// What the engine gave.
+        /// The row from the engine.
         found: String,
     },
-    /// A scan went backwards or gave a row twice.
+    /// A scan went backwards or returned a row twice.
     #[error("a scan gave {key:?} out of order")]
-    OutOfOrder {
-        /// Which row.
-        key: Key,
-    },
+    OutOfOrder { key: RowKey },
     /// A row without its columns.
     #[error("this is not a row of the table: {row}")]
-    NotARow {
-        /// What it is.
-        row: String,
-    },
-    /// A table that was made is gone.
+    NotARow { row: String },
+    /// A created table is missing.
     #[error("the table of database {database}, which was durable, is gone")]
     TableLost {
-        /// Place of the database in its group.
+        /// Index of the database in its group.
         database: usize,
     },
-    /// Damage found in a database or log that was shut down cleanly.
+    /// Damage in a database or log that was shut down cleanly.
     #[error("{file} is damaged: {finding}")]
     Damaged {
-        /// File name.
         file: String,
-        /// The first finding, and how many there are.
+        /// The first finding, and the number of findings.
         finding: String,
     },
     /// A clean shutdown left something to recover.
     #[error("a clean shutdown was followed by recovery: {summary}")]
     NotClean {
-        /// What recovery says it did.
+        /// Summary of the recovery.
         summary: String,
     },
-    /// The engine gave an error where nothing was wrong.
+    /// The engine returned an error without a cause.
     #[error("an error without a reason: {0}")]
     Refused(maildb::Error),
-    /// The run did not come to an end.
+    /// The run did not end.
     #[error("the run does not end: {0}")]
     Endless(String),
 }
 
-/// Why an incarnation ended early.
+/// The early end of an incarnation.
 #[derive(Clone, Debug)]
-pub enum Trouble {
-    /// The engine refused: a violation unless the drives gave it a reason.
+pub enum GroupRunError {
+    /// The engine returned an error: a violation unless the drives caused it.
     Refused(maildb::Error),
-    /// Never to be seen.
-    Violation(Violation),
+    GroupViolation(GroupViolation),
 }
 
-impl From<maildb::Error> for Trouble {
+impl From<maildb::Error> for GroupRunError {
     fn from(error: maildb::Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<IoError> for Trouble {
+impl From<IoError> for GroupRunError {
     fn from(error: IoError) -> Self {
         Self::Refused(error.into())
     }
 }
 
-impl From<maildb::log::LogError> for Trouble {
+impl From<maildb::log::LogError> for GroupRunError {
     fn from(error: maildb::log::LogError) -> Self {
         Self::Refused(error.into())
     }
 }
 
-impl From<Violation> for Trouble {
-    fn from(violation: Violation) -> Self {
-        Self::Violation(violation)
+impl From<GroupViolation> for GroupRunError {
+    fn from(violation: GroupViolation) -> Self {
+        Self::GroupViolation(violation)
     }
 }
 
-/// Whether an error says that space ran out, or that the group stopped for that.
+/// True if the error reports a lack of space, or that the group stopped for it.
 pub fn is_no_space(error: &maildb::Error) -> bool {
     match error {
         maildb::Error::Storage(error) => error.kind() == IoErrorKind::NoSpace,

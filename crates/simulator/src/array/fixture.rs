@@ -1,0 +1,199 @@
+//! The state shared by all parts of a run, and its counters.
+
+use super::{
+    canary::{Bug, BuggyDrive},
+    content::VolumeKey,
+    fault_model::PoolFaultGrade,
+    independent_reader::{Audit, CopyRule, audit, platters::Platters},
+    model::{CutKey, Model},
+    plan::PoolRunPlan,
+    resized_drive::ResizedDrive,
+    violation::PoolViolation,
+};
+use array::format::{SnapshotId, VolumeId};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount,
+    sim::{Fault, SimDrive},
+};
+
+/// Counters and events of a run, for its report and for failure reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolTally {
+    pub openings: u64,
+    /// Writes and discards acknowledged.
+    pub writes: u64,
+    /// Reads checked against the model, without those after an opening.
+    pub reads: u64,
+    /// Catalogue changes acknowledged.
+    pub verbs: u64,
+    /// Snapshots of single volumes created.
+    pub snapshots: u64,
+    /// Cuts of several volumes found consistent.
+    pub cuts_checked: u64,
+    pub snapshots_deleted: u64,
+    pub volumes_deleted: u64,
+    pub shrinks: u64,
+    /// Checkpoints requested.
+    pub checkpoints: u64,
+    pub closings: u64,
+    /// Openings without the faulty drive.
+    pub openings_without: u64,
+    /// Openings by force.
+    pub openings_forced: u64,
+    /// CopyRule fixed.
+    pub fixed: u64,
+    pub drives_added: u64,
+    /// Crashes while the pool was created.
+    pub cut_creations: u64,
+    /// Logs corrupted beyond repair, and refused.
+    pub logs_refused: u64,
+    /// Logs with a header corrupted beyond repair, and refused.
+    pub headers_refused: u64,
+    /// Pools read without opening them, with the right contents.
+    pub salvaged: u64,
+    /// Those of them whose log had a hole before acknowledged operations.
+    pub salvaged_in_part: u64,
+    /// Sectors older than acknowledged, in a pool that reported the loss.
+    pub sectors_said_missing: u64,
+    /// Openings cut off right after a replay, with all replayed records still present.
+    pub replays_cut: u64,
+    /// Logs corrupted on one copy.
+    pub copies_corrupted: u64,
+    /// Audits by the independent reader.
+    pub audits: u64,
+    /// Commands refused for lack of space in the pool.
+    pub full: u64,
+    /// Commands refused because drives were out of space.
+    pub out_of_space: u64,
+    /// Incarnations that ended early, or failed to open, for a shortage.
+    pub ended_by_shortage: u64,
+    /// Commands refused for a limit, or for space reserved for other volumes.
+    pub bounded: u64,
+    /// Volumes created with caps.
+    pub capped: u64,
+    pub openings_without_two: u64,
+    /// Writes and discards acknowledged from a write cache.
+    pub cached: u64,
+    /// Flushes acknowledged.
+    pub flushes: u64,
+    /// Power cuts that lost data of a write cache, by time.
+    pub caches_lost: std::collections::BTreeSet<u64>,
+    /// Events, in order.
+    pub story: Vec<String>,
+}
+
+/// Physical changes of the drives.
+#[derive(Clone, Debug, Default)]
+pub struct Bay {
+    /// The drive removed for good.
+    pub taken_out: Option<usize>,
+    /// The drive with a changed size, and that size in bytes.
+    pub resized: Option<(usize, u64)>,
+    /// Number of attempts to add the spare, each under another name.
+    pub additions: u8,
+    /// This incarnation has or had a shortage.
+    pub has_shortage: bool,
+    /// The spare is faulty.
+    pub is_spare_faulty: bool,
+    /// Drives that counted at the last audit.
+    pub counting: Vec<usize>,
+}
+
+/// The context of an incarnation. Cheap to clone.
+#[derive(Clone)]
+pub struct PoolFixture {
+    /// All drives; the last one is the spare, if there is one.
+    pub drives: Rc<Vec<Rc<SimDrive>>>,
+    /// Physical state of the drives.
+    pub bay: Rc<RefCell<Bay>>,
+    pub plan: Rc<PoolRunPlan>,
+    /// Operations begun and acknowledged.
+    pub model: Rc<RefCell<Model>>,
+    pub tally: Rc<RefCell<PoolTally>>,
+    /// Drives may have lost stable data, or return older contents, without detection.
+    pub is_untold: Rc<Cell<bool>>,
+    /// The copies that must be right, given the faults so far.
+    pub copies: Rc<Cell<CopyRule>>,
+}
+
+impl PoolFixture {
+    /// The device of a drive that the pool gets.
+    pub fn device(&self, index: usize) -> Rc<dyn BlockDevice> {
+        let drive = Rc::clone(&self.drives[index]) as Rc<dyn BlockDevice>;
+        let drive = match self.bay.borrow().resized {
+            Some((resized, size)) if resized == index => {
+                Rc::new(ResizedDrive::new(drive, ByteCount(size))) as Rc<dyn BlockDevice>
+            }
+            _ => drive,
+        };
+        match self.plan.bug {
+            Some(Bug::BeforeDrives(bug)) => Rc::new(BuggyDrive::new(drive, bug)),
+            _ => drive,
+        }
+    }
+
+    /// Number of reads so far that returned wrong data.
+    pub fn wrong_reads(&self) -> u64 {
+        let wrong = [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead];
+        let met = self.drives.iter().map(|drive| drive.statistics().faults);
+        met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
+    }
+
+    /// Drives a pool is opened on: all but the absent ones.
+    pub fn drives_there(&self, absent: &[usize]) -> Vec<usize> {
+        let bay = self.bay.borrow();
+        let begun = self.plan.drives.len() + usize::from(bay.additions > 0);
+        (0..begun).filter(|index| !absent.contains(index) && Some(*index) != bay.taken_out).collect()
+    }
+
+    /// True if several drives had a shortage in this incarnation.
+    pub fn has_shortage(&self) -> bool {
+        self.bay.borrow().has_shortage
+    }
+
+    /// Index of the drive that is no member at the start.
+    pub fn spare(&self) -> Option<usize> {
+        self.plan.spare.as_ref().map(|_| self.plan.drives.len())
+    }
+
+    /// Audits the drives with the independent reader.
+    pub fn audit(&self, when: &'static str) -> Result<Option<Audit>, PoolViolation> {
+        if self.plan.grade == PoolFaultGrade::Beyond {
+            return Ok(None);
+        }
+        self.tally.borrow_mut().audits += 1;
+        let audited = audit(&Platters(self.drives.to_vec()), self.copies.get());
+        let audit = audited.map_err(|what| PoolViolation::Foreign { when, what })?;
+        self.bay.borrow_mut().counting = audit.drives.values().copied().collect();
+        Ok(Some(audit))
+    }
+
+    /// Records an event.
+    pub fn tell(&self, line: String) {
+        self.tally.borrow_mut().story.push(line);
+    }
+}
+
+/// The volume id of a key.
+pub fn volume_id(key: VolumeKey) -> VolumeId {
+    VolumeId((u128::from(key.0) | 7 << 64).to_be_bytes())
+}
+
+/// The key of a volume id.
+pub fn volume_key(id: VolumeId) -> VolumeKey {
+    VolumeKey(u128::from_be_bytes(id.0) as u32)
+}
+
+/// The snapshot id of a key.
+pub fn snapshot_id(key: CutKey) -> SnapshotId {
+    SnapshotId((u128::from(key.0) | 9 << 64).to_be_bytes())
+}
+
+/// The key of a snapshot id.
+pub fn cut_key(id: SnapshotId) -> CutKey {
+    CutKey(u128::from_be_bytes(id.0) as u32)
+}
