@@ -6,7 +6,10 @@ mod terminal;
 use crate::{command_line::own_command, console::Console, exit_status::ExitStatus, progress::ProgressView};
 use ::verify::{
     answer::{VerifyReport, document, json_report},
-    running::{self, Answer, Found, Outcome, Pace, Progress, ResumeError, Scanned, Settings, Source, State},
+    running::{
+        self, FileDiscovery, RateLimiter, ResumeError, ResumeState, RunVerdict, ScanOutcome, Settings,
+        Source, VerifyOutcome, VerifyProgress,
+    },
 };
 use arguments::VerifyArguments;
 use report::{Document, Meta, Refusal, calendar::shown_time, html, text};
@@ -58,10 +61,10 @@ async fn checked<'a>(
 ) -> Result<VerifyReport<'a>, Refusal> {
     let found = find(&arguments.paths, &arguments.paths).await?;
     let resume = arguments.resume.as_deref();
-    let state = resume.map(|path| State::open(path, &arguments.paths, arguments.deep)).transpose();
+    let state = resume.map(|path| ResumeState::open(path, &arguments.paths, arguments.deep)).transpose();
     let state = state.map_err(refused_state)?;
-    let pace = Pace::new(world, arguments.throttle, arguments.at_most);
-    let watch = VerifyProgress::begin(world, console, &pace);
+    let pace = RateLimiter::new(world, arguments.throttle, arguments.at_most);
+    let watch = VerifyWatch::begin(world, console, &pace);
     let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
@@ -85,10 +88,10 @@ async fn mended<'a>(
     check_new_file("--fix-ecc", out)?;
     let found = find(&arguments.paths, &arguments.paths).await?;
     let [candidate] = found.candidates.as_slice() else { return Err(nothing_there(&arguments.paths)) };
-    let pace = Pace::new(world, arguments.throttle, None);
-    let watch = VerifyProgress::begin(world, console, &pace);
+    let pace = RateLimiter::new(world, arguments.throttle, None);
+    let watch = VerifyWatch::begin(world, console, &pace);
     pace.begin("copy", &path.display().to_string());
-    let mended = match running::mend(candidate, out, &pace).await {
+    let mended = match running::write_fixed_copy(candidate, out, &pace).await {
         Ok(mended) => mended,
         Err(error) => {
             watch.end().await;
@@ -118,9 +121,9 @@ async fn scanned<'a>(
     let sources: Result<Vec<_>, _> = arguments.paths.iter().map(|path| Source::open(path)).collect();
     let sources = sources.map_err(|error| cannot_look(&error))?;
     let workers = Workers::new(settings(arguments, &arguments.paths).jobs);
-    let pace = Pace::new(world, arguments.throttle, None);
-    let watch = VerifyProgress::begin(world, console, &pace);
-    let mut all = Scanned::default();
+    let pace = RateLimiter::new(world, arguments.throttle, None);
+    let watch = VerifyWatch::begin(world, console, &pace);
+    let mut all = ScanOutcome::default();
     let mut failed = None;
     for (path, source) in arguments.paths.iter().zip(&sources) {
         match running::scan(path, source, &workers, &pace).await {
@@ -137,7 +140,7 @@ async fn scanned<'a>(
 }
 
 /// The files to check at `paths`; a refusal names `named`.
-async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
+async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<FileDiscovery, Refusal> {
     let found = running::find(paths).await.map_err(|error| cannot_look(&error))?;
     if found.candidates.is_empty() && found.failures.is_empty() {
         Err(nothing_there(named))
@@ -146,7 +149,11 @@ async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
     }
 }
 
-fn report_of<'a>(arguments: &'a VerifyArguments, outcome: Outcome, pace: &Pace) -> VerifyReport<'a> {
+fn report_of<'a>(
+    arguments: &'a VerifyArguments,
+    outcome: VerifyOutcome,
+    pace: &RateLimiter,
+) -> VerifyReport<'a> {
     let (deep, resume) = (arguments.deep, arguments.resume.as_deref());
     VerifyReport { deep, resume, ..VerifyReport::of(&arguments.paths, outcome, pace) }
 }
@@ -173,10 +180,10 @@ fn deliver(
     if arguments.json {
         console.json_of(&json_report(report))?;
     }
-    console.finish(match report.outcome.answer() {
-        Answer::Clean => ExitStatus::Pass,
-        Answer::Damaged => ExitStatus::Fail,
-        Answer::Unfinished => ExitStatus::NoAnswer,
+    console.finish(match report.outcome.verdict() {
+        RunVerdict::Clean => ExitStatus::Pass,
+        RunVerdict::Damaged => ExitStatus::Fail,
+        RunVerdict::Unfinished => ExitStatus::NoAnswer,
     })
 }
 
@@ -204,15 +211,15 @@ fn meta(world: &World) -> Meta {
 }
 
 /// Ctrl-C, and what is seen while it goes on.
-struct VerifyProgress {
+struct VerifyWatch {
     is_over: Rc<Cell<bool>>,
     drawing: world::JoinHandle<()>,
     world: World,
     began: Moment,
 }
 
-impl VerifyProgress {
-    fn begin(world: &World, console: &Console, pace: &Pace) -> Self {
+impl VerifyWatch {
+    fn begin(world: &World, console: &Console, pace: &RateLimiter) -> Self {
         let (stopping, ended, said) = (pace.clone(), interrupted(), console.clone());
         world.spawn("interrupted", async move {
             ended.await;
@@ -244,7 +251,7 @@ impl VerifyProgress {
 }
 
 /// The progress line; `None` until the size is known.
-fn status(progress: &Progress, elapsed: Duration) -> Option<ProgressStatus> {
+fn status(progress: &VerifyProgress, elapsed: Duration) -> Option<ProgressStatus> {
     if progress.doing.is_empty() || progress.all == 0 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! How fast pages are judged once they are in memory: no reading, one thread.
+//! Measures the rate at which one thread verifies pages in memory, without reading.
 //!
 //! `judge_pages PAGE_BYTES SECONDS` prints one line of JSON: bytes, seconds, processor seconds.
 
@@ -7,13 +7,13 @@ use maildb::{
     format::{checksum::seal_page, header::DatabaseHeader, page_size::ObjectId},
 };
 use std::{env, process::ExitCode, time::Duration};
-use verify::database::{Owned, Pages, judge_headers};
+use verify::database::{OwnedPages, PageChecker, judge_headers};
 use world::{
     ByteCount, Random, World,
     real::{RealOptions, host::process_use, run},
 };
 
-/// Of pages judged again and again: what is read of a file at a time.
+/// Bytes of pages verified again and again: the size of one read of a file.
 const CHUNK_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn measure(world: &World, page_size: PageSize, seconds: f64) -> String {
     let mut header = DatabaseHeader::new(page_size, Default::default(), ObjectId(10)).encode();
     header.extend(header.clone());
     let facts = judge_headers(&header, length).facts.expect("a header that was just made");
-    let judge = Pages::new(&facts, Owned::Unknown("all are".to_owned()), length);
+    let judge = PageChecker::new(&facts, OwnedPages::Unknown("all are".to_owned()), length);
     let (start, used, span) = (world.now(), process_use(), Duration::from_secs_f64(seconds));
     let (mut bytes, mut good) = (0_u64, 0);
     while world.now().since(start) < span {
@@ -51,7 +51,7 @@ fn measure(world: &World, page_size: PageSize, seconds: f64) -> String {
     format!("{{\"bytes\": {bytes}, \"seconds\": {seconds}, \"cpu_seconds\": {cpu_seconds}}}")
 }
 
-/// Pages full of random bytes, from number 1 on, with their checksums.
+/// Pages of random bytes, from number 1 on, with their checksums.
 fn pages(page_size: PageSize) -> Vec<u8> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut random = Random::new(1, "pages");

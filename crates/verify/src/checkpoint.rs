@@ -1,8 +1,8 @@
-//! The checkpoint: where recovery begins. Two copies of 4 KiB, of which either may be bad.
+//! The checkpoint file: the position where recovery starts, in two copies of 4 KiB of which one may be bad.
 
 use crate::{
     fields::{position_at, signature_at, u32_at},
-    finding::{Finding, Part, Place},
+    finding::{FileFinding, FileLocation, FilePart},
 };
 use maildb::format::{
     checksum::old_xor,
@@ -12,41 +12,41 @@ use world::ByteOffset;
 
 /// Length of a copy.
 const COPY_BYTES: usize = 4096;
-/// How much of the file there is to judge.
+/// Bytes of the file that are checked.
 pub const CHECKPOINT_BYTES: usize = 2 * COPY_BYTES;
 
-/// What a checkpoint says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointFacts {
-    /// Where recovery begins.
+    /// Position where recovery starts.
     pub position: LogPosition,
-    /// The birth mark of the log.
     pub log_signature: Signature,
 }
 
-/// What came of a checkpoint.
+/// The result of checking a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointVerdict {
-    /// What it says; none if neither copy verifies.
+    /// Contents of a copy that verifies; `None` if neither does.
     pub facts: Option<CheckpointFacts>,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
 }
 
-/// Judges both copies.
+/// Checks both copies.
 pub fn judge_checkpoint(bytes: &[u8]) -> CheckpointVerdict {
     let copies: Vec<Option<CheckpointFacts>> =
         [0, COPY_BYTES].into_iter().map(|at| facts_of(bytes.get(at..)?.get(..COPY_BYTES)?)).collect();
     let Some(facts) = copies.iter().flatten().next().cloned() else {
-        // A database is recovered without it too, from its oldest log on.
-        let what = "neither copy verifies: recovery must begin with the oldest log there is";
-        return CheckpointVerdict { facts: None, findings: vec![Finding::damage(Place::FILE, what)] };
+        // Recovery also works without a checkpoint, from the oldest log on.
+        let what = "neither copy verifies: recovery must start with the oldest log";
+        return CheckpointVerdict {
+            facts: None,
+            findings: vec![FileFinding::damage(FileLocation::FILE, what)],
+        };
     };
     let bad = (0_u8..).zip(&copies).filter(|(_, facts)| facts.is_none());
     let findings = bad.map(|(copy, _)| {
         let at = ByteOffset(u64::from(copy) * COPY_BYTES as u64);
-        Finding::warning(
-            Place::new(Part::HeaderCopy(copy), at),
+        FileFinding::warning(
+            FileLocation::new(FilePart::HeaderCopy(copy), at),
             "it does not verify; the other copy does, and is used",
         )
     });

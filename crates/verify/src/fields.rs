@@ -1,5 +1,5 @@
-//! Numbers at places in bytes. What lies outside the bytes reads as zero: a judge looks at lengths first, and
-//! what it forgets must not end the program.
+//! Little-endian fields of byte slices. A field beyond the end reads as zero: callers check lengths first,
+//! and a missing check must not panic.
 
 use maildb::format::header::{LogPosition, LogTime, Signature};
 
@@ -23,30 +23,29 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes_at(bytes, at))
 }
 
-/// A place in the log.
+/// A log position.
 pub fn position_at(bytes: &[u8], at: usize) -> LogPosition {
     LogPosition::decode(&bytes_at(bytes, at))
 }
 
-/// A time as headers record it.
+/// A time stamp as headers store it.
 pub fn time_at(bytes: &[u8], at: usize) -> LogTime {
     LogTime::decode(&bytes_at(bytes, at))
 }
 
-/// The birth mark of a database or a log.
+/// The signature of a database or a log.
 pub fn signature_at(bytes: &[u8], at: usize) -> Signature {
     Signature::decode(&bytes_at(bytes, at))
 }
 
-/// What version 7 of the engine fills a log with that it prepares for its use.
+/// Fill byte of a log that version 7 of the engine has prepared for use.
 pub const PREPARED_FILL: u8 = 0xDA;
 
-/// Whether a log is all that its preparation left: zeros, or the fill of version 7.
+/// True if a log holds only the fill of its preparation: zeros, or the fill byte of version 7.
 pub fn is_prepared(bytes: &[u8]) -> bool {
     is_blank(bytes) || bytes.iter().all(|&byte| byte == PREPARED_FILL)
 }
 
-/// Whether all bytes are zero.
 pub fn is_blank(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<64>();
     let is_zero = |word: &[u8; 64]| word.iter().fold(0, |or, byte| or | byte) == 0;

@@ -1,24 +1,23 @@
-//! What a judge says.
+//! Findings: the severity, location and description of a defect in a file.
 
 use maildb::PageNumber;
 use std::fmt;
 use world::ByteOffset;
 
-/// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+pub enum FindingSeverity {
+    /// Information; nothing is wrong.
     Note,
-    /// Something is wrong that takes nothing away yet.
+    /// A defect that loses no data yet.
     Warning,
-    /// Something that was written is not there.
+    /// Written data is lost.
     Damage,
 }
 
-/// Which part of a file.
+/// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
-    /// All of it.
+pub enum FilePart {
+    /// The whole file.
     File,
     /// A copy of its header: 0 is the first, 1 the shadow.
     HeaderCopy(u8),
@@ -30,74 +29,68 @@ pub enum Part {
     Segment(u16),
     /// A sector of 512 bytes of a log in the old format, the header being the first eight.
     Sector(u32),
-    /// Something that has no number.
+    /// A byte range without a number of its own.
     Bytes,
 }
 
-/// Where in its file something was found.
+/// The location of a finding in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// In which part.
-    pub part: Part,
-    /// At which byte of the file: where the part begins, or nearer where that is known.
+pub struct FileLocation {
+    pub part: FilePart,
+    /// Offset of the part in the file, or of the defect where it is known.
     pub offset: ByteOffset,
 }
 
-/// One bit of a file that, flipped, makes what it lies in verify again.
+/// A single bit whose flip makes the surrounding page or segment verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitFix {
-    /// In which byte of the file.
     pub byte: ByteOffset,
-    /// Which bit of it; 0 is the lowest.
+    /// Bit of that byte; 0 is the lowest.
     pub bit: u8,
 }
 
-/// Something a judge found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// Where.
-    pub place: Place,
-    /// What, in words that go on from the name of the place: "page 17: …".
+pub struct FileFinding {
+    pub severity: FindingSeverity,
+    pub place: FileLocation,
+    /// The description, worded to follow the location: "page 17: …".
     pub what: String,
-    /// The single bit that is wrong, if that is all.
+    /// The wrong bit, if a single bit is wrong.
     pub fix: Option<BitFix>,
 }
 
-impl Finding {
-    /// Something that was written is not there.
-    pub fn damage(place: Place, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Damage, place, what: what.into(), fix: None }
+impl FileFinding {
+    /// Written data is lost.
+    pub fn damage(place: FileLocation, what: impl Into<String>) -> Self {
+        Self { severity: FindingSeverity::Damage, place, what: what.into(), fix: None }
     }
 
-    /// Something is wrong that takes nothing away yet.
-    pub fn warning(place: Place, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::damage(place, what) }
+    /// A defect that loses no data yet.
+    pub fn warning(place: FileLocation, what: impl Into<String>) -> Self {
+        Self { severity: FindingSeverity::Warning, ..Self::damage(place, what) }
     }
 
-    /// Worth knowing.
-    pub fn note(place: Place, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::damage(place, what) }
+    /// Information.
+    pub fn note(place: FileLocation, what: impl Into<String>) -> Self {
+        Self { severity: FindingSeverity::Note, ..Self::damage(place, what) }
     }
 
-    /// The same, with the bit that is wrong.
+    /// The same finding with the bit that is wrong.
     pub fn with_fix(self, fix: Option<BitFix>) -> Self {
         Self { fix, ..self }
     }
 }
 
-impl Place {
-    /// The file as a whole.
-    pub const FILE: Self = Self { part: Part::File, offset: ByteOffset(0) };
+impl FileLocation {
+    pub const FILE: Self = Self { part: FilePart::File, offset: ByteOffset(0) };
 
     /// A part, and where it begins.
-    pub fn new(part: Part, offset: ByteOffset) -> Self {
+    pub fn new(part: FilePart, offset: ByteOffset) -> Self {
         Self { part, offset }
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for FilePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File => f.write_str("the file"),
@@ -112,16 +105,16 @@ impl fmt::Display for Part {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
-            Part::File => f.write_str("the file"),
+            FilePart::File => f.write_str("the file"),
             part => write!(f, "{part} (byte {})", self.offset.0),
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for FileFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)?;
         match self.fix {

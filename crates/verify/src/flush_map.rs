@@ -1,12 +1,12 @@
-//! The flush map beside a database: two bits a page, by which the engine knows a lost write.
+//! The flush map beside a database: two bits per page, with which the engine detects lost writes.
 //!
 //! Pages of 8 KiB: a header with the old checksum, then data pages with the new one, seeded with their number
-//! from 0. The engine makes a new map whenever this one will not do, so damage here takes no mail away; but
-//! without it lost writes go unseen, and storage that damages this file damages others.
+//! from 0. The engine recreates the map whenever it is unusable, so damage here loses no mail. But lost
+//! writes go undetected without it, and storage that damages this file damages others.
 
 use crate::{
     fields::{is_blank, signature_at, u32_at, u64_at},
-    finding::{BitFix, Finding, Part, Place},
+    finding::{BitFix, FileFinding, FileLocation, FilePart},
 };
 use maildb::{
     PageNumber,
@@ -17,46 +17,40 @@ use maildb::{
 };
 use world::{ByteCount, ByteOffset};
 
-/// Length of a page of a map, its header's too.
+/// Length of a page of a map, header included.
 pub const MAP_PAGE_BYTES: usize = 8192;
 
-/// What the header of a map says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushMapFacts {
-    /// Drawn at the last flush of the database's header, which carries it too.
+    /// Set at the last flush of the database's header, which stores it too.
     pub header_flush_signature: Signature,
-    /// Drawn at the last flush of this header; the database's carries it too.
+    /// Set at the last flush of this header; the database's header stores it too.
     pub flush_map_signature: Signature,
 }
 
-/// What came of the header of a map.
+/// The result of checking a map's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushMapVerdict {
-    /// What it says; none if it does not verify.
+    /// Contents of the header; `None` if it does not verify.
     pub facts: Option<FlushMapFacts>,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
 }
 
-/// What came of data pages of a map.
+/// The result of checking data pages of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapTally {
-    /// Pages that verify.
     pub good: u64,
-    /// Pages all zero.
     pub blank: u64,
-    /// Pages that are damaged.
     pub damaged: u64,
-    /// What is wrong with each.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
 }
 
-/// Judges the header, the first 8 KiB of the file.
+/// Checks the header, the first 8 KiB of the file.
 pub fn judge_map_header(start: &[u8]) -> FlushMapVerdict {
-    let place = Place::new(Part::HeaderCopy(0), ByteOffset(0));
+    let place = FileLocation::new(FilePart::HeaderCopy(0), ByteOffset(0));
     let header = start.get(..MAP_PAGE_BYTES).filter(|header| u32_at(header, 0) == old_xor(header));
     let Some(header) = header else {
-        let findings = vec![Finding::damage(place, "it does not verify, and there is no other copy")];
+        let findings = vec![FileFinding::damage(place, "it does not verify, and there is no other copy")];
         return FlushMapVerdict { facts: None, findings };
     };
     let facts = FlushMapFacts {
@@ -66,7 +60,7 @@ pub fn judge_map_header(start: &[u8]) -> FlushMapVerdict {
     FlushMapVerdict { facts: Some(facts), findings: Vec::new() }
 }
 
-/// Judges data pages, of which the first is number `first`, counted from 0 behind the header.
+/// Checks data pages; `first` is the number of the first one, counted from 0 behind the header.
 pub fn judge_map_pages(first: u32, chunk: &[u8]) -> MapTally {
     let mut tally = MapTally::default();
     for (index, page) in chunk.chunks_exact(MAP_PAGE_BYTES).enumerate() {
@@ -82,7 +76,9 @@ pub fn judge_map_pages(first: u32, chunk: &[u8]) -> MapTally {
             let fix = flipped_bit(stored, computed, MAP_PAGE_BYTES)
                 .map(|bit| BitFix { byte: at + ByteCount(bit as u64 / 8), bit: (bit % 8) as u8 });
             let what = format!("checksum {stored:016x} should be {computed:016x}");
-            tally.findings.push(Finding::damage(Place::new(Part::MapPage(number), at), what).with_fix(fix));
+            tally.findings.push(
+                FileFinding::damage(FileLocation::new(FilePart::MapPage(number), at), what).with_fix(fix),
+            );
         }
     }
     tally

@@ -1,4 +1,4 @@
-//! What a file is, by its content alone: names lie, and a folder restored from a backup has any.
+//! File types, detected from content alone: names may be wrong, and a folder restored from a backup has any.
 
 use crate::fields::{is_blank, is_prepared, position_at, u16_at, u32_at, u64_at};
 use maildb::{
@@ -7,61 +7,56 @@ use maildb::{
 };
 use world::ByteCount;
 
-/// How much of the beginning of a file tells its kind.
+/// Bytes at the start of a file that determine its type.
 pub const START_BYTES: usize = 2 * PageSize::BYTES_MAX;
 
-/// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
-    /// A database.
     Database,
-    /// A database for temporary tables: its pages have no checksums, and nobody needs it after a stop.
+    /// A database for temporary tables: its pages have no checksums, and it is not needed after a stop.
     TemporaryDatabase,
     /// A transaction log, of either format.
     Log,
-    /// Zeros as far as was looked, or the fill of version 7 (0xDA). A log that was prepared for its use and not used
-    /// yet is so to its end.
+    /// Zeros in the bytes examined, or the fill of version 7 (0xDA). A log prepared for use and not yet used
+    /// has that fill to its end.
     Blank,
-    /// A checkpoint.
     Checkpoint,
-    /// A flush map.
     FlushMap,
-    /// A snapshot to revert to; there is no judge for it.
+    /// A snapshot to revert to; there is no check for it.
     RevertSnapshot,
-    /// A file that Spindle keeps beside those of the engine.
+    /// A file that Spindle keeps beside the engine's.
     Spindle(SpindleKind),
-    /// Nothing of an ESE engine.
+    /// Not a file of an ESE engine.
     Unknown,
 }
 
-/// Spindle's own files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpindleKind {
-    /// What every page of a database must read as.
+    /// Expected contents of every page of a database.
     PageStamps,
-    /// Images of the pages of the last writes.
+    /// Images of recently written pages.
     FlushJournal,
 }
 
-/// Where every ESE file says what it is.
+/// Offset of the file type in every ESE file.
 pub(crate) const FILE_TYPE_AT: usize = 667;
-/// Where a database says how long its pages are.
+/// Offset of the page size in a database header.
 const PAGE_BYTES_AT: usize = 236;
-/// The type that the published headers keep for temporary databases.
+/// The file type that the published headers reserve for temporary databases.
 const TEMPORARY: u32 = 5;
-/// Where a database says in which state it is, which number it has in its instance, and to which log it belongs.
+/// Offsets of the database's state, its number in the instance, and the signature of its log.
 const STATE_AT: usize = 52;
 const CLEAN_SHUTDOWN: u32 = 3;
 const NUMBER_AT: usize = 104;
 const LOG_SIGNATURE_AT: usize = 108;
 const SIGNATURE_BYTES: usize = 28;
-/// The second word of every database.
+/// Second word of every database header.
 pub(crate) const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
 
-/// Says what a file is, from its first [`START_BYTES`] bytes (all of it, if shorter) and its length.
+/// Detects a file's type from its first [`START_BYTES`] bytes (all of it, if shorter) and its length.
 ///
-/// A header that verifies decides, wherever a copy of it can lie; then what the first one looks like, however
-/// damaged; last, whether a log's first segment is there without its header.
+/// A header that verifies decides, at any place where a copy can be. Otherwise the type of the first header
+/// counts, however damaged, and last the first segment of a log without its header.
 pub fn identify(start: &[u8], file_length: ByteCount) -> FileKind {
     if let Some(kind) = spindle_kind(start) {
         return FileKind::Spindle(kind);
@@ -78,10 +73,10 @@ pub fn identify(start: &[u8], file_length: ByteCount) -> FileKind {
         .unwrap_or(FileKind::Unknown)
 }
 
-/// Where a header can lie: at the start, and a page of a database, or 4 KiB in a checkpoint, behind it.
+/// Offsets where a header can be: the start, and one page behind it (4 KiB in a checkpoint).
 const HEADER_PLACES: [usize; 6] = [0, 2048, 4096, 8192, 16384, 32768];
 
-/// What the header at the beginning of `bytes` is one of, if it looks like one.
+/// The type of the header at the start of `bytes`, if they look like one.
 fn kind_of_header(bytes: &[u8]) -> Option<FileKind> {
     if bytes.len() < 2048 {
         return None;
@@ -91,7 +86,7 @@ fn kind_of_header(bytes: &[u8]) -> Option<FileKind> {
     let is_log = matches!((u16_at(bytes, 8), u32_at(bytes, 32)), (512..=4096, 7 | 8));
     match u32_at(bytes, FILE_TYPE_AT) {
         _ if is_database && is_temporary(bytes) => Some(FileKind::TemporaryDatabase),
-        // From before there were file types.
+        // Written before file types existed.
         0 | 1 if is_database => Some(FileKind::Database),
         0 | 3 if is_log => Some(FileKind::Log),
         4 => Some(FileKind::Checkpoint),
@@ -101,9 +96,9 @@ fn kind_of_header(bytes: &[u8]) -> Option<FileKind> {
     }
 }
 
-/// Whether the header of a database is that of one for temporary tables. The engine marks its own (`tmp.edb`, `temp.edb` of
-/// Active Directory) as any other database: what tells them is that number 0 among the databases of an instance is theirs
-/// alone, that they belong to no log, and that none of them is ever shut down cleanly.
+/// True for the header of a database of temporary tables. The engine marks its own (`tmp.edb`, `temp.edb` of
+/// Active Directory) like any other database. Three facts identify them: number 0 of an instance is theirs
+/// alone, they belong to no log, and they are never shut down cleanly.
 pub(crate) fn is_temporary(header: &[u8]) -> bool {
     let has_no_log = is_blank(&header[LOG_SIGNATURE_AT..LOG_SIGNATURE_AT + SIGNATURE_BYTES]);
     match u32_at(header, FILE_TYPE_AT) {
@@ -113,7 +108,7 @@ pub(crate) fn is_temporary(header: &[u8]) -> bool {
     }
 }
 
-/// Whether a header of that kind, lying at `at`, has the right checksum.
+/// True if a header of that type at offset `at` has the right checksum.
 fn verifies(kind: FileKind, at: usize, bytes: &[u8]) -> bool {
     let length = match kind {
         FileKind::Database | FileKind::TemporaryDatabase => match (at, u32_at(bytes, PAGE_BYTES_AT)) {
@@ -130,7 +125,7 @@ fn verifies(kind: FileKind, at: usize, bytes: &[u8]) -> bool {
     header.is_some_and(|header| u32_at(header, 0) == old_xor(header))
 }
 
-/// Whether a log's segment 1 is where it belongs.
+/// True if segment 1 of a log is in its place.
 fn is_first_segment(start: &[u8]) -> bool {
     let segment = start.get(4096..8192);
     segment.is_some_and(|segment| {
@@ -138,7 +133,7 @@ fn is_first_segment(start: &[u8]) -> bool {
     })
 }
 
-/// Heads come in two copies of 4 KiB, or one.
+/// Spindle's headers have one or two copies of 4 KiB.
 fn spindle_kind(start: &[u8]) -> Option<SpindleKind> {
     let begins = |magic: &[u8]| start.chunks(4096).take(2).any(|block| block.starts_with(magic));
     if begins(b"SPNDLPSH") {

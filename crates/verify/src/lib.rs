@@ -1,14 +1,13 @@
-//! The verifying room: says of files that an ESE engine wrote, Exchange's or ours, whether they are whole.
+//! Verifies files written by an ESE engine, Exchange's or ours.
 //!
-//! Its judges are pure: bytes in, facts and findings out. They read nothing, know no clock, run on any thread,
-//! and panic on no bytes whatever. Who reads the files, hands their bytes over and shows what was found comes
-//! on top of them.
+//! The checks are pure functions from bytes to facts and findings. They do no I/O, know no clock, run on any
+//! thread, and never panic on any input.
 //!
-//! Reading order: [`finding`] is what a judge says. [`kind`] tells what a file is by its content. [`database`] has
-//! headers, pages and who owns them, [`deep`] the trees; [`log`] has log files in both formats, [`checkpoint`] and
-//! [`flush_map`] the small files beside them. [`set`] takes the facts of all files of a folder and says whether
-//! they can be recovered together. [`running`] reads whole folders; [`in_world`] checks databases inside the caller's
-//! world.
+//! Reading order: [`finding`] defines the results. [`kind`] detects a file's type. [`database`] checks
+//! headers, pages and their ownership, [`deep`] the trees; [`log`] checks log files in both formats,
+//! [`checkpoint`] and [`flush_map`] the small files beside them. [`set`] combines the facts of all files of a
+//! folder and decides whether the databases can be recovered. [`running`] reads whole folders; [`in_world`] checks
+//! databases inside the caller's world.
 
 pub mod answer;
 pub mod checkpoint;
@@ -25,5 +24,5 @@ pub mod signatures;
 
 mod fields;
 
-pub use finding::{BitFix, Finding, Part, Place, Severity};
+pub use finding::{BitFix, FileFinding, FileLocation, FilePart, FindingSeverity};
 pub use kind::{FileKind, SpindleKind, identify};

@@ -251,12 +251,12 @@ fn an_ended_check_continues_unless_the_file_was_replaced() {
     assert!(said.stderr.contains("The same command goes on where it was"), "{}", said.stderr);
     let kept = fs::read(bench.path("night.state")).expect("a state");
 
-    expect!["spindle: --resume: night.state is of a verification of other paths, or without what is asked for now; give the same paths, or another file with --resume"]
+    expect!["spindle: --resume: night.state belongs to a verification of other paths or with other options; give the same paths, or another file with --resume"]
         .assert_eq(&bench.refused(&["verify", "mail", "--deep", "--resume", "night.state"]));
     let whole = fs::read(&path).expect("a file");
     change(&path, |bytes| bytes[whole.len() - 1] ^= 1);
     let refused = bench.refused(&night);
-    assert!(refused.contains("has changed since it was checked in part"), "{refused}");
+    assert!(refused.contains("has changed since it was partly checked"), "{refused}");
     assert!(fs::read(bench.path("night.state")).expect("a state") == kept);
 
     // The same file at the same time of change.
@@ -342,7 +342,7 @@ fn a_file_of_another_program_is_no_state() {
     let bench = bench();
     bench.make_file("words.txt", b"not a state");
     let refused = bench.refused(&["verify", "mail", "--resume", "words.txt"]);
-    assert!(refused.contains("words.txt is no state of a verification"), "{refused}");
+    assert!(refused.contains("words.txt is not a verification state file"), "{refused}");
 }
 
 #[test]
@@ -429,12 +429,12 @@ fn a_temporary_database_is_skipped_and_never_counted_as_verified() {
         assert_eq!(said, ("temporary_database", "passed_over", &Value::Null, &Value::from(1)));
         assert!(text(&passed["why"]).contains("have no checksums"), "{passed}");
         let unproven = shown["unproven"].as_array().expect("sentences");
-        assert!(unproven.iter().any(|one| text(one).starts_with("tmp.edb was passed over")), "{unproven:?}");
+        assert!(unproven.iter().any(|one| text(one).starts_with("tmp.edb was skipped")), "{unproven:?}");
     }
     let said = bench.run(&["verify", "mail"]);
     let files = names(&bench.path("mail")).len() - 1;
     assert!(said.stdout.contains(&format!("{files} files checked, 1 skipped")), "{}", said.stdout);
-    assert!(said.stdout.contains("tmp.edb: passed over: it is a temporary database"), "{}", said.stdout);
+    assert!(said.stdout.contains("tmp.edb: skipped: it is a temporary database"), "{}", said.stdout);
     // Alone it is no pass.
     let said = bench.run(&["verify", "mail/tmp.edb", "-q"]);
     assert_eq!(said.code, Some(2), "{}", said.stdout);

@@ -6,11 +6,11 @@ use super::{
     speed,
 };
 use crate::{
-    FileKind, Severity,
+    FileKind, FindingSeverity,
     database::Form,
     log::LogFormat,
-    running::{Answer, Checked, Ended, FileOutcome, Mended, Outcome, SetOutcome},
-    set::{Facts, Recovery},
+    running::{Completion, Coverage, FileOutcome, FixedCopy, RunVerdict, SetOutcome, VerifyOutcome},
+    set::{FileContents, Recoverability},
 };
 use maildb::PageSize;
 use report::{
@@ -73,23 +73,23 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
     let outcome = &report.outcome;
     let damaged = outcome.files.iter().filter(|file| file.is_damaged()).count() as u64;
     let lost = beyond_recovery(outcome).count() as u64;
-    let passed = outcome.files.iter().filter(|file| file.passed_over().is_some()).count() as u64;
+    let passed = outcome.files.iter().filter(|file| file.skip_reason().is_some()).count() as u64;
     let files = counted(outcome.files.len() as u64 - passed, "file");
     let unfinished = "not everything was checked";
-    let answer = outcome.answer();
+    let answer = outcome.verdict();
     let nothing = report.scanned.as_ref().is_some_and(|scanned| scanned.placements.is_empty());
     let headline = match answer {
         _ if nothing && outcome.files.is_empty() => "nothing of a mail database was found".to_owned(),
-        Answer::Clean if passed > 0 => {
+        RunVerdict::Clean if passed > 0 => {
             let passed = number(passed as f64, 0);
             format!("{files} checked, {passed} skipped, nothing is damaged{}", recoverable(outcome))
         }
-        Answer::Clean => format!("{files} checked, nothing is damaged{}", recoverable(outcome)),
-        Answer::Unfinished if outcome.is_nothing_verified() => {
+        RunVerdict::Clean => format!("{files} checked, nothing is damaged{}", recoverable(outcome)),
+        RunVerdict::Unfinished if outcome.is_nothing_verified() => {
             format!("nothing was verified: {} skipped", counted(passed, "file"))
         }
-        Answer::Unfinished => format!("no damage was found so far; {unfinished}"),
-        Answer::Damaged => {
+        RunVerdict::Unfinished => format!("no damage was found so far; {unfinished}"),
+        RunVerdict::Damaged => {
             let mut parts = Vec::new();
             match outcome.files.iter().find(|file| file.is_damaged()) {
                 Some(file) if damaged == 1 => {
@@ -118,14 +118,14 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
         false => "headers, checksums, logs; no trees (--deep)",
     };
     let outcome = match answer {
-        Answer::Clean => Word::Pass,
-        Answer::Damaged => Word::Fail,
-        Answer::Unfinished => Word::Incomplete,
+        RunVerdict::Clean => Word::Pass,
+        RunVerdict::Damaged => Word::Fail,
+        RunVerdict::Unfinished => Word::Incomplete,
     };
     Verdict { outcome, class: class.to_owned(), headline }
 }
 
-fn recoverable(outcome: &Outcome) -> &'static str {
+fn recoverable(outcome: &VerifyOutcome) -> &'static str {
     let mut databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases).peekable();
     match databases.peek() {
         Some(_) => ", and every database can be recovered",
@@ -133,14 +133,16 @@ fn recoverable(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn is_cut_short(outcome: &Outcome) -> bool {
-    let is_whole = |file: &FileOutcome| file.ended == Ended::Whole;
+fn is_cut_short(outcome: &VerifyOutcome) -> bool {
+    let is_whole = |file: &FileOutcome| file.completion == Completion::Whole;
     outcome.is_stopped || !outcome.failures.is_empty() || !outcome.files.iter().all(is_whole)
 }
 
-fn beyond_recovery(outcome: &Outcome) -> impl Iterator<Item = &Recovery> {
+fn beyond_recovery(outcome: &VerifyOutcome) -> impl Iterator<Item = &Recoverability> {
     let databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases);
-    databases.map(|database| &database.recovery).filter(|one| matches!(one, Recovery::Impossible { .. }))
+    databases
+        .map(|database| &database.recovery)
+        .filter(|one| matches!(one, Recoverability::Impossible { .. }))
 }
 
 fn highlights(report: &VerifyReport<'_>, document: &mut Document) {
@@ -162,7 +164,7 @@ fn highlights(report: &VerifyReport<'_>, document: &mut Document) {
 
 fn findings_of(file: &FileOutcome, paths: &[PathBuf], document: &mut Document) {
     let name = shown(&file.path, paths);
-    if let Ended::Failed(why) = &file.ended {
+    if let Completion::Failed(why) = &file.completion {
         document.finding(Gravity::Error, format!("{name}: it could not be read to its end: {why}"), "");
     }
     for finding in file.findings.kept().iter().take(SHOWN_OF_A_FILE) {
@@ -171,7 +173,7 @@ fn findings_of(file: &FileOutcome, paths: &[PathBuf], document: &mut Document) {
     let kept = file.findings.kept().len();
     let more = kept.saturating_sub(SHOWN_OF_A_FILE) as u64 + file.findings.more();
     if more > 0 {
-        let damage = file.findings.count(Severity::Damage);
+        let damage = file.findings.count(FindingSeverity::Damage);
         let text = format!(
             "{name}: and {}, {} of damage in all",
             counted(more, "finding"),
@@ -183,7 +185,7 @@ fn findings_of(file: &FileOutcome, paths: &[PathBuf], document: &mut Document) {
 }
 
 /// Findings about the fixes in the copy.
-fn findings_of_mending(mended: &Mended, paths: &[PathBuf], document: &mut Document) {
+fn findings_of_mending(mended: &FixedCopy, paths: &[PathBuf], document: &mut Document) {
     let from = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if mended.fixed.is_empty() {
         let text = format!("{from}: no bit could be fixed: the copy is identical");
@@ -204,7 +206,7 @@ fn findings_of_mending(mended: &Mended, paths: &[PathBuf], document: &mut Docume
 
 fn findings_of_set(set: &SetOutcome, paths: &[PathBuf], document: &mut Document) {
     for database in &set.verdict.databases {
-        if let Recovery::Impossible { .. } = database.recovery {
+        if let Recoverability::Impossible { .. } = database.recovery {
             let name = shown(&set.folder.join(&database.name), paths);
             document.finding(Gravity::Error, format!("{name}: {}", labels::recovery(&database.recovery)), "");
         }
@@ -215,11 +217,11 @@ fn findings_of_set(set: &SetOutcome, paths: &[PathBuf], document: &mut Document)
     }
 }
 
-fn gravity(severity: Severity) -> Gravity {
+fn gravity(severity: FindingSeverity) -> Gravity {
     match severity {
-        Severity::Damage => Gravity::Error,
-        Severity::Warning => Gravity::Warning,
-        Severity::Note => Gravity::Note,
+        FindingSeverity::Damage => Gravity::Error,
+        FindingSeverity::Warning => Gravity::Warning,
+        FindingSeverity::Note => Gravity::Note,
     }
 }
 
@@ -263,8 +265,8 @@ fn what_to_do(report: &VerifyReport<'_>) -> Option<Section> {
 }
 
 fn correctable(file: &FileOutcome) -> u64 {
-    match &file.checked {
-        Checked::Database(check) => check.pages.correctable,
+    match &file.coverage {
+        Coverage::Database(check) => check.pages.correctable,
         _ => 0,
     }
 }
@@ -282,13 +284,13 @@ pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
     let files = &report.outcome.files;
     let mut sentences = Vec::new();
     let checks = || {
-        files.iter().filter_map(|file| match &file.checked {
-            Checked::Database(check) => Some((check, file.facts.as_ref())),
+        files.iter().filter_map(|file| match &file.coverage {
+            Coverage::Database(check) => Some((check, file.facts.as_ref())),
             _ => None,
         })
     };
     for file in files {
-        if let Some(why) = file.passed_over() {
+        if let Some(why) = file.skip_reason() {
             sentences.push(format!("{} was {why}.", shown(&file.path, report.paths)));
         }
     }
@@ -305,21 +307,20 @@ pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
             "Right checksums do not say that the pages go together: --deep walks trees, space and log records.".to_owned(),
         );
     }
-    if checks().any(|(check, _)| labels::forms(&check.pages).any(|(form, _)| form == Form::Xor)) {
+    if checks().any(|(check, _)| labels::forms(&check.pages).any(|(form, _)| form == ChecksumForm::Xor)) {
         sentences.push(
             "Pages with the old checksum (Exchange 2003 and before) are judged by the published source; one real page \
              of that form has been seen.".to_owned(),
         );
     }
-    let is_small = |facts: Option<&Facts>| matches!(facts, Some(Facts::Database(database)) if database.page_size == PageSize::Kib2);
+    let is_small = |facts: Option<&FileContents>| matches!(facts, Some(FileContents::Database(database)) if database.page_size == PageSize::Kib2);
     if checks().any(|(_, facts)| is_small(facts)) {
         sentences.push(
             "Pages of 2 KiB are judged by the published source: no real file with them has been seen."
                 .to_owned(),
         );
     }
-    let is_old_log =
-        |file: &FileOutcome| matches!(&file.facts, Some(Facts::Log(log)) if log.format == LogFormat::Sectors);
+    let is_old_log = |file: &FileOutcome| matches!(&file.facts, Some(FileContents::Log(log)) if log.format == LogFormat::Sectors);
     if files.iter().any(is_old_log) {
         sentences.push(
             "Logs in sectors of 512 bytes (Exchange 2010 and before) are judged by the published source: no real one \

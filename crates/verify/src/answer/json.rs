@@ -2,10 +2,10 @@
 
 use super::{VerifyReport, document::unproven_sentences, labels};
 use crate::{
-    Finding, Severity,
-    database::{Owned, Tally},
-    running::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Scanned, SetOutcome},
-    set::{Facts, Recovery},
+    FileFinding, FindingSeverity,
+    database::{OwnedPages, PageTally},
+    running::{Completion, Coverage, DatabaseCheck, FileOutcome, RunVerdict, ScanOutcome, SetOutcome},
+    set::{FileContents, Recoverability},
 };
 use maildb::verify::StampsVerdict;
 use serde::Serialize;
@@ -57,10 +57,10 @@ pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> VerifyJson<'a> {
     let outcome = &report.outcome;
     VerifyJson {
         format: FORMAT,
-        answer: match outcome.answer() {
-            Answer::Clean => "clean",
-            Answer::Damaged => "damaged",
-            Answer::Unfinished => "unfinished",
+        answer: match outcome.verdict() {
+            RunVerdict::Clean => "clean",
+            RunVerdict::Damaged => "damaged",
+            RunVerdict::Unfinished => "unfinished",
         },
         deep: report.deep,
         stopped: outcome.is_stopped,
@@ -77,7 +77,7 @@ pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> VerifyJson<'a> {
     }
 }
 
-fn pieces(scanned: &Scanned) -> Value {
+fn pieces(scanned: &ScanOutcome) -> Value {
     let runs = scanned.placements.iter().map(|piece| {
         json!({
             "offset": piece.at.0,
@@ -100,23 +100,23 @@ fn file(file: &FileOutcome) -> JsonFile<'_> {
         bytes: file.size.0,
         kind: labels::kind_id(file.kind),
         result: labels::result_id(file),
-        why: match &file.ended {
-            Ended::Failed(why) => Some(why),
-            _ => file.passed_over(),
+        why: match &file.completion {
+            Completion::Failed(why) => Some(why),
+            _ => file.skip_reason(),
         },
-        damage: file.findings.count(Severity::Damage),
-        warnings: file.findings.count(Severity::Warning),
-        notes: file.findings.count(Severity::Note),
+        damage: file.findings.count(FindingSeverity::Damage),
+        warnings: file.findings.count(FindingSeverity::Warning),
+        notes: file.findings.count(FindingSeverity::Note),
         facts: file.facts.as_ref().and_then(facts),
-        checked: checked(&file.checked),
+        checked: checked(&file.coverage),
         findings: file.findings.kept().iter().map(finding).collect(),
         findings_more: file.findings.more(),
     }
 }
 
-fn facts(facts: &Facts) -> Option<Value> {
+fn facts(facts: &FileContents) -> Option<Value> {
     match facts {
-        Facts::Database(database) => Some(json!({
+        FileContents::Database(database) => Some(json!({
             "page_bytes": database.page_size.bytes(),
             "headers": database.copies.map(labels::copy_id),
             "version": database.version.to_string(),
@@ -126,20 +126,22 @@ fn facts(facts: &Facts) -> Option<Value> {
             "committed": database.committed,
             "repairs": database.repairs,
         })),
-        Facts::Log(log) => Some(json!({
+        FileContents::Log(log) => Some(json!({
             "generation": log.generation,
             "version": log.version.to_string(),
             "circular": log.is_circular,
         })),
-        Facts::Checkpoint(checkpoint) => Some(json!({ "position": labels::position(checkpoint.position) })),
-        Facts::PreparedLog | Facts::FlushMap(_) | Facts::Headless => None,
+        FileContents::Checkpoint(checkpoint) => {
+            Some(json!({ "position": labels::position(checkpoint.position) }))
+        }
+        FileContents::PreparedLog | FileContents::FlushMap(_) | FileContents::Headless => None,
     }
 }
 
-fn checked(checked: &Checked) -> Option<Value> {
+fn checked(checked: &Coverage) -> Option<Value> {
     match checked {
-        Checked::Database(check) => Some(database(check)),
-        Checked::Log(tally) => Some(json!({
+        Coverage::Database(check) => Some(database(check)),
+        Coverage::Log(tally) => Some(json!({
             "good": tally.good,
             "shadow": tally.shadow,
             "empty": tally.empty,
@@ -148,22 +150,24 @@ fn checked(checked: &Checked) -> Option<Value> {
             "damaged": tally.damaged,
             "records": tally.records,
         })),
-        Checked::FlushMap(tally) => {
+        Coverage::FlushMap(tally) => {
             Some(json!({ "good": tally.good, "blank": tally.blank, "damaged": tally.damaged }))
         }
-        Checked::Header | Checked::Blank | Checked::Nothing => None,
+        Coverage::Header | Coverage::Blank | Coverage::Nothing => None,
     }
 }
 
 fn database(check: &DatabaseCheck) -> Value {
-    let Tally { good, blank, slack, trailers, unchecked, torn, damaged, correctable, .. } = &check.pages;
+    let PageTally { good, blank, slack, trailers, unchecked, torn, damaged, correctable, .. } = &check.pages;
     let stamped = match check.stamps {
         StampsVerdict::Checked { pages_known } => Some(pages_known),
         _ => None,
     };
     let owned_pages = match &check.owned {
-        Owned::Extents(extents) => Some(extents.iter().map(|extent| u64::from(extent.pages)).sum::<u64>()),
-        Owned::Unknown(_) => None,
+        OwnedPages::Extents(extents) => {
+            Some(extents.iter().map(|extent| u64::from(extent.pages)).sum::<u64>())
+        }
+        OwnedPages::Unknown(_) => None,
     };
     let walked = check.walked.as_ref().map(|walked| {
         let tables = walked.tables.iter();
@@ -194,13 +198,13 @@ fn database(check: &DatabaseCheck) -> Value {
     })
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding(finding: &FileFinding) -> Value {
     let (part, number) = labels::part_id(finding.place.part);
     json!({
         "severity": match finding.severity {
-            Severity::Damage => "damage",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
+            FindingSeverity::Damage => "damage",
+            FindingSeverity::Warning => "warning",
+            FindingSeverity::Note => "note",
         },
         "part": part,
         "number": number,
@@ -213,9 +217,11 @@ fn finding(finding: &Finding) -> Value {
 fn set(set: &SetOutcome) -> Value {
     let databases = set.verdict.databases.iter().map(|database| {
         let (recovery, required, missing, why) = match &database.recovery {
-            Recovery::NotNeeded => ("not_needed", None, Vec::new(), None),
-            Recovery::Possible { required } => ("possible", Some([required.0, required.1]), Vec::new(), None),
-            Recovery::Impossible { missing, why } => ("impossible", None, missing.clone(), Some(why)),
+            Recoverability::NotNeeded => ("not_needed", None, Vec::new(), None),
+            Recoverability::Possible { required } => {
+                ("possible", Some([required.0, required.1]), Vec::new(), None)
+            }
+            Recoverability::Impossible { missing, why } => ("impossible", None, missing.clone(), Some(why)),
         };
         let name = &database.name;
         json!({ "name": name, "recovery": recovery, "required": required, "missing": missing, "why": why })

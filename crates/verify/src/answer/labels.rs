@@ -1,11 +1,11 @@
 //! Labels of files, states and findings, for people and for JSON.
 
 use crate::{
-    FileKind, Finding, Part, SpindleKind,
-    database::{CopyState, DatabaseFacts, Form, Tally},
+    FileFinding, FileKind, FilePart, SpindleKind,
+    database::{ChecksumForm, DatabaseFacts, HeaderCopyState, PageTally},
     log::{LogFacts, LogFormat},
-    running::{Checked, Ended, FileOutcome},
-    set::{Facts, Recovery},
+    running::{Completion, Coverage, FileOutcome},
+    set::{FileContents, Recoverability},
 };
 use maildb::{
     PageSize,
@@ -47,22 +47,22 @@ pub fn kind_id(kind: FileKind) -> &'static str {
 }
 
 /// A part of a file, for programs: what it is, and its number.
-pub fn part_id(part: Part) -> (&'static str, Option<u64>) {
+pub fn part_id(part: FilePart) -> (&'static str, Option<u64>) {
     match part {
-        Part::File => ("file", None),
-        Part::HeaderCopy(copy) => ("header", Some(copy.into())),
-        Part::Page(page) => ("page", Some(page.0.into())),
-        Part::MapPage(page) => ("map_page", Some(page.into())),
-        Part::Segment(segment) => ("segment", Some(segment.into())),
-        Part::Sector(sector) => ("sector", Some(sector.into())),
-        Part::Bytes => ("bytes", None),
+        FilePart::File => ("file", None),
+        FilePart::HeaderCopy(copy) => ("header", Some(copy.into())),
+        FilePart::Page(page) => ("page", Some(page.0.into())),
+        FilePart::MapPage(page) => ("map_page", Some(page.into())),
+        FilePart::Segment(segment) => ("segment", Some(segment.into())),
+        FilePart::Sector(sector) => ("sector", Some(sector.into())),
+        FilePart::Bytes => ("bytes", None),
     }
 }
 
 /// Amount checked, in a line.
 pub fn looked_at(file: &FileOutcome) -> String {
-    match &file.checked {
-        Checked::Database(check) => {
+    match &file.coverage {
+        Coverage::Database(check) => {
             let mut parts = vec![pages(&check.pages)];
             if let StampsVerdict::Checked { pages_known } = check.stamps {
                 parts.push(format!("{} held against their stamps", counted(pages_known.into(), "page")));
@@ -73,9 +73,9 @@ pub fn looked_at(file: &FileOutcome) -> String {
             }
             parts.join("; ")
         }
-        Checked::Log(tally) => {
+        Coverage::Log(tally) => {
             let of = match &file.facts {
-                Some(Facts::Log(LogFacts { format: LogFormat::Sectors, .. })) => "sector",
+                Some(FileContents::Log(LogFacts { format: LogFormat::Sectors, .. })) => "sector",
                 _ => "segment",
             };
             let written = tally.good + tally.repairable + tally.damaged;
@@ -89,14 +89,14 @@ pub fn looked_at(file: &FileOutcome) -> String {
             }
             text
         }
-        Checked::FlushMap(tally) => counted(tally.good + tally.blank + tally.damaged, "page"),
-        Checked::Header => "its header".to_owned(),
-        Checked::Blank => "all zero".to_owned(),
-        Checked::Nothing => String::new(),
+        Coverage::FlushMap(tally) => counted(tally.good + tally.blank + tally.damaged, "page"),
+        Coverage::Header => "its header".to_owned(),
+        Coverage::Blank => "all zero".to_owned(),
+        Coverage::Nothing => String::new(),
     }
 }
 
-fn pages(tally: &Tally) -> String {
+fn pages(tally: &PageTally) -> String {
     let mut text = counted(tally.pages(), "page");
     let mut of = Vec::new();
     for (count, what) in
@@ -113,14 +113,14 @@ fn pages(tally: &Tally) -> String {
 }
 
 /// Format and state of a file in a line; may be empty.
-pub fn facts(facts: Option<&Facts>) -> String {
+pub fn facts(facts: Option<&FileContents>) -> String {
     match facts {
-        Some(Facts::Database(database)) => database_facts(database),
-        Some(Facts::Log(log)) => {
+        Some(FileContents::Database(database)) => database_facts(database),
+        Some(FileContents::Log(log)) => {
             let circular = if log.is_circular { ", circular logging" } else { "" };
             format!("generation {:#x}, format {}{circular}", log.generation, log.version)
         }
-        Some(Facts::Checkpoint(checkpoint)) => {
+        Some(FileContents::Checkpoint(checkpoint)) => {
             format!("recovery begins at {}", position(checkpoint.position))
         }
         _ => String::new(),
@@ -163,45 +163,45 @@ pub fn state_word(state: DatabaseState) -> &'static str {
 /// Result of a file, for JSON.
 pub fn result_id(file: &FileOutcome) -> &'static str {
     use crate::Severity;
-    match &file.ended {
+    match &file.completion {
         _ if file.is_damaged() => "damaged",
-        Ended::Failed(_) => "failed",
-        Ended::Stopped(_) => "stopped",
-        Ended::Whole if file.passed_over().is_some() => "passed_over",
-        Ended::Whole if file.findings.count(Severity::Warning) > 0 => "warned",
-        Ended::Whole => "clean",
+        Completion::Failed(_) => "failed",
+        Completion::Stopped(_) => "stopped",
+        Completion::Whole if file.skip_reason().is_some() => "passed_over",
+        Completion::Whole if file.findings.count(FindingSeverity::Warning) > 0 => "warned",
+        Completion::Whole => "clean",
     }
 }
 
 /// Forms of checksums that pages were found with.
-pub fn forms(tally: &Tally) -> impl Iterator<Item = (Form, u64)> {
-    let forms = [Form::Xor, Form::Ecc, Form::FourPart];
+pub fn forms(tally: &PageTally) -> impl Iterator<Item = (ChecksumForm, u64)> {
+    let forms = [ChecksumForm::Xor, ChecksumForm::Ecc, ChecksumForm::FourPart];
     forms.into_iter().zip(tally.good).filter(|(_, count)| *count > 0)
 }
 
 /// A copy of a header, for programs.
-pub fn copy_id(copy: CopyState) -> &'static str {
+pub fn copy_id(copy: HeaderCopyState) -> &'static str {
     match copy {
-        CopyState::Good => "good",
-        CopyState::Bad => "bad",
-        CopyState::Absent => "absent",
+        HeaderCopyState::Good => "good",
+        HeaderCopyState::Bad => "bad",
+        HeaderCopyState::Absent => "absent",
     }
 }
 
 /// Recoverability of a database, for people.
-pub fn recovery(recovery: &Recovery) -> String {
+pub fn recovery(recovery: &Recoverability) -> String {
     match recovery {
-        Recovery::NotNeeded => "it was shut down cleanly, and needs no log".to_owned(),
-        Recovery::Possible { required: (first, last) } if first == last => {
+        Recoverability::NotNeeded => "it was shut down cleanly, and needs no log".to_owned(),
+        Recoverability::Possible { required: (first, last) } if first == last => {
             format!("it can be recovered: the log it needs, {first:X}, is there and whole")
         }
-        Recovery::Possible { required: (first, last) } => {
+        Recoverability::Possible { required: (first, last) } => {
             format!("it can be recovered: the logs it needs, {first:X} to {last:X}, are there and whole")
         }
-        Recovery::Impossible { missing, why } if missing.is_empty() => {
+        Recoverability::Impossible { missing, why } if missing.is_empty() => {
             format!("it cannot be recovered: {why}")
         }
-        Recovery::Impossible { missing, why } => {
+        Recoverability::Impossible { missing, why } => {
             format!("it cannot be recovered: {why}; missing: {}", shortened(missing))
         }
     }
@@ -217,9 +217,9 @@ pub fn shortened(names: &[String]) -> String {
 }
 
 /// A finding with the file it is in, for people.
-pub fn finding(file: &str, finding: &Finding) -> String {
+pub fn finding(file: &str, finding: &FileFinding) -> String {
     match finding.place.part {
-        Part::File => format!("{file}: {}", finding.what),
+        FilePart::File => format!("{file}: {}", finding.what),
         part => {
             let bit = finding.fix.map(|fix| format!("; bit {} of byte {} is flipped", fix.bit, fix.byte.0));
             let at = finding.place.offset.0;

@@ -8,7 +8,7 @@ mod sections;
 pub use document::document;
 pub use json::{VerifyJson, json_report};
 
-use crate::running::{Mended, Outcome, Pace, Scanned};
+use crate::running::{FixedCopy, RateLimiter, ScanOutcome, VerifyOutcome};
 use report::duration::show_duration;
 use std::{
     path::{Path, PathBuf},
@@ -24,11 +24,11 @@ pub struct VerifyReport<'a> {
     pub deep: bool,
     /// File of saved progress.
     pub resume: Option<&'a Path>,
-    pub outcome: Outcome,
+    pub outcome: VerifyOutcome,
     /// Fixes in a copy, if one was made.
-    pub mended: Option<Mended>,
+    pub mended: Option<FixedCopy>,
     /// Findings of a scan outside files.
-    pub scanned: Option<Scanned>,
+    pub scanned: Option<ScanOutcome>,
     /// Bytes that were checked.
     pub read: ByteCount,
     pub took: Duration,
@@ -36,7 +36,7 @@ pub struct VerifyReport<'a> {
 
 impl<'a> VerifyReport<'a> {
     /// The result of checking `paths`, with `outcome` and the bytes that `pace` counted.
-    pub fn of(paths: &'a [PathBuf], outcome: Outcome, pace: &Pace) -> Self {
+    pub fn of(paths: &'a [PathBuf], outcome: VerifyOutcome, pace: &RateLimiter) -> Self {
         Self {
             paths,
             deep: false,

@@ -2,9 +2,9 @@
 
 use super::{document::shown, labels};
 use crate::{
-    FileKind, Severity,
-    running::{Checked, Ended, FileOutcome, Outcome, Scanned},
-    set::{Facts, Recovery},
+    FileKind, FindingSeverity,
+    running::{Completion, Coverage, FileOutcome, ScanOutcome, VerifyOutcome},
+    set::{FileContents, Recoverability},
 };
 use report::{
     Cell, Column, Mark, Section, Table, Unit,
@@ -20,7 +20,7 @@ const LOGS_IN_A_ROW_MIN: usize = 4;
 const PIECES_SHOWN: usize = 30;
 
 /// Pages without a header before them.
-pub(super) fn pieces(scanned: &Scanned) -> Section {
+pub(super) fn pieces(scanned: &ScanOutcome) -> Section {
     let columns = [
         Column::number("At byte", Unit::One),
         Column::text("Page size"),
@@ -54,13 +54,13 @@ pub(super) fn pieces(scanned: &Scanned) -> Section {
     if table.rows().is_empty() { section } else { section.block(table) }
 }
 
-pub(super) fn recovery(outcome: &Outcome, paths: &[PathBuf]) -> Option<Section> {
+pub(super) fn recovery(outcome: &VerifyOutcome, paths: &[PathBuf]) -> Option<Section> {
     let mut table =
         Table::new("", [Column::text(""), Column::text("Database"), Column::text("Can it be brought up?")]);
     for set in &outcome.sets {
         for database in &set.verdict.databases {
             let mark = match database.recovery {
-                Recovery::Impossible { .. } => Mark::Fail,
+                Recoverability::Impossible { .. } => Mark::Fail,
                 _ => Mark::Pass,
             };
             let mut text = labels::recovery(&database.recovery);
@@ -72,7 +72,7 @@ pub(super) fn recovery(outcome: &Outcome, paths: &[PathBuf]) -> Option<Section> 
         }
     }
     let is_dirty =
-        |file: &FileOutcome| matches!(&file.facts, Some(Facts::Database(facts)) if facts.is_dirty());
+        |file: &FileOutcome| matches!(&file.facts, Some(FileContents::Database(facts)) if facts.is_dirty());
     let intro = if outcome.files.iter().any(is_dirty) {
         "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs."
     } else {
@@ -81,7 +81,7 @@ pub(super) fn recovery(outcome: &Outcome, paths: &[PathBuf]) -> Option<Section> 
     (!table.rows().is_empty()).then(|| Section::new("Recovery", intro).block(table))
 }
 
-pub(super) fn files(outcome: &Outcome, paths: &[PathBuf]) -> Section {
+pub(super) fn files(outcome: &VerifyOutcome, paths: &[PathBuf]) -> Section {
     let columns = [
         Column::text(""),
         Column::text("File"),
@@ -129,27 +129,27 @@ pub(super) fn files(outcome: &Outcome, paths: &[PathBuf]) -> Section {
 fn clean_logs(files: &[FileOutcome]) -> usize {
     let Some(folder) = files.first().map(|file| file.path.parent()) else { return 0 };
     let is_one = |file: &&FileOutcome| {
-        let is_clean = file.findings.kept().is_empty() && file.ended == Ended::Whole;
+        let is_clean = file.findings.kept().is_empty() && file.completion == Completion::Whole;
         file.kind == FileKind::Log && is_clean && file.path.parent() == folder
     };
     files.iter().take_while(is_one).count()
 }
 
 fn mark(file: &FileOutcome) -> Mark {
-    match (&file.ended, file.is_damaged()) {
+    match (&file.completion, file.is_damaged()) {
         (_, true) => Mark::Fail,
-        (Ended::Whole, false) if file.findings.count(Severity::Warning) > 0 => Mark::Warning,
-        (Ended::Whole, false) if file.checked == Checked::Nothing => Mark::NotJudged,
-        (Ended::Whole, false) => Mark::Pass,
+        (Completion::Whole, false) if file.findings.count(FindingSeverity::Warning) > 0 => Mark::Warning,
+        (Completion::Whole, false) if file.coverage == Coverage::Nothing => Mark::NotJudged,
+        (Completion::Whole, false) => Mark::Pass,
         (_, false) => Mark::NotJudged,
     }
 }
 
 /// The tables of the databases that were walked.
-pub(super) fn tables(outcome: &Outcome, paths: &[PathBuf]) -> Vec<Section> {
+pub(super) fn tables(outcome: &VerifyOutcome, paths: &[PathBuf]) -> Vec<Section> {
     let mut sections = Vec::new();
     for file in &outcome.files {
-        let Checked::Database(check) = &file.checked else { continue };
+        let Coverage::Database(check) = &file.coverage else { continue };
         let Some(walked) = &check.walked else { continue };
         let mut largest: Vec<_> = walked.tables.iter().collect();
         largest.sort_by(|one, other| other.pages.cmp(&one.pages).then(one.name.cmp(&other.name)));

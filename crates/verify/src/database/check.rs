@@ -1,8 +1,8 @@
-//! One page against its own checksum, in whichever form it has.
+//! Verifies one page against its own checksum, in either form.
 //!
-//! The flags of a page say which: with the new checksum (flag 0x2000), XOR and error-correcting code, over all of
-//! it or over each quarter; without, an XOR of words and the page's number. The code locates one flipped bit, of
-//! the data or of the checksum itself; a correction is told only if the page verifies with it.
+//! The page's flags tell the form: with the new checksum (flag 0x2000), XOR and an error-correcting code over
+//! the whole page or over each quarter; without, an XOR of words and the page's number. The code locates one
+//! flipped bit in the data or in the checksum; a correction is reported only if the page verifies with it.
 
 use crate::fields::{is_blank, u32_at, u64_at};
 use maildb::{
@@ -10,118 +10,113 @@ use maildb::{
     format::checksum::{PageCheck, check_page, flipped_bit, old_xor, xe},
 };
 
-/// The forms of checksum that pages can have.
+/// The checksum forms of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Form {
-    /// An XOR of words, and the page's number: Exchange 2003 and before.
+pub enum ChecksumForm {
+    /// XOR of words, and the page's number: Exchange 2003 and before.
     Xor,
     /// XOR and error-correcting code over the whole page: pages up to 8 KiB.
     Ecc,
-    /// The same over each quarter of a page: 16 and 32 KiB.
+    /// XOR and error-correcting code over each quarter of a page: 16 and 32 KiB.
     FourPart,
 }
 
-/// How a page is.
+/// The result of checking a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// It verifies.
-    Good(Form),
-    /// All zero.
+pub enum PageStatus {
+    Good(ChecksumForm),
     Blank,
-    /// It verifies as another page.
+    /// The checksum matches another page number.
     WrongPlace {
-        /// The page it says it is.
+        /// The page number stored in it.
         stored: PageNumber,
-        /// The bit of the page that would be flipped if it is in its place after all: on pages up to 8 KiB the
-        /// number is in the checksum alone, and one flipped bit there looks like another number.
+        /// The wrong bit, if the page is in its place after all: on pages up to 8 KiB the number is part of
+        /// the checksum alone, so one flipped bit there looks like another number.
         or_bit: Option<usize>,
     },
-    /// It does not verify.
     Bad {
-        /// Which part of it; pages up to 8 KiB have one.
+        /// The block that fails; pages up to 8 KiB have one.
         block: usize,
-        /// The checksum that is there.
         stored: u64,
-        /// The checksum of what is there.
         computed: u64,
-        /// The bit of the page that, flipped, makes it verify: 8 × byte + bit.
+        /// The bit whose flip makes the page verify: 8 × byte + bit.
         fix: Option<usize>,
     },
 }
 
-/// Where the flags of a page lie.
+/// Offset of a page's flags.
 const FLAGS_AT: usize = 36;
 /// The flag of the new checksum.
 pub(crate) const NEW_CHECKSUM: u32 = 0x2000;
 /// The bit of a page with that flag.
 const NEW_CHECKSUM_BIT: usize = 8 * FLAGS_AT + 13;
 
-/// Checks a page, a slice of that size, as page `page`.
-pub fn check(bytes: &[u8], size: PageSize, page: PageNumber) -> Check {
+/// Checks a slice of one page as page number `page`.
+pub fn check(bytes: &[u8], size: PageSize, page: PageNumber) -> PageStatus {
     let has_new_checksum = u32_at(bytes, FLAGS_AT) & NEW_CHECKSUM != 0;
     match (has_new_checksum, size.is_small()) {
         (true, _) => check_new(bytes, size, page),
         (false, true) => check_old(bytes, size, page),
-        // Large pages never had another checksum.
-        (false, false) if is_blank(bytes) => Check::Blank,
+        // Large pages always have the new checksum.
+        (false, false) if is_blank(bytes) => PageStatus::Blank,
         (false, false) => without_flag(bytes, size, page),
     }
 }
 
-/// Whether the page is the trailer that a streaming backup puts behind the last: a header in form.
+/// True for the trailer that a streaming backup appends behind the last page: it has the form of a header.
 pub fn is_trailer(bytes: &[u8]) -> bool {
     let is_header = u32_at(bytes, 4) == 0 && u64_at(bytes, 8) == 0 && u32_at(bytes, 24) == 0;
     is_header && !is_blank(bytes) && u32_at(bytes, 0) == old_xor(bytes)
 }
 
-fn check_new(bytes: &[u8], size: PageSize, page: PageNumber) -> Check {
+fn check_new(bytes: &[u8], size: PageSize, page: PageNumber) -> PageStatus {
     match check_page(bytes, size, page) {
-        PageCheck::Good if size.is_small() => Check::Good(Form::Ecc),
-        PageCheck::Good => Check::Good(Form::FourPart),
-        PageCheck::Uninitialised => Check::Blank,
+        PageCheck::Good if size.is_small() => PageStatus::Good(ChecksumForm::Ecc),
+        PageCheck::Good => PageStatus::Good(ChecksumForm::FourPart),
+        PageCheck::Uninitialised => PageStatus::Blank,
         PageCheck::WrongPageNumber { stored } => {
             let difference = stored.0 ^ page.0;
             let is_one_bit = size.is_small() && difference.is_power_of_two();
             let or_bit = is_one_bit.then_some(difference.trailing_zeros() as usize);
-            Check::WrongPlace { stored, or_bit }
+            PageStatus::WrongPlace { stored, or_bit }
         }
         PageCheck::Bad { block, stored, computed, correctable_bit } => {
             let difference = stored ^ computed;
-            // The checksums of later blocks lie in the first, whose own code locates a bit of theirs.
+            // The first block holds the checksums of later blocks; its own code locates a bit in them.
             let in_checksum = block == 0 && difference.is_power_of_two();
             let bit = correctable_bit.or(in_checksum.then_some(difference.trailing_zeros() as usize));
             let fix = bit.filter(|&bit| verifies_with(bytes, size, page, bit));
-            Check::Bad { block, stored, computed, fix }
+            PageStatus::Bad { block, stored, computed, fix }
         }
     }
 }
 
-fn check_old(bytes: &[u8], size: PageSize, page: PageNumber) -> Check {
+fn check_old(bytes: &[u8], size: PageSize, page: PageNumber) -> PageStatus {
     let (stored, computed) = (u32_at(bytes, 0), old_xor(bytes));
     let number = PageNumber(u32_at(bytes, 4));
     match (stored == computed, number == page) {
-        (true, true) => Check::Good(Form::Xor),
-        (true, false) => Check::WrongPlace { stored: number, or_bit: None },
-        (false, _) if is_blank(bytes) => Check::Blank,
+        (true, true) => PageStatus::Good(ChecksumForm::Xor),
+        (true, false) => PageStatus::WrongPlace { stored: number, or_bit: None },
+        (false, _) if is_blank(bytes) => PageStatus::Blank,
         (false, _) => match without_flag(bytes, size, page) {
-            Check::Bad { fix: Some(bit), stored, computed, .. } => {
-                Check::Bad { block: 0, stored, computed, fix: Some(bit) }
+            PageStatus::Bad { fix: Some(bit), stored, computed, .. } => {
+                PageStatus::Bad { block: 0, stored, computed, fix: Some(bit) }
             }
-            _ => Check::Bad { block: 0, stored: stored.into(), computed: computed.into(), fix: None },
+            _ => PageStatus::Bad { block: 0, stored: stored.into(), computed: computed.into(), fix: None },
         },
     }
 }
 
-/// A page that does not verify without the flag of the new checksum: whether it has lost that, and only that.
-fn without_flag(bytes: &[u8], size: PageSize, page: PageNumber) -> Check {
+/// Checks a page that fails without the new-checksum flag: it may have lost that flag, and nothing else.
+fn without_flag(bytes: &[u8], size: PageSize, page: PageNumber) -> PageStatus {
     let block = if size.is_small() { bytes } else { &bytes[..bytes.len() / 4] };
     let (stored, computed) = (u64_at(bytes, 0), xe(block, page, true));
     let fix = flipped_bit(stored, computed, block.len())
         .filter(|&bit| bit == NEW_CHECKSUM_BIT && verifies_with(bytes, size, page, bit));
-    Check::Bad { block: 0, stored, computed, fix }
+    PageStatus::Bad { block: 0, stored, computed, fix }
 }
 
-/// Whether the page verifies, with the new checksum, once that bit is flipped.
+/// True if the page verifies with the new checksum once that bit is flipped.
 fn verifies_with(bytes: &[u8], size: PageSize, page: PageNumber, bit: usize) -> bool {
     let mut mended = bytes.to_vec();
     mended[bit / 8] ^= 1 << (bit % 8);

@@ -1,15 +1,15 @@
-//! Which pages the database owns: the tree of owned extents at page 2.
+//! The pages a database owns, from the tree of owned extents at page 2.
 //!
-//! Behind the last owned page a file may hold anything: the rest of its allocation, what a raw copy took along.
-//! Where the tree cannot be read, all pages count as owned, so that no damage hides behind damage.
+//! Behind the last owned page a file may hold anything: the rest of its allocation, or extra bytes of a raw
+//! copy. If the tree is unreadable, all pages count as owned, so that damage cannot hide damage.
 
 use super::{
     DatabaseFacts, PageSource, SourceError,
-    source::{PageFault, Trouble, good_page},
+    source::{PageError, PageFault, good_page},
 };
 use crate::{
     fields::u32_at,
-    finding::{Finding, Part, Place},
+    finding::{FileFinding, FileLocation, FilePart},
 };
 use maildb::{
     PageNumber,
@@ -22,21 +22,20 @@ use world::{ByteCount, ByteOffset};
 
 /// The root of the owned extents of every database.
 const OWNED_ROOT: PageNumber = PageNumber(2);
-/// More levels, and more pages, than any tree of extents has.
+/// Limits on levels and pages, above those of any tree of extents.
 const LEVELS_MAX: u32 = 8;
 const PAGES_MAX: u32 = 1 << 13;
 
-/// The pages a database owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owned {
-    /// These, ascending, neighbours being one. All others are slack.
+pub enum OwnedPages {
+    /// These pages, in ascending extents with neighbours merged. All others are slack.
     Extents(Vec<ExtentNode>),
-    /// It cannot be told, and why: every page counts as owned.
+    /// The owned pages are unknown, for this reason: every page counts as owned.
     Unknown(String),
 }
 
-impl Owned {
-    /// Whether a page is, as far as is known, the database's.
+impl OwnedPages {
+    /// True if the page is owned or ownership is unknown.
     pub fn contains(&self, page: PageNumber) -> bool {
         match self {
             Self::Unknown(_) => true,
@@ -47,7 +46,7 @@ impl Owned {
         }
     }
 
-    /// The last owned page, if it is known.
+    /// The last owned page, if known.
     pub fn last(&self) -> Option<PageNumber> {
         match self {
             Self::Unknown(_) => None,
@@ -55,24 +54,23 @@ impl Owned {
         }
     }
 
-    /// What is wrong with a file of that length, as to what is owned in it.
-    pub fn find(&self, facts: &DatabaseFacts, file_length: ByteCount) -> Option<Finding> {
+    /// The defect of a file of that length with regard to owned pages.
+    pub fn find(&self, facts: &DatabaseFacts, file_length: ByteCount) -> Option<FileFinding> {
         let last = match self {
             Self::Unknown(why) => {
-                let what =
-                    format!("it cannot be told which pages the database owns ({why}): all count as owned");
-                return Some(Finding::warning(Place::FILE, what));
+                let what = format!("the pages the database owns are unknown ({why}): all count as owned");
+                return Some(FileFinding::warning(FileLocation::FILE, what));
             }
             Self::Extents(_) => self.last()?,
         };
         let end = last.file_offset(facts.page_size) + facts.page_size.bytes() as u64;
         let what =
             format!("it ends before page {last}, the last one the database owns: {end} bytes are needed");
-        let place = Place::new(Part::Bytes, ByteOffset(file_length.0));
-        (file_length.0 < end).then(|| Finding::damage(place, what))
+        let place = FileLocation::new(FilePart::Bytes, ByteOffset(file_length.0));
+        (file_length.0 < end).then(|| FileFinding::damage(place, what))
     }
 
-    /// How many pages are owned, if it is known.
+    /// The number of owned pages, if known.
     pub fn pages(&self) -> Option<u64> {
         match self {
             Self::Unknown(_) => None,
@@ -82,44 +80,46 @@ impl Owned {
 }
 
 /// Reads the owned extents of the database. Fails only if the source was stopped.
-pub fn owned_extents(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<Owned, SourceError> {
+pub fn owned_extents(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<OwnedPages, SourceError> {
     let mut extents = Vec::new();
     match read_extents(source, facts, OWNED_ROOT, &mut |_, extent| extents.push(extent)) {
-        Ok(_) if extents.is_empty() => Ok(Owned::Unknown("its tree of owned extents is empty".to_owned())),
-        Ok(_) => Ok(Owned::Extents(merged(extents))),
-        Err(Trouble::Stopped) => Err(SourceError::Stopped),
-        Err(Trouble::Page(page, _, what)) => {
-            Ok(Owned::Unknown(format!("page {page} of its owned extents: {what}")))
+        Ok(_) if extents.is_empty() => {
+            Ok(OwnedPages::Unknown("its tree of owned extents is empty".to_owned()))
+        }
+        Ok(_) => Ok(OwnedPages::Extents(merged(extents))),
+        Err(PageError::Stopped) => Err(SourceError::Stopped),
+        Err(PageError::Page(page, _, what)) => {
+            Ok(OwnedPages::Unknown(format!("page {page} of its owned extents: {what}")))
         }
     }
 }
 
-/// The pool an extent is kept in: 0 in all but the newest databases.
+/// The pool of an extent: 0 in all but the newest databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pool(pub u8);
 
 /// Extents that lie behind the end of the file on purpose.
 pub(crate) const SHELVED: Pool = Pool(2);
 
-/// Reads a tree of extents, telling `take` each in the order of the tree; returns the pages of the tree itself.
+/// Reads a tree of extents in key order and passes each to `take`; returns the pages of the tree itself.
 pub(crate) fn read_extents(
     source: &mut dyn PageSource,
     facts: &DatabaseFacts,
     root: PageNumber,
     take: &mut dyn FnMut(Pool, ExtentNode),
-) -> Result<Vec<PageNumber>, Trouble> {
+) -> Result<Vec<PageNumber>, PageError> {
     let mut own = Vec::new();
-    // Last in, first out, children pushed backwards: the order of the tree.
+    // A stack; children are pushed in reverse order, so they are visited in key order.
     let mut ahead = vec![(root, 1)];
     while let Some((page, level)) = ahead.pop() {
-        let wrong = |what: &str| Trouble::Page(page, PageFault::Structure, what.to_owned());
+        let wrong = |what: &str| PageError::Page(page, PageFault::Structure, what.to_owned());
         if level > LEVELS_MAX || own.len() as u32 >= PAGES_MAX {
             return Err(wrong("the tree has no end"));
         }
         own.push(page);
         let view = good_page(source, facts, page)?;
         if !view.flags().contains(PageFlags::SPACE_TREE) {
-            return Err(wrong("it is not of a space tree"));
+            return Err(wrong("it is not part of a space tree"));
         }
         if !view.is_leaf() {
             let children = (0..view.node_count()).rev().map(|node| (view.child(node), level + 1));
@@ -137,7 +137,7 @@ pub(crate) fn read_extents(
     Ok(own)
 }
 
-/// The extent in a node: none if it is impossible, and none inside if there is nothing in it.
+/// The extent in a node: `None` if it is impossible, `Some(None)` if the node is empty.
 fn extent_of(view: PageView<'_>, node: usize, key: &mut Vec<u8>) -> Option<Option<(Pool, ExtentNode)>> {
     let found = view.node(node);
     if found.flags.contains(NodeFlags::DELETED) {
@@ -157,7 +157,7 @@ fn extent_of(view: PageView<'_>, node: usize, key: &mut Vec<u8>) -> Option<Optio
     }
 }
 
-/// The same pages in fewest extents, ascending.
+/// Merges overlapping and adjacent extents, in ascending order.
 pub(crate) fn merged(mut extents: Vec<ExtentNode>) -> Vec<ExtentNode> {
     extents.sort_unstable_by_key(|extent| extent.first());
     let mut merged: Vec<ExtentNode> = Vec::new();
@@ -188,7 +188,7 @@ mod tests {
         check(&[], &[]);
         check(&[(4, 9), (1, 3), (11, 12)], &[(1, 9), (11, 12)]);
         check(&[(1, 9), (2, 3), (9, 20), (u32::MAX, u32::MAX)], &[(1, 20), (u32::MAX, u32::MAX)]);
-        let owned = Owned::Extents(merged(vec![extent(3, 5), extent(9, 9)]));
+        let owned = OwnedPages::Extents(merged(vec![extent(3, 5), extent(9, 9)]));
         let inside: Vec<u32> = (0..12).filter(|&page| owned.contains(PageNumber(page))).collect();
         assert_eq!((inside.as_slice(), owned.pages()), (&[3, 4, 5, 9][..], Some(4)));
     }

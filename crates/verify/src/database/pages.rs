@@ -1,42 +1,39 @@
-//! The pages of a database, each by its own checksum.
+//! The pages of a database, each verified by its own checksum.
 //!
-//! A page that is all zero was never written: it is counted, and is no damage by itself. A page the database does
-//! not own is slack: what a copy or a filesystem left behind the end, never damage. The last page of a file may be
+//! A page of zeros was never written: it is counted and is no damage. A page that the database does not own
+//! is slack, left behind the end by a copy or a filesystem, and never damage. The last page of a file may be
 //! the trailer of a streaming backup.
 
 use super::{
-    DatabaseFacts, Owned,
-    check::{Check, check, is_trailer},
+    DatabaseFacts, OwnedPages,
+    check::{PageStatus, check, is_trailer},
 };
-use crate::finding::{BitFix, Finding, Part, Place};
+use crate::finding::{BitFix, FileFinding, FileLocation, FilePart};
 use maildb::{PageNumber, PageSize};
 use world::{ByteCount, ByteOffset};
 
-/// What came of some pages. Tallies of parts add up to that of the whole.
+/// Counts of checked pages. Tallies of parts add up to the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Pages that verify, by the form of their checksum, in the order of [`super::Form`].
+pub struct PageTally {
+    /// Pages that verify, by checksum form in the order of [`super::ChecksumForm`].
     pub good: [u64; 3],
-    /// Pages all zero.
+    /// Pages of zeros.
     pub blank: u64,
-    /// Pages that do not verify and that the database does not own.
+    /// Pages that fail and that the database does not own.
     pub slack: u64,
-    /// Trailers of streaming backups, which verify: at most one a file.
+    /// Trailers of streaming backups that verify: at most one per file.
     pub trailers: u64,
     /// Pages of a temporary database, which have no checksum.
     pub unchecked: u64,
-    /// Pages of a database that was in use that do not verify, and that its recovery restores.
+    /// Damaged pages of a database in use that its recovery restores.
     pub torn: u64,
-    /// Pages that are damaged.
     pub damaged: u64,
-    /// Of those, how many have one flipped bit and nothing else.
+    /// Damaged pages with a single flipped bit.
     pub correctable: u64,
-    /// What is wrong with each.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
 }
 
-impl Tally {
-    /// Adds the tally of other pages.
+impl PageTally {
     pub fn add(&mut self, other: Self) {
         for (sum, more) in self.good.iter_mut().zip(other.good) {
             *sum += more;
@@ -51,44 +48,42 @@ impl Tally {
         self.findings.extend(other.findings);
     }
 
-    /// Pages of every kind.
+    /// The number of pages of all kinds.
     pub fn pages(&self) -> u64 {
         let others = [self.blank, self.slack, self.trailers, self.unchecked, self.torn, self.damaged];
         self.good.iter().chain(&others).sum()
     }
 }
 
-/// The judge of a database's pages.
+/// The page checker of one database.
 #[derive(Clone, Debug)]
-pub struct Pages {
+pub struct PageChecker {
     page_size: PageSize,
-    owned: Owned,
+    owned: OwnedPages,
     is_temporary: bool,
     /// The last whole page of the file, which may be a trailer.
     last: PageNumber,
 }
 
-impl Pages {
-    /// The judge for a file of that length.
-    pub fn new(facts: &DatabaseFacts, owned: Owned, file_length: ByteCount) -> Self {
+impl PageChecker {
+    pub fn new(facts: &DatabaseFacts, owned: OwnedPages, file_length: ByteCount) -> Self {
         let pages = (file_length.0 / facts.page_size.bytes() as u64).saturating_sub(2);
         let last = PageNumber(u32::try_from(pages).unwrap_or(u32::MAX));
         Self { page_size: facts.page_size, owned, is_temporary: facts.is_temporary, last }
     }
 
-    /// Length of a page.
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// The last page the file has room for behind its headers, which is how many there are.
+    /// Number of the last page in the file, equal to the number of pages behind its headers.
     pub fn last(&self) -> PageNumber {
         self.last
     }
 
-    /// Judges the pages of `chunk`, of which the first is `first`. What is no whole page is not looked at.
-    pub fn judge_chunk(&self, first: PageNumber, chunk: &[u8]) -> Tally {
-        let mut tally = Tally::default();
+    /// Checks the pages of `chunk`, which starts with page `first`. A partial page at the end is ignored.
+    pub fn judge_chunk(&self, first: PageNumber, chunk: &[u8]) -> PageTally {
+        let mut tally = PageTally::default();
         for (index, bytes) in chunk.chunks_exact(self.page_size.bytes()).enumerate() {
             let Some(number) = u32::try_from(index).ok().and_then(|index| first.0.checked_add(index)) else {
                 break;
@@ -98,14 +93,14 @@ impl Pages {
         tally
     }
 
-    fn judge(&self, page: PageNumber, bytes: &[u8], tally: &mut Tally) {
+    fn judge(&self, page: PageNumber, bytes: &[u8], tally: &mut PageTally) {
         if self.is_temporary {
             tally.unchecked += 1;
             return;
         }
         match check(bytes, self.page_size, page) {
-            Check::Good(form) => tally.good[form as usize] += 1,
-            Check::Blank => tally.blank += 1,
+            PageStatus::Good(form) => tally.good[form as usize] += 1,
+            PageStatus::Blank => tally.blank += 1,
             _ if page == self.last && is_trailer(bytes) => tally.trailers += 1,
             _ if !self.owned.contains(page) => tally.slack += 1,
             wrong => {
@@ -117,29 +112,29 @@ impl Pages {
         }
     }
 
-    fn describe(&self, page: PageNumber, wrong: Check) -> Finding {
+    fn describe(&self, page: PageNumber, wrong: PageStatus) -> FileFinding {
         let at = ByteOffset(page.file_offset(self.page_size));
         let bit_fix = |bit: usize| BitFix { byte: at + ByteCount(bit as u64 / 8), bit: (bit % 8) as u8 };
         let (what, bit) = describe(wrong, self.last);
-        Finding::damage(Place::new(Part::Page(page), at), what).with_fix(bit.map(bit_fix))
+        FileFinding::damage(FileLocation::new(FilePart::Page(page), at), what).with_fix(bit.map(bit_fix))
     }
 }
 
-/// What is wrong with a page of a file that ends with page `last`, in words, and the bit of it that is flipped.
-pub(crate) fn describe(wrong: Check, last: PageNumber) -> (String, Option<usize>) {
+/// Describes a failed page of a file that ends with page `last`, with the wrong bit.
+pub(crate) fn describe(wrong: PageStatus, last: PageNumber) -> (String, Option<usize>) {
     match wrong {
-        Check::Good(_) => ("nothing is wrong".to_owned(), None),
-        Check::Blank => ("it is all zero: never written, or lost".to_owned(), None),
-        // No such page: then it is the checksum that is wrong, by this one bit.
-        Check::WrongPlace { stored, or_bit: Some(bit) } if stored > last || stored.0 == 0 => {
+        PageStatus::Good(_) => ("nothing is wrong".to_owned(), None),
+        PageStatus::Blank => ("it is all zero: never written, or lost".to_owned(), None),
+        // No such page exists, so the checksum itself is wrong, in this bit.
+        PageStatus::WrongPlace { stored, or_bit: Some(bit) } if stored > last || stored.0 == 0 => {
             ("its checksum has one flipped bit".to_owned(), Some(bit))
         }
-        Check::WrongPlace { stored, or_bit } => {
+        PageStatus::WrongPlace { stored, or_bit } => {
             let or = or_bit.map(|bit| format!("; or bit {} of byte {} of it is flipped", bit % 8, bit / 8));
             let what = format!("it is page {stored}, written to or read from the wrong place");
             (what + &or.unwrap_or_default(), None)
         }
-        Check::Bad { block, stored, computed, fix } => {
+        PageStatus::Bad { block, stored, computed, fix } => {
             let whose = if block == 0 { String::new() } else { format!(" of part {block}") };
             (format!("checksum {stored:x}{whose} should be {computed:x}"), fix)
         }

@@ -1,71 +1,65 @@
-//! Where a judge that follows pointers gets its pages, and what it may rely on in them.
+//! The pages a tree walk reads, and the guarantees it has about them.
 
 use super::{
     DatabaseFacts,
-    check::{Check, check, is_trailer},
+    check::{PageStatus, check, is_trailer},
     pages::describe,
 };
 use maildb::{PageNumber, format::page::PageView};
 
-/// Pages of one database.
 pub trait PageSource {
-    /// The page, as it lies in the file.
+    /// The page as stored in the file.
     fn page(&mut self, page: PageNumber) -> Result<&[u8], SourceError>;
 }
 
-/// Why a source has no page to give.
+/// The reason a page is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// The file ends before it.
+    /// The page lies beyond the end of the file.
     Beyond,
-    /// The storage under it refuses, with its reason. The judge notes that and goes on.
+    /// The storage failed, for this reason. The walk records it and continues.
     Unreadable(String),
-    /// The run is to end: the judge returns what it has.
+    /// The run was stopped: the walk returns its results so far.
     Stopped,
 }
 
-/// What keeps a judge from relying on a page.
+/// The reason a page cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageFault {
-    /// The file ends before it.
     Beyond,
-    /// The storage does not give it.
     Unreadable,
-    /// It does not verify.
     Checksum,
-    /// It is all zero.
     Blank,
-    /// It verifies, and cannot be what it is reached as.
+    /// The page verifies, but has the wrong structure for its use.
     Structure,
 }
 
-/// Why a judge cannot go on with a page.
+/// The reason a walk cannot use a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Something is wrong with that page: which kind of fault, and what in words.
+pub(crate) enum PageError {
+    /// The page has this fault, described in words.
     Page(PageNumber, PageFault, String),
-    /// The run is to end.
     Stopped,
 }
 
-/// The page, if its checksum and its structure are sound: everything about it may be asked then.
+/// The page, if checksum and structure are sound: all accessors of the view are safe then.
 pub(crate) fn good_page<'a>(
     source: &'a mut dyn PageSource,
     facts: &DatabaseFacts,
     page: PageNumber,
-) -> Result<PageView<'a>, Trouble> {
-    let wrong = |fault, what: String| Trouble::Page(page, fault, what);
+) -> Result<PageView<'a>, PageError> {
+    let wrong = |fault, what: String| PageError::Page(page, fault, what);
     let bytes = source.page(page).map_err(|error| match error {
         SourceError::Beyond => wrong(PageFault::Beyond, "it lies beyond the end of the file".to_owned()),
         SourceError::Unreadable(why) => wrong(PageFault::Unreadable, format!("it cannot be read: {why}")),
-        SourceError::Stopped => Trouble::Stopped,
+        SourceError::Stopped => PageError::Stopped,
     })?;
     assert_eq!(bytes.len(), facts.page_size.bytes(), "a source gives whole pages");
     if !facts.is_temporary {
         match check(bytes, facts.page_size, page) {
-            Check::Good(_) => {}
-            Check::Blank => return Err(wrong(PageFault::Blank, describe(Check::Blank, page).0)),
-            // The judge of single pages takes it for what it is.
+            PageStatus::Good(_) => {}
+            PageStatus::Blank => return Err(wrong(PageFault::Blank, describe(PageStatus::Blank, page).0)),
+            // The check of single pages has counted it already.
             _ if is_trailer(bytes) => {
                 let what = "it is the trailer of a streaming backup, and used as a page".to_owned();
                 return Err(wrong(PageFault::Structure, what));

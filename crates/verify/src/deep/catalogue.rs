@@ -1,4 +1,4 @@
-//! The catalogue: which trees there are. Read with as little of its rows as tells that.
+//! The catalogue: the list of trees. Only the columns that identify trees are read.
 
 use super::{Stopped, Walk};
 use crate::fields::{u16_at, u32_at};
@@ -7,39 +7,36 @@ use maildb::{
     format::{bootstrap::CATALOG_ROOT, page::NodeFlags, page_size::ObjectId},
 };
 
-/// What rows describe.
+/// Row types.
 const TABLE: u16 = 1;
 const INDEX: u16 = 3;
 const LONG_VALUES: u16 = 4;
-/// The first fixed columns of a row, and how many there must be: table, type, number, root.
+/// Offsets of the first fixed columns of a row, and their minimum number: table, type, number, root.
 const TABLE_AT: usize = 4;
 const TYPE_AT: usize = 8;
 const NUMBER_AT: usize = 10;
 const ROOT_AT: usize = 14;
 const FIXED_COLUMNS_MIN: u8 = 4;
-/// The first of the columns of variable length: the name.
+/// The first column of variable length: the name.
 const NAME_COLUMN: u8 = 128;
 
-/// A tree of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    /// The table it belongs to.
+pub struct CatalogueTree {
     pub table: ObjectId,
-    /// The number its pages carry.
+    /// The object number its pages store.
     pub object: ObjectId,
-    /// Its root.
     pub root: PageNumber,
-    /// Its name.
     pub name: String,
-    /// Whether it is the table itself, rather than an index or its long values.
+    /// True for the table itself; false for an index or long values.
     pub is_table: bool,
 }
 
 impl Walk<'_> {
-    /// All trees of the catalogue, each table before its indexes and long values. It names itself, so that its own
-    /// tree is among them; what keeps its pages from being read is found here, for the rows that name it may be lost.
-    pub(super) fn read_catalogue(&mut self) -> Result<Vec<Tree>, Stopped> {
-        let mut trees: Vec<Tree> = Vec::new();
+    /// All trees of the catalogue, each table before its indexes and long values. The catalogue lists itself,
+    /// so its own tree is among them. Unreadable catalogue pages are found here, because the rows that list
+    /// the tree may be lost.
+    pub(super) fn read_catalogue(&mut self) -> Result<Vec<CatalogueTree>, Stopped> {
+        let mut trees: Vec<CatalogueTree> = Vec::new();
         let mut bad = Vec::new();
         let mut take = |page: PageNumber, flags: NodeFlags, record: &[u8]| {
             if flags.contains(NodeFlags::DELETED) {
@@ -55,25 +52,25 @@ impl Walk<'_> {
         };
         let is_read = self.each_record(CATALOG_ROOT, &mut take)?;
         for page in bad {
-            self.find_between(page, "a row of the catalogue makes no sense");
+            self.find_between(page, "a row of the catalogue is invalid");
         }
         if is_read && !trees.iter().any(|tree| tree.is_table && tree.root == CATALOG_ROOT) {
             self.find_between(
                 CATALOG_ROOT,
-                "the catalogue does not name itself: it is not that of this database",
+                "the catalogue does not list itself: it belongs to another database",
             );
         }
         Ok(trees)
     }
 }
 
-fn is_table_root(trees: &[Tree], tree: &Tree) -> bool {
+fn is_table_root(trees: &[CatalogueTree], tree: &CatalogueTree) -> bool {
     let table = trees.iter().rev().find(|other| other.is_table);
     table.is_some_and(|table| table.table == tree.table && table.root == tree.root)
 }
 
-/// The tree a row describes: none inside if it describes none, none at all if it makes no sense.
-pub(super) fn tree_of(record: &[u8]) -> Option<Option<Tree>> {
+/// The tree a row describes: `Some(None)` if it describes no tree, `None` if the row is invalid.
+pub(super) fn tree_of(record: &[u8]) -> Option<Option<CatalogueTree>> {
     let [columns_fixed, last_variable] = *record.first_chunk::<2>()?;
     if columns_fixed < FIXED_COLUMNS_MIN || record.len() < ROOT_AT + 4 {
         return None;
@@ -88,11 +85,10 @@ pub(super) fn tree_of(record: &[u8]) -> Option<Option<Tree>> {
     let is_table = row_type == TABLE;
     let object = if is_table { table } else { number };
     let name = name_of(record, last_variable)?;
-    // An index that a table has from its template has no tree of its own.
-    Some((root.0 > 0).then_some(Tree { table, object, root, name, is_table }))
+    // An index inherited from a template table has no tree of its own.
+    Some((root.0 > 0).then_some(CatalogueTree { table, object, root, name, is_table }))
 }
 
-/// The name in a row.
 fn name_of(record: &[u8], last_variable: u8) -> Option<String> {
     if last_variable < NAME_COLUMN {
         return Some(String::new());

@@ -5,7 +5,7 @@ use super::{
     space::{BITMAP_PAGES, DATABASE_ROOT, MULTIPLE_EXTENTS, OWNED_ROOT, header_of},
 };
 use crate::{
-    database::{DatabaseFacts, PageFault, PageSource, SHELVED, Trouble, good_page, read_extents},
+    database::{DatabaseFacts, PageError, PageFault, PageSource, SHELVED, good_page, read_extents},
     fields::u32_at,
 };
 use maildb::{
@@ -20,7 +20,7 @@ const CATALOGUE_PAGES_MAX: usize = 1 << 20;
 pub(crate) fn free_extents(
     source: &mut dyn PageSource,
     facts: &DatabaseFacts,
-) -> Result<Vec<ExtentNode>, Trouble> {
+) -> Result<Vec<ExtentNode>, PageError> {
     let mut free = Vec::new();
     free_of_tree(source, facts, DATABASE_ROOT, &mut free)?;
     for root in roots(source, facts)? {
@@ -41,10 +41,10 @@ fn free_of_tree(
     facts: &DatabaseFacts,
     root: PageNumber,
     free: &mut Vec<ExtentNode>,
-) -> Result<(), Trouble> {
+) -> Result<(), PageError> {
     let view = good_page(source, facts, root)?;
     let header = Some(view).filter(|view| view.is_root()).and_then(|view| header_of(view.external_header()));
-    let wrong = || Trouble::Page(root, PageFault::Structure, "it has no sound space header".to_owned());
+    let wrong = || PageError::Page(root, PageFault::Structure, "it has no sound space header".to_owned());
     let [primary, flags, last_field] =
         header.map(|header| [0, 8, 12].map(|at| u32_at(header, at))).ok_or_else(wrong)?;
     if flags & MULTIPLE_EXTENTS == 0 {
@@ -63,12 +63,12 @@ fn free_of_tree(
 }
 
 /// The roots of all trees in the catalogue.
-fn roots(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<Vec<PageNumber>, Trouble> {
+fn roots(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<Vec<PageNumber>, PageError> {
     let mut roots = Vec::new();
     let mut ahead = vec![CATALOG_ROOT];
     let mut seen = 0;
     while let Some(page) = ahead.pop() {
-        let wrong = |what: &str| Trouble::Page(page, PageFault::Structure, what.to_owned());
+        let wrong = |what: &str| PageError::Page(page, PageFault::Structure, what.to_owned());
         seen += 1;
         if seen > CATALOGUE_PAGES_MAX {
             return Err(wrong("the catalogue has no end"));
@@ -82,7 +82,7 @@ fn roots(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<Vec<PageN
             if node.flags.contains(NodeFlags::DELETED) {
                 continue;
             }
-            let tree = tree_of(node.data).ok_or_else(|| wrong("a row of the catalogue makes no sense"))?;
+            let tree = tree_of(node.data).ok_or_else(|| wrong("a row of the catalogue is invalid"))?;
             roots.extend(tree.map(|tree| tree.root));
         }
     }

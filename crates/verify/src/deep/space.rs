@@ -1,44 +1,44 @@
-//! Who owns which pages, and what each is used for.
+//! Ownership and use of pages.
 //!
-//! Extents are owned in two steps: tables own theirs out of the database's, indexes and long values out of their
-//! table's. Whoever owns them, a page has one use.
+//! Extents are owned in two levels: tables own theirs out of the database's, indexes and long values out of
+//! their table's. Whoever owns it, a page has one use.
 
-use super::{Stopped, Tree, Walk};
-use crate::database::{PageSource, SHELVED, SourceError, Trouble, good_page, merged, read_extents};
+use super::{CatalogueTree, Stopped, Walk};
+use crate::database::{PageError, PageSource, SHELVED, SourceError, good_page, merged, read_extents};
 use crate::fields::u32_at;
 use maildb::{
     PageNumber,
     format::space::{ExtentNode, SPACE_HEADER_BYTES, SplitBuffer},
 };
 
-/// Fixed in every database.
+/// Fixed page numbers of every database.
 pub(super) const DATABASE_ROOT: PageNumber = PageNumber(1);
 pub(super) const OWNED_ROOT: PageNumber = PageNumber(2);
-/// In the flags of a space header: the tree has trees of extents.
+/// Flag of a space header: the tree has trees of extents.
 pub(super) const MULTIPLE_EXTENTS: u32 = 1;
-/// Pages that a bitmap in the space header can tell of.
+/// Pages covered by the bitmap in the space header.
 pub(super) const BITMAP_PAGES: u32 = 32;
-/// Unused pages that are told one by one.
+/// Unused pages that are listed one by one.
 const UNUSED_TOLD_MAX: u64 = 10;
 
-/// A bit a page: whether it is used for anything, free among them.
-pub struct Uses {
+/// One bit per page: set if the page is used or free.
+pub struct PageUseMap {
     bits: Vec<u64>,
     last: PageNumber,
 }
 
-impl Uses {
-    /// For pages up to `last`.
+impl PageUseMap {
+    /// A map of the pages up to `last`, all unused.
     pub fn new(last: PageNumber) -> Self {
         Self { bits: vec![0; last.0 as usize / 64 + 1], last }
     }
 
-    /// As many pages, none of them used.
+    /// An empty map of the same size.
     pub fn none_of_them(&self) -> Self {
         Self::new(self.last)
     }
 
-    /// Notes a use; false if there was one before, or there is no such page.
+    /// Marks a page; false if it was marked before, or does not exist.
     pub fn set(&mut self, page: PageNumber) -> bool {
         let bit = 1 << (page.0 % 64);
         let is_new = page <= self.last && self.bits[page.0 as usize / 64] & bit == 0;
@@ -48,7 +48,6 @@ impl Uses {
         is_new
     }
 
-    /// The last page there can be.
     pub fn last(&self) -> PageNumber {
         self.last
     }
@@ -58,7 +57,7 @@ impl Uses {
     }
 }
 
-/// The last page up to `last` that the file has.
+/// The last page up to `last` that the file contains.
 pub fn last_there(source: &mut dyn PageSource, last: PageNumber) -> Result<PageNumber, SourceError> {
     let mut is_there = |page: u32| match source.page(PageNumber(page)) {
         Err(SourceError::Beyond) => Ok(false),
@@ -76,8 +75,8 @@ pub fn last_there(source: &mut dyn PageSource, last: PageNumber) -> Result<PageN
     Ok(PageNumber(there))
 }
 
-/// The space header in tag 0 of a root: all of it; or, in newer databases, the first of several fields, which the
-/// lowest bit of a byte before them says is there.
+/// The space header in tag 0 of a root: the whole tag, or, in newer databases, the first of several fields.
+/// The lowest bit of a byte before them marks its presence.
 pub(super) fn header_of(tag: &[u8]) -> Option<&[u8]> {
     match tag.split_first() {
         _ if tag.len() == SPACE_HEADER_BYTES => Some(tag),
@@ -87,7 +86,7 @@ pub(super) fn header_of(tag: &[u8]) -> Option<&[u8]> {
 }
 
 impl Walk<'_> {
-    /// Notes that a page is used for something; false, and a finding, if it was used before.
+    /// Marks a page as used; false, and a finding, if it was used before.
     pub(super) fn use_page(&mut self, page: PageNumber, purpose: &str) -> bool {
         if self.uses.set(page) {
             return true;
@@ -95,9 +94,10 @@ impl Walk<'_> {
         if self.is_cut_off(page) {
             return false;
         }
-        let what = match self.uses.is_set(page) {
-            true => format!("it is used twice, the second time as {purpose}"),
-            false => format!("it is {purpose}, and lies beyond the end of the database"),
+        let what = if self.uses.is_set(page) {
+            format!("it is used twice, the second time as {purpose}")
+        } else {
+            format!("it is {purpose}, and lies beyond the end of the database")
         };
         self.find_between(page, what);
         false
@@ -115,7 +115,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The space of the database itself: its root, its extents, what is free.
+    /// Accounts the space of the database itself: its root, its extents, its free pages.
     pub(super) fn note_database_space(&mut self) -> Result<(), Stopped> {
         if self.use_page(DATABASE_ROOT, "the root of the database") {
             self.verdict.pages_in_use += 1;
@@ -124,13 +124,16 @@ impl Walk<'_> {
         match good_page(self.source, self.facts, DATABASE_ROOT) {
             Ok(view) if view.is_root() && header_of(view.external_header()).is_some() => {}
             Ok(_) => self.find_between(DATABASE_ROOT, "the root of the database has no sound space header"),
-            Err(trouble) => self.find_trouble(trouble)?,
+            Err(error) => self.find_page_error(error)?,
         }
         self.note_extents(DATABASE_ROOT, OWNED_ROOT).map(|_| ())
     }
 
-    /// The space of a tree: the extents it owns, if they can be told, and what of them is free.
-    pub(super) fn note_tree_space(&mut self, tree: &Tree) -> Result<Option<Vec<ExtentNode>>, Stopped> {
+    /// Accounts the space of a tree; returns the extents it owns, if known.
+    pub(super) fn note_tree_space(
+        &mut self,
+        tree: &CatalogueTree,
+    ) -> Result<Option<Vec<ExtentNode>>, Stopped> {
         let header = match good_page(self.source, self.facts, tree.root) {
             Ok(view) => {
                 let header = Some(view)
@@ -138,9 +141,9 @@ impl Walk<'_> {
                     .and_then(|view| header_of(view.external_header()));
                 header.map(|header| [0, 8, 12].map(|at| u32_at(header, at)))
             }
-            // It is told when the tree is walked.
-            Err(Trouble::Page(..)) => return Ok(None),
-            Err(Trouble::Stopped) => return Err(Stopped),
+            // The walk of the tree reports it.
+            Err(PageError::Page(..)) => return Ok(None),
+            Err(PageError::Stopped) => return Err(Stopped),
         };
         match header {
             Some([_, flags, owned_root]) if flags & MULTIPLE_EXTENTS != 0 && owned_root > 0 => {
@@ -156,7 +159,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The one extent of a small tree, whose free pages are bits in its header.
+    /// The single extent of a small tree; a bitmap in its header marks the free pages.
     fn note_single(&mut self, root: PageNumber, primary: u32, bitmap: u32) -> ExtentNode {
         let pages = primary.clamp(1, (u32::MAX - root.0).max(1));
         if pages != primary || pages > BITMAP_PAGES + 1 {
@@ -171,7 +174,7 @@ impl Walk<'_> {
         ExtentNode::starting_at(root, pages.min(BITMAP_PAGES + 1))
     }
 
-    /// Both trees of extents of the tree at `root`.
+    /// Accounts both trees of extents of the tree at `root`.
     fn note_extents(
         &mut self,
         root: PageNumber,
@@ -194,9 +197,9 @@ impl Walk<'_> {
                     }
                     self.free_split_buffer(space_root)?;
                 }
-                Err(trouble) => {
+                Err(error) => {
                     is_whole = false;
-                    self.find_trouble(trouble)?;
+                    self.find_page_error(error)?;
                 }
             }
         }
@@ -210,12 +213,12 @@ impl Walk<'_> {
         Ok(is_whole.then(|| merged(owned)))
     }
 
-    /// Pages that a tree of extents has set aside for its own splits.
+    /// Frees the pages that a tree of extents has reserved for its own splits.
     fn free_split_buffer(&mut self, space_root: PageNumber) -> Result<(), Stopped> {
         let buffer = match good_page(self.source, self.facts, space_root) {
             Ok(view) => SplitBuffer::decode(view.external_header()).ok(),
-            Err(Trouble::Stopped) => return Err(Stopped),
-            Err(Trouble::Page(..)) => None,
+            Err(PageError::Stopped) => return Err(Stopped),
+            Err(PageError::Page(..)) => None,
         };
         for run in buffer.iter().flat_map(|buffer| buffer.runs) {
             if run.pages > 0 && run.pages <= run.last.0 {
@@ -225,7 +228,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Pages the database owns that are neither used nor free. They are lost room, and no mail.
+    /// Finds owned pages that are neither used nor free. They waste space and lose no mail.
     pub(super) fn find_unused(&mut self, owned: &[ExtentNode]) {
         let (mut count, mut first) = (0_u64, Vec::new());
         for extent in owned {
@@ -239,7 +242,7 @@ impl Walk<'_> {
             }
         }
         if count > 0 {
-            let severity = crate::finding::Severity::Warning;
+            let severity = crate::finding::FindingSeverity::Warning;
             let what = format!("{count} pages are neither used nor free: {}", first.join(", "));
             let more = if count > UNUSED_TOLD_MAX { " …" } else { "" };
             self.find(severity, OWNED_ROOT, what + more);

@@ -1,6 +1,6 @@
-//! One tree, from its root, in the order of its keys.
+//! The walk of one tree from its root, in key order.
 
-use super::{Stopped, Tree, Walk};
+use super::{CatalogueTree, Stopped, Walk};
 use crate::database::good_page;
 use maildb::{
     PageNumber,
@@ -10,62 +10,61 @@ use maildb::{
     },
 };
 
-/// More levels than any tree has: a page number and a separator take room.
+/// Limit above the levels of any tree: a page number and a separator take space.
 const LEVELS_MAX: u32 = 32;
 
-/// What a tree came to.
+/// Counts of one tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreeCount {
-    /// Pages that could be looked at.
+    /// Pages that could be read.
     pub pages: u64,
-    /// Records that are not deleted.
+    /// Records without the deleted ones.
     pub records: u64,
 }
 
-/// A page that is still to be looked at, and between which separators its keys must lie.
-struct Ahead {
+/// A page still to visit, with the separators that bound its keys.
+struct PendingPage {
     page: PageNumber,
     level: u32,
     from: Vec<u8>,
     to: Option<Vec<u8>>,
 }
 
-/// What was seen of the tree so far.
+/// State of a tree walk.
 #[derive(Default)]
-struct Seen {
+struct WalkState {
     count: TreeCount,
-    /// On which level the leaves are.
+    /// Level of the leaves.
     leaf_level: Option<u32>,
-    /// The leaf before, and the one it says is next; none at the beginning, and behind a page that is no good.
+    /// The previous leaf and the successor it links to; `None` at the start, and behind a faulty page.
     last_leaf: Option<(PageNumber, Option<PageNumber>)>,
-    /// Whether no leaf and no bad page was seen yet.
+    /// True until the first leaf or faulty page.
     is_first: bool,
-    /// The last key.
     last_key: Vec<u8>,
 }
 
 impl Walk<'_> {
-    /// Walks a tree that owns `extents`, if that is known.
+    /// Walks a tree; `extents` are those it owns, if known.
     pub(super) fn walk_tree(
         &mut self,
-        tree: &Tree,
+        tree: &CatalogueTree,
         extents: Option<&[ExtentNode]>,
     ) -> Result<TreeCount, Stopped> {
         self.verdict.trees += 1;
-        let mut seen = Seen { is_first: true, ..Seen::default() };
-        let mut ahead = vec![Ahead { page: tree.root, level: 1, from: Vec::new(), to: None }];
+        let mut seen = WalkState { is_first: true, ..WalkState::default() };
+        let mut ahead = vec![PendingPage { page: tree.root, level: 1, from: Vec::new(), to: None }];
         while let Some(next) = ahead.pop() {
             if next.level > LEVELS_MAX || !self.use_page(next.page, "a page of a tree") {
-                // In a circle, perhaps: once is enough.
+                // Possibly a cycle: one visit is enough.
                 seen.skip();
                 continue;
             }
             self.step()?;
             let view = match good_page(self.source, self.facts, next.page) {
                 Ok(view) => view,
-                Err(trouble) => {
+                Err(error) => {
                     seen.skip();
-                    self.find_trouble(trouble)?;
+                    self.find_page_error(error)?;
                     continue;
                 }
             };
@@ -78,7 +77,7 @@ impl Walk<'_> {
                 let expected = next.to.as_deref().unwrap_or_default();
                 self.verdict.separators_missing += u64::from(last.is_empty() && !expected.is_empty());
                 if !last.is_empty() && last != expected {
-                    problems.push("its last separator is not the one its parent has for it".to_owned());
+                    problems.push("its last separator differs from its parent's".to_owned());
                 }
                 ahead.extend(children(view, &next).into_iter().rev());
             }
@@ -92,15 +91,15 @@ impl Walk<'_> {
             }
         }
         if let Some((page, Some(next))) = seen.last_leaf {
-            self.find_between(page, format!("it is the last leaf, and says that page {next} is next"));
+            self.find_between(page, format!("it is the last leaf, but links to page {next}"));
         }
         self.verdict.pages_in_use += seen.count.pages;
         self.verdict.records += seen.count.records;
         Ok(seen.count)
     }
 
-    /// Tells `take` every record of a tree, in its order, without judging the tree. Pages that are no good are found
-    /// and left out; false if there were any.
+    /// Passes every record of a tree to `take`, in order, without checking the tree. Faulty pages are
+    /// recorded and skipped; false if there were any.
     pub(super) fn each_record(
         &mut self,
         root: PageNumber,
@@ -122,9 +121,9 @@ impl Walk<'_> {
                 Ok(view) => {
                     ahead.extend((0..view.node_count()).rev().map(|node| (view.child(node), level + 1)))
                 }
-                Err(trouble) => {
+                Err(error) => {
                     is_whole = false;
-                    self.find_trouble(trouble)?;
+                    self.find_page_error(error)?;
                 }
             }
         }
@@ -132,11 +131,11 @@ impl Walk<'_> {
     }
 }
 
-/// What is wrong with a page as one of a tree, its keys apart.
+/// The defects of a page as a member of its tree, apart from its keys.
 fn problems_of(
     view: PageView<'_>,
-    tree: &Tree,
-    place: &Ahead,
+    tree: &CatalogueTree,
+    place: &PendingPage,
     extents: Option<&[ExtentNode]>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
@@ -149,13 +148,12 @@ fn problems_of(
         ));
     }
     if view.is_root() != (place.level == 1) {
-        problems.push("it is a root within a tree, or a tree begins with a page that is none".to_owned());
+        problems.push("its root flag does not match its position in the tree".to_owned());
     }
     let unlike = [(PageFlags::SPACE_TREE, "a page of a space tree"), (PageFlags::EMPTY, "an empty page")];
     for (flag, what) in unlike {
         if view.flags().contains(flag) {
-            problems
-                .push(format!("it is {what}, and reached as one of tree {} ({})", tree.object.0, tree.name));
+            problems.push(format!("it is {what}, but linked into tree {} ({})", tree.object.0, tree.name));
         }
     }
     if let Some(extents) = extents {
@@ -170,7 +168,7 @@ fn problems_of(
     problems
 }
 
-/// The key of a node as separators compare to it: where keys may repeat, with the data behind.
+/// The key of a node as separators compare it: for non-unique keys, followed by the data.
 fn full_key(view: PageView<'_>, node: usize, key: &mut Vec<u8>) {
     view.key_of(node, key);
     if view.is_leaf() && view.flags().contains(PageFlags::NON_UNIQUE) {
@@ -185,8 +183,7 @@ fn last_separator(view: PageView<'_>) -> Vec<u8> {
     key
 }
 
-/// The children of a branch, each with its bounds.
-fn children(view: PageView<'_>, place: &Ahead) -> Vec<Ahead> {
+fn children(view: PageView<'_>, place: &PendingPage) -> Vec<PendingPage> {
     let count = view.node_count();
     let mut from = place.from.clone();
     let mut children = Vec::with_capacity(count);
@@ -195,28 +192,28 @@ fn children(view: PageView<'_>, place: &Ahead) -> Vec<Ahead> {
         view.key_of(node, &mut to);
         let to = if node + 1 == count { place.to.clone() } else { Some(to) };
         let next_from = to.clone().unwrap_or_default();
-        children.push(Ahead { page: view.child(node), level: place.level + 1, from, to });
+        children.push(PendingPage { page: view.child(node), level: place.level + 1, from, to });
         from = next_from;
     }
     children
 }
 
-impl Seen {
-    /// A page that cannot be looked at: what was behind it is not the neighbour of what comes.
+impl WalkState {
+    /// Records a page that could not be read: the next leaf is not the neighbour of the previous one.
     fn skip(&mut self) {
         self.last_leaf = None;
         self.is_first = false;
     }
 
-    /// The next leaf. What is wrong with the one before goes back.
+    /// Visits the next leaf. Reports a wrong link of the previous leaf to the caller.
     fn leaf(
         &mut self,
         view: PageView<'_>,
-        place: &Ahead,
+        place: &PendingPage,
         problems: &mut Vec<String>,
     ) -> Option<(PageNumber, String)> {
         if *self.leaf_level.get_or_insert(place.level) != place.level {
-            problems.push("it is a leaf, and not as deep as the others".to_owned());
+            problems.push("it is a leaf at another depth than the others".to_owned());
         }
         self.judge_keys(view, place, problems);
         let mut behind = None;
@@ -226,7 +223,7 @@ impl Seen {
                     let said = next.map_or("none".to_owned(), |page| format!("page {page}"));
                     behind = Some((
                         before,
-                        format!("the leaf after it is page {}, and it says {said}", place.page),
+                        format!("the leaf after it is page {}, but it links to {said}", place.page),
                     ));
                 }
                 Some(Some(before))
@@ -240,7 +237,7 @@ impl Seen {
             let name =
                 |page: Option<PageNumber>| page.map_or("none".to_owned(), |page| format!("page {page}"));
             problems.push(format!(
-                "the leaf before it is {}, and it says {}",
+                "the leaf before it is {}, but it links to {}",
                 name(expected),
                 name(view.previous())
             ));
@@ -250,7 +247,7 @@ impl Seen {
         behind
     }
 
-    fn judge_keys(&mut self, view: PageView<'_>, place: &Ahead, problems: &mut Vec<String>) {
+    fn judge_keys(&mut self, view: PageView<'_>, place: &PendingPage, problems: &mut Vec<String>) {
         let mut key = Vec::new();
         let (mut is_outside, mut is_disordered) = (false, false);
         for node in 0..view.node_count() {

@@ -11,7 +11,7 @@
 
 use super::{database::PageDamage, pages::CachedPages};
 use crate::{
-    database::{DatabaseFacts, Trouble},
+    database::{DatabaseFacts, PageError},
     deep::free_extents,
 };
 use maildb::{PageNumber, Result, format::space::ExtentNode};
@@ -81,14 +81,16 @@ impl BlankPages {
                 let damage = |page| PageDamage { page, problem: IN_USE.to_owned() };
                 Ok(self.outside(&free).into_iter().map(damage).collect())
             }
-            Err(Trouble::Page(page, _, problem)) => {
+            Err(PageError::Page(page, _, problem)) => {
                 let problem = if self.contains(page) { IN_USE.to_owned() } else { problem };
                 let count = self.count();
                 let problem =
                     format!("{problem}; so it cannot be told which of {count} blank pages are in use");
                 Ok(vec![PageDamage { page, problem }])
             }
-            Err(Trouble::Stopped) => unreachable!("only a missing page stops the judge, and it is read then"),
+            Err(PageError::Stopped) => {
+                unreachable!("only a missing page stops the judge, and it is read then")
+            }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{blank::BlankPages, chunks::Chunks, pages::CachedPages};
 use crate::{
-    database::{DatabaseFacts, Owned, Pages, judge_headers},
+    database::{DatabaseFacts, OwnedPages, PageChecker, judge_headers},
     fields::is_blank,
-    finding::{Finding, Part},
+    finding::{FileFinding, FilePart},
     kind::START_BYTES,
     running::stamps::hold_against,
 };
@@ -26,8 +26,8 @@ pub struct PageDamage {
 
 impl PageDamage {
     /// The damage in a finding; `None` if it is not of a page. Bits are counted within the page.
-    fn of(finding: Finding) -> Option<Self> {
-        let Part::Page(page) = finding.place.part else { return None };
+    fn of(finding: FileFinding) -> Option<Self> {
+        let FilePart::Page(page) = finding.place.part else { return None };
         let problem = match finding.fix {
             Some(fix) => {
                 let byte = fix.byte.0 - finding.place.offset.0;
@@ -131,8 +131,8 @@ async fn verify_pages(
     let page_bytes = facts.page_size.bytes() as u64;
     let size = file.geometry().size;
     // A page behind the end of the database is blank, or it is damage: the file is the engine's own.
-    let owned = Owned::Unknown("all pages are judged".to_owned());
-    let pages = Pages::new(&facts, owned, size);
+    let owned = OwnedPages::Unknown("all pages are judged".to_owned());
+    let pages = PageChecker::new(&facts, owned, size);
     let mut report = DatabaseReport {
         page_size: facts.page_size,
         header,
@@ -172,7 +172,7 @@ async fn verify_pages(
 
 /// Judges the pages of `chunk`, of which the first is `first`.
 fn judge_chunk(
-    pages: &Pages,
+    pages: &PageChecker,
     stamps: Option<&StampsBeside>,
     first: PageNumber,
     chunk: &[u8],

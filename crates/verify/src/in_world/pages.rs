@@ -7,7 +7,7 @@
 use super::database::read_headers;
 use crate::{
     database::{PageSource, SourceError},
-    deep::{DeepVerdict, walk},
+    deep::{TreeVerdict, walk},
 };
 use maildb::{Error, PageNumber, PageSize, Result};
 use std::{
@@ -106,7 +106,7 @@ impl PageSource for CachedPages {
 /// # Errors
 ///
 /// If the file cannot be read, or neither copy of its header verifies.
-pub async fn verify_trees(file: Rc<dyn File>, name: &str) -> Result<DeepVerdict> {
+pub async fn verify_trees(file: Rc<dyn File>, name: &str) -> Result<TreeVerdict> {
     let headers = read_headers(&file, name).await?;
     let facts = headers.facts;
     let mut pages = CachedPages::new(file, facts.page_size);

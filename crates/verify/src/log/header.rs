@@ -1,58 +1,63 @@
-//! The header of a log file. There is one copy: what it says is lost with it, and the records can still be looked at.
+//! The header of a log file. It has one copy; without it the records can still be checked.
 
 use super::{HEADER_BYTES, LogFacts, LogFormat};
 use crate::{
-    database::Version,
+    database::FormatVersion,
     fields::{bytes_at, signature_at, time_at, u16_at, u32_at, u64_at},
-    finding::{Finding, Part, Place},
+    finding::{FileFinding, FileLocation, FilePart},
 };
 use maildb::{PageSize, format::checksum::old_xor, log::file_header::LogFileHeader};
 use world::ByteOffset;
 
-/// The newest version that was known when this was written.
-const NEWEST: Version = Version { major: 8, update_major: 130, update_minor: 280 };
-/// The bit of the flags that says logging is circular.
+/// The newest version known to this code.
+const NEWEST: FormatVersion = FormatVersion { major: 8, update_major: 130, update_minor: 280 };
+/// Flag of circular logging.
 const CIRCULAR: u8 = 2;
 
-/// Reads the header; none, and damage, if it does not verify or makes no sense.
-pub fn read(bytes: &[u8], findings: &mut Vec<Finding>) -> Option<LogFacts> {
-    let place = Place::new(Part::HeaderCopy(0), ByteOffset(0));
+/// Parses the header; `None`, and damage, if it does not verify or is invalid.
+pub fn read(bytes: &[u8], findings: &mut Vec<FileFinding>) -> Option<LogFacts> {
+    let place = FileLocation::new(FilePart::HeaderCopy(0), ByteOffset(0));
     let Some(header) = bytes.get(..HEADER_BYTES) else {
-        findings.push(Finding::damage(Place::FILE, format!("{} bytes are too short for a log", bytes.len())));
+        findings.push(FileFinding::damage(
+            FileLocation::FILE,
+            format!("{} bytes are too short for a log", bytes.len()),
+        ));
         return None;
     };
     let (stored, computed) = (u32_at(header, 0), old_xor(header));
     if stored != computed {
         let what = format!("checksum {stored:x} should be {computed:x}; there is no other copy");
-        findings.push(Finding::damage(place, what));
+        findings.push(FileFinding::damage(place, what));
         return None;
     }
     let format = match (u16_at(header, 8), u16_at(header, 10)) {
         (4096, 1) => LogFormat::Segments,
         (512, 8) => LogFormat::Sectors,
         (unit, count) => {
-            findings.push(Finding::note(
+            findings.push(FileFinding::note(
                 place,
-                format!("sectors of {unit} bytes, {count} of them header, are not known here"),
+                format!("unknown layout: sectors of {unit} bytes, {count} of them header"),
             ));
             return None;
         }
     };
     let facts = facts_of(header, format);
     if is_newer(&facts) {
-        let what =
-            format!("format {} is newer than any known here: what is new in it is not judged", facts.version);
-        findings.push(Finding::note(place, what));
+        let what = format!("format {} is newer than any known: its new parts are not checked", facts.version);
+        findings.push(FileFinding::note(place, what));
     }
     let claimed = u64::from(u16_at(header, 12)) * u64::from(u16_at(header, 8));
     if claimed > bytes.len() as u64 {
         let what = format!("it ends after {} of {claimed} bytes", bytes.len());
-        findings.push(Finding::damage(Place::new(Part::Bytes, ByteOffset(bytes.len() as u64)), what));
+        findings.push(FileFinding::damage(
+            FileLocation::new(FilePart::Bytes, ByteOffset(bytes.len() as u64)),
+            what,
+        ));
     }
     Some(facts)
 }
 
-/// Whether there may be things in the log that nobody knows here.
+/// True if the log may contain record types unknown to this code.
 pub fn is_newer(facts: &LogFacts) -> bool {
     facts.version.major > NEWEST.major || facts.format == LogFormat::Segments && facts.version > NEWEST
 }
@@ -60,13 +65,13 @@ pub fn is_newer(facts: &LogFacts) -> bool {
 fn facts_of(header: &[u8], format: LogFormat) -> LogFacts {
     let spindle = LogFileHeader::decode(header);
     let version = match format {
-        LogFormat::Segments => Version {
+        LogFormat::Segments => FormatVersion {
             major: u32_at(header, 32),
             update_major: u32_at(header, 40),
             update_minor: u32_at(header, 648),
         },
-        // The old format counts differently, and says so with its minor version.
-        LogFormat::Sectors => Version {
+        // The old format counts differently, as its minor version shows.
+        LogFormat::Sectors => FormatVersion {
             major: u32_at(header, 32),
             update_major: u32_at(header, 36),
             update_minor: u32_at(header, 40),

@@ -1,12 +1,13 @@
-//! The records of a log, walked from the first to the last byte.
+//! Walks the records of a log from the first to the last byte.
 //!
-//! A record is a type and a body; how long a body is follows from its type and from lengths in it. What it says is not
-//! looked at. In segments a record that does not fit is cut into fragments; in sectors it just goes on. Every
-//! segment begins a record or a fragment, so after bytes that make no sense the walk goes on there.
+//! A record is a type and a body; the type and length fields in the body give the body's length. Other
+//! contents are not checked. In segments a record that does not fit is split into fragments; in sectors it
+//! simply continues. Every segment begins with a record or a fragment, so the walk resumes there after
+//! invalid bytes.
 
 use crate::{
     fields::{bytes_at, u16_at, u32_at},
-    finding::{Finding, Part, Place},
+    finding::{FileFinding, FileLocation, FilePart},
 };
 use maildb::log::{
     LogRecord,
@@ -14,37 +15,36 @@ use maildb::log::{
 };
 use world::ByteOffset;
 
-/// Types that frame others.
+/// Record types that frame others.
 const NOTHING: u8 = 0;
 const FRAGMENT_BEGIN: u8 = 76;
 const FRAGMENT: u8 = 77;
-/// What recovery begins its work on an interrupted log with; a record before may be cut off then.
+/// Record types with which recovery resumes an interrupted log; the record before them may be cut off.
 const AFTER_RECOVERY: [u8; 3] = [17, 36, 51];
 
-/// A length in the body of a record.
+/// A length field in the body of a record.
 enum Length {
     /// Two bytes at that offset.
     U16(usize),
-    /// Two bytes at that offset, the highest bit of which means something else.
+    /// Two bytes at that offset, without the highest bit, which is a flag.
     U15(usize),
     /// Four bytes at that offset.
     U32(usize),
-    /// So many bytes if a bit of the byte at that offset is set.
+    /// A fixed length if a bit of the byte at that offset is set: (offset, bit mask, length).
     If(usize, u8, usize),
 }
 
 use Length::{If, U15, U16, U32};
 
-/// Why bytes are no record.
+/// The reason bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordProblem {
-    /// No record of that type is known.
     UnknownType(u8),
-    /// The record is longer than what is left.
+    /// The record is longer than the bytes left.
     CutOff(u8),
 }
 
-/// The fixed length of a record of that type, and the lengths in it of what comes behind.
+/// The fixed length of a record type and the length fields of its variable parts.
 fn shape(kind: u8) -> Option<(usize, &'static [Length])> {
     Some(match kind {
         1 => (568, &[]),
@@ -105,7 +105,7 @@ fn shape(kind: u8) -> Option<(usize, &'static [Length])> {
     })
 }
 
-/// How long the record at the beginning of `bytes` is.
+/// The length of the record at the start of `bytes`.
 pub fn record_length(bytes: &[u8]) -> Result<usize, RecordProblem> {
     let [kind] = bytes_at(bytes, 0);
     let (fixed, lengths) = shape(kind).ok_or(RecordProblem::UnknownType(kind))?;
@@ -131,38 +131,36 @@ pub fn record_length(bytes: &[u8]) -> Result<usize, RecordProblem> {
     if length > bytes.len() { Err(RecordProblem::CutOff(kind)) } else { Ok(length) }
 }
 
-/// A walk over the records of one log.
-pub struct Walk {
-    /// Whether they are Spindle's, whose bodies are its own.
+pub struct RecordWalk {
+    /// True for Spindle's logs, whose record bodies are its own.
     pub is_spindle: bool,
-    /// Whether the log is of a version that may have records nobody knows here.
+    /// True if the log's version may have record types unknown to this code.
     pub is_newer: bool,
 }
 
-/// A long record that is being put together.
+/// A long record under reassembly.
 enum Fragments {
-    /// There is none.
     None,
-    /// These bytes of so many.
+    /// The bytes so far, and the total length.
     Some(Vec<u8>, usize),
-    /// Its beginning made no sense.
+    /// The first fragment was invalid.
     Lost,
 }
 
-impl Walk {
-    /// How long the record at the beginning of `bytes` is.
+impl RecordWalk {
+    /// The length of the record at the start of `bytes`.
     fn length(&self, bytes: &[u8]) -> Result<usize, String> {
         if self.is_spindle {
             return LogRecord::decode(bytes).map(|(_, length)| length).map_err(|error| error.to_string());
         }
         record_length(bytes).map_err(|problem| match problem {
-            RecordProblem::UnknownType(kind) => format!("no record of type {kind} is known"),
-            RecordProblem::CutOff(kind) => format!("a record of type {kind} is longer than there is room"),
+            RecordProblem::UnknownType(kind) => format!("unknown record type {kind}"),
+            RecordProblem::CutOff(kind) => format!("a record of type {kind} is longer than its space"),
         })
     }
 
-    /// Walks the segments of a log, of which the first is number 1. Returns how many records there are.
-    pub fn segments(&self, segments: &[&[u8]], findings: &mut Vec<Finding>) -> u64 {
+    /// Walks the segments of a log, starting with segment 1. Returns the number of records.
+    pub fn segments(&self, segments: &[&[u8]], findings: &mut Vec<FileFinding>) -> u64 {
         let mut records = 0;
         let mut fragments = Fragments::None;
         for (index, segment) in (1_u16..).zip(segments) {
@@ -172,10 +170,11 @@ impl Walk {
                     Ok(end) => at = end,
                     Err(what) => {
                         let offset = ByteOffset((usize::from(index) * SEGMENT_BYTES + at) as u64);
-                        let place = Place::new(Part::Segment(index), offset);
-                        findings.push(match self.is_newer {
-                            true => Finding::note(place, what),
-                            false => Finding::damage(place, what),
+                        let place = FileLocation::new(FilePart::Segment(index), offset);
+                        findings.push(if self.is_newer {
+                            FileFinding::note(place, what)
+                        } else {
+                            FileFinding::damage(place, what)
                         });
                         fragments = Fragments::Lost;
                         break;
@@ -185,18 +184,20 @@ impl Walk {
         }
         if let Fragments::Some(part, total) = fragments {
             let segment = segments.len() as u16;
-            let place =
-                Place::new(Part::Segment(segment), ByteOffset(u64::from(segment) * SEGMENT_BYTES as u64));
+            let place = FileLocation::new(
+                FilePart::Segment(segment),
+                ByteOffset(u64::from(segment) * SEGMENT_BYTES as u64),
+            );
             let what = format!(
                 "the last record ends after {} of {total} bytes: the rest was never written",
                 part.len()
             );
-            findings.push(Finding::warning(place, what));
+            findings.push(FileFinding::warning(place, what));
         }
         records
     }
 
-    /// Takes one item at `at` of a segment; where the next is.
+    /// Consumes one item at `at` of a segment and returns the offset of the next.
     fn item(
         &self,
         segment: &[u8],
@@ -209,11 +210,7 @@ impl Walk {
         if kind == NOTHING {
             let zeroes = bytes.iter().take_while(|&&byte| byte == NOTHING).count();
             let is_end = zeroes == bytes.len();
-            return if is_end {
-                Ok(segment.len())
-            } else {
-                Err("bytes follow where nothing should".to_owned())
-            };
+            return if is_end { Ok(segment.len()) } else { Err("unexpected bytes follow".to_owned()) };
         }
         let part = |header: usize, size: u16| {
             let part = bytes.get(header..header + usize::from(size));
@@ -223,7 +220,7 @@ impl Walk {
             (FRAGMENT_BEGIN, Fragments::None | Fragments::Lost) => {
                 let (total, part) = (u32_at(bytes, 1) as usize, part(7, u16_at(bytes, 5))?);
                 if part.len() >= total {
-                    return Err("the first part of a record is all of it".to_owned());
+                    return Err("the first part of a record contains all of it".to_owned());
                 }
                 *fragments = Fragments::Some(part.to_vec(), total);
                 Ok(at + 7 + part.len())
@@ -259,15 +256,15 @@ impl Walk {
         }
     }
 
-    /// Walks records that lie one behind the other, from `at` to the end of `bytes`. Returns how many there are.
-    pub fn stream(&self, bytes: &[u8], mut at: usize, findings: &mut Vec<Finding>) -> u64 {
+    /// Walks contiguous records from `at` to the end of `bytes`. Returns their number.
+    pub fn stream(&self, bytes: &[u8], mut at: usize, findings: &mut Vec<FileFinding>) -> u64 {
         let mut records = 0;
         while at < bytes.len() {
             if bytes[at] == NOTHING {
                 at += 1;
                 continue;
             }
-            let place = Place::new(Part::Sector((at / 512) as u32), ByteOffset(at as u64));
+            let place = FileLocation::new(FilePart::Sector((at / 512) as u32), ByteOffset(at as u64));
             match record_length(&bytes[at..]) {
                 Ok(length) => {
                     at += length;
@@ -276,11 +273,11 @@ impl Walk {
                 Err(RecordProblem::CutOff(kind)) => {
                     let what =
                         format!("the last record, of type {kind}, is cut off: the rest was never written");
-                    findings.push(Finding::warning(place, what));
+                    findings.push(FileFinding::warning(place, what));
                     break;
                 }
                 Err(RecordProblem::UnknownType(kind)) => {
-                    findings.push(Finding::damage(place, format!("no record of type {kind} is known")));
+                    findings.push(FileFinding::damage(place, format!("unknown record type {kind}")));
                     break;
                 }
             }

@@ -1,34 +1,34 @@
-//! Logs of 512-byte sectors: a chain of checksum records, each covering what was written with it.
+//! Logs of 512-byte sectors: a chain of checksum records, each covering the data written with it.
 //!
-//! Unproven: this follows the description of the format; no real file was ever seen.
+//! Untested: this follows the description of the format; no real file was available.
 //!
-//! A checksum record stands at the beginning of what one flush wrote, names how many bytes before and behind
-//! it are covered, and where the next one stands. A flush of several sectors has a second, short checksum of
-//! its first sector. The last sector, while it is not full, has a shadow behind it.
+//! A checksum record stands at the start of the data of one flush. It stores the number of bytes covered
+//! before and behind it, and the position of the next checksum record. A flush of several sectors has a
+//! second, short checksum of its first sector. The last sector, while it is not full, is followed by its
+//! shadow.
 
-use super::{HEADER_BYTES, LogVerdict, records};
+use super::{HEADER_BYTES, LogFileVerdict, records};
 use crate::{
     fields::{bytes_at, u16_at, u32_at},
-    finding::{Finding, Part, Place},
+    finding::{FileFinding, FileLocation, FilePart},
 };
 use world::ByteOffset;
 
 const SECTOR_BYTES: usize = 512;
-/// The type of a checksum record, and its length.
+/// Type and length of a checksum record.
 const CHECKSUM: u8 = 42;
 const CHECKSUM_BYTES: usize = 22;
-/// What either checksum begins with, and what a shadow adds.
+/// Seeds of both checksums, and the addition for a shadow.
 const SEED: u32 = 0xFEED_BEAF;
 const SHORT_SEED: u32 = 0xDEAD_C0DE;
 const SHADOW: u32 = 0x5AD0_5EC7;
-/// Whether there is a short checksum.
+/// Marks of a record with and without a short checksum.
 const HAS_SHORT: u8 = 0x9A;
 const NO_SHORT: u8 = 0xD1;
 
-/// A checksum record.
 #[derive(Clone, Copy)]
 struct Checksum {
-    /// Where it stands.
+    /// Offset in the file.
     at: usize,
     back: usize,
     forward: usize,
@@ -43,13 +43,13 @@ struct Sectors<'a> {
     generation: u32,
 }
 
-/// Judges the sectors of a file whose header is judged.
-pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
+/// Checks the sectors of a file whose header was checked.
+pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogFileVerdict) {
     let Some(facts) = &verdict.facts else { return };
     let length = usize::from(u16_at(bytes, 12)) * SECTOR_BYTES;
     let sectors = Sectors { bytes: &bytes[..length.min(bytes.len())], generation: facts.generation };
     let mut at = HEADER_BYTES;
-    // Up to where everything is covered by checksums that are right.
+    // Offset up to which valid checksums cover everything.
     let mut end = at;
     let mut last = None;
     loop {
@@ -58,7 +58,7 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
                 if at - found.back > end {
                     let place = sectors.place(end);
                     let what = format!("{} bytes that no checksum covers", at - found.back - end);
-                    verdict.findings.push(Finding::note(place, what));
+                    verdict.findings.push(FileFinding::note(place, what));
                 }
                 end = at + CHECKSUM_BYTES + found.forward;
                 last = Some(found);
@@ -81,17 +81,17 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
     let all = (sectors.bytes.len() / SECTOR_BYTES).saturating_sub(HEADER_BYTES / SECTOR_BYTES) as u64;
     verdict.tally.empty = all.saturating_sub(used + verdict.tally.shadow + verdict.tally.damaged);
     if walk_records && verdict.tally.damaged == 0 && end > HEADER_BYTES {
-        let walk = records::Walk { is_spindle: false, is_newer: false };
+        let walk = records::RecordWalk { is_spindle: false, is_newer: false };
         verdict.tally.records = walk.stream(&sectors.bytes[..end], HEADER_BYTES, &mut verdict.findings);
     }
 }
 
 impl Sectors<'_> {
-    fn place(&self, at: usize) -> Place {
-        Place::new(Part::Sector((at / SECTOR_BYTES) as u32), ByteOffset(at as u64))
+    fn place(&self, at: usize) -> FileLocation {
+        FileLocation::new(FilePart::Sector((at / SECTOR_BYTES) as u32), ByteOffset(at as u64))
     }
 
-    /// The checksum record at `at`, if what it says is possible; its sums are not looked at.
+    /// The checksum record at `at`, if its fields are possible; its sums are not verified.
     fn checksum_at(&self, at: usize) -> Option<Checksum> {
         let record = self.bytes.get(at..at.checked_add(CHECKSUM_BYTES)?)?;
         let number = |at: usize| u32_at(record, at);
@@ -118,7 +118,7 @@ impl Sectors<'_> {
         (is_possible && is_short_right()).then_some(found)
     }
 
-    /// What both checksums have in common.
+    /// The common part of both checksums.
     fn base(&self, found: &Checksum, seed: u32) -> u32 {
         let fields =
             found.back as u32 ^ found.forward as u32 ^ found.next as u32 ^ u32::from(found.short_use);
@@ -136,30 +136,36 @@ impl Sectors<'_> {
         self.base(found, SHORT_SEED) ^ lanes(self.bytes.get(from..sector_end).unwrap_or_default())
     }
 
-    /// The chain breaks at `at`. Says what that means, and up to where the log is whole.
-    fn find_broken(&self, at: usize, end: usize, last: Option<Checksum>, verdict: &mut LogVerdict) -> usize {
+    /// Handles a break of the chain at `at`: reports it and returns the offset up to which the log is intact.
+    fn find_broken(
+        &self,
+        at: usize,
+        end: usize,
+        last: Option<Checksum>,
+        verdict: &mut LogFileVerdict,
+    ) -> usize {
         if self.shadow_behind(at).is_some() {
             verdict.tally.repairable += 1;
             let what = "the last write to it is torn; its copy behind it is whole, and recovery uses that";
-            verdict.findings.push(Finding::warning(self.place(at), what));
+            verdict.findings.push(FileFinding::warning(self.place(at), what));
             return end;
         }
         let is_shadow_of_last = last.is_some_and(|last| self.has_shadow(&last));
         if !is_shadow_of_last && let Some(behind) = self.checksum_behind(at) {
             verdict.tally.damaged += 1;
-            let what = format!("what was written here does not verify, and sector {behind}, behind it, does");
-            verdict.findings.push(Finding::damage(self.place(at), what));
+            let what = format!("this write does not verify, but sector {behind} behind it does");
+            verdict.findings.push(FileFinding::damage(self.place(at), what));
             return end;
         }
-        let what = "the log ends in bytes that do not verify: a write that did not come whole, or damage";
-        verdict.findings.push(Finding::warning(self.place(at), what));
+        let what = "the log ends in bytes that do not verify: an incomplete write, or damage";
+        verdict.findings.push(FileFinding::warning(self.place(at), what));
         if let Some(facts) = &mut verdict.facts {
             facts.is_torn = true;
         }
         end
     }
 
-    /// The shadow, a sector behind, of the checksum record that should stand at `at`.
+    /// The shadow, one sector behind, of the checksum record expected at `at`.
     fn shadow_behind(&self, at: usize) -> Option<Checksum> {
         let found = self.checksum_at(at + SECTOR_BYTES)?;
         (found.short_use == NO_SHORT && found.next == 0 && self.sum(&found) ^ SHADOW == found.sum)
@@ -171,7 +177,7 @@ impl Sectors<'_> {
         behind.is_some_and(|found| found.short_use == NO_SHORT && self.sum(&found) ^ SHADOW == found.sum)
     }
 
-    /// The first sector behind that of `at` that holds a checksum record which verifies.
+    /// The first sector behind that of `at` whose checksum record verifies.
     fn checksum_behind(&self, at: usize) -> Option<usize> {
         let first = at / SECTOR_BYTES + 1;
         (first..self.bytes.len() / SECTOR_BYTES).find(|sector| {
@@ -181,7 +187,7 @@ impl Sectors<'_> {
                 self.checksum_at(at).is_some_and(|found| {
                     let is_one_sector =
                         found.at % SECTOR_BYTES + CHECKSUM_BYTES + found.forward <= SECTOR_BYTES;
-                    // A short checksum that is right is proof enough, and is never far to go.
+                    // A valid short checksum is proof enough, and covers one sector.
                     found.short_use == HAS_SHORT || is_one_sector && self.sum(&found) == found.sum
                 })
             })
@@ -189,7 +195,7 @@ impl Sectors<'_> {
     }
 }
 
-/// The bytes placed into four lanes, little-endian, from the first on.
+/// XOR of the bytes in four little-endian lanes, starting with the first byte.
 fn lanes(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];

@@ -1,13 +1,14 @@
-//! Logs of 4 KiB segments: every segment has a checksum, and the last one a copy behind it while it is not full.
+//! Logs of 4 KiB segments: every segment has a checksum, and the last one, while it is not full, is followed
+//! by a shadow.
 //!
-//! What a segment is follows from its checksum, the place it names and the generation it names. What that means
-//! follows from what lies behind: between records there is no room for anything else; behind the last there may
-//! be its shadow, the remains of an earlier use of the file, nothing, or a write that did not come whole.
+//! A segment's state follows from its checksum and from the position and generation it stores. Its meaning
+//! depends on its neighbours: between records only records may stand; behind the last there may be its
+//! shadow, remains of an earlier use of the file, zeros, or an incomplete write.
 
-use super::{LogVerdict, header::is_newer, records};
+use super::{LogFileVerdict, header::is_newer, records};
 use crate::{
     fields::{is_blank, position_at, u16_at, u64_at},
-    finding::{BitFix, Finding, Part, Place},
+    finding::{BitFix, FileFinding, FileLocation, FilePart},
 };
 use maildb::{
     PageNumber,
@@ -16,33 +17,31 @@ use maildb::{
 };
 use world::ByteOffset;
 
-/// What lies at the place of a segment.
+/// The state of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Records of this generation, at their place.
+    /// Records of this generation, at their position.
     Good,
-    /// A copy of the segment before.
+    /// A shadow of the segment before.
     Shadow,
     /// Left from an earlier use of the file.
     Stale,
-    /// All zero.
     Empty,
-    /// Anything else; which bit of it is wrong, if just one is, and whether it is then a shadow.
+    /// Invalid; the wrong bit if there is a single one, and whether the segment is a shadow with it flipped.
     Bad(Option<(usize, bool)>),
 }
 
-/// The file as segments.
 struct Segments<'a> {
     bytes: &'a [u8],
     generation: u32,
-    /// Whether Spindle wrote it, and stamped every segment.
+    /// True if Spindle wrote it and stamped every segment.
     is_stamped: bool,
-    /// With the header, and the last, which is only ever a shadow.
+    /// Number of segments, with the header and the last one, which only ever holds a shadow.
     count: u16,
 }
 
-/// Judges the segments of a file whose header is judged.
-pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
+/// Checks the segments of a file whose header was checked.
+pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogFileVerdict) {
     let Some(segments) = Segments::of(bytes, verdict) else { return };
     let states: Vec<State> = (1..segments.count).map(|index| segments.state(index)).collect();
     let last_good = states.iter().rposition(|state| *state == State::Good).map_or(0, |at| at + 1);
@@ -59,7 +58,7 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
                 if usize::from(index) == last_good + 1 && next == Some(State::Shadow) =>
             {
                 verdict.tally.repairable += 1;
-                verdict.findings.push(Finding::warning(
+                verdict.findings.push(FileFinding::warning(
                     segments.place(index),
                     "the last write to it is torn; its copy behind it is whole, and recovery uses that",
                 ));
@@ -81,13 +80,13 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
             })
             .collect();
         if walk_records && verdict.tally.damaged == 0 {
-            let walk = records::Walk { is_spindle: segments.is_stamped, is_newer: is_newer(facts) };
+            let walk = records::RecordWalk { is_spindle: segments.is_stamped, is_newer: is_newer(facts) };
             verdict.tally.records = walk.segments(&whole, &mut verdict.findings);
         }
     }
 }
 
-/// Whether the shadow at `index` is behind the last segment, or behind one that it repairs.
+/// True if the shadow at `index` follows the last segment, or one that it repairs.
 fn is_shadow_in_place(index: u16, last_good: usize, states: &[State]) -> bool {
     let index = usize::from(index);
     let is_behind_torn =
@@ -96,7 +95,7 @@ fn is_shadow_in_place(index: u16, last_good: usize, states: &[State]) -> bool {
 }
 
 impl<'a> Segments<'a> {
-    fn of(bytes: &'a [u8], verdict: &LogVerdict) -> Option<Self> {
+    fn of(bytes: &'a [u8], verdict: &LogFileVerdict) -> Option<Self> {
         let there = u16::try_from(bytes.len() / SEGMENT_BYTES).unwrap_or(u16::MAX);
         let first = bytes.get(SEGMENT_BYTES..2 * SEGMENT_BYTES)?;
         Some(match &verdict.facts {
@@ -116,8 +115,8 @@ impl<'a> Segments<'a> {
         &self.bytes[usize::from(index) * SEGMENT_BYTES..][..SEGMENT_BYTES]
     }
 
-    fn place(&self, index: u16) -> Place {
-        Place::new(Part::Segment(index), ByteOffset(u64::from(index) * SEGMENT_BYTES as u64))
+    fn place(&self, index: u16) -> FileLocation {
+        FileLocation::new(FilePart::Segment(index), ByteOffset(u64::from(index) * SEGMENT_BYTES as u64))
     }
 
     fn fix(&self, index: u16, bit: usize) -> BitFix {
@@ -148,7 +147,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// The one bit that, flipped, makes this a segment of this generation, or a shadow.
+    /// The single bit whose flip makes this a segment of this generation, or a shadow.
     fn flipped(&self, segment: &[u8], index: u16) -> Option<(usize, bool)> {
         [(index, false), (index - 1, true)].into_iter().filter(|(own, _)| *own > 0).find_map(
             |(own, is_shadow)| {
@@ -167,8 +166,8 @@ impl<'a> Segments<'a> {
         )
     }
 
-    /// Something else where records belong.
-    fn find_between(&self, index: u16, state: State, verdict: &mut LogVerdict) {
+    /// Reports a segment without records where records belong.
+    fn find_between(&self, index: u16, state: State, verdict: &mut LogFileVerdict) {
         verdict.tally.damaged += 1;
         let what = match state {
             State::Empty => "nothing was written here, and records follow",
@@ -180,37 +179,38 @@ impl<'a> Segments<'a> {
             State::Bad(Some((bit, false))) => Some(self.fix(index, bit)),
             _ => None,
         };
-        verdict.findings.push(Finding::damage(self.place(index), what).with_fix(fix));
+        verdict.findings.push(FileFinding::damage(self.place(index), what).with_fix(fix));
     }
 
-    /// A shadow of a segment that is neither there nor the one the log ends with.
-    fn find_lost(&self, index: u16, verdict: &mut LogVerdict) {
+    /// Reports a shadow of a segment that is neither present nor the last one.
+    fn find_lost(&self, index: u16, verdict: &mut LogFileVerdict) {
         verdict.tally.damaged += 1;
         let what = format!("it is a copy of segment {}, which is not there", index - 1);
-        verdict.findings.push(Finding::damage(self.place(index), what));
+        verdict.findings.push(FileFinding::damage(self.place(index), what));
     }
 
-    /// Bytes that are no segment, behind the last one. True if they may be what is left of a torn write.
-    fn find_behind(&self, index: u16, last_good: usize, state: State, verdict: &mut LogVerdict) -> bool {
+    /// Reports invalid bytes behind the last segment. True if they may be the rest of a torn write.
+    fn find_behind(&self, index: u16, last_good: usize, state: State, verdict: &mut LogFileVerdict) -> bool {
         let place = self.place(index);
         if let State::Bad(Some((bit, is_shadow))) = state {
             let fix = Some(self.fix(index, bit));
             if is_shadow {
-                // Records are whole without it.
-                let finding = Finding::warning(place, "the copy of the segment before does not verify");
+                // The records are complete without it.
+                let finding = FileFinding::warning(place, "the copy of the segment before does not verify");
                 verdict.findings.push(finding.with_fix(fix));
             } else {
                 verdict.tally.damaged += 1;
-                verdict.findings.push(Finding::damage(place, "it does not verify").with_fix(fix));
+                verdict.findings.push(FileFinding::damage(place, "it does not verify").with_fix(fix));
             }
             return false;
         }
         let is_next = usize::from(index) == last_good + 1;
-        let what = match is_next {
-            true => "the log ends in bytes that are no segment: a write that did not come whole, or damage",
-            false => "bytes that are no segment, behind the end of the log",
+        let what = if is_next {
+            "the log ends in invalid bytes: an incomplete write, or damage"
+        } else {
+            "invalid bytes behind the end of the log"
         };
-        verdict.findings.push(Finding::warning(place, what));
+        verdict.findings.push(FileFinding::warning(place, what));
         is_next
     }
 }

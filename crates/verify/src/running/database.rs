@@ -1,22 +1,25 @@
-//! A database file, from its first byte to its last: headers, who owns its pages, each page, and with `deep` its trees.
+//! Verifies a database file from its first byte to its last: headers, owned pages, each page, and with `deep`
+//! its trees.
 
 use super::{
     journal::{self, Journal},
-    outcome::{Checked, DatabaseCheck, Ended, FileOutcome},
-    pace::Pace,
+    outcome::{Completion, Coverage, DatabaseCheck, FileOutcome},
     paging::with_pages,
-    reading::{Judge, Part, Plan, each_chunk},
-    resume::Place as ResumePlace,
+    rate_limiter::RateLimiter,
+    reading::{ChunkCheck, ChunkResult, ReadPlan, each_chunk},
+    resume::DatabaseProgress,
     source::Source,
     stamps,
 };
 use crate::{
-    FileKind, Finding, Part as FilePart, Place,
-    database::{DatabaseFacts, Owned, Pages, SourceError, Tally, judge_headers, owned_extents},
+    FileFinding, FileKind, FileLocation, FilePart,
+    database::{
+        DatabaseFacts, OwnedPages, PageChecker, PageTally, SourceError, judge_headers, owned_extents,
+    },
     deep::walk,
-    finding::Severity,
+    finding::FindingSeverity,
     kind::START_BYTES,
-    set::Facts,
+    set::FileContents,
 };
 use maildb::{PageNumber, verify::stamps::StampsBeside};
 use std::{
@@ -30,45 +33,42 @@ use std::{
 };
 use world::{ByteCount, ByteOffset, IoResult, real::Workers};
 
-/// What a check of one file is given.
-pub struct Task<'a> {
-    /// Its bytes.
+/// The inputs of one file's check.
+pub struct CheckTask<'a> {
     pub source: &'a Source,
-    /// Where it lies; none for what lies in no filesystem.
+    /// Path of the file; `None` for data outside a filesystem.
     pub path: Option<&'a Path>,
-    /// Whether trees are walked, and records.
+    /// Walk trees and records.
     pub deep: bool,
-    /// Flush journals that were found.
+    /// Paths of the flush journals found.
     pub journals: &'a [PathBuf],
-    /// Who judges.
     pub workers: &'a Workers,
-    /// How fast.
-    pub pace: &'a Pace,
+    pub limiter: &'a RateLimiter,
 }
 
-/// Checks a database; goes on from `from`, if that is of an earlier run, tells `save` now and then how far it is, and gives
-/// how far it got with its pages, if it came to them.
+/// Checks a database. Continues at `from`, the progress of an earlier run; calls `save` now and then with the
+/// progress; returns the page progress if it reached the pages.
 pub async fn check(
-    task: &Task<'_>,
+    task: &CheckTask<'_>,
     outcome: &mut FileOutcome,
-    from: Option<ResumePlace>,
-    save: &mut dyn FnMut(&ResumePlace),
-) -> IoResult<Option<ResumePlace>> {
+    from: Option<DatabaseProgress>,
+    save: &mut dyn FnMut(&DatabaseProgress),
+) -> IoResult<Option<DatabaseProgress>> {
     let size = task.source.size();
     let start = task.source.read_any(0, START_BYTES).await?;
     let headers = judge_headers(&start, size);
     let Some(facts) = headers.facts else {
         outcome.findings.extend(headers.findings);
-        outcome.facts = Some(Facts::Headless);
-        outcome.checked = Checked::Header;
-        task.pace.done(size.0);
+        outcome.facts = Some(FileContents::Headless);
+        outcome.coverage = Coverage::Header;
+        task.limiter.done(size.0);
         return Ok(None);
     };
-    outcome.facts = Some(Facts::Database(facts.clone()));
+    outcome.facts = Some(FileContents::Database(facts.clone()));
     if facts.is_temporary {
         outcome.kind = FileKind::TemporaryDatabase;
-        outcome.findings.extend(outcome.passed_over().map(|why| Finding::note(Place::FILE, why)));
-        task.pace.done(size.0);
+        outcome.findings.extend(outcome.skip_reason().map(|why| FileFinding::note(FileLocation::FILE, why)));
+        task.limiter.done(size.0);
         return Ok(None);
     }
     outcome.findings.extend(headers.findings);
@@ -81,14 +81,14 @@ pub async fn check(
     };
     if let maildb::verify::StampsVerdict::Unusable(problem) = &verdict {
         let what = format!("its page stamps cannot be used: {problem}");
-        outcome.findings.push(Finding::damage(Place::FILE, what));
+        outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
     }
     let journal = match task.path {
         Some(path) if facts.is_dirty() => journal::beside(path, &start, size, task.journals).await,
         _ => Journal::default(),
     };
     let first = 2 * page_bytes as u64;
-    let mut place = from.unwrap_or_else(|| ResumePlace::at(first));
+    let mut place = from.unwrap_or_else(|| DatabaseProgress::at(first));
     outcome.findings.extend(place.findings.iter().cloned());
     outcome.findings.push_uncounted(place.tally().damaged.saturating_sub(place.findings.len() as u64));
     let check = DatabaseCheck {
@@ -98,21 +98,21 @@ pub async fn check(
         stamps: verdict,
         walked: None,
     };
-    task.pace.done(place.to.min(size.0));
-    let pages = Pages::new(&facts, owned, size);
+    task.limiter.done(place.to.min(size.0));
+    let pages = PageChecker::new(&facts, owned, size);
     let judges = (pages, stamps.map(Arc::new), journal.clone());
     let check = check_pages(task, outcome, check, judges, &mut place, save).await;
     outcome.findings.extend(of_journal(&journal, &check.pages));
-    let is_done = outcome.ended == Ended::Whole;
-    outcome.checked = Checked::Database(Box::new(check));
+    let is_done = outcome.completion == Completion::Whole;
+    outcome.coverage = Coverage::Database(Box::new(check));
     if task.deep && is_done {
         deep(task, outcome, facts).await;
     }
     Ok(Some(place))
 }
 
-/// What is to be said of the flush journal, once all pages were judged.
-fn of_journal(journal: &Journal, pages: &Tally) -> Option<Finding> {
+/// The finding about the flush journal after all pages were checked.
+fn of_journal(journal: &Journal, pages: &PageTally) -> Option<FileFinding> {
     let what = match (&journal.path, &journal.unusable) {
         (Some(path), _) if pages.torn > 0 => format!(
             "{} of its pages do not verify, and are no damage: its recovery restores them from {}",
@@ -120,56 +120,56 @@ fn of_journal(journal: &Journal, pages: &Tally) -> Option<Finding> {
             path.display()
         ),
         (_, Some(why)) if pages.damaged > 0 => {
-            format!("it cannot be told which of its pages recovery restores from the flush journal: {why}")
+            format!("the flush journal is unusable, so the pages that recovery restores are unknown: {why}")
         }
         _ => return None,
     };
-    Some(Finding::note(Place::FILE, what))
+    Some(FileFinding::note(FileLocation::FILE, what))
 }
 
-/// How long the file is at least, by the last page that it owns; none if it does not tell.
-pub async fn length_owned(task: &Task<'_>) -> IoResult<Option<u64>> {
+/// Minimum length of the file, by the last page it owns; `None` if unknown.
+pub async fn length_owned(task: &CheckTask<'_>) -> IoResult<Option<u64>> {
     let start = task.source.read_any(0, START_BYTES).await?;
     let Some(facts) = judge_headers(&start, task.source.size()).facts else { return Ok(None) };
     Ok(match owned(task, &facts).await {
-        Owned::Extents(extents) => {
+        OwnedPages::Extents(extents) => {
             extents.last().map(|extent| (u64::from(extent.last.0) + 2) * facts.page_size.bytes() as u64)
         }
-        Owned::Unknown(_) => None,
+        OwnedPages::Unknown(_) => None,
     })
 }
 
-async fn owned(task: &Task<'_>, facts: &DatabaseFacts) -> Owned {
+async fn owned(task: &CheckTask<'_>, facts: &DatabaseFacts) -> OwnedPages {
     let of = facts.clone();
-    let found = with_pages(task.source, facts.page_size, task.workers, task.pace, move |source| {
+    let found = with_pages(task.source, facts.page_size, task.workers, task.limiter, move |source| {
         owned_extents(source, &of)
     });
-    found.await.unwrap_or_else(|error| Owned::Unknown(reason(error)))
+    found.await.unwrap_or_else(|error| OwnedPages::Unknown(reason(error)))
 }
 
 fn reason(error: SourceError) -> String {
     match error {
         SourceError::Beyond => "the file ends before its space trees".to_owned(),
         SourceError::Unreadable(why) => why,
-        SourceError::Stopped => "it was to stop".to_owned(),
+        SourceError::Stopped => "the run was stopped".to_owned(),
     }
 }
 
-/// Judges every page, and holds it against its stamp if there are some.
+/// Verifies every page, and compares it with its stamp if there are stamps.
 async fn check_pages(
-    task: &Task<'_>,
+    task: &CheckTask<'_>,
     outcome: &mut FileOutcome,
     mut check: DatabaseCheck,
-    (pages, stamps, journal): (Pages, Option<Arc<StampsBeside>>, Journal),
-    place: &mut ResumePlace,
-    save: &mut dyn FnMut(&ResumePlace),
+    (pages, stamps, journal): (PageChecker, Option<Arc<StampsBeside>>, Journal),
+    place: &mut DatabaseProgress,
+    save: &mut dyn FnMut(&DatabaseProgress),
 ) -> DatabaseCheck {
     let page_bytes = pages.page_size().bytes();
     let size = task.source.size().0;
     let end = size - size % page_bytes as u64;
     let number = move |at: ByteOffset| PageNumber((at.0 / page_bytes as u64 - 1) as u32);
     let slack = check.owned.clone();
-    let judge: Judge<Tally> = Arc::new(move |at, chunk| {
+    let judge: ChunkCheck<PageTally> = Arc::new(move |at, chunk| {
         let mut tally = pages.judge_chunk(number(at), chunk);
         if let Some(stamps) = &stamps {
             stamps::hold_against(stamps, number(at), page_bytes, chunk, &mut tally);
@@ -177,33 +177,33 @@ async fn check_pages(
         journal.take_torn(&mut tally);
         tally
     });
-    let plan = Plan {
+    let plan = ReadPlan {
         source: task.source,
         range: place.to..end,
         overlap: 0,
         unit: page_bytes,
         workers: task.workers,
-        pace: task.pace,
+        limiter: task.limiter,
     };
     let told_to = each_chunk(plan, judge, &mut |at, length, part| {
         match part {
-            Part::Judged(mut tally) => {
+            ChunkResult::Judged(mut tally) => {
                 let findings = std::mem::take(&mut tally.findings);
-                task.pace.found(tally.damaged);
+                task.limiter.found(tally.damaged);
                 check.pages.add(tally);
                 place.note(findings.iter());
                 outcome.findings.extend(findings);
             }
-            Part::Unreadable(error) if slack.contains(number(at)) => {
-                let place_in_file = Place::new(FilePart::Page(number(at)), at);
-                let finding = Finding::damage(place_in_file, format!("it cannot be read: {error}"));
+            ChunkResult::Unreadable(error) if slack.contains(number(at)) => {
+                let place_in_file = FileLocation::new(FilePart::Page(number(at)), at);
+                let finding = FileFinding::damage(place_in_file, format!("it cannot be read: {error}"));
                 check.unreadable += 1;
                 check.pages.damaged += 1;
-                task.pace.found(1);
+                task.limiter.found(1);
                 place.note([&finding].into_iter());
                 outcome.findings.push(finding);
             }
-            Part::Unreadable(_) => check.pages.slack += 1,
+            ChunkResult::Unreadable(_) => check.pages.slack += 1,
         }
         place.to = at.0 + length as u64;
         place.keep(&check.pages, check.unreadable);
@@ -211,67 +211,66 @@ async fn check_pages(
     })
     .await;
     match told_to {
-        Ok(to) if to < end => outcome.ended = Ended::Stopped(ByteCount(to)),
-        Ok(_) => task.pace.done(size - end),
+        Ok(to) if to < end => outcome.completion = Completion::Stopped(ByteCount(to)),
+        Ok(_) => task.limiter.done(size - end),
         Err(error) => {
-            outcome.ended = Ended::Failed(error.to_string());
+            outcome.completion = Completion::Failed(error.to_string());
         }
     }
     check
 }
 
-/// Walks the trees.
-async fn deep(task: &Task<'_>, outcome: &mut FileOutcome, facts: DatabaseFacts) {
-    task.pace.begin("walk", &outcome.path.display().to_string());
+async fn deep(task: &CheckTask<'_>, outcome: &mut FileOutcome, facts: DatabaseFacts) {
+    task.limiter.begin("walk", &outcome.path.display().to_string());
     let size = task.source.size().0;
     let page_bytes = facts.page_size.bytes() as u64;
     let pages_walked = Arc::new(AtomicU64::new(0));
-    let (pace, counter) = (task.pace.clone(), Arc::clone(&pages_walked));
+    let (limiter, counter) = (task.limiter.clone(), Arc::clone(&pages_walked));
     let page_size = facts.page_size;
     let mut done = 0;
-    let walking = with_pages(task.source, page_size, task.workers, task.pace, move |source| {
+    let walking = with_pages(task.source, page_size, task.workers, task.limiter, move |source| {
         walk(source, &facts, &mut |walked| {
             counter.store(walked.pages, Ordering::Relaxed);
             ControlFlow::Continue(())
         })
     });
     let mut walking = std::pin::pin!(walking);
-    // Each time a page is asked for, there is news of the walk.
+    // Each page request carries the progress of the walk.
     let verdict = std::future::poll_fn(|context| {
         let now = (pages_walked.load(Ordering::Relaxed) * page_bytes).min(size);
-        pace.done(now.saturating_sub(done));
+        limiter.done(now.saturating_sub(done));
         done = done.max(now);
         walking.as_mut().poll(context)
     })
     .await;
-    task.pace.done(size - done);
+    task.limiter.done(size - done);
     let verdict = match verdict {
         Ok(verdict) => verdict,
         Err(SourceError::Stopped) => {
-            outcome.ended = Ended::Stopped(task.source.size());
+            outcome.completion = Completion::Stopped(task.source.size());
             return;
         }
         Err(error) => {
             let what = format!("its trees cannot be walked: {}", reason(error));
-            outcome.findings.push(Finding::damage(Place::FILE, what));
+            outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
             return;
         }
     };
     if verdict.is_stopped {
-        outcome.ended = Ended::Stopped(task.source.size());
+        outcome.completion = Completion::Stopped(task.source.size());
     }
-    // A page that is not what was written there last is met again by the walk: it does not fit its neighbours.
-    let is_damage = |finding: &&Finding| finding.severity == Severity::Damage;
+    // The walk also detects a page that is not its last written version: it does not fit its neighbours.
+    let is_damage = |finding: &&FileFinding| finding.severity == FindingSeverity::Damage;
     let known: BTreeSet<FilePart> =
         outcome.findings.kept().iter().filter(is_damage).map(|finding| finding.place.part).collect();
     let is_known = |part: FilePart| matches!(part, FilePart::Page(_)) && known.contains(&part);
-    let is_new = |finding: &&Finding| !is_known(finding.place.part);
-    let new: Vec<Finding> = verdict.findings.iter().filter(is_new).cloned().collect();
-    let damage = new.iter().filter(|finding| finding.severity == Severity::Damage).count();
-    task.pace.found(damage as u64 + verdict.findings_more);
+    let is_new = |finding: &&FileFinding| !is_known(finding.place.part);
+    let new: Vec<FileFinding> = verdict.findings.iter().filter(is_new).cloned().collect();
+    let damage = new.iter().filter(|finding| finding.severity == FindingSeverity::Damage).count();
+    task.limiter.found(damage as u64 + verdict.findings_more);
     outcome.findings.extend(new);
     outcome.findings.push_uncounted(verdict.findings_more);
-    if let Checked::Database(check) = &mut outcome.checked {
+    if let Coverage::Database(check) = &mut outcome.coverage {
         check.walked = Some(verdict);
     }
 }

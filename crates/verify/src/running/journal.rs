@@ -1,8 +1,8 @@
-//! Spindle's flush journal beside a database that was in use: a page torn by a power cut is restored from it before anything
-//! is redone, so that it is no damage as long as the journal holds it.
+//! Spindle's flush journal beside a database that was in use. Recovery restores a page torn by a power cut
+//! from it before it redoes anything, so such a page is no damage as long as the journal holds it.
 
 use super::stamps::ReadOnly;
-use crate::{FileKind, SpindleKind, database::Tally, running::places::Candidate};
+use crate::{FileKind, SpindleKind, database::PageTally, running::places::Candidate};
 use maildb::{PageNumber, format::header::HeaderCopies, verify::JournalBeside};
 use std::{
     collections::BTreeSet,
@@ -15,27 +15,27 @@ use world::{
     real::{FolderDirectory, host_files},
 };
 
-/// How the files of flush journals end.
+/// File extension of flush journals.
 const EXTENSION: &str = "fj";
 
-/// What the journals at hand say of a database.
+/// The flush journal of a database.
 #[derive(Clone, Default)]
 pub struct Journal {
     held: Option<Arc<JournalBeside>>,
-    /// The one that was used.
+    /// The journal that was used.
     pub path: Option<PathBuf>,
-    /// Why one that is there cannot be used.
+    /// The reason an existing journal is unusable.
     pub unusable: Option<String>,
 }
 
-/// The journals among what was found, in the order of their paths.
+/// The journals among the files found, sorted by path.
 pub fn among(candidates: &[Candidate]) -> Vec<PathBuf> {
     let is_journal = |one: &&Candidate| one.kind == FileKind::Spindle(SpindleKind::FlushJournal);
     candidates.iter().filter(is_journal).map(|one| one.path.clone()).collect()
 }
 
-/// The journal of the log that the database at `path` goes with: among `journals`, or in its folder. `start` is how the
-/// database begins.
+/// The journal of the log that the database at `path` belongs to: from `journals`, or from its folder.
+/// `start` is the start of the database.
 pub async fn beside(path: &Path, start: &[u8], size: ByteCount, journals: &[PathBuf]) -> Journal {
     let copies = HeaderCopies::decode(start);
     let Ok(header) = copies.best() else { return Journal::default() };
@@ -60,7 +60,6 @@ pub async fn beside(path: &Path, start: &[u8], size: ByteCount, journals: &[Path
     Journal { unusable, ..Journal::default() }
 }
 
-/// The folder a file lies in.
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -68,7 +67,7 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Files that are named as journals are, in the folder of a database that may have been named alone.
+/// Files named like journals in the folder of a database, which may have been given on its own.
 fn in_folder_of(path: &Path) -> Vec<PathBuf> {
     let folder = folder_of(path);
     let names = host_files::list(folder).unwrap_or_default();
@@ -80,11 +79,11 @@ fn in_folder_of(path: &Path) -> Vec<PathBuf> {
 }
 
 impl Journal {
-    /// Takes out of a tally the damaged pages that recovery restores, and counts them as torn.
-    pub fn take_torn(&self, tally: &mut Tally) {
+    /// Moves damaged pages that recovery restores from the tally's damage to its torn pages.
+    pub fn take_torn(&self, tally: &mut PageTally) {
         let Some(held) = &self.held else { return };
         let page_of = |part| match part {
-            crate::Part::Page(page) => page,
+            crate::FilePart::Page(page) => page,
             _ => PageNumber(0),
         };
         let (torn, damaged): (Vec<_>, Vec<_>) = std::mem::take(&mut tally.findings)

@@ -1,17 +1,17 @@
-//! Running the judges over real files: who reads, how fast, where it goes on after a stop.
+//! Runs the checks over real files: reading, rate limit, resumption.
 //!
-//! One thread reads, large and ahead, through [`world`]; judges work on threads of their own. What a run finds is a value
-//! ([`Outcome`]); nothing here prints.
+//! One thread reads large blocks ahead through [`world`]; checks run on worker threads. A run returns a value
+//! ([`VerifyOutcome`]) and prints nothing.
 //!
-//! Reading order: [`places`] is what there is to check, [`source`] the bytes of one file, [`reading`] how they come to
-//! the judges; `database` and `small` check a file, `sets` says which belong together, [`run`](mod@run) is all of it.
-//! `resume` remembers how far a run got; `mend` writes a copy without single wrong bits; `scan` finds what lies where no
-//! filesystem can be mounted.
+//! Reading order: [`places`] finds the files, [`source`] gives access to the bytes of one file, [`reading`]
+//! feeds them to the checks; `database` and `small` check a file, `sets` groups files, [`run`](mod@run) does
+//! a whole run. `resume` stores progress; `fix` writes a copy with single wrong bits corrected; `scan`
+//! searches devices without a mountable filesystem.
 
-pub mod mend;
+pub mod fix;
 pub mod outcome;
-pub mod pace;
 pub mod places;
+pub mod rate_limiter;
 pub mod reading;
 pub mod resume;
 pub mod run;
@@ -25,11 +25,13 @@ mod sets;
 mod small;
 pub(crate) mod stamps;
 
-pub use mend::{MendError, Mended, mend};
-pub use outcome::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Findings, Outcome, SetOutcome};
-pub use pace::{Pace, Progress};
-pub use places::{Candidate, Found, find};
-pub use resume::{ResumeError, State};
+pub use fix::{FixError, FixedCopy, write_fixed_copy};
+pub use outcome::{
+    Completion, Coverage, DatabaseCheck, FileOutcome, Findings, RunVerdict, SetOutcome, VerifyOutcome,
+};
+pub use places::{Candidate, FileDiscovery, find};
+pub use rate_limiter::{RateLimiter, VerifyProgress};
+pub use resume::{ResumeError, ResumeState};
 pub use run::{Settings, run};
-pub use scan::{Placement, Scanned, scan};
+pub use scan::{Placement, ScanOutcome, scan};
 pub use source::Source;

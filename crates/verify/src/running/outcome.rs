@@ -1,12 +1,12 @@
-//! What a run found, as values: nothing here prints.
+//! The results of a run, as values.
 
 use crate::{
-    FileKind, Finding, Severity,
-    database::{Owned, Tally},
-    deep::DeepVerdict,
+    FileFinding, FileKind, FindingSeverity,
+    database::{OwnedPages, PageTally},
+    deep::TreeVerdict,
     flush_map::MapTally,
     log::LogTally,
-    set::{Facts, SetVerdict},
+    set::{FileContents, SetVerdict},
 };
 use maildb::verify::StampsVerdict;
 use std::{
@@ -15,227 +15,212 @@ use std::{
 };
 use world::{ByteCount, IoResult};
 
-/// Findings of one file that are kept; of the others only the number is.
+/// Findings of one file that are kept; further ones are counted.
 pub const KEPT_MAX: usize = 1_000;
 
-/// Findings of a file, in memory that does not grow with the damage.
+/// Findings of a file, in memory bounded against any amount of damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    kept: Vec<Finding>,
+    kept: Vec<FileFinding>,
     damage: u64,
     warnings: u64,
     notes: u64,
 }
 
 impl Findings {
-    /// Adds one.
-    pub fn push(&mut self, finding: Finding) {
+    pub fn push(&mut self, finding: FileFinding) {
         match finding.severity {
-            Severity::Damage => self.damage += 1,
-            Severity::Warning => self.warnings += 1,
-            Severity::Note => self.notes += 1,
+            FindingSeverity::Damage => self.damage += 1,
+            FindingSeverity::Warning => self.warnings += 1,
+            FindingSeverity::Note => self.notes += 1,
         }
         if self.kept.len() < KEPT_MAX {
             self.kept.push(finding);
         }
     }
 
-    /// Adds some that were not even made: so many findings of damage.
+    /// Counts `damage` further findings that were never created.
     pub fn push_uncounted(&mut self, damage: u64) {
         self.damage += damage;
     }
 
-    /// Adds all.
-    pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+    pub fn extend(&mut self, findings: impl IntoIterator<Item = FileFinding>) {
         findings.into_iter().for_each(|finding| self.push(finding));
     }
 
     /// The first [`KEPT_MAX`] of them.
-    pub fn kept(&self) -> &[Finding] {
+    pub fn kept(&self) -> &[FileFinding] {
         &self.kept
     }
 
-    /// How many there are of a severity.
-    pub fn count(&self, severity: Severity) -> u64 {
+    pub fn count(&self, severity: FindingSeverity) -> u64 {
         match severity {
-            Severity::Damage => self.damage,
-            Severity::Warning => self.warnings,
-            Severity::Note => self.notes,
+            FindingSeverity::Damage => self.damage,
+            FindingSeverity::Warning => self.warnings,
+            FindingSeverity::Note => self.notes,
         }
     }
 
-    /// How many there are that were not kept.
+    /// The number of findings that were not kept.
     pub fn more(&self) -> u64 {
         self.damage + self.warnings + self.notes - self.kept.len() as u64
     }
 }
 
-/// What was looked at in a file.
+/// The content checked in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checked {
+pub enum Coverage {
     /// Pages of a database.
     Database(Box<DatabaseCheck>),
     /// Segments or sectors of a log.
     Log(LogTally),
     /// Pages of a flush map.
     FlushMap(MapTally),
-    /// Its header, and there is no more to look at.
+    /// The header, which is all there is to check.
     Header,
-    /// All of it, and it is zero.
+    /// The whole file, which is zero.
     Blank,
-    /// Nothing: nobody here knows how.
+    /// Nothing: there is no check for this type.
     Nothing,
 }
 
-/// What was looked at in a database.
+/// The results for a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseCheck {
-    /// Its pages.
-    pub pages: Tally,
+    pub pages: PageTally,
     /// Pages that could not be read.
     pub unreadable: u64,
-    /// Which pages are its own.
-    pub owned: Owned,
-    /// What its pages should read as, where that is kept beside it.
+    pub owned: OwnedPages,
+    /// Results of the page stamps, where they are kept beside the database.
     pub stamps: StampsVerdict,
-    /// Its trees, if they were walked.
-    pub walked: Option<DeepVerdict>,
+    /// The tree walk, if requested.
+    pub walked: Option<TreeVerdict>,
 }
 
-/// How the look at a file ended.
+/// The completeness of a file's check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// All of it was looked at.
+pub enum Completion {
+    /// The whole file was checked.
     Whole,
-    /// It was to stop; so many bytes are done.
+    /// Stopped after so many bytes.
     Stopped(ByteCount),
-    /// It could not go on, and why.
+    /// Failed, for this reason.
     Failed(String),
 }
 
-/// What became of a file.
+/// The results for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOutcome {
-    /// Where it lies.
     pub path: PathBuf,
-    /// How long it is.
     pub size: ByteCount,
-    /// What it is, by its content.
+    /// The file type, detected from content.
     pub kind: FileKind,
-    /// What was looked at.
-    pub checked: Checked,
-    /// What was found.
+    pub coverage: Coverage,
     pub findings: Findings,
-    /// What the set is judged by; none for what belongs to no set.
-    pub facts: Option<Facts>,
-    /// How it ended.
-    pub ended: Ended,
+    /// Facts used to check the set; `None` for a file that belongs to no set.
+    pub facts: Option<FileContents>,
+    pub completion: Completion,
 }
 
 impl FileOutcome {
-    /// A file that nothing was found in yet.
+    /// An outcome without findings.
     pub fn new(path: &Path, size: ByteCount, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
             size,
             kind,
-            checked: Checked::Nothing,
+            coverage: Coverage::Nothing,
             findings: Findings::default(),
             facts: None,
-            ended: Ended::Whole,
+            completion: Completion::Whole,
         }
     }
 
-    /// A check that failed is how it ended.
+    /// Records a failed check as the completion.
     pub(super) fn end_with(&mut self, checked: IoResult<()>) {
         if let Err(error) = checked {
-            self.ended = Ended::Failed(error.to_string());
+            self.completion = Completion::Failed(error.to_string());
         }
     }
 
-    /// Why nothing in it is verified, if that is so.
-    pub fn passed_over(&self) -> Option<&'static str> {
+    /// The reason nothing in the file is verified, if so.
+    pub fn skip_reason(&self) -> Option<&'static str> {
         match self.kind {
             FileKind::TemporaryDatabase => Some(
-                "passed over: it is a temporary database, whose pages have no checksums; the engine makes it anew when it \
-                 starts, and no mail is in it",
+                "skipped: it is a temporary database, whose pages have no checksums; the engine recreates it at every \
+                 start, and it holds no mail",
             ),
             FileKind::RevertSnapshot => {
-                Some("passed over: it is a snapshot to revert to; there is no judge for those here")
+                Some("skipped: it is a snapshot to revert to, and there is no check for those")
             }
             _ => None,
         }
     }
 
-    /// Whether something in it is damaged.
+    /// True if the file has findings of damage.
     pub fn is_damaged(&self) -> bool {
-        self.findings.count(Severity::Damage) > 0
+        self.findings.count(FindingSeverity::Damage) > 0
     }
 }
 
-/// What the files of one transaction log, and of the databases that go with it, come to.
+/// The results for the files of one transaction log and its databases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
-    /// The folder of the databases; of the logs, if there are none.
+    /// The folder of the databases; of the logs, if there are no databases.
     pub folder: PathBuf,
-    /// Where the logs were found, if elsewhere.
+    /// The folder of the logs, if it is another one.
     pub logs_in: Option<PathBuf>,
-    /// The names of the files that are there.
+    /// Names of the files present.
     pub names_there: BTreeSet<String>,
-    /// Whether can be recovered, and what is missing.
     pub verdict: SetVerdict,
 }
 
-/// All that a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The files that an ESE engine or Spindle made, in the order of their paths.
+pub struct VerifyOutcome {
+    /// Files that an ESE engine or Spindle wrote, sorted by path.
     pub files: Vec<FileOutcome>,
-    /// Files that nobody of those made.
+    /// Files of other origin.
     pub strangers: Vec<PathBuf>,
-    /// The sets of files that belong together.
     pub sets: Vec<SetOutcome>,
-    /// Folders and files that could not be looked into, and why.
+    /// Folders and files that could not be read, with reasons.
     pub failures: Vec<String>,
-    /// Whether it was asked to end early.
+    /// True if the run was stopped early.
     pub is_stopped: bool,
 }
 
-/// The answer in a word.
+/// The overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// All was looked at, and nothing is damaged.
+pub enum RunVerdict {
+    /// Everything was checked, and nothing is damaged.
     Clean,
-    /// Something is damaged, or a database cannot be recovered.
+    /// A file is damaged, or a database cannot be recovered.
     Damaged,
-    /// Nothing is, as far as was looked; but not all was.
+    /// No damage found, but not everything was checked.
     Unfinished,
 }
 
-impl Outcome {
-    /// The answer. Damage is an answer even if not all was looked at.
-    pub fn answer(&self) -> Answer {
+impl VerifyOutcome {
+    /// The overall result. Damage counts even if not everything was checked.
+    pub fn verdict(&self) -> RunVerdict {
         let damaged_set = self.sets.iter().any(|set| set.is_beyond_recovery());
         if damaged_set || self.files.iter().any(FileOutcome::is_damaged) {
-            return Answer::Damaged;
+            return RunVerdict::Damaged;
         }
-        let is_unfinished = |file: &FileOutcome| file.ended != Ended::Whole;
+        let is_unfinished = |file: &FileOutcome| file.completion != Completion::Whole;
         let is_cut_short =
             self.is_stopped || !self.failures.is_empty() || self.files.iter().any(is_unfinished);
-        match is_cut_short || self.is_nothing_verified() {
-            true => Answer::Unfinished,
-            false => Answer::Clean,
-        }
+        if is_cut_short || self.is_nothing_verified() { RunVerdict::Unfinished } else { RunVerdict::Clean }
     }
 
-    /// Whether there are files, and all of them were passed over.
+    /// True if files were found and all of them were skipped.
     pub fn is_nothing_verified(&self) -> bool {
-        !self.files.is_empty() && self.files.iter().all(|file| file.passed_over().is_some())
+        !self.files.is_empty() && self.files.iter().all(|file| file.skip_reason().is_some())
     }
 }
 
 impl SetOutcome {
-    /// Where a file of the set lies.
+    /// The path of a file of the set.
     pub fn path_of(&self, name: &str) -> PathBuf {
         match &self.logs_in {
             Some(folder) if self.names_there.contains(name) => folder.join(name),
@@ -243,11 +228,12 @@ impl SetOutcome {
         }
     }
 
-    /// Whether one of its databases cannot be made whole with what is there, or the set itself is damaged.
+    /// True if a database of the set cannot be recovered with the files present, or the set itself is
+    /// damaged.
     pub fn is_beyond_recovery(&self) -> bool {
-        use crate::set::Recovery;
-        let impossible = |recovery: &Recovery| matches!(recovery, Recovery::Impossible { .. });
+        use crate::set::Recoverability;
+        let impossible = |recovery: &Recoverability| matches!(recovery, Recoverability::Impossible { .. });
         self.verdict.databases.iter().any(|database| impossible(&database.recovery))
-            || self.verdict.findings.iter().any(|(_, finding)| finding.severity == Severity::Damage)
+            || self.verdict.findings.iter().any(|(_, finding)| finding.severity == FindingSeverity::Damage)
     }
 }

@@ -1,36 +1,36 @@
-//! Pages for a judge that follows pointers: it works on a thread of its own and asks for them, the thread with the
-//! devices answers.
+//! Page access for a tree walk, which runs on a worker thread: the thread that owns the devices serves its
+//! requests.
 
-use super::{pace::Pace, source::Source};
+use super::{rate_limiter::RateLimiter, source::Source};
 use crate::database::{PageSource, SourceError};
 use maildb::{PageNumber, PageSize};
 use std::collections::VecDeque;
 use tokio::sync::{mpsc, oneshot};
 use world::{Buffer, ByteOffset, real::Workers};
 
-/// Read at once around a page that is asked for: trees lie in runs.
+/// Bytes read around a requested page: trees lie in runs.
 const CLUSTER_BYTES: u64 = 512 * 1024;
-/// Clusters kept, the last used ones.
+/// Clusters kept in LRU order.
 const CLUSTERS_MAX: usize = 32;
 
-/// What is asked for: a part of the file.
-struct Ask {
+/// A request for a range of the file.
+struct PageRequest {
     at: ByteOffset,
     length: usize,
     answer: oneshot::Sender<Result<Buffer, SourceError>>,
 }
 
-/// The judge's end.
-struct Pages {
-    ask: mpsc::UnboundedSender<Ask>,
+/// The requesting end, on the worker thread.
+struct RemotePages {
+    ask: mpsc::UnboundedSender<PageRequest>,
     page_size: PageSize,
-    /// Bytes of whole pages.
+    /// Bytes of whole pages in the file.
     end: u64,
-    /// Clusters with their place in the file, the last used last.
+    /// Clusters with their file offsets, most recently used last.
     clusters: VecDeque<(u64, Buffer)>,
 }
 
-impl PageSource for Pages {
+impl PageSource for RemotePages {
     fn page(&mut self, page: PageNumber) -> Result<&[u8], SourceError> {
         let page_bytes = self.page_size.bytes() as u64;
         let at = (u64::from(page.0) + 1) * page_bytes;
@@ -60,8 +60,8 @@ impl PageSource for Pages {
     }
 }
 
-impl Pages {
-    /// The cluster that begins at `cluster_at`; or the page alone, if the cluster cannot be read.
+impl RemotePages {
+    /// Reads the cluster at `cluster_at`, or only the page if the cluster is unreadable.
     fn fetch(&self, cluster_at: u64, at: u64) -> Result<(u64, Buffer), SourceError> {
         let length = CLUSTER_BYTES.min(self.end - cluster_at) as usize;
         match self.asked(cluster_at, length) {
@@ -73,37 +73,36 @@ impl Pages {
 
     fn asked(&self, at: u64, length: usize) -> Result<Buffer, SourceError> {
         let (answer, answered) = oneshot::channel();
-        let ask = Ask { at: ByteOffset(at), length, answer };
-        // Nobody there to answer: the run ends.
+        let ask = PageRequest { at: ByteOffset(at), length, answer };
+        // The serving end is gone: the run ends.
         self.ask.send(ask).map_err(|_| SourceError::Stopped)?;
         answered.blocking_recv().unwrap_or(Err(SourceError::Stopped))
     }
 }
 
-/// Does `work` on a worker, with the pages of `source` at hand, and gives its answer.
+/// Runs `work` on a worker with access to the pages of `source`, and returns its result.
 pub async fn with_pages<T: Send + 'static>(
     source: &Source,
     page_size: PageSize,
     workers: &Workers,
-    pace: &Pace,
+    limiter: &RateLimiter,
     work: impl FnOnce(&mut dyn PageSource) -> T + Send + 'static,
 ) -> T {
     let (ask, mut asked) = mpsc::unbounded_channel();
     let size = source.size().0;
     let end = size - size % page_size.bytes() as u64;
-    let work = workers.run(move || work(&mut Pages { ask, page_size, end, clusters: VecDeque::new() }));
-    // Ends when the judge drops its end of the channel.
-    while let Some(Ask { at, length, answer }) = asked.recv().await {
-        pace.wait().await;
-        let given = match pace.is_stopped() {
-            true => Err(SourceError::Stopped),
-            false => {
-                pace.slow(length as u64);
-                let read = source.read(at, length, None).await;
-                read.map_err(|error| SourceError::Unreadable(error.to_string()))
-            }
+    let work = workers.run(move || work(&mut RemotePages { ask, page_size, end, clusters: VecDeque::new() }));
+    // Ends when the worker drops its end of the channel.
+    while let Some(PageRequest { at, length, answer }) = asked.recv().await {
+        limiter.wait().await;
+        let given = if limiter.is_stopped() {
+            Err(SourceError::Stopped)
+        } else {
+            limiter.slow(length as u64);
+            let read = source.read(at, length, None).await;
+            read.map_err(|error| SourceError::Unreadable(error.to_string()))
         };
-        // A judge that does not wait any more has ended.
+        // A worker that no longer waits has ended.
         let _ = answer.send(given);
     }
     work.await

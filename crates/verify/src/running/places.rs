@@ -1,7 +1,7 @@
-//! What there is to check: the files named, and all below the folders named.
+//! Finds the files to check: the files named, and all files below the folders named.
 //!
-//! A file is what its content says. Its name counts only where the content says nothing: what is called a database and
-//! is none has lost its headers, and must not be passed over.
+//! The file type is detected from content; the name is used only when content is inconclusive: a file named
+//! like a database that is none has lost its headers and must not be skipped.
 
 use crate::{FileKind, identify, kind::START_BYTES};
 use std::{
@@ -15,34 +15,30 @@ use world::{
 
 use super::source::Source;
 
-/// Folders in folders.
+/// Maximum depth of folders.
 const DEPTH_MAX: usize = 64;
 
-/// A file to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it lies.
     pub path: PathBuf,
-    /// How long it is.
     pub size: ByteCount,
-    /// What it is.
     pub kind: FileKind,
 }
 
-/// What was found.
+/// The result of a file search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// What can be checked, by path.
+pub struct FileDiscovery {
+    /// Files that can be checked, sorted by path.
     pub candidates: Vec<Candidate>,
-    /// What is of no ESE engine.
+    /// Files of no ESE engine.
     pub strangers: Vec<PathBuf>,
-    /// What could not be looked at, and why.
+    /// Files that could not be read, with reasons.
     pub failures: Vec<String>,
 }
 
-/// Looks at what `paths` name. Fails if one of them is not there, or is named itself and nothing that can be checked.
-pub async fn find(paths: &[PathBuf]) -> IoResult<Found> {
-    let mut found = Found::default();
+/// Searches `paths`. Fails if one of them does not exist, or names a file that cannot be checked.
+pub async fn find(paths: &[PathBuf]) -> IoResult<FileDiscovery> {
+    let mut found = FileDiscovery::default();
     let mut visited = Visited::new();
     for path in paths {
         match host_files::kind(path)? {
@@ -64,15 +60,20 @@ pub async fn find(paths: &[PathBuf]) -> IoResult<Found> {
     Ok(found)
 }
 
-/// Folders that were looked at: device and inode.
+/// Visited folders: device and inode.
 type Visited = BTreeSet<(u64, u64)>;
 
-/// Looks at all in a folder and in those below it. What cannot be looked at there is told, and the rest is looked at.
-async fn below(folder: &Path, depth: usize, visited: &mut Visited, found: &mut Found) -> IoResult<()> {
+/// Searches a folder and those below it. Failures are recorded, and the search continues.
+async fn below(
+    folder: &Path,
+    depth: usize,
+    visited: &mut Visited,
+    found: &mut FileDiscovery,
+) -> IoResult<()> {
     // Links may lead to one folder over and over, by 2^n paths.
     match host_files::about(folder) {
         Ok(about) if !visited.insert(about.identity) => return Ok(()),
-        // Listing it says what is wrong.
+        // Listing it reports the failure.
         _ => {}
     }
     let names = match host_files::list(folder) {
@@ -94,7 +95,7 @@ async fn below(folder: &Path, depth: usize, visited: &mut Visited, found: &mut F
                 Ok(())
             }
             Ok(PathKind::File) => look(&path, found).await,
-            // A device below a folder is nobody's database.
+            // Devices below a folder are not databases.
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
@@ -105,7 +106,7 @@ async fn below(folder: &Path, depth: usize, visited: &mut Visited, found: &mut F
     Ok(())
 }
 
-async fn look(path: &Path, found: &mut Found) -> IoResult<()> {
+async fn look(path: &Path, found: &mut FileDiscovery) -> IoResult<()> {
     let source = Source::open(path)?;
     let size = source.size();
     let start = source.read_any(0, START_BYTES).await?;
@@ -115,20 +116,21 @@ async fn look(path: &Path, found: &mut Found) -> IoResult<()> {
         FileKind::Blank => named_kind(path).is_some() || is_named_log(path),
         _ => true,
     };
-    match is_ours {
-        true => found.candidates.push(Candidate { path: path.to_owned(), size, kind }),
-        false => found.strangers.push(path.to_owned()),
+    if is_ours {
+        found.candidates.push(Candidate { path: path.to_owned(), size, kind })
+    } else {
+        found.strangers.push(path.to_owned())
     }
     Ok(())
 }
 
-/// What a file is by its name, in words, if the name is one that the engine gives.
+/// The file type in words by its name, if the name is one the engine uses.
 pub fn named_kind(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let (stem, extension) = name.rsplit_once('.')?;
     match extension {
         "edb" => Some("a database"),
-        // Others call their files of words so, too.
+        // Dictionaries of other programs have this name too.
         "log" | "jtx" if is_log_stem(stem) => Some("a log"),
         "chk" | "jcp" if stem.len() == 3 => Some("a checkpoint"),
         "jfm" => Some("a flush map"),
@@ -136,7 +138,7 @@ pub fn named_kind(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Whether a file has the name of a log or of a reserve log.
+/// True for the name of a log or of a reserve log.
 pub fn is_named_log(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
     name.rsplit_once('.').is_some_and(|(stem, extension)| match extension {

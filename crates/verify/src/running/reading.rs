@@ -1,68 +1,66 @@
-//! Large reads ahead of the judges, who work on threads of their own.
+//! Reads large chunks ahead and has them checked on worker threads.
 //!
 //! Invariants:
 //!
-//! 1. What was judged is told in the order of the file, whichever thread was done first: what lies before the last
-//!    thing told is done, and a later run can go on behind it.
-//! 2. At most [`READS_AHEAD`] chunks are being read and [`JUDGED_AHEAD`] a thread are being judged, whatever the size
-//!    of the file. Their buffers go round: memory fresh from the kernel has to be cleared first, which takes as long as a check.
-//! 3. What cannot be read is told by its unit (a page, a sector), and what is around it is judged all the same.
+//! 1. Results are delivered in file order, whichever worker finishes first: everything before the last result
+//!    is done, and a later run can resume behind it.
+//! 2. At most [`READS_AHEAD`] chunks are being read and [`JUDGED_AHEAD`] per worker are being checked,
+//!    whatever the size of the file. Their buffers are reused: the kernel clears fresh memory, which takes as
+//!    long as a check.
+//! 3. An unreadable unit (a page, a sector) is reported on its own, and its neighbours are checked all the
+//!    same.
 
-use super::{pace::Pace, source::Source};
+use super::{rate_limiter::RateLimiter, source::Source};
 use std::{collections::VecDeque, future::Future, ops::Range, pin::Pin, sync::Arc};
 use world::{Buffer, ByteOffset, IoError, IoErrorKind, IoResult, real::Workers};
 
-/// Chunks being read at once.
 pub const READS_AHEAD: usize = 8;
-/// Chunks handed to judges at once, for each of their threads.
+/// Chunks given to workers at once, per worker.
 pub const JUDGED_AHEAD: usize = 2;
-/// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 1 << 20;
-/// So many units that cannot be read are told one by one; then the device is taken for gone.
+/// Unreadable units reported one by one; beyond that the device counts as failed.
 const UNREADABLE_MAX: u64 = 10_000;
 
-/// What became of a part of a file.
+/// The result for a part of a file.
 #[derive(Debug)]
-pub enum Part<T> {
-    /// A judge has seen it.
+pub enum ChunkResult<T> {
+    /// The check's result.
     Judged(T),
-    /// It could not be read, for this reason.
+    /// The read error.
     Unreadable(IoError),
 }
 
-/// Where a range is read from, and how.
-pub struct Plan<'a> {
-    /// What to read.
+/// A range to read and check.
+pub struct ReadPlan<'a> {
     pub source: &'a Source,
-    /// Which of its bytes; they begin with a sector.
+    /// Bytes of the source to read, starting at a sector.
     pub range: Range<u64>,
-    /// Bytes behind each chunk that its judge sees too: what begins in a chunk may end in the next.
+    /// Bytes behind each chunk that its check sees too: a structure that begins in a chunk may end in the
+    /// next.
     pub overlap: usize,
-    /// What is judged as one: reads that fail are tried again in such units. Chunks are whole units.
+    /// Bytes checked as one: failed reads are retried in such units. Chunks are whole units.
     pub unit: usize,
-    /// Who judges.
     pub workers: &'a Workers,
-    /// How fast.
-    pub pace: &'a Pace,
+    pub limiter: &'a RateLimiter,
 }
 
-/// Says what it makes of the bytes at an offset.
-pub type Judge<T> = Arc<dyn Fn(ByteOffset, &[u8]) -> T + Send + Sync>;
+/// Checks the bytes at an offset.
+pub type ChunkCheck<T> = Arc<dyn Fn(ByteOffset, &[u8]) -> T + Send + Sync>;
 
 type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// Reads the range to its end, or until it is asked to stop; `tell` is told of each part in its order, where it lies,
-/// and how many bytes it has. Gives the byte up to which all was told.
+/// Reads the range to its end, or until stopped. Calls `tell` for each part in file order with its offset,
+/// its length and the result. Returns the offset up to which all results were delivered.
 ///
-/// Fails if the device cannot be read at all any more.
+/// Fails if the device cannot be read any more.
 pub async fn each_chunk<T: Send + 'static>(
-    plan: Plan<'_>,
-    judge: Judge<T>,
-    tell: &mut dyn FnMut(ByteOffset, usize, Part<T>),
+    plan: ReadPlan<'_>,
+    judge: ChunkCheck<T>,
+    tell: &mut dyn FnMut(ByteOffset, usize, ChunkResult<T>),
 ) -> IoResult<u64> {
     assert!(CHUNK_BYTES.is_multiple_of(plan.unit), "a chunk of whole units");
-    let (workers, pace) = (plan.workers, plan.pace);
-    let mut ahead = Ahead::new(&plan);
+    let (workers, limiter) = (plan.workers, plan.limiter);
+    let mut ahead = ReadAhead::new(&plan);
     let mut judged: VecDeque<(ByteOffset, Pending<(Buffer, T)>)> = VecDeque::new();
     let mut told_to = plan.range.start;
     let mut unreadable = 0;
@@ -79,7 +77,7 @@ pub async fn each_chunk<T: Send + 'static>(
                 });
                 judged.push_back((at, Box::pin(work)));
             }
-            // All before it is told first.
+            // Deliver all earlier results first.
             Some((at, length, Err(error))) => (bad, room) = (Some((at, length, error)), 0),
             None => room = 0,
         }
@@ -89,8 +87,8 @@ pub async fn each_chunk<T: Send + 'static>(
             let (buffer, answer) = work.await;
             let length = buffer.len().min(CHUNK_BYTES);
             ahead.give_back(buffer);
-            pace.done(length as u64);
-            tell(at, length, Part::Judged(answer));
+            limiter.done(length as u64);
+            tell(at, length, ChunkResult::Judged(answer));
             told_to = at.0 + length as u64;
         }
         if let Some((at, length, error)) = bad {
@@ -101,7 +99,7 @@ pub async fn each_chunk<T: Send + 'static>(
             if unreadable > UNREADABLE_MAX {
                 return Err(error);
             }
-            pace.done(length as u64);
+            limiter.done(length as u64);
             told_to = at.0 + length as u64;
         }
         if is_last {
@@ -110,28 +108,28 @@ pub async fn each_chunk<T: Send + 'static>(
     }
 }
 
-/// Whether a failure is of a place on the medium, and others may be read all the same.
+/// True if an error concerns one place on the medium and other reads may still succeed.
 fn is_local(error: &IoError) -> bool {
     error.kind() == IoErrorKind::Medium
 }
 
-/// Reads again, unit by unit, what could not be read in one; gives how many units could not be.
+/// Reads an unreadable chunk again, unit by unit; returns the number of unreadable units.
 async fn in_units<T>(
-    plan: &Plan<'_>,
+    plan: &ReadPlan<'_>,
     at: ByteOffset,
     length: usize,
-    judge: &Judge<T>,
-    tell: &mut dyn FnMut(ByteOffset, usize, Part<T>),
+    judge: &ChunkCheck<T>,
+    tell: &mut dyn FnMut(ByteOffset, usize, ChunkResult<T>),
 ) -> IoResult<u64> {
     let unit = plan.unit.max(plan.source.sector() as usize);
     let mut unreadable = 0;
     for start in (0..length).step_by(unit) {
         let (at, length) = (ByteOffset(at.0 + start as u64), unit.min(length - start));
         match plan.source.read(at, length, None).await {
-            Ok(buffer) => tell(at, length, Part::Judged(judge(at, &buffer))),
+            Ok(buffer) => tell(at, length, ChunkResult::Judged(judge(at, &buffer))),
             Err(error) if is_local(&error) => {
                 unreadable += 1;
-                tell(at, length, Part::Unreadable(error));
+                tell(at, length, ChunkResult::Unreadable(error));
             }
             Err(error) => return Err(error),
         }
@@ -141,11 +139,11 @@ async fn in_units<T>(
 
 type Read = (ByteOffset, usize, Pending<IoResult<Buffer>>);
 
-/// The chunks of a range in their order.
-struct Ahead<'a> {
+/// The chunks of a range, read ahead and delivered in order.
+struct ReadAhead<'a> {
     source: &'a Source,
-    pace: &'a Pace,
-    /// Where the next read begins, and where the last ends.
+    limiter: &'a RateLimiter,
+    /// Offsets of the next read, and of the end.
     at: u64,
     end: u64,
     overlap: u64,
@@ -153,19 +151,19 @@ struct Ahead<'a> {
     spare: Vec<Buffer>,
 }
 
-impl<'a> Ahead<'a> {
-    fn new(plan: &Plan<'a>) -> Self {
+impl<'a> ReadAhead<'a> {
+    fn new(plan: &ReadPlan<'a>) -> Self {
         let (at, end) = (plan.range.start, plan.range.end.min(plan.source.size().0));
-        let (source, pace) = (plan.source, plan.pace);
+        let (source, limiter) = (plan.source, plan.limiter);
         let overlap = plan.overlap as u64;
-        Self { source, pace, at, end, overlap, under_way: VecDeque::new(), spare: Vec::new() }
+        Self { source, limiter, at, end, overlap, under_way: VecDeque::new(), spare: Vec::new() }
     }
 
-    /// The next chunk with where it lies and what it has; none at the end, or if it is to stop.
+    /// The next chunk with its offset and length; `None` at the end or after a stop.
     async fn next(&mut self) -> Option<(ByteOffset, usize, IoResult<Buffer>)> {
         self.fill();
         if self.under_way.is_empty() && self.at < self.end {
-            self.pace.wait().await;
+            self.limiter.wait().await;
             self.fill();
         }
         let (at, length, read) = self.under_way.pop_front()?;
@@ -173,12 +171,12 @@ impl<'a> Ahead<'a> {
     }
 
     fn fill(&mut self) {
-        while self.under_way.len() < READS_AHEAD && self.at < self.end && self.pace.allows() {
+        while self.under_way.len() < READS_AHEAD && self.at < self.end && self.limiter.allows() {
             let length = (self.end - self.at).min(CHUNK_BYTES as u64) as usize;
             let at = ByteOffset(self.at);
             let with_overlap = (self.end - self.at).min(length as u64 + self.overlap) as usize;
             let read = self.source.read(at, with_overlap, self.spare.pop());
-            self.pace.take(length as u64);
+            self.limiter.take(length as u64);
             self.under_way.push_back((at, length, Box::pin(read)));
             self.at += length as u64;
         }
@@ -201,15 +199,15 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A device whose every sector says its number, and on which some cannot be read.
-    struct Numbered {
+    /// A device whose sectors store their numbers, some of them unreadable.
+    struct NumberedDevice {
         sectors: u64,
         bad: Vec<u64>,
         under_way: Rc<Cell<usize>>,
         under_way_max: Rc<Cell<usize>>,
     }
 
-    impl Numbered {
+    impl NumberedDevice {
         fn new(bytes: u64, bad: &[u64]) -> Self {
             Self {
                 sectors: bytes / 4096,
@@ -220,7 +218,7 @@ mod tests {
         }
     }
 
-    impl BlockDevice for Numbered {
+    impl BlockDevice for NumberedDevice {
         fn geometry(&self) -> Geometry {
             Geometry { size: ByteCount(self.sectors * 4096), sector: 4096 }
         }
@@ -238,10 +236,7 @@ mod tests {
             Box::pin(async move {
                 yield_now().await;
                 under_way.set(under_way.get() - 1);
-                match is_bad {
-                    true => Err(IoError::new(IoErrorKind::Medium, "a bad sector")),
-                    false => Ok(into),
-                }
+                if is_bad { Err(IoError::new(IoErrorKind::Medium, "a bad sector")) } else { Ok(into) }
             })
         }
 
@@ -258,21 +253,29 @@ mod tests {
         }
     }
 
-    /// What is told of a device: where, how long, the first sector's number or none where it cannot be read; where it ended.
-    fn told(device: Numbered, most: Option<u64>) -> (Vec<(u64, usize, Option<u64>)>, u64) {
+    /// The results for a device: offset, length, and the first sector's number or `None` where unreadable;
+    /// and the end.
+    fn told(device: NumberedDevice, most: Option<u64>) -> (Vec<(u64, usize, Option<u64>)>, u64) {
         run(1, RealOptions::default(), async |world| {
             let source = Source::of(Rc::new(device));
             let workers = Workers::new(NonZeroUsize::new(3).unwrap());
-            let pace = Pace::new(&world, None, most.map(ByteCount));
+            let limiter = RateLimiter::new(&world, None, most.map(ByteCount));
             let range = 0..source.size().0;
-            let plan =
-                Plan { source: &source, range, overlap: 0, unit: 8192, workers: &workers, pace: &pace };
-            let judge: Judge<u64> = Arc::new(|_, bytes| u64::from_le_bytes(*bytes.first_chunk().unwrap()));
+            let plan = ReadPlan {
+                source: &source,
+                range,
+                overlap: 0,
+                unit: 8192,
+                workers: &workers,
+                limiter: &limiter,
+            };
+            let judge: ChunkCheck<u64> =
+                Arc::new(|_, bytes| u64::from_le_bytes(*bytes.first_chunk().unwrap()));
             let mut told = Vec::new();
             let mut tell = |at: ByteOffset, length, part| {
                 let number = match part {
-                    Part::Judged(number) => Some(number),
-                    Part::Unreadable(_) => None,
+                    ChunkResult::Judged(number) => Some(number),
+                    ChunkResult::Unreadable(_) => None,
                 };
                 told.push((at.0, length, number));
             };
@@ -282,8 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_in_their_order_whoever_judges_them() {
-        let device = Numbered::new(40 * MIB + 8192, &[]);
+    fn results_are_delivered_in_file_order_whichever_worker_finishes_first() {
+        let device = NumberedDevice::new(40 * MIB + 8192, &[]);
         let most = Rc::clone(&device.under_way_max);
         let (told, end) = told(device, None);
         let expected = (0..40).map(|index| (index * MIB, CHUNK_BYTES, Some(index * 256)));
@@ -293,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn around_what_cannot_be_read_all_is_judged() {
-        let (told, end) = told(Numbered::new(3 * MIB, &[256 + 5]), None);
+    fn the_neighbours_of_an_unreadable_unit_are_checked() {
+        let (told, end) = told(NumberedDevice::new(3 * MIB, &[256 + 5]), None);
         assert_eq!(end, 3 * MIB);
         let unreadable: Vec<_> = told.iter().filter(|(_, _, number)| number.is_none()).collect();
         assert_eq!(unreadable, [&(MIB + 4 * 4096, 8192, None)], "the unit with the sector");
@@ -304,8 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_when_it_is_to_stop_is_all_before_a_place() {
-        let (told, end) = told(Numbered::new(40 * MIB, &[]), Some(3 * MIB));
+    fn after_a_stop_all_results_before_one_offset_were_delivered() {
+        let (told, end) = told(NumberedDevice::new(40 * MIB, &[]), Some(3 * MIB));
         assert_eq!((told.len(), end), (3, 3 * MIB));
     }
 }

@@ -1,12 +1,13 @@
-//! How far a run got, in a file: the next one goes on there.
+//! Stores the progress of a run, so that the next one resumes there.
 //!
-//! Only databases are remembered, page by page in the order of the file. Logs and the small files are read again: what
-//! they say together is said of all of them, and they are little beside a database. A walk of trees begins anew.
+//! Only databases have stored progress, page by page in file order. Logs and the small files are read again:
+//! their checks need all of them together, and they are small beside a database. A tree walk starts again
+//! from the beginning.
 //!
-//! Invariant: what is written down of a file is of the file that is there. Its length, when it was last written and
-//! its headers are compared; if any differs, the state is refused and nothing of it is used.
+//! Invariant: stored progress belongs to the file as it is now. Length, modification time and headers are
+//! compared; if any differs, the state is refused and not used at all.
 
-use crate::{BitFix, Finding, Part, Place as FilePlace, Severity, database::Tally};
+use crate::{BitFix, FileFinding, FileLocation, FilePart, FindingSeverity, database::PageTally};
 use maildb::PageNumber;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -19,82 +20,69 @@ use world::{
     real::host_files::{self, About, PathKind},
 };
 
-/// What a file of state begins with.
+/// Format mark at the start of a state file.
 const FORMAT: &str = "spindle-verify-state-1";
-/// No state is longer: a thousand findings for each of ten thousand databases.
+/// Limit above any real state: a thousand findings for each of ten thousand databases.
 const BYTES_MAX: u64 = 1 << 31;
-/// Findings kept of a file.
 const FINDINGS_MAX: usize = super::outcome::KEPT_MAX;
 
-/// How far the check of a database got.
+/// Progress of a database's check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The byte up to which its pages were judged.
+pub struct DatabaseProgress {
+    /// Offset up to which its pages were checked.
     pub to: u64,
-    /// What was wrong with them.
-    pub findings: Vec<Finding>,
+    /// Findings of those pages.
+    pub findings: Vec<FileFinding>,
     /// Pages that could not be read.
     pub unreadable: u64,
-    counts: Tally,
+    counts: PageTally,
 }
 
-impl Place {
-    /// A database of which nothing was judged yet, whose pages begin at `to`.
+impl DatabaseProgress {
+    /// The progress of a database whose pages begin at `to` and of which none was checked.
     pub fn at(to: u64) -> Self {
         Self { to, ..Self::default() }
     }
 
-    /// The pages judged.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> PageTally {
         self.counts.clone()
     }
 
-    /// Keeps the numbers of what was judged.
-    pub fn keep(&mut self, pages: &Tally, unreadable: u64) {
+    /// Stores the counts of checked pages.
+    pub fn keep(&mut self, pages: &PageTally, unreadable: u64) {
         debug_assert!(pages.findings.is_empty(), "they are kept apart");
-        self.counts = Tally { findings: Vec::new(), ..pages.clone() };
+        self.counts = PageTally { findings: Vec::new(), ..pages.clone() };
         self.unreadable = unreadable;
     }
 
-    /// Keeps findings.
-    pub fn note<'a>(&mut self, findings: impl Iterator<Item = &'a Finding>) {
+    pub fn note<'a>(&mut self, findings: impl Iterator<Item = &'a FileFinding>) {
         let room = FINDINGS_MAX.saturating_sub(self.findings.len());
         self.findings.extend(findings.take(room).cloned());
     }
 }
 
-/// Why a state cannot be used.
+/// The reason a state cannot be used.
 #[derive(Debug, Error)]
 pub enum ResumeError {
-    /// The file cannot be read or written.
     #[error("{0}")]
     Io(#[from] IoError),
-    /// It holds something else.
-    #[error("{} is no state of a verification: {why}", path.display())]
-    Foreign {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A database is not what it was.
-    #[error("{} has changed since it was checked in part: its {what} is another one", path.display())]
+    /// The file has other contents.
+    #[error("{} is not a verification state file: {why}", path.display())]
+    Foreign { path: PathBuf, why: String },
+    /// A database has changed.
+    #[error("{} has changed since it was partly checked: its {what} differs", path.display())]
     Changed {
-        /// Which one.
         path: PathBuf,
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
     },
-    /// What is asked for is not what was asked for.
-    #[error("{} is of a verification of other paths, or without what is asked for now", path.display())]
-    Other {
-        /// The file of state.
-        path: PathBuf,
-    },
+    /// The state belongs to a run with other arguments.
+    #[error("{} belongs to a verification of other paths or with other options", path.display())]
+    Other { path: PathBuf },
 }
 
-/// What a run remembers of itself.
-pub struct State {
+/// The stored state of a run.
+pub struct ResumeState {
     path: PathBuf,
     stored: Stored,
 }
@@ -102,7 +90,7 @@ pub struct State {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: String,
-    /// What was to be checked.
+    /// Paths of the run.
     paths: Vec<PathBuf>,
     deep: bool,
     databases: BTreeMap<PathBuf, StoredDatabase>,
@@ -122,14 +110,14 @@ struct StoredDatabase {
     correctable: u64,
     trailers: u64,
     unchecked: u64,
-    /// States of before 2026-11-24 have none.
+    /// States written before 2026-11-24 have none.
     #[serde(default)]
     torn: u64,
     unreadable: u64,
     findings: Vec<StoredFinding>,
 }
 
-/// A finding of a page; there are no others in a state.
+/// A finding of a page; states have no others.
 #[derive(Clone, Serialize, Deserialize)]
 struct StoredFinding {
     page: u32,
@@ -139,8 +127,8 @@ struct StoredFinding {
     fix: Option<(u64, u8)>,
 }
 
-impl State {
-    /// The state in the file at `path` for a run over `paths`; an empty one, if there is no such file.
+impl ResumeState {
+    /// Loads the state at `path` for a run over `paths`; an empty state if the file does not exist.
     pub fn open(path: &Path, paths: &[PathBuf], deep: bool) -> Result<Self, ResumeError> {
         let fresh =
             Stored { format: FORMAT.to_owned(), paths: paths.to_vec(), deep, databases: BTreeMap::new() };
@@ -153,14 +141,20 @@ impl State {
         if stored.format != FORMAT {
             return Err(foreign(format!("its format is {:?}", stored.format)));
         }
-        match stored.paths == fresh.paths && stored.deep == deep {
-            true => Ok(Self { path: path.to_owned(), stored }),
-            false => Err(ResumeError::Other { path: path.to_owned() }),
+        if stored.paths == fresh.paths && stored.deep == deep {
+            Ok(Self { path: path.to_owned(), stored })
+        } else {
+            Err(ResumeError::Other { path: path.to_owned() })
         }
     }
 
-    /// Where the check of the database at `path`, which begins with `start`, got to; none if it was not begun.
-    pub fn place(&self, path: &Path, about: &About, start: &[u8]) -> Result<Option<Place>, ResumeError> {
+    /// Progress of the database at `path`, whose first bytes are `start`; `None` if its check had not begun.
+    pub fn place(
+        &self,
+        path: &Path,
+        about: &About,
+        start: &[u8],
+    ) -> Result<Option<DatabaseProgress>, ResumeError> {
         let Some(stored) = self.stored.databases.get(path) else { return Ok(None) };
         let changed = |what| ResumeError::Changed { path: path.to_owned(), what };
         if stored.size != about.size {
@@ -175,8 +169,8 @@ impl State {
         Ok(Some(stored.place()))
     }
 
-    /// Remembers how far the check of a database got.
-    pub fn remember(&mut self, path: &Path, about: &About, start: &[u8], place: &Place) {
+    /// Stores the progress of a database's check.
+    pub fn remember(&mut self, path: &Path, about: &About, start: &[u8], place: &DatabaseProgress) {
         let counts = &place.counts;
         let stored = StoredDatabase {
             size: about.size,
@@ -198,13 +192,13 @@ impl State {
         self.stored.databases.insert(path.to_owned(), stored);
     }
 
-    /// Puts it into its file, in one step.
+    /// Writes the state file atomically.
     pub fn write(&self) -> Result<(), ResumeError> {
         let bytes = serde_json::to_vec(&self.stored).expect("plain fields");
         Ok(host_files::write_atomically(&self.path, &bytes)?)
     }
 
-    /// Removes the file: all was done.
+    /// Removes the state file after a complete run.
     pub fn remove(&self) -> Result<(), ResumeError> {
         match host_files::kind(&self.path)? {
             PathKind::Missing => Ok(()),
@@ -218,12 +212,12 @@ fn crc_of(start: &[u8]) -> u32 {
 }
 
 impl StoredDatabase {
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> DatabaseProgress {
+        DatabaseProgress {
             to: self.to,
             findings: self.findings.iter().map(StoredFinding::finding).collect(),
             unreadable: self.unreadable,
-            counts: Tally {
+            counts: PageTally {
                 good: self.good,
                 blank: self.blank,
                 slack: self.slack,
@@ -239,8 +233,8 @@ impl StoredDatabase {
 }
 
 impl StoredFinding {
-    fn of(finding: &Finding) -> Option<Self> {
-        let Part::Page(page) = finding.place.part else { return None };
+    fn of(finding: &FileFinding) -> Option<Self> {
+        let FilePart::Page(page) = finding.place.part else { return None };
         Some(Self {
             page: page.0,
             at: finding.place.offset.0,
@@ -250,15 +244,15 @@ impl StoredFinding {
         })
     }
 
-    fn finding(&self) -> Finding {
+    fn finding(&self) -> FileFinding {
         let severity = match self.severity {
-            0 => Severity::Note,
-            1 => Severity::Warning,
-            _ => Severity::Damage,
+            0 => FindingSeverity::Note,
+            1 => FindingSeverity::Warning,
+            _ => FindingSeverity::Damage,
         };
-        Finding {
+        FileFinding {
             severity,
-            place: FilePlace::new(Part::Page(PageNumber(self.page)), ByteOffset(self.at)),
+            place: FileLocation::new(FilePart::Page(PageNumber(self.page)), ByteOffset(self.at)),
             what: self.what.clone(),
             fix: self.fix.map(|(byte, bit)| BitFix { byte: ByteOffset(byte), bit }),
         }

@@ -1,16 +1,16 @@
-//! A whole run: all files, small ones first and side by side, databases one after the other, each with all that judges.
+//! A whole run: small files first and in parallel, then databases one after the other, each with all workers.
 
 use super::{
-    database::{self, Task},
+    database::{self, CheckTask},
     journal,
-    outcome::{Ended, FileOutcome, Outcome},
-    pace::Pace,
-    places::{Candidate, Found},
-    resume::{Place, ResumeError, State},
+    outcome::{Completion, FileOutcome, VerifyOutcome},
+    places::{Candidate, FileDiscovery},
+    rate_limiter::RateLimiter,
+    resume::{DatabaseProgress, ResumeError, ResumeState},
     sets, small,
     source::Source,
 };
-use crate::{FileKind, Severity, kind::START_BYTES};
+use crate::{FileKind, FindingSeverity, kind::START_BYTES};
 use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, rc::Rc, time::Duration};
 use world::{
     IoResult, World,
@@ -20,34 +20,33 @@ use world::{
     },
 };
 
-/// Small files looked at side by side.
+/// Small files checked in parallel.
 const SIDE_BY_SIDE: usize = 8;
-/// Of them, bytes in memory at once; a longer one is looked at alone.
+/// Bytes of them in memory at once; a larger file is checked alone.
 const BYTES_AT_ONCE: u64 = 32 << 20;
-/// How often the state is written while a database is checked.
+/// Interval between writes of the state while a database is checked.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What was named, in its order.
+    /// The paths named, in their order.
     pub paths: Vec<PathBuf>,
     /// Walk trees, and records of logs.
     pub deep: bool,
-    /// Threads that judge.
+    /// Number of worker threads.
     pub jobs: NonZeroUsize,
 }
 
-/// Checks all that was found, until `pace` says to stop; goes on where `state` says, and writes it.
+/// Checks all files of `found` until `limiter` stops it; resumes from `state` and updates it.
 ///
-/// Fails if a state cannot be used or written, and then has looked at no page.
+/// Fails before any page is read if a state cannot be used, or if it cannot be written.
 pub async fn run(
     world: &World,
     settings: &Settings,
-    found: Found,
-    pace: &Pace,
-    mut state: Option<State>,
-) -> Result<Outcome, ResumeError> {
+    found: FileDiscovery,
+    limiter: &RateLimiter,
+    mut state: Option<ResumeState>,
+) -> Result<VerifyOutcome, ResumeError> {
     let workers = Rc::new(Workers::new(settings.jobs));
     let journals = journal::among(&found.candidates);
     let (databases, others): (Vec<Candidate>, Vec<Candidate>) = found
@@ -57,16 +56,17 @@ pub async fn run(
     let places = settle(&databases, state.as_ref()).await?;
     let passes = if settings.deep { 2 } else { 1 };
     let to_do = |of: &[Candidate], times: u64| of.iter().map(|one| one.size.0 * times).sum::<u64>();
-    pace.expect(to_do(&others, 1) + to_do(&databases, passes));
-    let mut outcome = Outcome { strangers: found.strangers, failures: found.failures, ..Outcome::default() };
-    outcome.files = side_by_side(world, settings, &workers, pace, others).await;
+    limiter.expect(to_do(&others, 1) + to_do(&databases, passes));
+    let mut outcome =
+        VerifyOutcome { strangers: found.strangers, failures: found.failures, ..VerifyOutcome::default() };
+    outcome.files = side_by_side(world, settings, &workers, limiter, others).await;
     for (candidate, place) in databases.iter().zip(places) {
-        let judges = (&*workers, pace, journals.as_slice());
+        let judges = (&*workers, limiter, journals.as_slice());
         let file = one_database(world, settings, judges, candidate, (state.as_mut(), place)).await?;
         outcome.files.push(file);
     }
     outcome.files.sort_by(|one, other| one.path.cmp(&other.path));
-    outcome.is_stopped = outcome.files.iter().any(|file| matches!(file.ended, Ended::Stopped(_)));
+    outcome.is_stopped = outcome.files.iter().any(|file| matches!(file.completion, Completion::Stopped(_)));
     let folders: Vec<PathBuf> = settings
         .paths
         .iter()
@@ -75,16 +75,16 @@ pub async fn run(
         .collect();
     outcome.sets = sets::judge(&outcome.files, &folders);
     if let Some(state) = &state {
-        match outcome.is_stopped {
-            true => state.write()?,
-            false => state.remove()?,
-        }
+        if outcome.is_stopped { state.write()? } else { state.remove()? }
     }
     Ok(outcome)
 }
 
-/// Where each database is gone on with; refused before anything is read if one is another now.
-async fn settle(databases: &[Candidate], state: Option<&State>) -> Result<Vec<Option<Place>>, ResumeError> {
+/// The stored progress of each database; fails before any read if one of them has changed.
+async fn settle(
+    databases: &[Candidate],
+    state: Option<&ResumeState>,
+) -> Result<Vec<Option<DatabaseProgress>>, ResumeError> {
     let mut places = Vec::new();
     for database in databases {
         let Some(state) = state else {
@@ -97,18 +97,18 @@ async fn settle(databases: &[Candidate], state: Option<&State>) -> Result<Vec<Op
     Ok(places)
 }
 
-/// By what a database is known again.
+/// The properties that identify a database: metadata and first bytes.
 async fn identity(database: &Candidate) -> IoResult<(About, Vec<u8>)> {
     let start = Source::open(&database.path)?.read_any(0, START_BYTES).await?;
     Ok((host_files::about(&database.path)?, start))
 }
 
-/// Checks files that are judged whole, several at once.
+/// Checks files in parallel, each as a whole.
 async fn side_by_side(
     world: &World,
     settings: &Settings,
     workers: &Rc<Workers>,
-    pace: &Pace,
+    limiter: &RateLimiter,
     candidates: Vec<Candidate>,
 ) -> Vec<FileOutcome> {
     let mut outcomes = Vec::new();
@@ -122,8 +122,8 @@ async fn side_by_side(
             let (_, first) = under_way.pop_front().expect("it is not empty");
             outcomes.push(first.await);
         }
-        let (deep, workers, pace) = (settings.deep, Rc::clone(workers), pace.clone());
-        let check = world.spawn("file", async move { one_small(&candidate, deep, &workers, &pace).await });
+        let (deep, workers, limiter) = (settings.deep, Rc::clone(workers), limiter.clone());
+        let check = world.spawn("file", async move { one_small(&candidate, deep, &workers, &limiter).await });
         under_way.push_back((size, check));
     }
     for (_, check) in under_way {
@@ -132,31 +132,36 @@ async fn side_by_side(
     outcomes
 }
 
-async fn one_small(candidate: &Candidate, deep: bool, workers: &Workers, pace: &Pace) -> FileOutcome {
+async fn one_small(
+    candidate: &Candidate,
+    deep: bool,
+    workers: &Workers,
+    limiter: &RateLimiter,
+) -> FileOutcome {
     let mut outcome = FileOutcome::new(&candidate.path, candidate.size, candidate.kind);
-    pace.begin("check", &candidate.path.display().to_string());
+    limiter.begin("check", &candidate.path.display().to_string());
     let checked = match Source::open(&candidate.path) {
         Ok(source) => {
             let path = Some(candidate.path.as_path());
-            let task = Task { source: &source, path, deep, journals: &[], workers, pace };
+            let task = CheckTask { source: &source, path, deep, journals: &[], workers, limiter };
             small::check(&task, &mut outcome).await
         }
         Err(error) => Err(error),
     };
     outcome.end_with(checked);
-    pace.found(outcome.findings.count(Severity::Damage));
+    limiter.found(outcome.findings.count(FindingSeverity::Damage));
     outcome
 }
 
 async fn one_database(
     world: &World,
     settings: &Settings,
-    (workers, pace, journals): (&Workers, &Pace, &[PathBuf]),
+    (workers, limiter, journals): (&Workers, &RateLimiter, &[PathBuf]),
     candidate: &Candidate,
-    (state, place): (Option<&mut State>, Option<Place>),
+    (state, place): (Option<&mut ResumeState>, Option<DatabaseProgress>),
 ) -> Result<FileOutcome, ResumeError> {
     let mut outcome = FileOutcome::new(&candidate.path, candidate.size, candidate.kind);
-    pace.begin("check", &candidate.path.display().to_string());
+    limiter.begin("check", &candidate.path.display().to_string());
     let source = match Source::open(&candidate.path) {
         Ok(source) => source,
         Err(error) => {
@@ -165,14 +170,14 @@ async fn one_database(
         }
     };
     let path = Some(candidate.path.as_path());
-    let task = Task { source: &source, path, deep: settings.deep, journals, workers, pace };
+    let task = CheckTask { source: &source, path, deep: settings.deep, journals, workers, limiter };
     let mut failed = None;
     let checked = match state {
         None => database::check(&task, &mut outcome, place, &mut |_| {}).await,
         Some(state) => {
             let (about, start) = identity(candidate).await?;
             let mut next_save = world.now() + SAVE_INTERVAL;
-            let mut save = |place: &Place| {
+            let mut save = |place: &DatabaseProgress| {
                 if world.now() >= next_save {
                     state.remember(&candidate.path, &about, &start, place);
                     failed = failed.take().or(state.write().err());

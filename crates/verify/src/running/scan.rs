@@ -1,20 +1,21 @@
-//! What lies on a device or in an image that no filesystem can be mounted from: headers, pages, logs, by their signatures.
+//! Searches a device or an image without a mountable filesystem for headers, pages and logs, by their
+//! signatures.
 //!
-//! A page tells its number, so it tells where its file would begin if it lay in one piece: pages that agree on that are
-//! one *placement*, whatever blank pages are between them. What has a header and a placement behind it is checked like a file
-//! of its own; other placements are pieces of files that lay scattered, or were deleted.
+//! A page stores its number, so it implies where its file would begin if the file were contiguous. Pages that
+//! agree on that are one *placement*, with any blank pages between them. A header with a placement behind it
+//! is checked like a file; other placements are pieces of fragmented or deleted files.
 
 use super::{
-    database::{self, Task},
-    outcome::{FileOutcome, Findings, Outcome},
-    pace::Pace,
-    reading::{Judge, Part, Plan, each_chunk},
+    database::{self, CheckTask},
+    outcome::{FileOutcome, Findings, VerifyOutcome},
+    rate_limiter::RateLimiter,
+    reading::{ChunkCheck, ChunkResult, ReadPlan, each_chunk},
     small,
     source::Source,
 };
 use crate::{
-    FileKind, Finding, Place, Severity,
-    signatures::{Hit, What, look},
+    FileFinding, FileKind, FileLocation, FindingSeverity,
+    signatures::{Hit, StructureKind, look},
 };
 use maildb::PageSize;
 use std::{
@@ -24,43 +25,41 @@ use std::{
 };
 use world::{ByteCount, ByteOffset, IoResult, real::Workers};
 
-/// Placements that are told one by one; of the others only the number is.
+/// Placements listed one by one; further ones are counted.
 const PLACEMENTS_MAX: usize = 100_000;
-/// Whole files that are checked: headers beyond are counted.
+/// Whole files checked; further headers are counted.
 const FILES_MAX: usize = 100_000;
 
-/// Pages of one size that agree on where their file would begin.
+/// Pages of one size that imply the same start of their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Length of each.
     pub page_size: PageSize,
-    /// Where the first that was found lies.
+    /// Offset of the first page found.
     pub at: ByteOffset,
-    /// Where the file would begin; before the device, for what lay in pieces.
+    /// Implied start of the file; negative for fragments.
     pub base: i128,
-    /// The lowest number found, and the highest.
+    /// Lowest and highest page number found.
     pub pages: (u32, u32),
-    /// Pages found.
     pub count: u64,
 }
 
-/// What a scan found.
+/// The results of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
-    /// Files with a header, checked as far as they lie behind it. Their paths are those of the device, with `@` and the byte.
-    pub found: Outcome,
-    /// Pages that lie behind no header.
+pub struct ScanOutcome {
+    /// Files with a header, checked as far as they are contiguous. Their paths are the device's, with `@` and
+    /// the offset.
+    pub found: VerifyOutcome,
+    /// Pages without a header before them.
     pub placements: Vec<Placement>,
-    /// Placements and headers beyond those.
+    /// Placements and headers beyond those listed.
     pub more: u64,
-    /// Segments of logs that lie behind no header of theirs.
+    /// Log segments without a header before them.
     pub lone_segments: u64,
-    /// Bytes looked through.
+    /// Bytes searched.
     pub looked: u64,
 }
 
-impl Scanned {
-    /// Adds what was found elsewhere.
+impl ScanOutcome {
     pub fn add(&mut self, other: Self) {
         self.found.files.extend(other.found.files);
         self.found.failures.extend(other.found.failures);
@@ -72,32 +71,38 @@ impl Scanned {
     }
 }
 
-/// Finds and checks what lies on `source`, which is called `path`.
-pub async fn scan(path: &Path, source: &Source, workers: &Workers, pace: &Pace) -> IoResult<Scanned> {
-    pace.expect(source.size().0);
-    pace.begin("scan", &path.display().to_string());
-    let mut gathered = Gathered::default();
+/// Finds and checks the files on `source`, called `path` in results.
+pub async fn scan(
+    path: &Path,
+    source: &Source,
+    workers: &Workers,
+    limiter: &RateLimiter,
+) -> IoResult<ScanOutcome> {
+    limiter.expect(source.size().0);
+    limiter.begin("scan", &path.display().to_string());
+    let mut gathered = StructureIndex::default();
     let size = source.size().0;
-    let judge: Judge<Vec<Hit>> = Arc::new(|at, bytes| look(at, bytes, super::reading::CHUNK_BYTES));
-    let plan = Plan { source, range: 0..size, overlap: PageSize::BYTES_MAX, unit: 4096, workers, pace };
+    let judge: ChunkCheck<Vec<Hit>> = Arc::new(|at, bytes| look(at, bytes, super::reading::CHUNK_BYTES));
+    let plan =
+        ReadPlan { source, range: 0..size, overlap: PageSize::BYTES_MAX, unit: 4096, workers, limiter };
     let mut unreadable = 0_u64;
     let looked = each_chunk(plan, judge, &mut |_, _, part| match part {
-        Part::Judged(hits) => hits.into_iter().for_each(|hit| gathered.add(hit)),
-        Part::Unreadable(_) => unreadable += 1,
+        ChunkResult::Judged(hits) => hits.into_iter().for_each(|hit| gathered.add(hit)),
+        ChunkResult::Unreadable(_) => unreadable += 1,
     })
     .await?;
-    let mut scanned = Scanned { looked, ..Scanned::default() };
+    let mut scanned = ScanOutcome { looked, ..ScanOutcome::default() };
     scanned.found.is_stopped = looked < size;
     if unreadable > 0 {
         let what = format!("{}: {unreadable} parts of 4 KiB cannot be read", path.display());
         scanned.found.failures.push(what);
     }
     for header in std::mem::take(&mut gathered.headers) {
-        if pace.is_stopped() {
+        if limiter.is_stopped() {
             scanned.found.is_stopped = true;
             break;
         }
-        let file = checked(path, source, &header, &mut gathered, (workers, pace)).await;
+        let file = checked(path, source, &header, &mut gathered, (workers, limiter)).await;
         scanned.found.files.push(file);
     }
     scanned.lone_segments = gathered.segments.values().sum();
@@ -107,26 +112,27 @@ pub async fn scan(path: &Path, source: &Source, workers: &Workers, pace: &Pace) 
     Ok(scanned)
 }
 
-/// What hits add up to.
+/// The structures found so far.
 #[derive(Default)]
-struct Gathered {
+struct StructureIndex {
     headers: Vec<Hit>,
-    /// By where their files would begin, and page size.
+    /// By implied start of the file and page size.
     placements: BTreeMap<(i128, usize), Placement>,
-    /// Segments of logs, by where their file would begin.
+    /// Log segments, by implied start of their file.
     segments: BTreeMap<i128, u64>,
     more: u64,
 }
 
-impl Gathered {
+impl StructureIndex {
     fn add(&mut self, hit: Hit) {
         match hit.what {
-            What::Page { page_size, number } => self.page(hit.at, page_size, number),
-            What::Segment { index } => {
+            StructureKind::Page { page_size, number } => self.page(hit.at, page_size, number),
+            StructureKind::Segment { index } => {
                 let base = i128::from(hit.at.0) - i128::from(index) * 4096;
-                match self.segments.len() < PLACEMENTS_MAX || self.segments.contains_key(&base) {
-                    true => *self.segments.entry(base).or_default() += 1,
-                    false => self.more += 1,
+                if self.segments.len() < PLACEMENTS_MAX || self.segments.contains_key(&base) {
+                    *self.segments.entry(base).or_default() += 1
+                } else {
+                    self.more += 1
                 }
             }
             _ if self.is_shadow(&hit) => {}
@@ -135,14 +141,16 @@ impl Gathered {
         }
     }
 
-    /// Whether it is the second copy of the header found before it.
+    /// True for the second copy of the header found before it.
     fn is_shadow(&self, hit: &Hit) -> bool {
         let Some(last) = self.headers.last() else { return false };
         let distance = match (last.what, hit.what) {
-            (What::Database { page_size: one }, What::Database { page_size: other }) if one == other => {
+            (StructureKind::Database { page_size: one }, StructureKind::Database { page_size: other })
+                if one == other =>
+            {
                 one.bytes() as u64
             }
-            (What::Checkpoint, What::Checkpoint) => 4096,
+            (StructureKind::Checkpoint, StructureKind::Checkpoint) => 4096,
             _ => return false,
         };
         last.at.0 + distance == hit.at.0
@@ -163,39 +171,41 @@ impl Gathered {
     }
 }
 
-/// Checks what lies behind a header as if it were a file.
+/// Checks the data behind a header like a file.
 async fn checked(
     path: &Path,
     source: &Source,
     header: &Hit,
-    gathered: &mut Gathered,
-    (workers, pace): (&Workers, &Pace),
+    gathered: &mut StructureIndex,
+    (workers, limiter): (&Workers, &RateLimiter),
 ) -> FileOutcome {
     let at = header.at;
     let (kind, length) = match header.what {
-        What::Database { page_size } => {
+        StructureKind::Database { page_size } => {
             let key = (i128::from(at.0), page_size.bytes());
             let last = gathered.placements.remove(&key).map_or(0, |placement| placement.pages.1);
             let found = (u64::from(last) + 2) * page_size.bytes() as u64;
             let all = source.part(at, source.size());
-            let task = Task { source: &all, path: None, deep: false, journals: &[], workers, pace };
-            // Blank pages at its end were not found, and are its own.
+            let task = CheckTask { source: &all, path: None, deep: false, journals: &[], workers, limiter };
+            // Blank pages at its end were not found, and belong to it.
             let owned = database::length_owned(&task).await.ok().flatten();
             (FileKind::Database, owned.unwrap_or(found).max(found))
         }
-        What::Log { bytes } => {
+        StructureKind::Log { bytes } => {
             gathered.segments.remove(&i128::from(at.0));
             (FileKind::Log, bytes)
         }
-        What::Checkpoint => (FileKind::Checkpoint, 8192),
-        What::FlushMap => (FileKind::FlushMap, 8192),
-        What::Page { .. } | What::Segment { .. } => unreachable!("only headers are checked"),
+        StructureKind::Checkpoint => (FileKind::Checkpoint, 8192),
+        StructureKind::FlushMap => (FileKind::FlushMap, 8192),
+        StructureKind::Page { .. } | StructureKind::Segment { .. } => {
+            unreachable!("only headers are checked")
+        }
     };
     let part = source.part(at, ByteCount(length));
     let mut outcome = FileOutcome::new(&named(path, at), part.size(), kind);
-    pace.begin("check", &outcome.path.display().to_string());
-    pace.expect(part.size().0);
-    let task = Task { source: &part, path: None, deep: false, journals: &[], workers, pace };
+    limiter.begin("check", &outcome.path.display().to_string());
+    limiter.expect(part.size().0);
+    let task = CheckTask { source: &part, path: None, deep: false, journals: &[], workers, limiter };
     let checked = match kind {
         FileKind::Database => database::check(&task, &mut outcome, None, &mut |_| {}).await.map(|_| ()),
         _ => small::check(&task, &mut outcome).await,
@@ -213,15 +223,16 @@ fn named(path: &Path, at: ByteOffset) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A page that is not behind its header at all is not damaged: the file lay in pieces. One flipped bit is damage wherever
-/// it is.
+/// Drops findings of a fragmented file: a page that is not at its place behind the header is not damaged. A
+/// single flipped bit is damage anywhere.
 fn in_pieces(outcome: &FileOutcome) -> Findings {
     let mut findings = Findings::default();
     let mut elsewhere = outcome.findings.more();
     for finding in outcome.findings.kept() {
-        match finding.severity == Severity::Damage && finding.fix.is_none() {
-            true => elsewhere += 1,
-            false => findings.push(finding.clone()),
+        if finding.severity == FindingSeverity::Damage && finding.fix.is_none() {
+            elsewhere += 1
+        } else {
+            findings.push(finding.clone())
         }
     }
     if elsewhere > 0 {
@@ -229,7 +240,7 @@ fn in_pieces(outcome: &FileOutcome) -> Findings {
             "{elsewhere} of its pages are not behind its header: they are damaged, or the file lay in pieces, which are \
              among the other pages found"
         );
-        findings.push(Finding::warning(Place::FILE, what));
+        findings.push(FileFinding::warning(FileLocation::FILE, what));
     }
     findings
 }

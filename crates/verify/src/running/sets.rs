@@ -1,12 +1,12 @@
-//! Which files belong together, before they are judged together.
+//! Groups files into sets before the sets are checked.
 //!
-//! The files of a folder are a set. Where a folder has databases and none of their logs, and just one other folder has
-//! logs of that birth mark and no databases, those are its logs: Exchange likes to keep them apart.
+//! The files of a folder are a set. If a folder has databases and none of their logs, and exactly one other
+//! folder has logs of that signature and no databases, those are its logs: Exchange is often set up that way.
 
 use super::outcome::{FileOutcome, SetOutcome};
 use crate::{
-    Finding,
-    set::{Facts, FileFacts, judge_set},
+    FileFinding,
+    set::{FileContents, FileFacts, judge_set},
 };
 use maildb::format::header::Signature;
 use std::{
@@ -14,7 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Judges the sets among `files`; of `folders` all is there, of other places only what was named.
+/// Checks the sets among `files`. `folders` were searched completely; elsewhere only the named files are
+/// known.
 pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
     let mut by_folder: BTreeMap<&Path, Vec<&FileOutcome>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.facts.is_some()) {
@@ -30,16 +31,13 @@ pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
     let mut sets = Vec::new();
     for (folder, files) in by_folder.iter().filter(|(_, files)| has(files, is_database)) {
         let mut members = files.clone();
-        let logs_in = match has(files, is_log) {
-            true => None,
-            false => logs_elsewhere(files, &lone_logs, &by_folder),
-        };
+        let logs_in = if has(files, is_log) { None } else { logs_elsewhere(files, &lone_logs, &by_folder) };
         let logs_in = logs_in.map(|logs_in| (logs_in, by_folder[logs_in].as_slice()));
         if let Some((logs_in, logs)) = logs_in {
             members.extend(logs);
             joined.push(logs_in);
         }
-        // Of files that were named one by one the others may be where nobody looked.
+        // Files named one by one: other files of their set may be in folders that were not searched.
         if has(&members, is_log) || is_whole(folder) {
             sets.push(set(folder, logs_in, &members));
         }
@@ -53,19 +51,19 @@ pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
     sets
 }
 
-/// What is wrong with a log is found in every set it belongs to, and is one fault: the first of them has it.
+/// A defect of a log appears in every set the log belongs to; only the first keeps it.
 fn find_once(sets: &mut [SetOutcome]) {
     let mut found = BTreeSet::new();
     for set in sets {
         let findings = std::mem::take(&mut set.verdict.findings);
-        let is_new = |(name, finding): &(String, Finding)| {
+        let is_new = |(name, finding): &(String, FileFinding)| {
             found.insert((set.path_of(name), finding.place, finding.what.clone()))
         };
         set.verdict.findings = findings.into_iter().filter(is_new).collect();
     }
 }
 
-/// The set of a folder; with it the logs of another, if those are its.
+/// The set of a folder, with the logs of another folder if they belong to it.
 fn set(folder: &Path, logs: Option<(&Path, &[&FileOutcome])>, members: &[&FileOutcome]) -> SetOutcome {
     let facts: Vec<FileFacts> = members.iter().filter_map(|file| facts_of(file)).collect();
     let logs_there = logs.map_or(&[][..], |(_, logs)| logs);
@@ -85,7 +83,7 @@ fn facts_of(file: &FileOutcome) -> Option<FileFacts> {
     Some(FileFacts { name: name_of(file)?, facts: file.facts.clone()?, is_damaged: file.is_damaged() })
 }
 
-/// The one folder among `lone` with logs for these databases.
+/// The only folder among `lone` with logs for these databases.
 fn logs_elsewhere<'a>(
     files: &[&FileOutcome],
     lone: &[&'a Path],
@@ -94,7 +92,7 @@ fn logs_elsewhere<'a>(
     let wanted: Vec<Signature> = files.iter().filter_map(|file| log_signature(file)).collect();
     let fits = |folder: &&&Path| {
         by_folder[**folder].iter().any(|file| match &file.facts {
-            Some(Facts::Log(log)) => wanted.contains(&log.signature),
+            Some(FileContents::Log(log)) => wanted.contains(&log.signature),
             _ => false,
         })
     };
@@ -105,7 +103,7 @@ fn logs_elsewhere<'a>(
 
 fn log_signature(file: &FileOutcome) -> Option<Signature> {
     match &file.facts {
-        Some(Facts::Database(database)) if !database.is_temporary => Some(database.log_signature),
+        Some(FileContents::Database(database)) if !database.is_temporary => Some(database.log_signature),
         _ => None,
     }
 }
@@ -115,7 +113,7 @@ fn has(files: &[&FileOutcome], is: fn(&FileOutcome) -> bool) -> bool {
 }
 
 fn is_log(file: &FileOutcome) -> bool {
-    matches!(file.facts, Some(Facts::Log(_) | Facts::PreparedLog))
+    matches!(file.facts, Some(FileContents::Log(_) | FileContents::PreparedLog))
 }
 
 fn is_database(file: &FileOutcome) -> bool {

@@ -1,33 +1,35 @@
-//! Files that are judged whole: logs, checkpoints, flush maps, and what is all zero.
+//! Files that are checked as a whole: logs, checkpoints, flush maps, and files of zeros.
 
 use super::{
-    database::Task,
-    outcome::{Checked, Ended, FileOutcome},
+    database::CheckTask,
+    outcome::{Completion, Coverage, FileOutcome},
     places::{is_named_log, named_kind},
-    reading::{Judge, Part, Plan, each_chunk},
+    reading::{ChunkCheck, ChunkResult, ReadPlan, each_chunk},
 };
 use crate::{
-    FileKind, Finding, Part as FilePart, Place,
+    FileFinding, FileKind, FileLocation, FilePart,
     checkpoint::{CHECKPOINT_BYTES, judge_checkpoint},
     flush_map::{MAP_PAGE_BYTES, MapTally, judge_map_header, judge_map_pages},
     log::judge_log,
-    set::Facts,
+    set::FileContents,
 };
 use std::sync::Arc;
 use world::{ByteCount, ByteOffset, IoResult};
 
-/// No log file is longer.
+/// Maximum length of a log file.
 pub const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Checks a file of any kind but a database.
-pub async fn check(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
+/// Checks a file of any type but a database.
+pub async fn check(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     match outcome.kind {
         FileKind::Log => log(task, outcome).await,
         FileKind::Checkpoint => checkpoint(task, outcome).await,
         FileKind::FlushMap => flush_map(task, outcome).await,
         FileKind::Blank => blank(task, outcome).await,
         FileKind::RevertSnapshot => {
-            outcome.findings.extend(outcome.passed_over().map(|why| Finding::note(Place::FILE, why)));
+            outcome
+                .findings
+                .extend(outcome.skip_reason().map(|why| FileFinding::note(FileLocation::FILE, why)));
             Ok(())
         }
         FileKind::Unknown => {
@@ -41,128 +43,129 @@ pub async fn check(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     }
 }
 
-/// A file that is named as one of ours and does not begin like one.
+/// Reports a file with one of the engine's names and no valid start.
 fn headless(outcome: &mut FileOutcome) {
     let named = named_kind(&outcome.path).unwrap_or("a file of the engine");
-    let what = format!("it is named as {named} is, and nothing in it is one: its headers are gone");
-    outcome.findings.push(Finding::damage(Place::FILE, what));
-    outcome.facts = Some(Facts::Headless);
+    let what = format!("its name is that of {named}, but its headers are gone");
+    outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
+    outcome.facts = Some(FileContents::Headless);
 }
 
-async fn log(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
+async fn log(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     let size = outcome.size.0;
     if size > LOG_BYTES_MAX {
-        let what = format!("it begins as a log and has {}: no log is so long", outcome.size);
-        outcome.findings.push(Finding::damage(Place::FILE, what));
-        outcome.facts = Some(Facts::Headless);
+        let what = format!("it begins like a log, but no log has {}", outcome.size);
+        outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
+        outcome.facts = Some(FileContents::Headless);
         return Ok(());
     }
-    task.pace.wait().await;
-    if task.pace.is_stopped() {
-        outcome.ended = Ended::Stopped(ByteCount(0));
+    task.limiter.wait().await;
+    if task.limiter.is_stopped() {
+        outcome.completion = Completion::Stopped(ByteCount(0));
         return Ok(());
     }
-    task.pace.slow(size);
+    task.limiter.slow(size);
     let bytes = task.source.read(ByteOffset(0), size as usize, None).await?;
     let records = task.deep;
     let verdict = task.workers.run(move || judge_log(&bytes, records)).await;
-    task.pace.done(size);
-    outcome.facts = Some(verdict.facts.map_or(Facts::Headless, Facts::Log));
-    outcome.checked = Checked::Log(verdict.tally);
+    task.limiter.done(size);
+    outcome.facts = Some(verdict.facts.map_or(FileContents::Headless, FileContents::Log));
+    outcome.coverage = Coverage::Log(verdict.tally);
     outcome.findings.extend(verdict.findings);
     Ok(())
 }
 
-async fn checkpoint(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
+async fn checkpoint(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     let bytes = task.source.read_any(0, CHECKPOINT_BYTES).await?;
     let verdict = judge_checkpoint(&bytes);
-    task.pace.done(outcome.size.0);
-    outcome.facts = Some(verdict.facts.map_or(Facts::Headless, Facts::Checkpoint));
-    outcome.checked = Checked::Header;
+    task.limiter.done(outcome.size.0);
+    outcome.facts = Some(verdict.facts.map_or(FileContents::Headless, FileContents::Checkpoint));
+    outcome.coverage = Coverage::Header;
     outcome.findings.extend(verdict.findings);
     Ok(())
 }
 
-async fn flush_map(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
+async fn flush_map(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     let start = task.source.read_any(0, MAP_PAGE_BYTES).await?;
     let verdict = judge_map_header(&start);
-    outcome.facts = Some(verdict.facts.map_or(Facts::Headless, Facts::FlushMap));
+    outcome.facts = Some(verdict.facts.map_or(FileContents::Headless, FileContents::FlushMap));
     outcome.findings.extend(verdict.findings);
     let page = MAP_PAGE_BYTES as u64;
     let (first, end) = (page.min(outcome.size.0), outcome.size.0 - outcome.size.0 % page);
-    task.pace.done(first);
-    let judge: Judge<MapTally> = Arc::new(move |at, chunk| judge_map_pages((at.0 / page - 1) as u32, chunk));
-    let plan = Plan {
+    task.limiter.done(first);
+    let judge: ChunkCheck<MapTally> =
+        Arc::new(move |at, chunk| judge_map_pages((at.0 / page - 1) as u32, chunk));
+    let plan = ReadPlan {
         source: task.source,
         range: first..end.max(first),
         overlap: 0,
         unit: MAP_PAGE_BYTES,
         workers: task.workers,
-        pace: task.pace,
+        limiter: task.limiter,
     };
     let mut all = MapTally::default();
     let told_to = each_chunk(plan, judge, &mut |at, _, part| match part {
-        Part::Judged(tally) => {
+        ChunkResult::Judged(tally) => {
             all.good += tally.good;
             all.blank += tally.blank;
             all.damaged += tally.damaged;
             outcome.findings.extend(tally.findings);
         }
-        Part::Unreadable(error) => {
+        ChunkResult::Unreadable(error) => {
             all.damaged += 1;
-            let place = Place::new(FilePart::MapPage((at.0 / page - 1) as u32), at);
-            outcome.findings.push(Finding::damage(place, format!("it cannot be read: {error}")));
+            let place = FileLocation::new(FilePart::MapPage((at.0 / page - 1) as u32), at);
+            outcome.findings.push(FileFinding::damage(place, format!("it cannot be read: {error}")));
         }
     })
     .await?;
     if told_to < end {
-        outcome.ended = Ended::Stopped(ByteCount(told_to));
+        outcome.completion = Completion::Stopped(ByteCount(told_to));
     }
-    outcome.checked = Checked::FlushMap(all);
+    outcome.coverage = Coverage::FlushMap(all);
     Ok(())
 }
 
-/// All of one fill as far as its beginning goes. A log that was prepared and not used yet is so to its end; a database whose
-/// beginning was lost is not.
-async fn blank(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
+/// Checks that a file whose start is one fill byte has that fill to its end. A log prepared for use and not
+/// yet used does; a database whose start was lost does not.
+async fn blank(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     if !is_named_log(&outcome.path) {
         headless(outcome);
         return Ok(());
     }
     let fill = task.source.read_any(0, 1).await?.first().copied().unwrap_or(0);
-    let judge: Judge<Option<u64>> = Arc::new(move |at, chunk| {
+    let judge: ChunkCheck<Option<u64>> = Arc::new(move |at, chunk| {
         let found = chunk.iter().position(|&byte| byte != fill);
         found.map(|index| at.0 + index as u64)
     });
-    let plan = Plan {
+    let plan = ReadPlan {
         source: task.source,
         range: 0..outcome.size.0,
         overlap: 0,
         unit: 4096,
         workers: task.workers,
-        pace: task.pace,
+        limiter: task.limiter,
     };
     let (mut first, mut unreadable) = (None, None);
     let told_to = each_chunk(plan, judge, &mut |at, _, part| match part {
-        Part::Judged(found) => first = first.or(found),
-        Part::Unreadable(error) => unreadable = unreadable.take().or(Some((at, error))),
+        ChunkResult::Judged(found) => first = first.or(found),
+        ChunkResult::Unreadable(error) => unreadable = unreadable.take().or(Some((at, error))),
     })
     .await?;
     if let Some(at) = first {
-        let place = Place::new(FilePart::Bytes, ByteOffset(at));
-        let what = "it begins as a prepared log does and goes on with something else: its header is gone";
-        outcome.findings.push(Finding::damage(place, what));
-        outcome.facts = Some(Facts::Headless);
+        let place = FileLocation::new(FilePart::Bytes, ByteOffset(at));
+        let what = "it begins like a prepared log and continues with other data: its header is gone";
+        outcome.findings.push(FileFinding::damage(place, what));
+        outcome.facts = Some(FileContents::Headless);
     } else {
-        outcome.facts = Some(Facts::PreparedLog);
+        outcome.facts = Some(FileContents::PreparedLog);
     }
     if let Some((at, error)) = unreadable {
-        let place = Place::new(FilePart::Bytes, at);
-        outcome.findings.push(Finding::damage(place, format!("it cannot be read: {error}")));
+        let place = FileLocation::new(FilePart::Bytes, at);
+        outcome.findings.push(FileFinding::damage(place, format!("it cannot be read: {error}")));
     }
     if told_to < outcome.size.0 {
-        outcome.ended = Ended::Stopped(ByteCount(told_to));
+        outcome.completion = Completion::Stopped(ByteCount(told_to));
     }
-    outcome.checked = Checked::Blank;
+    outcome.coverage = Coverage::Blank;
     Ok(())
 }

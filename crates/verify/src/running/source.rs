@@ -1,7 +1,7 @@
 //! The bytes of a file or a device, to the last one.
 //!
-//! Direct I/O knows whole sectors only, and a file that was cut or copied badly may end anywhere: what is behind its
-//! last whole sector is read once, when it is opened.
+//! Direct I/O reads whole sectors only, but a truncated or badly copied file may end anywhere: the bytes
+//! behind its last whole sector are read once, when it is opened.
 
 use std::{path::Path, rc::Rc};
 use world::{
@@ -12,20 +12,19 @@ use world::{
     },
 };
 
-/// Something that is read from its first byte to its last.
 #[derive(Clone)]
 pub struct Source {
     device: Rc<dyn BlockDevice>,
-    /// The byte of the device that is the first here.
+    /// Offset on the device of this source's first byte.
     from: u64,
-    /// What the device has from there on, in whole sectors unless a part was taken.
+    /// Bytes on the device from there on, in whole sectors unless this is a part.
     whole: u64,
-    /// What comes behind that: less than a sector.
+    /// The bytes behind: less than a sector.
     tail: Rc<[u8]>,
 }
 
 impl Source {
-    /// Opens the file or block device at `path` for reading alone.
+    /// Opens the file or block device at `path` for reading only.
     pub fn open(path: &Path) -> IoResult<Self> {
         let device = FileDevice::open(path, Access::Read)?;
         let whole = device.geometry().size.0;
@@ -37,20 +36,20 @@ impl Source {
         Ok(Self { device: Rc::new(device), from: 0, whole, tail: tail.into() })
     }
 
-    /// All that a device holds.
+    /// The whole contents of a device.
     pub fn of(device: Rc<dyn BlockDevice>) -> Self {
         let whole = device.geometry().size.0;
         Self { device, from: 0, whole, tail: Rc::default() }
     }
 
-    /// A part of it: what lies from `at` on, `length` bytes at most.
+    /// The part from `at` on, `length` bytes at most.
     pub fn part(&self, at: ByteOffset, length: ByteCount) -> Self {
         let at = at.0.min(self.whole);
         let whole = length.0.min(self.whole - at);
         Self { device: Rc::clone(&self.device), from: self.from + at, whole, tail: Rc::default() }
     }
 
-    /// Its length, to the byte.
+    /// Length in bytes, not rounded to sectors.
     pub fn size(&self) -> ByteCount {
         ByteCount(self.whole + self.tail.len() as u64)
     }
@@ -60,8 +59,8 @@ impl Source {
         u64::from(self.device.geometry().sector)
     }
 
-    /// Starts reading `length` bytes (more than none) from `at` on. Where they begin and end with a sector nothing is
-    /// copied; `spare` is used if it has just the length.
+    /// Starts reading `length` bytes (at least one) from `at` on. A range of whole sectors is not copied;
+    /// `spare` is reused if its length matches.
     pub fn read(
         &self,
         at: ByteOffset,
@@ -70,7 +69,7 @@ impl Source {
     ) -> impl Future<Output = IoResult<Buffer>> + use<> {
         let end = at.0.saturating_add(length as u64);
         let of_device = end.min(self.whole).saturating_sub(at.0);
-        // A part may begin and end anywhere; the device is asked for whole sectors.
+        // A part may begin and end anywhere; the device reads whole sectors.
         let (first, sector) = (self.from + at.0, self.sector());
         let before = first % sector;
         let asked = (before + of_device).next_multiple_of(sector);
@@ -105,7 +104,7 @@ impl Source {
         }
     }
 
-    /// Reads any bytes, wherever they begin and end: those there are of `at..at + length`.
+    /// Reads an arbitrary range: the existing bytes of `at..at + length`.
     pub async fn read_any(&self, at: u64, length: usize) -> IoResult<Vec<u8>> {
         let end = at.saturating_add(length as u64).min(self.size().0);
         if at >= end {

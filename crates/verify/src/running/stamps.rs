@@ -1,8 +1,8 @@
-//! The stamps that Spindle keeps beside its own databases: what each page was when it was last written, whatever its
-//! checksum says. A lost write, and a page of an earlier day, are seen by nothing else.
+//! Page stamps, which Spindle keeps beside its own databases: the identity of each page's last write,
+//! independent of its checksum. Only they reveal a lost write or an outdated page.
 
 use super::journal::folder_of;
-use crate::{Finding, Part, Place, database::Tally};
+use crate::{FileFinding, FileLocation, FilePart, database::PageTally};
 use maildb::{
     PageNumber,
     format::header::HeaderCopies,
@@ -14,13 +14,13 @@ use world::{
     real::{Access, FolderDirectory},
 };
 
-/// The stamps beside the database at `path`, whose first bytes are `start`, and what is to be said of them.
+/// Opens the stamps beside the database at `path`, whose first bytes are `start`, with their verdict.
 pub async fn beside(path: &Path, start: &[u8], size: ByteCount) -> (Option<StampsBeside>, StampsVerdict) {
     let copies = HeaderCopies::decode(start);
     let name = path.file_name().and_then(|name| name.to_str());
     let (Ok(header), Some(name)) = (copies.best(), name) else { return (None, StampsVerdict::NotKept) };
     if maildb::stamps::file_name(name).len() > world::NAME_BYTES_MAX {
-        // Nobody can have kept stamps under such a name.
+        // Stamps cannot exist under such a name.
         return (None, StampsVerdict::NotKept);
     }
     let directory: Rc<dyn Directory> = match FolderDirectory::open(folder_of(path)) {
@@ -35,34 +35,36 @@ pub async fn beside(path: &Path, start: &[u8], size: ByteCount) -> (Option<Stamp
     }
 }
 
-/// Adds to the tally of a chunk, of which the first page is `first`, what the stamps say of those pages whose checksums are right.
+/// Compares the pages of a chunk whose checksums are right with their stamps, and adjusts its tally. `first`
+/// is the chunk's first page.
 pub fn hold_against(
     stamps: &StampsBeside,
     first: PageNumber,
     page_bytes: usize,
     chunk: &[u8],
-    tally: &mut Tally,
+    tally: &mut PageTally,
 ) {
-    let damaged: BTreeSet<Part> = tally.findings.iter().map(|finding| finding.place.part).collect();
+    let damaged: BTreeSet<FilePart> = tally.findings.iter().map(|finding| finding.place.part).collect();
     for (index, bytes) in chunk.chunks_exact(page_bytes).enumerate() {
         let page = PageNumber(first.0 + index as u32);
-        if damaged.contains(&Part::Page(page)) {
+        if damaged.contains(&FilePart::Page(page)) {
             continue;
         }
         let Some(problem) = stamps.problem(page, bytes) else { continue };
         let at = ByteOffset((u64::from(page.0) + 1) * page_bytes as u64);
-        tally.findings.push(Finding::damage(Place::new(Part::Page(page), at), problem));
+        tally.findings.push(FileFinding::damage(FileLocation::new(FilePart::Page(page), at), problem));
         tally.damaged += 1;
-        // It was counted as what its checksum made it.
-        let counted = match bytes.iter().all(|&byte| byte == 0) {
-            true => &mut tally.blank,
-            false => tally.good.iter_mut().find(|good| **good > 0).unwrap_or(&mut tally.slack),
+        // It was counted by its checksum before.
+        let counted = if bytes.iter().all(|&byte| byte == 0) {
+            &mut tally.blank
+        } else {
+            tally.good.iter_mut().find(|good| **good > 0).unwrap_or(&mut tally.slack)
         };
         *counted = counted.saturating_sub(1);
     }
 }
 
-/// A folder in which nothing is changed: a snapshot may be mounted that way.
+/// A read-only view of a folder: a snapshot may be mounted read-only.
 pub struct ReadOnly(pub FolderDirectory);
 
 impl ReadOnly {

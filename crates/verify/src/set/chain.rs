@@ -1,8 +1,8 @@
-//! The log files of one birth mark, in the order of their generations.
+//! The log files of one signature, in the order of their generations.
 
-use super::{Facts, FileFacts, LogName, Named, names::Pattern, parse};
+use super::{FileContents, FileFacts, LogName, NamedFindings, names::NamePattern, parse};
 use crate::{
-    finding::{Finding, Place},
+    finding::{FileFinding, FileLocation},
     log::LogFacts,
 };
 use maildb::{
@@ -10,29 +10,26 @@ use maildb::{
     log::segment::SEGMENT_HEADER_BYTES,
 };
 
-/// One log of a chain.
-pub struct Link<'a> {
+pub struct ChainLog<'a> {
     pub name: &'a str,
     pub facts: &'a LogFacts,
     pub is_damaged: bool,
 }
 
-/// All logs of one birth mark.
-pub struct Chain<'a> {
+pub struct LogChain<'a> {
     pub signature: Signature,
-    /// In ascending order of generations; more than one of a generation only if the set is odd.
-    links: Vec<Link<'a>>,
+    /// In ascending order of generations; more than one of a generation only in an inconsistent set.
+    links: Vec<ChainLog<'a>>,
 }
 
-/// The chains among some files.
-pub fn of(files: &[FileFacts]) -> Vec<Chain<'_>> {
-    let mut chains: Vec<Chain<'_>> = Vec::new();
+pub fn of(files: &[FileFacts]) -> Vec<LogChain<'_>> {
+    let mut chains: Vec<LogChain<'_>> = Vec::new();
     for file in files {
-        let Facts::Log(facts) = &file.facts else { continue };
-        let link = Link { name: &file.name, facts, is_damaged: file.is_damaged };
+        let FileContents::Log(facts) = &file.facts else { continue };
+        let link = ChainLog { name: &file.name, facts, is_damaged: file.is_damaged };
         match chains.iter_mut().find(|chain| chain.signature == facts.signature) {
             Some(chain) => chain.links.push(link),
-            None => chains.push(Chain { signature: facts.signature, links: vec![link] }),
+            None => chains.push(LogChain { signature: facts.signature, links: vec![link] }),
         }
     }
     for chain in &mut chains {
@@ -42,28 +39,26 @@ pub fn of(files: &[FileFacts]) -> Vec<Chain<'_>> {
     chains
 }
 
-fn is_temporary(link: &Link<'_>) -> bool {
+fn is_temporary(link: &ChainLog<'_>) -> bool {
     matches!(parse(link.name), Some(LogName::Temporary(_)))
 }
 
-impl Chain<'_> {
-    /// The last generation that is there.
+impl LogChain<'_> {
+    /// The newest generation present.
     pub fn newest(&self) -> u32 {
         self.links.last().map_or(0, |link| link.facts.generation)
     }
 
-    /// The log of a generation.
-    pub fn get(&self, generation: u32) -> Option<&Link<'_>> {
+    pub fn get(&self, generation: u32) -> Option<&ChainLog<'_>> {
         let at = self.links.partition_point(|link| link.facts.generation < generation);
         self.links.get(at).filter(|link| link.facts.generation == generation)
     }
 
-    /// The names of its files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.links.iter().map(|link| link.name)
     }
 
-    /// The generations from `first` to `last` that are not there, as ranges.
+    /// The generations from `first` to `last` that are missing, as ranges.
     pub fn missing(&self, first: u32, last: u32) -> Vec<(u32, u32)> {
         let mut missing = Vec::new();
         let mut wanted = u64::from(first);
@@ -80,18 +75,19 @@ impl Chain<'_> {
         missing
     }
 
-    fn between(&self, first: u32, last: u32) -> impl Iterator<Item = &Link<'_>> {
+    fn between(&self, first: u32, last: u32) -> impl Iterator<Item = &ChainLog<'_>> {
         self.links.iter().filter(move |link| (first..=last).contains(&link.facts.generation))
     }
 
-    /// A log of these generations that is damaged.
+    /// The name of a damaged log of these generations.
     pub fn damaged_between(&self, first: u32, last: u32) -> Option<&str> {
-        let is_damaged =
-            |link: &&Link<'_>| link.is_damaged || self.problem_at_end(link).is_some() && self.is_proven(link);
+        let is_damaged = |link: &&ChainLog<'_>| {
+            link.is_damaged || self.problem_at_end(link).is_some() && self.is_proven(link)
+        };
         self.between(first, last).find(is_damaged).map(|link| link.name)
     }
 
-    /// A log of these generations that is not the successor of the one before, if that is there.
+    /// The name of a log of these generations that does not continue the log before it, if that is present.
     pub fn broken_between(&self, first: u32, last: u32) -> Option<&str> {
         let pairs = self.links.windows(2).filter(|pair| is_next(pair) && !is_successor(pair));
         let mut broken = pairs.map(|pair| &pair[1]);
@@ -100,38 +96,41 @@ impl Chain<'_> {
             .map(|link| link.name)
     }
 
-    /// With circular logging an old log is made ready to be the next one: it keeps its old header until then, and is no
-    /// part of the log any more.
+    /// With circular logging an old log file is prepared to be the next one: it keeps its old header until
+    /// then, and is no longer part of the log.
     fn leave_out_reused(&mut self) {
         let others = self.links.iter().filter(|link| !is_temporary(link));
         let newest = others.map(|link| link.facts.generation).max().unwrap_or(0);
         self.links.retain(|link| !is_temporary(link) || link.facts.generation > newest);
     }
 
-    /// What is wrong with the chain, whoever needs it.
-    pub fn find(&self, names: &Pattern, findings: &mut Named) {
+    /// Reports the defects of the chain itself.
+    pub fn find(&self, names: &NamePattern, findings: &mut NamedFindings) {
         for pair in self.links.windows(2) {
             let (before, link) = (&pair[0], &pair[1]);
             let (from, to) = (before.facts.generation, link.facts.generation);
             let told = if to == from {
                 let what = format!("it is generation {to:#x}, as {} is", before.name);
-                Some(Finding::warning(Place::FILE, what))
+                Some(FileFinding::warning(FileLocation::FILE, what))
             } else if to > from + 1 {
                 let what = format!("before it {} missing", names.are(from + 1, to - 1));
-                Some(Finding::warning(Place::FILE, what))
+                Some(FileFinding::warning(FileLocation::FILE, what))
             } else if !is_successor(pair) {
                 let what =
                     format!("it is not the successor of {}: that was made at another time", before.name);
-                Some(Finding::damage(Place::FILE, what))
+                Some(FileFinding::damage(FileLocation::FILE, what))
             } else {
                 None
             };
             findings.extend(told.map(|finding| (link.name.to_owned(), finding)));
         }
         for link in &self.links {
-            let finding = self.problem_at_end(link).map(|what| match self.is_proven(link) {
-                true => Finding::damage(Place::FILE, what),
-                false => Finding::warning(Place::FILE, what),
+            let finding = self.problem_at_end(link).map(|what| {
+                if self.is_proven(link) {
+                    FileFinding::damage(FileLocation::FILE, what)
+                } else {
+                    FileFinding::warning(FileLocation::FILE, what)
+                }
             });
             findings.extend(finding.map(|finding| (link.name.to_owned(), finding)));
             if let Some(LogName::Archived(_, named)) = parse(link.name)
@@ -139,25 +138,26 @@ impl Chain<'_> {
             {
                 let what =
                     format!("its name says generation {named:#x}, its header {:#x}", link.facts.generation);
-                findings.push((link.name.to_owned(), Finding::warning(Place::FILE, what)));
+                findings.push((link.name.to_owned(), FileFinding::warning(FileLocation::FILE, what)));
             }
         }
     }
 
-    /// Whether what the next log says of the end of this one can be relied on: in Spindle's logs, where the end is torn, and
-    /// where it is right of another pair of this log. No two logs of Exchange that belong together were ever seen.
-    fn is_proven(&self, link: &Link<'_>) -> bool {
+    /// True if the next log's statement about the end of this one is reliable: in Spindle's logs, where the
+    /// end is torn, or where the statement holds for another pair of this log. No consecutive logs of
+    /// Exchange were available.
+    fn is_proven(&self, link: &ChainLog<'_>) -> bool {
         let next = link.facts.generation.checked_add(1).and_then(|generation| self.get(generation));
         let is_ours = next.is_some_and(|next| next.facts.previous_end.is_some());
-        let holds = |pair: &[Link<'_>]| {
+        let holds = |pair: &[ChainLog<'_>]| {
             let recorded = pair[1].facts.previous_accumulated;
             is_next(pair) && recorded.is_some() && recorded == pair[0].facts.accumulated.last().copied()
         };
         is_ours || link.facts.is_torn || self.links.windows(2).any(holds)
     }
 
-    /// Whether a log ends where the next one says it does.
-    fn problem_at_end(&self, link: &Link<'_>) -> Option<String> {
+    /// The mismatch between a log's end and the next log's statement about it.
+    fn problem_at_end(&self, link: &ChainLog<'_>) -> Option<String> {
         let next = self.get(link.facts.generation.checked_add(1)?)?.facts;
         if next.previous_created != link.facts.created || link.is_damaged {
             return None;
@@ -179,7 +179,7 @@ impl Chain<'_> {
     }
 }
 
-/// The XOR of the segments with records below `end`; none if the log ends before.
+/// XOR of the segments with records below `end`; `None` if the log ends before.
 fn accumulated_until(accumulated: &[u64], end: LogPosition) -> Option<u64> {
     let last = if usize::from(end.offset) > SEGMENT_HEADER_BYTES {
         end.segment
@@ -192,10 +192,10 @@ fn accumulated_until(accumulated: &[u64], end: LogPosition) -> Option<u64> {
     }
 }
 
-fn is_next(pair: &[Link<'_>]) -> bool {
+fn is_next(pair: &[ChainLog<'_>]) -> bool {
     pair[0].facts.generation.checked_add(1) == Some(pair[1].facts.generation)
 }
 
-fn is_successor(pair: &[Link<'_>]) -> bool {
+fn is_successor(pair: &[ChainLog<'_>]) -> bool {
     pair[0].facts.created == pair[1].facts.previous_created
 }

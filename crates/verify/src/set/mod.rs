@@ -1,9 +1,10 @@
-//! What the files of a folder say together: whether they can be recovered, and what is missing.
+//! Checks the files of a folder together: whether the databases can be recovered, and which files are
+//! missing.
 //!
-//! A database that was not shut down cleanly is normal in a snapshot. It names the generations of its log without which
-//! it cannot be made whole; they must be there, of its log, undamaged, and one the successor of the other. Those
-//! after the last required hold what was committed since, and are missed less badly. Where the checkpoint
-//! says to begin, a log must be.
+//! A database that was not shut down cleanly is normal in a snapshot. It lists the log generations that
+//! recovery needs; they must be present, of the database's log, undamaged, and consecutive. The generations
+//! after the last required one hold recent commits and may be missing with a warning. A log must exist where
+//! the checkpoint points.
 
 mod chain;
 mod names;
@@ -11,99 +12,91 @@ mod names;
 use crate::{
     checkpoint::CheckpointFacts,
     database::DatabaseFacts,
-    finding::{Finding, Place},
+    finding::{FileFinding, FileLocation},
     flush_map::FlushMapFacts,
     log::LogFacts,
 };
-use chain::Chain;
+use chain::LogChain;
 use maildb::format::header::{DatabaseState, LogTime, Signature};
 use names::{LogName, parse};
 
-/// What is known of one file.
+/// The facts of one file of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFacts {
-    /// Its name, without the folder.
+    /// File name without the folder.
     pub name: String,
-    /// What a judge made of it.
-    pub facts: Facts,
-    /// Whether something in it is damaged.
+    /// The parsed contents.
+    pub facts: FileContents,
+    /// True if the file has findings of damage.
     pub is_damaged: bool,
 }
 
-/// The facts of a file.
+/// The parsed contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Facts {
-    /// A database.
+pub enum FileContents {
     Database(DatabaseFacts),
-    /// A log.
     Log(LogFacts),
     /// A log that was prepared and never used: all zero.
     PreparedLog,
-    /// A checkpoint.
     Checkpoint(CheckpointFacts),
-    /// A flush map.
     FlushMap(FlushMapFacts),
-    /// A file of a known kind whose header is gone.
+    /// A file of a known type whose header is lost.
     Headless,
 }
 
-/// Whether a database can be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// It was shut down cleanly, and needs no log.
+pub enum Recoverability {
+    /// Shut down cleanly; no log is needed.
     NotNeeded,
-    /// It needs these generations, first and last, and they are there.
+    /// The required generations are present.
     Possible {
-        /// First and last.
+        /// First and last generation.
         required: (u32, u32),
     },
-    /// It cannot, and why in plain words.
+    /// Recovery is impossible.
     Impossible {
-        /// Files that are missing.
+        /// Names of missing files.
         missing: Vec<String>,
-        /// Why.
+        /// The reason in words.
         why: String,
     },
 }
 
-/// The verdict on one database of the folder.
+/// The verdict on one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseRecovery {
-    /// Its file.
     pub name: String,
-    /// Whether it can be opened.
-    pub recovery: Recovery,
+    pub recovery: Recoverability,
 }
 
-/// What the files of a folder come to.
+/// The verdict on the files of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetVerdict {
-    /// Each database.
     pub databases: Vec<DatabaseRecovery>,
-    /// What is wrong with the set, with the name of the file it is about.
-    pub findings: Vec<(String, Finding)>,
+    /// Defects of the set, each with the name of its file.
+    pub findings: Vec<(String, FileFinding)>,
 }
 
-/// Judges the files of a folder together.
+/// Checks the files of a folder together.
 pub fn judge_set(files: &[FileFacts]) -> SetVerdict {
     let mut verdict = SetVerdict::default();
     let chains = chain::of(files);
-    let names = names::Pattern::of(files);
+    let names = names::NamePattern::of(files);
     for chain in &chains {
         chain.find(&names, &mut verdict.findings);
     }
     for file in files {
         match &file.facts {
-            Facts::Database(database) if !database.is_temporary => {
+            FileContents::Database(database) if !database.is_temporary => {
                 let chain = chains.iter().find(|chain| chain.signature == database.log_signature);
                 let recovery = recovery_of(file, database, chain, files, &mut verdict.findings);
                 verdict.databases.push(DatabaseRecovery { name: file.name.clone(), recovery });
             }
-            Facts::Checkpoint(checkpoint) => {
+            FileContents::Checkpoint(checkpoint) => {
                 let chain = chains.iter().find(|chain| chain.signature == checkpoint.log_signature);
                 find_in_checkpoint(file, checkpoint, chain, &mut verdict.findings);
             }
-            Facts::FlushMap(map) => find_in_flush_map(file, map, files, &mut verdict.findings),
+            FileContents::FlushMap(map) => find_in_flush_map(file, map, files, &mut verdict.findings),
             _ => {}
         }
     }
@@ -112,34 +105,35 @@ pub fn judge_set(files: &[FileFacts]) -> SetVerdict {
     verdict
 }
 
-/// Findings with the names of the files they are about.
-type Named = Vec<(String, Finding)>;
+/// Findings with file names.
+type NamedFindings = Vec<(String, FileFinding)>;
 
-/// Whether a database can be made whole with the logs of its chain.
+/// Decides whether a database can be recovered with the logs of its chain.
 fn recovery_of(
     file: &FileFacts,
     database: &DatabaseFacts,
-    chain: Option<&Chain<'_>>,
+    chain: Option<&LogChain<'_>>,
     files: &[FileFacts],
-    findings: &mut Named,
-) -> Recovery {
-    let impossible = |missing, why: String| Recovery::Impossible { missing, why };
+    findings: &mut NamedFindings,
+) -> Recoverability {
+    let impossible = |missing, why: String| Recoverability::Impossible { missing, why };
     let (first, last) = match (database.state, database.required) {
-        (Some(DatabaseState::CleanShutdown), _) => return Recovery::NotNeeded,
-        // Never opened: nothing was ever logged of it.
-        (Some(DatabaseState::JustCreated), None) => return Recovery::NotNeeded,
+        (Some(DatabaseState::CleanShutdown), _) => return Recoverability::NotNeeded,
+        // Never opened: its log is empty.
+        (Some(DatabaseState::JustCreated), None) => return Recoverability::NotNeeded,
         (_, None) => {
-            let why = "it was not shut down cleanly, and does not say which logs it needs";
+            let why = "it was not shut down cleanly, and does not list the logs it requires";
             return impossible(Vec::new(), why.to_owned());
         }
         (_, Some(range)) => range,
     };
-    let names = names::Pattern::of(files);
+    let names = names::NamePattern::of(files);
     let Some(chain) = chain else {
-        let others = files.iter().any(|file| matches!(file.facts, Facts::Log(_)));
-        let why = match others {
-            true => "the logs that are there belong to another log: none of those it needs is among them",
-            false => "it was not shut down cleanly, and none of the logs it needs is there",
+        let others = files.iter().any(|file| matches!(file.facts, FileContents::Log(_)));
+        let why = if others {
+            "the logs present belong to another log: none of the required ones is among them"
+        } else {
+            "it was not shut down cleanly, and none of the required logs is present"
         };
         return impossible(vec![names.range(first, last)], why.to_owned());
     };
@@ -168,29 +162,29 @@ fn recovery_of(
         let lost: Vec<String> = lost.into_iter().map(|(first, last)| names.range(first, last)).collect();
         let what =
             format!("it can be made whole, but what was committed last is lost: {} missing", lost.join(", "));
-        findings.push((file.name.clone(), Finding::warning(Place::FILE, what)));
+        findings.push((file.name.clone(), FileFinding::warning(FileLocation::FILE, what)));
     }
-    Recovery::Possible { required: (first, last) }
+    Recoverability::Possible { required: (first, last) }
 }
 
 fn find_in_checkpoint(
     file: &FileFacts,
     checkpoint: &CheckpointFacts,
-    chain: Option<&Chain<'_>>,
-    findings: &mut Named,
+    chain: Option<&LogChain<'_>>,
+    findings: &mut NamedFindings,
 ) {
     let generation = checkpoint.position.generation;
     let finding = match chain {
-        None => Finding::warning(Place::FILE, "it belongs to a log of which no file is here"),
+        None => FileFinding::warning(FileLocation::FILE, "it belongs to a log without any file here"),
         Some(chain) if generation > chain.newest() => {
             let what = format!(
                 "recovery would begin at generation {generation:#x}, behind the newest, {:#x}",
                 chain.newest()
             );
-            Finding::damage(Place::FILE, what)
+            FileFinding::damage(FileLocation::FILE, what)
         }
-        Some(chain) if chain.get(generation).is_none() => Finding::warning(
-            Place::FILE,
+        Some(chain) if chain.get(generation).is_none() => FileFinding::warning(
+            FileLocation::FILE,
             format!("recovery would begin at generation {generation:#x}, which is not here"),
         ),
         Some(_) => return,
@@ -198,26 +192,31 @@ fn find_in_checkpoint(
     findings.push((file.name.clone(), finding));
 }
 
-/// A map that is not of the state its database was shut down in is not used, and made anew.
-fn find_in_flush_map(file: &FileFacts, map: &FlushMapFacts, files: &[FileFacts], findings: &mut Named) {
+/// The engine ignores and recreates a map that does not match its database's clean shutdown.
+fn find_in_flush_map(
+    file: &FileFacts,
+    map: &FlushMapFacts,
+    files: &[FileFacts],
+    findings: &mut NamedFindings,
+) {
     let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned();
     let database = files.iter().find_map(|other| match &other.facts {
-        Facts::Database(database) if stem(&other.name) == stem(&file.name) => Some(database),
+        FileContents::Database(database) if stem(&other.name) == stem(&file.name) => Some(database),
         _ => None,
     });
     let Some(database) = database.filter(|database| !database.is_dirty()) else { return };
-    // The header's own mark is drawn anew whenever the header is flushed, which the map need not follow.
+    // Every flush of the header changes its own signature, which the map need not follow.
     let mark = database.flush_map_signature;
     if mark != map.flush_map_signature && mark != Signature::default() {
-        let what = "it is not of the state its database was shut down in: the engine makes it anew";
-        findings.push((file.name.clone(), Finding::note(Place::FILE, what)));
+        let what = "it does not match the clean shutdown of its database: the engine recreates it";
+        findings.push((file.name.clone(), FileFinding::note(FileLocation::FILE, what)));
     }
 }
 
-/// Logs that no database here goes with.
-fn find_strangers(files: &[FileFacts], chains: &[Chain<'_>], findings: &mut Named) {
+/// Logs that no database here belongs to.
+fn find_strangers(files: &[FileFacts], chains: &[LogChain<'_>], findings: &mut NamedFindings) {
     let mut databases = files.iter().filter_map(|file| match &file.facts {
-        Facts::Database(database) if !database.is_temporary => Some(database.log_signature),
+        FileContents::Database(database) if !database.is_temporary => Some(database.log_signature),
         _ => None,
     });
     let wanted: Vec<Signature> = databases.by_ref().collect();
@@ -227,14 +226,16 @@ fn find_strangers(files: &[FileFacts], chains: &[Chain<'_>], findings: &mut Name
     for chain in chains.iter().filter(|chain| !wanted.contains(&chain.signature)) {
         for name in chain.names() {
             let what = "it belongs to another log than the databases here";
-            findings.push((name.to_owned(), Finding::warning(Place::FILE, what)));
+            findings.push((name.to_owned(), FileFinding::warning(FileLocation::FILE, what)));
         }
     }
 }
 
-/// Between two renames there is for an instant no current log: the next one is there under its temporary name.
-fn find_missing_current(files: &[FileFacts], findings: &mut Named) {
-    let logs = || files.iter().filter(|file| matches!(file.facts, Facts::Log(_) | Facts::PreparedLog));
+/// Between two renames the current log is missing for an instant: the next one exists under its temporary
+/// name.
+fn find_missing_current(files: &[FileFacts], findings: &mut NamedFindings) {
+    let logs =
+        || files.iter().filter(|file| matches!(file.facts, FileContents::Log(_) | FileContents::PreparedLog));
     let has = |wanted: &LogName| logs().any(|file| parse(&file.name).as_ref() == Some(wanted));
     let mut told: Vec<String> = Vec::new();
     for file in logs() {
@@ -245,7 +246,7 @@ fn find_missing_current(files: &[FileFacts], findings: &mut Named) {
         let what = format!(
             "{base}.log is not here: it was copied between two renames, and recovery goes on with this one"
         );
-        findings.push((file.name.clone(), Finding::note(Place::FILE, what)));
+        findings.push((file.name.clone(), FileFinding::note(FileLocation::FILE, what)));
         told.push(base);
     }
 }

@@ -1,8 +1,8 @@
-//! Names of log files. What a file is follows from its content; names serve to say which are missing.
+//! Names of log files. Content determines a file's type; names serve to list missing files.
 
-use super::{Facts, FileFacts};
+use super::{FileContents, FileFacts};
 
-/// What the name of a log file says.
+/// A parsed log file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogName {
     /// `E00.log`, with its base.
@@ -13,10 +13,10 @@ pub enum LogName {
     Archived(String, u32),
 }
 
-/// The length of a base: `E00`, `edb`, `jet`.
+/// Length of a base: `E00`, `edb`, `jet`.
 const BASE_CHARS: usize = 3;
 
-/// Takes a name apart; none if it is no log's.
+/// Parses a name; `None` if it is not a log's.
 pub fn parse(name: &str) -> Option<LogName> {
     let (stem, extension) = name.rsplit_once('.')?;
     let is_log = ["log", "jtx"].iter().any(|known| extension.eq_ignore_ascii_case(known));
@@ -31,18 +31,20 @@ pub fn parse(name: &str) -> Option<LogName> {
     }
 }
 
-/// How the logs of a folder are called.
-pub struct Pattern {
+/// The naming scheme of a folder's logs.
+pub struct NamePattern {
     base: String,
     digits: usize,
     extension: String,
 }
 
-impl Pattern {
-    /// As those that are there; as Exchange's, where there is none to go by.
+impl NamePattern {
+    /// The scheme of the existing files; Exchange's, if there are none.
     pub fn of(files: &[FileFacts]) -> Self {
         let mut pattern = Self { base: "E00".to_owned(), digits: 8, extension: "log".to_owned() };
-        let logs = files.iter().filter(|file| matches!(file.facts, Facts::Log(_) | Facts::PreparedLog));
+        let logs = files
+            .iter()
+            .filter(|file| matches!(file.facts, FileContents::Log(_) | FileContents::PreparedLog));
         for file in logs {
             let extension = file.name.rsplit_once('.').map_or("log", |(_, extension)| extension);
             match parse(&file.name) {
@@ -66,7 +68,7 @@ impl Pattern {
         if first == last { name(first) } else { format!("{} to {}", name(first), name(last)) }
     }
 
-    /// As [`Pattern::range`], with the verb that goes with them.
+    /// Like [`NamePattern::range`], followed by the matching verb.
     pub fn are(&self, first: u32, last: u32) -> String {
         format!("{} {}", self.range(first, last), if first == last { "is" } else { "are" })
     }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_all_versions_are_known_and_others_are_not() {
+    fn names_of_all_versions_parse_and_others_do_not() {
         let archived = |base: &str, generation| Some(LogName::Archived(base.to_owned(), generation));
         assert_eq!(parse("E00.log"), Some(LogName::Current("E00".to_owned())));
         assert_eq!(parse("edbtmp.jtx"), Some(LogName::Temporary("edb".to_owned())));

@@ -6,8 +6,8 @@ use crate::{
 };
 use maildb::PageNumber;
 use verify::{
-    BitFix, Severity,
-    database::{Check, CopyState, Owned, check},
+    BitFix, FindingSeverity,
+    database::{HeaderCopyState, OwnedPages, PageStatus, check},
 };
 use world::{ByteCount, ByteOffset};
 
@@ -15,7 +15,7 @@ fn judged(file: &[u8]) -> Judged {
     judge(file).expect("a header verifies")
 }
 
-/// Form by form: which of the counts of good pages counts it.
+/// Index of the good-page count for a form.
 fn good_index(form: Form) -> usize {
     if form.is_old { 0 } else { 1 + usize::from(form.page_bytes > 8192) }
 }
@@ -47,17 +47,19 @@ fn one_bad_header_warns_and_two_are_fatal() {
             let mut file = whole.clone();
             file[copy * form.page_bytes + 500] ^= 4;
             let found = judged(&file);
-            let mut copies = [CopyState::Good; 2];
-            copies[copy] = CopyState::Bad;
+            let mut copies = [HeaderCopyState::Good; 2];
+            copies[copy] = HeaderCopyState::Bad;
             assert_eq!(found.facts.copies, copies, "{form:?}");
             assert_eq!(found.facts.page_size.bytes(), form.page_bytes);
-            assert!(matches!(found.header.as_slice(), [one] if one.severity == Severity::Warning));
+            assert!(matches!(found.header.as_slice(), [one] if one.severity == FindingSeverity::Warning));
         }
         let mut file = whole;
         file[500] ^= 4;
         file[form.page_bytes + 500] ^= 4;
         let (facts, findings) = facts(&file);
-        assert!(facts.is_none() && findings.iter().any(|finding| finding.severity == Severity::Damage));
+        assert!(
+            facts.is_none() && findings.iter().any(|finding| finding.severity == FindingSeverity::Damage)
+        );
     }
 }
 
@@ -74,9 +76,12 @@ fn the_published_vectors_verify() {
         written::seal(&mut page, 1234);
         assert_eq!(page[..8], first.to_le_bytes(), "{page_bytes}: the writer of the tests");
         let size = maildb::PageSize::of(&page);
-        assert!(matches!(check(&page, size, PageNumber(1234)), Check::Good(_)), "{page_bytes}");
+        assert!(matches!(check(&page, size, PageNumber(1234)), PageStatus::Good(_)), "{page_bytes}");
         let elsewhere = check(&page, size, PageNumber(1235));
-        assert!(matches!(elsewhere, Check::WrongPlace { stored: PageNumber(1234), .. }), "{elsewhere:?}");
+        assert!(
+            matches!(elsewhere, PageStatus::WrongPlace { stored: PageNumber(1234), .. }),
+            "{elsewhere:?}"
+        );
     }
     for (length, old) in [(2048, 0x10c8_e5f4), (4096, 0x0809_45a2), (8192, 0x0401_9c04)] {
         assert_eq!(written::old(&written::vector(length)), old);
@@ -84,25 +89,25 @@ fn the_published_vectors_verify() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_page_is_found_and_located() {
+fn every_flipped_bit_of_a_page_is_detected_and_located() {
     for form in FORMS {
         let page = Page { nodes: vec![(vec![1], written::vector(900))], ..Page::new(9, 3, written::LEAF) };
         let whole = page.bytes(form.page_bytes, form.is_old);
         let size = maildb::PageSize::of(&whole);
-        // All of the beginning, with the checksums and the flags; then every so often.
+        // The whole start of the page, with checksums and flags; then a sample.
         let bits = (0..1000).chain((1000..8 * form.page_bytes).step_by(97));
         for bit in bits {
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let found = check(&damaged, size, PageNumber(9));
             match found {
-                Check::Bad { fix, .. } if !form.is_old => assert_eq!(fix, Some(bit), "{form:?}"),
-                // The number is in the checksum alone.
-                Check::WrongPlace { or_bit: Some(at), .. } if form.page_bytes <= 8192 => {
+                PageStatus::Bad { fix, .. } if !form.is_old => assert_eq!(fix, Some(bit), "{form:?}"),
+                // The number is part of the checksum only.
+                PageStatus::WrongPlace { or_bit: Some(at), .. } if form.page_bytes <= 8192 => {
                     assert!(at == bit && bit < 32, "{form:?}, bit {bit}");
                 }
-                // The old checksum tells that a bit is wrong, and not which.
-                Check::Bad { fix: None, .. } | Check::WrongPlace { .. } if form.is_old => {}
+                // The old checksum detects a flipped bit, but does not locate it.
+                PageStatus::Bad { fix: None, .. } | PageStatus::WrongPlace { .. } if form.is_old => {}
                 _ => panic!("{form:?}, bit {bit}: {found:?}"),
             }
         }
@@ -123,7 +128,7 @@ fn a_fix_names_the_byte_of_the_file() {
 }
 
 #[test]
-fn what_lies_behind_the_owned_pages_is_never_damage() {
+fn pages_behind_the_owned_ones_are_never_damage() {
     for form in FORMS {
         let mut file = written::database(form, &written::pages());
         let slack = (OWNED_LAST as usize + 2) * form.page_bytes;
@@ -131,14 +136,14 @@ fn what_lies_behind_the_owned_pages_is_never_damage() {
             file[slack + change * 37 % form.page_bytes] ^= 0x11;
             assert_eq!(judged(&file).tally.damaged, 0, "{form:?}");
         }
-        // Not a whole page: worth a word, no damage.
+        // A partial page: noted, no damage.
         file.truncate(file.len() - 100);
         assert!(judged(&file).said().iter().all(|said| said.starts_with("Warning")));
     }
 }
 
 #[test]
-fn a_file_that_is_cut_off_is_damaged_and_one_that_is_longer_is_not() {
+fn a_truncated_file_is_damaged_and_a_longer_one_is_not() {
     for form in FORMS {
         let file = written::database(form, &written::pages());
         let found = judged(&file);
@@ -148,17 +153,17 @@ fn a_file_that_is_cut_off_is_damaged_and_one_that_is_longer_is_not() {
         };
         assert_eq!((find(OWNED_LAST), find(OWNED_LAST + SLACK_PAGES)), (None, None), "{form:?}");
         let cut = find(OWNED_LAST - 1).expect("a page is missing");
-        assert!(cut.severity == Severity::Damage && cut.what.contains("ends before page 40"), "{cut}");
+        assert!(cut.severity == FindingSeverity::Damage && cut.what.contains("ends before page 40"), "{cut}");
     }
 }
 
 #[test]
-fn where_the_owned_pages_cannot_be_told_all_count() {
+fn with_unknown_ownership_all_pages_count() {
     let form = Form { page_bytes: 8192, is_old: false };
     let mut file = written::database(form, &written::pages());
     file[3 * 8192 + 100] ^= 1;
     let found = judged(&file);
-    assert!(matches!(found.owned, Owned::Unknown(_)));
+    assert!(matches!(found.owned, OwnedPages::Unknown(_)));
     assert_eq!(found.tally.damaged, 1 + u64::from(SLACK_PAGES));
 }
 
@@ -170,13 +175,13 @@ fn the_trailer_of_a_streaming_backup_is_no_damage() {
         let mut file = written::database(form, &pages);
         file.truncate((OWNED_LAST as usize + 2) * form.page_bytes);
         file.extend(written::trailer(form.page_bytes));
-        // Nobody knows which pages are owned, and still.
+        // The owned pages are unknown here, and still it is no damage.
         let found = judged(&file);
         assert_eq!((found.tally.trailers, found.tally.damaged), (1, 0), "{form:?}");
     }
 }
 
-/// Changes the pages, seals them, and says what the walk of the trees says.
+/// Changes the pages, seals them, and compares the findings of the tree walk.
 fn check_deep(change: impl Fn(&mut Vec<Page>), expected: &[(u32, &str)]) {
     for form in [FORMS[1], FORMS[4], FORMS[6]] {
         let mut pages = written::pages();
@@ -198,7 +203,7 @@ fn page_of(pages: &mut [Page], number: u32) -> &mut Page {
 }
 
 #[test]
-fn siblings_that_are_not_linked_are_found() {
+fn missing_sibling_links_are_found() {
     let [first, second, third] = TALL_LEAVES;
     check_deep(|pages| page_of(pages, second).next = 0, &[(second, "the leaf after it is page 29")]);
     check_deep(|pages| page_of(pages, second).previous = 99, &[(second, "the leaf before it is page 27")]);
@@ -224,7 +229,7 @@ fn raise_tall(pages: &mut Vec<Page>, last_separators: [&[u8]; 2]) {
     let root = page_of(pages, 24);
     root.flags = written::ROOT;
     root.nodes = [key(8), Vec::new()].into_iter().zip(branches).collect();
-    // What is free shrinks by the two.
+    // The free space shrinks by those two pages.
     page_of(pages, 26).nodes[0] = (key(32), 1_u32.to_le_bytes().to_vec());
     let [left, right] = last_separators.map(<[u8]>::to_vec);
     let branch = |number, nodes| Page { nodes, ..Page::new(number, 12, written::PARENT_OF_LEAF) };
@@ -237,13 +242,13 @@ fn a_branch_ends_with_its_parents_separator_and_the_rightmost_with_none() {
     let parents = &8_u32.to_be_bytes()[..];
     check_deep(|pages| raise_tall(pages, [parents, b""]), &[]);
     let other = |pages: &mut Vec<Page>| raise_tall(pages, [&7_u32.to_be_bytes(), b""]);
-    check_deep(other, &[(30, "its last separator is not the one its parent has for it")]);
+    check_deep(other, &[(30, "its last separator differs from its parent's")]);
     let rightmost = |pages: &mut Vec<Page>| raise_tall(pages, [parents, &99_u32.to_be_bytes()]);
-    check_deep(rightmost, &[(31, "its last separator is not the one its parent has for it")]);
+    check_deep(rightmost, &[(31, "its last separator differs from its parent's")]);
 }
 
 #[test]
-fn a_database_of_spindles_from_before_is_whole_and_a_note_says_what_others_may_say() {
+fn an_older_spindle_database_is_clean_with_a_note_about_its_separators() {
     for form in FORMS {
         let mut pages = written::pages();
         raise_tall(&mut pages, [b"", b""]);
@@ -265,7 +270,7 @@ fn pages_of_another_tree_are_found() {
 #[test]
 fn extents_that_do_not_partition_the_file_are_found() {
     let [first, ..] = TALL_LEAVES;
-    // A page in use is free as well: found where it is used.
+    // A page in use that is also free: reported at its use.
     let free = |pages: &mut Vec<Page>| {
         page_of(pages, 26).nodes[0] = (30_u32.to_be_bytes().to_vec(), 4_u32.to_le_bytes().to_vec());
     };
@@ -290,13 +295,13 @@ fn a_page_in_use_that_is_blank_is_found() {
 
 /// Roots that every database has: 1 to 3 are its own and those of its space, 4 is that of the catalogue.
 #[test]
-fn a_root_that_every_database_has_is_damage_where_it_is_all_zero() {
+fn a_zeroed_root_page_of_the_database_is_damage() {
     for form in FORMS {
         for root in [1_u32, 2, 3, 4] {
             let mut pages = written::pages();
             pages.retain(|page| page.number != root);
             let mut file = written::database(form, &pages);
-            // Without page 2 it cannot be told that what lies behind is nobody's.
+            // Without page 2 it is unknown that the pages behind are not owned.
             file.truncate((OWNED_LAST as usize + 2) * form.page_bytes);
             let found = judged(&file);
             let damage: Vec<String> =
@@ -308,19 +313,19 @@ fn a_root_that_every_database_has_is_damage_where_it_is_all_zero() {
 }
 
 #[test]
-fn a_root_of_the_database_or_of_its_catalogue_that_is_another_page_is_found() {
+fn a_root_replaced_by_another_page_is_found() {
     let no_header = |pages: &mut Vec<Page>| page_of(pages, 1).tag0.clear();
     check_deep(no_header, &[(1, "the root of the database has no sound space header")]);
     let no_root = |pages: &mut Vec<Page>| page_of(pages, 1).flags = written::LEAF;
     check_deep(no_root, &[(1, "the root of the database has no sound space header")]);
-    // Whole, and of nothing.
+    // A valid page that belongs to no tree.
     let empty = |pages: &mut Vec<Page>| page_of(pages, 4).nodes.clear();
     let unused = (2, "pages are neither used nor free");
-    check_deep(empty, &[(4, "the catalogue does not name itself"), unused]);
+    check_deep(empty, &[(4, "the catalogue does not list itself"), unused]);
 }
 
 #[test]
-fn a_database_that_was_not_shut_down_cleanly_is_only_warned_of() {
+fn faults_in_trees_of_a_dirty_database_are_warnings() {
     let form = FORMS[6];
     let mut pages = written::pages();
     page_of(&mut pages, TALL_LEAVES[1]).next = 0;
@@ -330,5 +335,5 @@ fn a_database_that_was_not_shut_down_cleanly_is_only_warned_of() {
     }
     let found = judged(&file);
     assert!(found.facts.is_dirty());
-    assert!(matches!(found.deep.findings.as_slice(), [one] if one.severity == Severity::Warning));
+    assert!(matches!(found.deep.findings.as_slice(), [one] if one.severity == FindingSeverity::Warning));
 }

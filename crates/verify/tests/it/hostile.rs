@@ -1,4 +1,5 @@
-//! Any bytes at all: no judge panics, and what is said of them is said twice the same. The fuzzer calls these too.
+//! Arbitrary input: no check panics, and each gives the same result twice. The fuzzer calls these functions
+//! too.
 
 use super::{
     whole::{facts, judge},
@@ -7,7 +8,7 @@ use super::{
 use std::sync::OnceLock;
 use verify::{
     checkpoint::judge_checkpoint,
-    database::Owned,
+    database::OwnedPages,
     flush_map::{judge_map_header, judge_map_pages},
     identify,
     kind::START_BYTES,
@@ -15,12 +16,12 @@ use verify::{
 };
 use world::ByteCount;
 
-/// The beginning of any file.
+/// Checks arbitrary bytes as the start of any file.
 pub fn start(data: &[u8]) {
     let start = &data[..data.len().min(START_BYTES)];
     let _ = identify(start, ByteCount(data.len() as u64));
     let _ = facts(data);
-    // A header that verifies, with whatever in it.
+    // A header that verifies, with arbitrary fields.
     for form in FORMS {
         let mut header = written::database_header(form, 3);
         let length = data.len().min(500);
@@ -32,7 +33,7 @@ pub fn start(data: &[u8]) {
     }
 }
 
-/// A log of either format: as it is, and with right checksums.
+/// Checks a log of either format: as it is, and with valid checksums.
 pub fn log(data: &[u8]) {
     let verdict = judge_log(data, true);
     assert_eq!(judge_log(data, true), verdict);
@@ -49,7 +50,7 @@ pub fn log(data: &[u8]) {
     }
 }
 
-/// A checkpoint or a flush map.
+/// Checks a checkpoint or a flush map.
 pub fn small(data: &[u8]) {
     let _ = judge_checkpoint(data);
     let _ = judge_map_header(data);
@@ -61,27 +62,27 @@ pub fn small(data: &[u8]) {
     assert!(judge_checkpoint(&copy).facts.is_some());
 }
 
-/// A database of a few pages, with right checksums, and whatever in them.
+/// Checks a database of a few pages with valid checksums and arbitrary contents.
 pub fn database(data: &[u8]) {
     let _ = judge(data);
     let Some((&choice, data)) = data.split_first() else { return };
     let form = FORMS[usize::from(choice) % FORMS.len()];
     let file = database_of(form, data);
     let found = judge(&file).expect("the headers verify");
-    // Where it cannot be told what is owned, what lies behind counts.
-    assert!(found.tally.damaged == 0 || matches!(found.owned, Owned::Unknown(_)));
+    // If ownership is unknown, the pages behind count.
+    assert!(found.tally.damaged == 0 || matches!(found.owned, OwnedPages::Unknown(_)));
     assert_eq!(judge(&file), Some(found));
 }
 
-/// The written database with these bytes over its pages, one after the other.
+/// The written database, with `data` applied as changes to its pages.
 fn database_of(form: Form, data: &[u8]) -> Vec<u8> {
-    // Written once: its checksums are made slowly, bit by bit.
+    // Written once: its checksums are computed slowly, bit by bit.
     static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let written_all = || FORMS.iter().map(|&form| written::database(form, &written::pages())).collect();
     let which = FORMS.iter().position(|other| *other == form).expect("it is one of them");
     let mut file = WRITTEN.get_or_init(written_all)[which].clone();
     let numbers: Vec<u32> = written::pages().iter().map(|page| page.number).collect();
-    // Four bytes say which page and where, then come as many as they say.
+    // Four bytes select page, offset and length; the bytes to write follow.
     let mut rest = data;
     while let Some((&[page, high, low, count], after)) = rest.split_first_chunk::<4>() {
         let number = numbers[usize::from(page) % numbers.len()];
@@ -92,7 +93,7 @@ fn database_of(form: Form, data: &[u8]) -> Vec<u8> {
         let into = 8 + usize::from(u16::from_be_bytes([high, low])) % (form.page_bytes - 8);
         let length = bytes.len().min(form.page_bytes - into);
         page[into..into + length].copy_from_slice(&bytes[..length]);
-        // The flag of the checksum stays as it was.
+        // The checksum flag stays unchanged.
         page[37] = page[37] & !0x20 | if form.is_old { 0 } else { 0x20 };
         written::seal(page, number);
     }
@@ -100,13 +101,13 @@ fn database_of(form: Form, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn no_bytes_make_a_judge_panic() {
+fn no_input_makes_a_check_panic() {
     let mut random = world::Random::new(11, "hostile");
     for round in 0..400 {
         let mut bytes = vec![0; random.below(9000) as usize];
         random.fill(&mut bytes);
         if round % 2 == 0 {
-            // Mostly small numbers: lengths and types that nearly make sense.
+            // Mostly small numbers: nearly valid lengths and types.
             bytes.iter_mut().for_each(|byte| *byte = if *byte < 160 { 0 } else { *byte % 80 });
         }
         start(&bytes);

@@ -7,7 +7,7 @@ fn kind_of(file: &[u8]) -> FileKind {
 }
 
 #[test]
-fn a_file_is_known_by_its_content_also_by_its_shadow_header_alone() {
+fn the_type_of_a_file_is_detected_from_its_shadow_header_too() {
     for form in FORMS {
         let mut file = written::database(form, &written::pages());
         assert_eq!(kind_of(&file), FileKind::Database, "{form:?}");
@@ -28,9 +28,10 @@ fn a_file_is_known_by_its_content_also_by_its_shadow_header_alone() {
 
 type Change = fn(&mut [u8]);
 
-/// Number 0 of its instance, of no log, never shut down: what `tmp.edb` says of itself, under the type of any database.
+/// The header fields of `tmp.edb`: number 0 of its instance, no log, never shut down, with the type of any
+/// database.
 #[test]
-fn a_temporary_database_is_known_by_its_number_its_log_and_its_state() {
+fn a_temporary_database_is_detected_by_number_log_and_state() {
     for form in FORMS {
         let header = |change: Change| {
             let mut header = written::database_header(form, 1);
@@ -56,7 +57,7 @@ fn a_temporary_database_is_known_by_its_number_its_log_and_its_state() {
 }
 
 #[test]
-fn what_is_none_of_the_engines_is_not_taken_for_one() {
+fn other_files_are_not_taken_for_files_of_the_engine() {
     assert_eq!(kind_of(&[0; 8192]), FileKind::Blank);
     assert_eq!(kind_of(&[]), FileKind::Unknown);
     assert_eq!(kind_of(b"MZ and so on"), FileKind::Unknown);

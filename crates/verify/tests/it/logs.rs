@@ -1,13 +1,13 @@
 use crate::written;
 use verify::{
-    BitFix, Part, Severity,
+    BitFix, FilePart, FindingSeverity,
     checkpoint::judge_checkpoint,
     flush_map::{judge_map_header, judge_map_pages},
-    log::{LogFormat, LogTally, LogVerdict, judge_log},
+    log::{LogFileVerdict, LogFormat, LogTally, judge_log},
 };
 use world::ByteOffset;
 
-/// Segments full of records: three of them, then their shadow, then three never written.
+/// Three full segments, their shadow, then three never written.
 fn sound() -> Vec<u8> {
     written::segments(9, &payloads(), 3)
 }
@@ -16,12 +16,12 @@ fn payloads() -> Vec<Vec<u8>> {
     (1..=3).map(|count| written::records(4 * count, 100)).collect()
 }
 
-fn said(verdict: &LogVerdict) -> Vec<String> {
+fn said(verdict: &LogFileVerdict) -> Vec<String> {
     verdict.findings.iter().map(|finding| format!("{:?}: {finding}", finding.severity)).collect()
 }
 
-/// Changes a sound log; expects one finding of that severity with those words.
-fn check(change: impl Fn(&mut Vec<u8>), severity: Severity, words: &str) -> LogVerdict {
+/// Changes a sound log and expects one finding with that severity and text.
+fn check(change: impl Fn(&mut Vec<u8>), severity: FindingSeverity, words: &str) -> LogFileVerdict {
     let mut file = sound();
     change(&mut file);
     let verdict = judge_log(&file, true);
@@ -53,23 +53,26 @@ fn a_sound_log_of_segments_is_clean_to_its_last_record() {
 }
 
 #[test]
-fn a_damaged_segment_with_records_behind_it_is_damage_and_its_bit_is_told() {
-    let verdict = check(|file| file[2 * 4096 + 77] ^= 8, Severity::Damage, "records follow");
+fn a_damaged_segment_between_records_is_damage_and_its_bit_is_located() {
+    let verdict = check(|file| file[2 * 4096 + 77] ^= 8, FindingSeverity::Damage, "records follow");
     assert_eq!(verdict.findings[0].fix, Some(BitFix { byte: ByteOffset(2 * 4096 + 77), bit: 3 }));
-    assert_eq!(verdict.findings[0].place.part, Part::Segment(2));
-    check(|file| file[4096..8192].fill(0), Severity::Damage, "nothing was written");
-    check(|file| file[4096..4196].fill(0x33), Severity::Damage, "records follow");
+    assert_eq!(verdict.findings[0].place.part, FilePart::Segment(2));
+    check(|file| file[4096..8192].fill(0), FindingSeverity::Damage, "nothing was written");
+    check(|file| file[4096..4196].fill(0x33), FindingSeverity::Damage, "records follow");
     let old =
         |file: &mut Vec<u8>| written::put(file, 2 * 4096, &written::segment(8, 2, &written::records(1, 5)));
-    check(old, Severity::Damage, "earlier use");
+    check(old, FindingSeverity::Damage, "earlier use");
     let shadow = |file: &mut Vec<u8>| file.copy_within(4096..2 * 4096, 2 * 4096);
-    check(shadow, Severity::Damage, "a copy of the segment before");
+    check(shadow, FindingSeverity::Damage, "a copy of the segment before");
 }
 
 #[test]
 fn a_torn_last_segment_is_repaired_by_its_shadow() {
-    let verdict =
-        check(|file| file[3 * 4096 + 2048..4 * 4096].fill(0x77), Severity::Warning, "recovery uses that");
+    let verdict = check(
+        |file| file[3 * 4096 + 2048..4 * 4096].fill(0x77),
+        FindingSeverity::Warning,
+        "recovery uses that",
+    );
     assert_eq!((verdict.tally.good, verdict.tally.repairable, verdict.tally.shadow), (2, 1, 1));
     assert_eq!(verdict.tally.records, 3 * (4 + 8 + 12), "those of the copy count");
     assert_eq!(verdict.facts.expect("a header").accumulated.len(), 3);
@@ -81,10 +84,10 @@ fn a_torn_end_without_a_shadow_may_be_the_last_write() {
         file[3 * 4096 + 2048..4 * 4096].fill(0x77);
         file[4 * 4096..5 * 4096].fill(0);
     };
-    let verdict = check(torn, Severity::Warning, "did not come whole");
+    let verdict = check(torn, FindingSeverity::Warning, "an incomplete write");
     assert!(verdict.facts.expect("a header").is_torn);
-    check(|file| file[6 * 4096 + 9] = 1, Severity::Warning, "behind the end");
-    check(|file| file[4 * 4096 + 90] ^= 1, Severity::Warning, "the copy of the segment before");
+    check(|file| file[6 * 4096 + 9] = 1, FindingSeverity::Warning, "behind the end");
+    check(|file| file[4 * 4096 + 90] ^= 1, FindingSeverity::Warning, "the copy of the segment before");
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn remains_of_an_earlier_use_are_no_damage() {
 }
 
 #[test]
-fn records_that_make_no_sense_are_found_though_every_checksum_is_right() {
+fn invalid_records_are_found_though_every_checksum_is_right() {
     let put = |at: usize, bytes: &'static [u8]| {
         move |file: &mut Vec<u8>| {
             for segment in [3, 4] {
@@ -109,10 +112,10 @@ fn records_that_make_no_sense_are_found_though_every_checksum_is_right() {
             written::put(file, 4 * 4096, &shadow);
         }
     };
-    check(put(40, &[111]), Severity::Damage, "no record of type 111");
-    check(put(48 + 48, &[0xFF, 0xFF]), Severity::Damage, "longer than there is room");
-    check(put(4000, &[8]), Severity::Damage, "bytes follow where nothing should");
-    check(put(40, &[77, 4, 0]), Severity::Damage, "without its beginning");
+    check(put(40, &[111]), FindingSeverity::Damage, "unknown record type 111");
+    check(put(48 + 48, &[0xFF, 0xFF]), FindingSeverity::Damage, "longer than its space");
+    check(put(4000, &[8]), FindingSeverity::Damage, "unexpected bytes follow");
+    check(put(40, &[77, 4, 0]), FindingSeverity::Damage, "without its beginning");
 }
 
 #[test]
@@ -145,13 +148,13 @@ fn a_long_record_in_parts_is_one_record() {
 }
 
 #[test]
-fn a_log_without_its_header_is_still_looked_at() {
-    let verdict = check(|file| file[700] ^= 1, Severity::Damage, "there is no other copy");
+fn a_log_without_its_header_is_still_checked() {
+    let verdict = check(|file| file[700] ^= 1, FindingSeverity::Damage, "there is no other copy");
     assert_eq!((verdict.facts, verdict.tally.good), (None, 3));
     let short = judge_log(&sound()[..5 * 4096], true);
     assert!(short.findings.iter().any(|finding| finding.what.contains("it ends after")));
     let prepared = judge_log(&[0; 65536], true);
-    assert!(matches!(prepared.findings.as_slice(), [one] if one.severity == Severity::Note));
+    assert!(matches!(prepared.findings.as_slice(), [one] if one.severity == FindingSeverity::Note));
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn a_newer_version_is_a_note_and_never_damage() {
         written::put32(file, 40, 500);
         written::seal_header(&mut file[..4096]);
     };
-    check(newer, Severity::Note, "newer than any known");
+    check(newer, FindingSeverity::Note, "newer than any known");
 }
 
 /// Three flushes of one, three and one sectors, the last with its shadow, then two never written.
@@ -180,7 +183,7 @@ fn a_sound_log_of_sectors_is_clean_to_its_last_record() {
 }
 
 #[test]
-fn a_damaged_flush_is_told_from_a_torn_end() {
+fn a_damaged_flush_and_a_torn_end_are_distinguished() {
     let check = |change: &dyn Fn(&mut Vec<u8>), severity, words: &str, good| {
         let mut file = sound_sectors();
         change(&mut file);
@@ -191,29 +194,29 @@ fn a_damaged_flush_is_told_from_a_torn_end() {
     };
     let second = 4096 + 512;
     let third = second + 3 * 512;
-    check(&|file| file[second + 700] ^= 1, Severity::Damage, "does not verify", 1);
-    check(&|file| file[second + 100] ^= 1, Severity::Damage, "does not verify", 1);
-    check(&|file| file[third + 100] ^= 1, Severity::Warning, "recovery uses that", 4);
+    check(&|file| file[second + 700] ^= 1, FindingSeverity::Damage, "does not verify", 1);
+    check(&|file| file[second + 100] ^= 1, FindingSeverity::Damage, "does not verify", 1);
+    check(&|file| file[third + 100] ^= 1, FindingSeverity::Warning, "recovery uses that", 4);
     let torn = |file: &mut Vec<u8>| {
         file[third + 100] ^= 1;
         file[third + 512 + 100] ^= 3;
     };
-    check(&torn, Severity::Warning, "did not come whole", 4);
-    check(&|file| file[third..].fill(0), Severity::Warning, "did not come whole", 4);
+    check(&torn, FindingSeverity::Warning, "an incomplete write", 4);
+    check(&|file| file[third..].fill(0), FindingSeverity::Warning, "an incomplete write", 4);
 }
 
 #[test]
-fn either_copy_of_a_checkpoint_will_do_and_two_bad_ones_are_damage() {
+fn one_good_copy_of_a_checkpoint_suffices_and_two_bad_ones_are_damage() {
     let mut file = written::checkpoint(12);
     let verdict = judge_checkpoint(&file);
     assert_eq!(verdict.facts.as_ref().map(|facts| facts.position.generation), Some(12));
     assert_eq!(verdict.findings, []);
     file[100] ^= 1;
     let verdict = judge_checkpoint(&file);
-    assert!(verdict.facts.is_some() && verdict.findings[0].severity == Severity::Warning);
+    assert!(verdict.facts.is_some() && verdict.findings[0].severity == FindingSeverity::Warning);
     file[4096 + 100] ^= 1;
     let verdict = judge_checkpoint(&file);
-    assert!(verdict.facts.is_none() && verdict.findings[0].severity == Severity::Damage);
+    assert!(verdict.facts.is_none() && verdict.findings[0].severity == FindingSeverity::Damage);
 }
 
 #[test]

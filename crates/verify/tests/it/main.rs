@@ -1,35 +1,35 @@
-//! The judges from outside: files made by the engine, and files written here by the description of the format.
+//! The checks from outside: files made by the engine, and files written here from the description of the
+//! format.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
-/// Files of every form, written by the description of the format.
+/// Files of every form, written from the description of the format.
 mod written;
 
-/// A database whose bytes are all there, judged.
+/// Runs all checks on a database in memory.
 mod whole;
 
-/// What a file is, however damaged its beginning.
+/// Detection of file types, with damaged starts too.
 mod kinds;
 
-/// Databases in all forms, sound and with one thing wrong.
+/// Databases in all forms, sound and with one defect.
 mod databases;
 
-/// Logs in both formats, sound and with one thing wrong.
+/// Logs in both formats, sound and with one defect.
 mod logs;
 
-/// Files with bytes changed at random: what is changed is told.
+/// Random changes: each must be detected.
 mod mutated;
 
-/// What every judge must keep to, whatever the bytes.
+/// Arbitrary input to every check.
 mod hostile;
 
-/// What makes a mailbox database, from the engine's own tests.
+/// The maker of mailbox databases from the engine's own tests.
 #[allow(dead_code)]
 #[path = "../../../maildb/tests/it/model.rs"]
 mod model;
 
-/// Files made by our engine.
 mod ours;
 
-/// Other readers count as we do.
+/// Counts compared with independent readers.
 mod readers;

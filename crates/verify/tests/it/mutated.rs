@@ -1,9 +1,9 @@
-//! Pages and logs with bytes changed at random: 100,000 in every run of the tests, 5 million in `--full`.
+//! Random changes to pages and logs: 100,000 in every test run, 5 million with `--full`.
 //!
-//! What is changed inside one word of four bytes must be told, always: both checksums XOR words. Changes that span words
-//! can cancel, by design of the format: two flips in one column of an old page, four in a rectangle of a new one, a
-//! page turned to zeros. So of those a change may go untold only if the writer of these tests, which knows nothing
-//! of the judges, would have sealed the changed bytes the same.
+//! A change within one four-byte word must always be detected: both checksums XOR words. Changes across words
+//! can cancel, by design of the format: two flips in one column of an old page, four in a rectangle of a new
+//! one, a page turned to zeros. Such a change may go undetected only if the writer of these tests, which
+//! shares no code with the checks, computes the same checksum for the changed bytes.
 
 use crate::{
     whole::{facts, judge},
@@ -11,18 +11,16 @@ use crate::{
 };
 use maildb::PageNumber;
 use verify::{
-    Severity,
-    database::{Owned, Pages, owned_extents},
+    FindingSeverity,
+    database::{OwnedPages, PageChecker, owned_extents},
     log::judge_log,
 };
 use world::{ByteCount, Random};
 
-/// How many changes are tried in all.
 fn changes() -> u64 {
     if std::env::var_os("SPINDLE_FULL").is_some() { 5_000_000 } else { 100_000 }
 }
 
-/// Changes some bytes within one aligned word.
 fn change_word(bytes: &mut [u8], random: &mut Random) {
     let at = random.below(bytes.len() as u64 / 4) as usize * 4;
     let word = &mut bytes[at..at + 4];
@@ -39,7 +37,7 @@ fn change_word(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// Changes bytes far apart, moves some, blanks some.
+/// Changes distant bytes, moves some, zeroes some.
 fn change_widely(bytes: &mut [u8], random: &mut Random) {
     let length = bytes.len() as u64;
     match random.below(40) {
@@ -61,21 +59,21 @@ fn change_widely(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// What was tried, and how many of the changes the format itself cannot show.
+/// Counts of changes, and of those the format cannot show.
 #[derive(Default)]
-struct Tried {
+struct ChangeCounts {
     changes: u64,
     blanked: u64,
     cancelled: u64,
 }
 
-fn change_pages(form: Form, count: u64, tried: &mut Tried) {
+fn change_pages(form: Form, count: u64, tried: &mut ChangeCounts) {
     let mut pages = written::pages();
     pages[7].nodes.push((vec![0xFF], written::vector(800)));
     let whole = written::database(form, &pages);
     let facts = facts(&whole).0.expect("its headers verify");
-    let owned = Owned::Unknown("all count".to_owned());
-    let judge = Pages::new(&facts, owned, ByteCount(whole.len() as u64));
+    let owned = OwnedPages::Unknown("all count".to_owned());
+    let judge = PageChecker::new(&facts, owned, ByteCount(whole.len() as u64));
     let numbers: Vec<u32> = pages.iter().map(|page| page.number).collect();
     let mut random = Random::new(7, &format!("{form:?}"));
     let mut page = vec![0; form.page_bytes];
@@ -104,19 +102,19 @@ fn change_pages(form: Form, count: u64, tried: &mut Tried) {
 }
 
 #[test]
-fn every_change_of_a_page_that_the_format_can_show_is_told() {
-    let mut tried = Tried::default();
+fn every_detectable_change_of_a_page_is_detected() {
+    let mut tried = ChangeCounts::default();
     for form in FORMS {
         change_pages(form, changes() * 9 / 10 / FORMS.len() as u64, &mut tried);
     }
-    let Tried { changes, blanked, cancelled } = tried;
+    let ChangeCounts { changes, blanked, cancelled } = tried;
     println!(
         "measured: {changes} changed pages, all told but {blanked} turned to zeros and {cancelled} that cancel"
     );
 }
 
 #[test]
-fn every_change_of_a_log_is_told() {
+fn every_change_of_a_log_is_detected() {
     let segments = written::segments(9, &[written::records(20, 90), written::records(12, 100)], 1);
     let sectors = written::sectors(7, &[written::records(2, 60), written::records(6, 150)], 0);
     let count = changes() / 20;
@@ -126,7 +124,7 @@ fn every_change_of_a_log_is_told() {
         let mut file = log.clone();
         for change in 0..count {
             file.copy_from_slice(&log);
-            // In sectors a checksum is a record like any: its own numbers are taken byte by byte.
+            // In sectors a checksum is a record: its own fields are read byte by byte.
             if name == "segments" {
                 change_word(&mut file, &mut random);
             } else {
@@ -139,13 +137,13 @@ fn every_change_of_a_log_is_told() {
 }
 
 #[test]
-fn no_change_behind_the_owned_pages_is_called_damage() {
+fn no_change_behind_the_owned_pages_is_damage() {
     for form in FORMS {
         let whole = written::database(form, &written::pages());
         let facts = facts(&whole).0.expect("its headers verify");
         let mut source = crate::whole::InMemory { file: &whole, page_bytes: form.page_bytes };
         let owned = owned_extents(&mut source, &facts).expect("nobody stops it");
-        let judge = Pages::new(&facts, owned, ByteCount(whole.len() as u64));
+        let judge = PageChecker::new(&facts, owned, ByteCount(whole.len() as u64));
         let slack = (OWNED_LAST as usize + 2) * form.page_bytes;
         let mut file = whole[slack..].to_vec();
         let mut random = Random::new(9, &format!("{form:?}"));
@@ -157,9 +155,9 @@ fn no_change_behind_the_owned_pages_is_called_damage() {
     }
 }
 
-/// Changes below the checksums, which are put right again: nothing panics, and the walk ends.
+/// Changes below the checksums, which are recomputed: no panic, and the walk ends.
 #[test]
-fn no_change_below_right_checksums_makes_the_walk_panic_or_go_round() {
+fn no_change_with_valid_checksums_makes_the_walk_panic_or_loop() {
     for form in [FORMS[0], FORMS[3], FORMS[6]] {
         let whole = written::database(form, &written::pages());
         let numbers: Vec<u32> = written::pages().iter().map(|page| page.number).collect();
@@ -171,7 +169,7 @@ fn no_change_below_right_checksums_makes_the_walk_panic_or_go_round() {
                 let number = numbers[random.below(numbers.len() as u64) as usize];
                 let at = (number as usize + 1) * form.page_bytes;
                 let page = &mut file[at..at + form.page_bytes];
-                // Where the structure is: the header, the tags, the first nodes.
+                // The structural parts: header, tags, first nodes.
                 let places = [8..80, 80..400, form.page_bytes - 60..form.page_bytes];
                 let place = places[random.below(3) as usize].clone();
                 let offset = place.start + random.below(place.len() as u64) as usize;
@@ -182,7 +180,7 @@ fn no_change_below_right_checksums_makes_the_walk_panic_or_go_round() {
             let found = judge(&file).expect("the headers are as they were");
             assert!(found.deep.pages_in_use + found.deep.pages_free <= u64::from(OWNED_LAST) + 4);
             told += u64::from(
-                found.said().iter().any(|said| !said.starts_with(&format!("{:?}", Severity::Note))),
+                found.said().iter().any(|said| !said.starts_with(&format!("{:?}", FindingSeverity::Note))),
             );
         }
         println!("measured: {told} of {} changes below right checksums told, {form:?}", changes() / 500);

@@ -1,4 +1,4 @@
-//! Files made by our engine: databases that were shut down and such that were copied while they were at work.
+//! Files made by our engine: databases that were shut down, and copies taken while in use.
 
 use crate::{
     model::{self, Mix, Rows},
@@ -7,16 +7,15 @@ use crate::{
 use maildb::PageSize;
 use std::{collections::BTreeMap, path::Path};
 use verify::{
-    FileKind, Severity,
+    FileKind, FindingSeverity,
     checkpoint::judge_checkpoint,
     identify,
     kind::START_BYTES,
     log::{LogFacts, judge_log},
-    set::{Facts, FileFacts, Recovery, SetVerdict, judge_set},
+    set::{FileContents, FileFacts, Recoverability, SetVerdict, judge_set},
 };
 use world::{ByteCount, Random, real};
 
-/// The files of a folder.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 pub fn files_of(path: &Path) -> Files {
@@ -28,15 +27,15 @@ pub fn files_of(path: &Path) -> Files {
     entries.map(file).collect()
 }
 
-/// What a group leaves: its files while it was at work, its files when it was closed, and its rows.
-pub struct Left {
+/// A group's files while in use, its files after the close, and its rows.
+pub struct GroupFiles {
     running: Files,
     closed: Files,
     rows: Rows,
 }
 
-/// Runs a group for so many changes.
-pub fn run_group(path: &Path, page_size: PageSize, changes: usize) -> Left {
+/// Runs a group for a number of changes.
+pub fn run_group(path: &Path, page_size: PageSize, changes: usize) -> GroupFiles {
     real::run(3, real::RealOptions::default(), async |world| {
         let mut config = model::config(page_size, ByteCount(128 * page_size.bytes() as u64));
         config.log_file = ByteCount::kib(256);
@@ -51,7 +50,7 @@ pub fn run_group(path: &Path, page_size: PageSize, changes: usize) -> Left {
         drop(session);
         let running = files_of(path);
         instance.close().await.expect("the group closes");
-        Left { running, closed: files_of(path), rows }
+        GroupFiles { running, closed: files_of(path), rows }
     })
 }
 
@@ -59,15 +58,19 @@ fn is_log(name: &str) -> bool {
     name.ends_with(".log")
 }
 
-/// What the judges make of each file.
+/// The facts of each file.
 fn facts_of(files: &Files) -> Vec<FileFacts> {
     let facts = |name: &str, bytes: &[u8]| {
         let start = &bytes[..bytes.len().min(START_BYTES)];
         Some(match identify(start, ByteCount(bytes.len() as u64)) {
-            FileKind::Database => Facts::Database(crate::whole::facts(bytes).0.expect("a header verifies")),
-            FileKind::Log => Facts::Log(log_facts(name, bytes)),
-            FileKind::Blank if is_log(name) => Facts::PreparedLog,
-            FileKind::Checkpoint => Facts::Checkpoint(judge_checkpoint(bytes).facts.expect("it verifies")),
+            FileKind::Database => {
+                FileContents::Database(crate::whole::facts(bytes).0.expect("a header verifies"))
+            }
+            FileKind::Log => FileContents::Log(log_facts(name, bytes)),
+            FileKind::Blank if is_log(name) => FileContents::PreparedLog,
+            FileKind::Checkpoint => {
+                FileContents::Checkpoint(judge_checkpoint(bytes).facts.expect("it verifies"))
+            }
             FileKind::Spindle(_) => return None,
             other => panic!("{name} is {other:?}"),
         })
@@ -81,17 +84,17 @@ fn facts_of(files: &Files) -> Vec<FileFacts> {
 fn log_facts(name: &str, bytes: &[u8]) -> LogFacts {
     let verdict = judge_log(bytes, true);
     let worst = verdict.findings.iter().map(|finding| finding.severity).max();
-    assert!(worst < Some(Severity::Damage), "{name}: {:#?}", verdict.findings);
+    assert!(worst < Some(FindingSeverity::Damage), "{name}: {:#?}", verdict.findings);
     verdict.facts.expect("the header verifies")
 }
 
-fn recovery(verdict: &SetVerdict) -> &Recovery {
+fn recovery(verdict: &SetVerdict) -> &Recoverability {
     assert_eq!(verdict.databases.len(), 1);
     &verdict.databases[0].recovery
 }
 
 #[test]
-fn what_our_engine_closed_is_clean_and_its_rows_are_counted() {
+fn a_closed_database_of_our_engine_is_clean_and_its_rows_are_counted() {
     for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let left = run_group(folder.path(), page_size, 2000);
@@ -103,29 +106,30 @@ fn what_our_engine_closed_is_clean_and_its_rows_are_counted() {
         let set = judge_set(&facts_of(&left.closed));
         assert_eq!(
             (recovery(&set), set.findings.as_slice()),
-            (&Recovery::NotNeeded, &[][..]),
+            (&Recoverability::NotNeeded, &[][..]),
             "{page_size:?}"
         );
     }
 }
 
 #[test]
-fn what_was_copied_at_work_can_be_recovered_unless_a_log_is_missing() {
+fn a_copy_taken_while_in_use_is_recoverable_unless_a_log_is_missing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let left = run_group(folder.path(), PageSize::Kib8, 3000);
     let found = judge(&left.running["priv1.edb"]).expect("a header verifies");
     assert!(found.facts.is_dirty() && found.tally.damaged == 0, "{:?}", found.tally);
     let facts = facts_of(&left.running);
     let set = judge_set(&facts);
-    assert!(matches!(recovery(&set), Recovery::Possible { .. }), "{set:#?}");
-    assert!(set.findings.iter().all(|(_, finding)| finding.severity < Severity::Damage), "{set:#?}");
+    assert!(matches!(recovery(&set), Recoverability::Possible { .. }), "{set:#?}");
+    assert!(set.findings.iter().all(|(_, finding)| finding.severity < FindingSeverity::Damage), "{set:#?}");
     let (first, last) = found.facts.required.expect("it is dirty");
     for lost in [first, last] {
-        let is_lost = |file: &FileFacts| matches!(&file.facts, Facts::Log(log) if log.generation == lost);
+        let is_lost =
+            |file: &FileFacts| matches!(&file.facts, FileContents::Log(log) if log.generation == lost);
         let (gone, rest): (Vec<_>, Vec<_>) = facts.iter().cloned().partition(is_lost);
         assert_eq!(gone.len(), 1);
         let set = judge_set(&rest);
-        let Recovery::Impossible { missing, .. } = recovery(&set) else { panic!("{set:#?}") };
+        let Recoverability::Impossible { missing, .. } = recovery(&set) else { panic!("{set:#?}") };
         assert_eq!(missing, &[format!("E00{lost:08X}.log")]);
     }
 }
@@ -137,13 +141,13 @@ fn every_log_of_ours_ends_where_its_successor_says() {
     let mut logs: Vec<(String, LogFacts)> = facts_of(&left.running)
         .into_iter()
         .filter_map(|file| match file.facts {
-            Facts::Log(log) => Some((file.name, log)),
+            FileContents::Log(log) => Some((file.name, log)),
             _ => None,
         })
         .collect();
     logs.sort_by_key(|(_, log)| log.generation);
     assert!(logs.len() > 3, "{} generations", logs.len());
-    // A segment that was never written: every checksum in the file is right, and the next log knows better.
+    // A segment that was never written: every checksum in the file is right, but the next log shows the loss.
     let (name, log) = &logs[logs.len() - 2];
     let mut cut = left.running[name].clone();
     let last = log.accumulated.len();
@@ -152,7 +156,7 @@ fn every_log_of_ours_ends_where_its_successor_says() {
     files.insert(name.clone(), cut);
     let set = judge_set(&facts_of(&files));
     let told = set.findings.iter().any(|(file, finding)| {
-        file == name && finding.severity == Severity::Damage && finding.what.contains("ended with")
+        file == name && finding.severity == FindingSeverity::Damage && finding.what.contains("ended with")
     });
     assert!(told, "{set:#?}");
 }

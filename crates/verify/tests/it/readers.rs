@@ -1,8 +1,8 @@
-//! Other readers of the format count tables, pages and rows as we do: dissect.esedb and libesedb, of files made by our
-//! engine and of the real Windows databases that the tests of dissect.esedb bring. `cargo xtask test --install` puts
-//! all of them where they are found.
+//! Independent readers of the format count the same tables, pages and rows: dissect.esedb and libesedb, on
+//! files made by our engine and on the real Windows databases from the tests of dissect.esedb. `cargo xtask
+//! test --install` installs all of them.
 //!
-//! Rows that are deleted and wait to be removed count for neither side.
+//! Neither side counts deleted rows that wait for removal.
 
 use crate::{
     ours::run_group,
@@ -15,7 +15,7 @@ use std::{
     process::Command,
 };
 
-/// Rows of each table, and its pages where the reader knows them.
+/// Rows of each table, and its pages where the reader reports them.
 type Counts = BTreeMap<String, (u64, Option<u64>)>;
 
 /// Prints name, rows and pages of every table: pages of its tree, its indexes and its long values.
@@ -60,7 +60,7 @@ fn can_import(module: &str) -> bool {
     probe.is_ok_and(|output| output.status.success())
 }
 
-/// What a reader counts in a file.
+/// The counts of an independent reader.
 fn counted(script: &str, file: &Path) -> Counts {
     let run = Command::new(python()).args(["-c", script]).arg(file).output().expect("it was here");
     assert!(run.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&run.stderr));
@@ -74,15 +74,15 @@ fn counted(script: &str, file: &Path) -> Counts {
     text.lines().map(line).collect()
 }
 
-/// The same of ours.
+/// Our counts.
 fn ours(found: &Judged) -> Counts {
     found.deep.tables.iter().map(|table| (table.name.clone(), (table.rows, Some(table.pages)))).collect()
 }
 
-/// The one file with so many records that dissect.esedb is asked about it in `--full` only: large.edb.
+/// A file with so many records that dissect.esedb reads it with `--full` only: large.edb.
 const LARGE_BYTES: usize = 24 << 20;
 
-/// Compares a file with every reader that is here.
+/// Compares a file with every installed reader.
 fn compare(file: &Path) -> Judged {
     let bytes = std::fs::read(file).expect("readable");
     let found = judge(&bytes).expect("a header verifies");
@@ -102,7 +102,7 @@ fn compare(file: &Path) -> Judged {
     found
 }
 
-/// Whether the reader that others are held to is here. If not, says so, and fails where judges are required.
+/// True if the reference reader is installed. If not, says so, and fails where judges are required.
 fn is_dissect_here() -> bool {
     let is_here = can_import("dissect.esedb");
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
@@ -114,7 +114,7 @@ fn is_dissect_here() -> bool {
 }
 
 #[test]
-fn other_readers_count_the_tables_pages_and_rows_of_our_engine_as_we_do() {
+fn independent_readers_count_the_same_tables_pages_and_rows_of_our_engine() {
     if !is_dissect_here() {
         return;
     }
@@ -125,7 +125,7 @@ fn other_readers_count_the_tables_pages_and_rows_of_our_engine_as_we_do() {
     }
 }
 
-/// What the judges say of each real file: owned pages, slack that does not verify, whether it is dirty.
+/// Expected results for each real file: owned pages, slack that does not verify, dirty state.
 const REAL: [(&str, u64, u64, bool); 10] = [
     ("Current.mdb", 254, 0, false),
     ("SRUDB.dat", 142, 16, false),
@@ -140,7 +140,7 @@ const REAL: [(&str, u64, u64, bool); 10] = [
 ];
 
 #[test]
-fn real_windows_databases_are_clean_and_counted_as_other_readers_count_them() {
+fn real_windows_databases_are_clean_and_match_independent_readers() {
     let Some(folder) = std::env::var_os("SPINDLE_ESE_FILES").map(PathBuf::from) else {
         println!("skipped: no real databases are here (cargo xtask test --install)");
         return;

@@ -1,7 +1,7 @@
-//! Files of every form, written by the description of the format alone: none of this knows the judges' code, or the
-//! engine's. Slow and plain on purpose.
+//! Writes files of every form from the description of the format alone, with no code of the checks or the
+//! engine. Slow and simple on purpose.
 
-/// The bytes that the published vectors were computed from.
+/// The input of the published checksum vectors.
 pub fn vector(length: usize) -> Vec<u8> {
     let mut x = 1_u32;
     let mut next = || {
@@ -49,13 +49,13 @@ pub fn new(bytes: &[u8], number: u32, is_first: bool) -> u64 {
     (high as u64) << 48 | (low as u64) << 32 | u64::from(xor)
 }
 
-/// Puts the checksum of a header in place.
+/// Stores the checksum of a header.
 pub fn seal_header(header: &mut [u8]) {
     let checksum = old(header);
     put(header, 0, &checksum.to_le_bytes());
 }
 
-/// Puts the checksums of a page in place: new if its flags say so.
+/// Stores the checksums of a page: the new form if its flags say so.
 pub fn seal(page: &mut [u8], number: u32) {
     if get32(page, 36) & 0x2000 == 0 {
         put(page, 4, &number.to_le_bytes());
@@ -76,7 +76,7 @@ pub fn seal(page: &mut [u8], number: u32) {
     }
 }
 
-/// Whether a page verifies, by the description.
+/// True if a page verifies by the description.
 pub fn verifies(page: &[u8], number: u32) -> bool {
     let mut again = page.to_vec();
     seal(&mut again, number);
@@ -90,7 +90,6 @@ pub const SPACE: u32 = 0x20;
 const ALWAYS: u32 = 0x800;
 const NEW_CHECKSUM: u32 = 0x2000;
 
-/// What a page is made of.
 pub struct Page {
     pub number: u32,
     pub object: u32,
@@ -98,7 +97,7 @@ pub struct Page {
     pub previous: u32,
     pub next: u32,
     pub tag0: Vec<u8>,
-    /// Key and data.
+    /// Key and data of each node.
     pub nodes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -107,7 +106,7 @@ impl Page {
         Self { number, object, flags, previous: 0, next: 0, tag0: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The bytes, sealed.
+    /// The page's bytes, sealed.
     pub fn bytes(&self, page_bytes: usize, is_old: bool) -> Vec<u8> {
         let header = if page_bytes <= 8192 { 40 } else { 80 };
         let mut page = vec![0; page_bytes];
@@ -154,7 +153,7 @@ fn extents(number: u32, object: u32, extents: &[(u32, u32)]) -> Page {
     Page { tag0: vec![0; 16], nodes: nodes.collect(), ..Page::new(number, object, ROOT | LEAF | SPACE) }
 }
 
-/// A row of the catalogue: a key that sorts, and the record.
+/// A row of the catalogue: a sortable key, and the record.
 fn catalogue_row(table: u32, kind: u16, number: u32, root: u32, name: &str) -> (Vec<u8>, Vec<u8>) {
     let key = [&table.to_be_bytes()[..], &kind.to_be_bytes(), &number.to_be_bytes()].concat();
     let mut record = vec![4, 128, 19, 0];
@@ -168,11 +167,11 @@ fn catalogue_row(table: u32, kind: u16, number: u32, root: u32, name: &str) -> (
     (key, record)
 }
 
-/// The pages of a written database that the tests name.
+/// Pages of the written database that tests refer to.
 pub const SMALL_ROOT: u32 = 20;
 pub const TALL_ROOT: u32 = 24;
 pub const TALL_LEAVES: [u32; 3] = [27, 28, 29];
-/// The last page the database owns, and how many lie behind it.
+/// The last owned page, and the number of pages behind it.
 pub const OWNED_LAST: u32 = 40;
 pub const SLACK_PAGES: u32 = 4;
 /// Rows of `Small` and `Tall`.
@@ -183,13 +182,13 @@ fn row(number: u32) -> (Vec<u8>, Vec<u8>) {
     (number.to_be_bytes().to_vec(), vec![number as u8; 17])
 }
 
-/// The pages of a database with the catalogue, a table of one extent and one of two levels. Pages not among them are
+/// The pages of a database with the catalogue, a table of one extent and one of two levels. Other pages are
 /// blank.
 pub fn pages() -> Vec<Page> {
     let mut pages = vec![
         Page { tag0: space_header(OWNED_LAST, 0, Ok(2)), ..Page::new(1, 1, ROOT | LEAF) },
         extents(2, 1, &[(1, OWNED_LAST)]),
-        // A page of nobody's, 19, is free too.
+        // Page 19, which no tree owns, is free too.
         extents(3, 1, &[(7, 19), (33, OWNED_LAST)]),
         extents(5, 2, &[(4, 6)]),
         extents(6, 2, &[]),
@@ -206,7 +205,7 @@ pub fn pages() -> Vec<Page> {
     ];
     let tag0 = space_header(3, 1, Ok(5));
     pages.push(Page { tag0, nodes: catalogue, ..Page::new(4, 2, ROOT | LEAF) });
-    // Pages 20 to 23, of which the last three are free: bits 0 to 2. Bits behind mean nothing.
+    // Pages 20 to 23, of which the last three are free: bits 0 to 2. Later bits mean nothing.
     let tag0 = space_header(4, 1, Err(0xFFFF_FFFF));
     let nodes = (0..SMALL_ROWS as u32).map(row).collect();
     pages.push(Page { tag0, nodes, ..Page::new(SMALL_ROOT, 11, ROOT | LEAF) });
@@ -225,7 +224,7 @@ pub fn pages() -> Vec<Page> {
     pages
 }
 
-/// How a database is written.
+/// The form of a written database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     pub page_bytes: usize,
@@ -243,7 +242,7 @@ pub const FORMS: [Form; 7] = [
     Form { page_bytes: 32768, is_old: false },
 ];
 
-/// The header of a database, which is all that a copy of it is.
+/// The header of a database; a copy has the same bytes.
 pub fn database_header(form: Form, state: usize) -> Vec<u8> {
     let mut header = vec![0; form.page_bytes];
     put32(&mut header, 4, 0x89AB_CDEF);
@@ -252,7 +251,7 @@ pub fn database_header(form: Form, state: usize) -> Vec<u8> {
     put32(&mut header, 52, state);
     put32(&mut header, 108, 815);
     put32(&mut header, 232, if form.is_old { 9 } else { 20 });
-    // The oldest have 4 KiB and a zero there.
+    // The oldest databases have 4 KiB pages and a zero there.
     put32(&mut header, 236, if form.is_old && form.page_bytes == 4096 { 0 } else { form.page_bytes });
     put32(&mut header, 667, 1);
     seal_header(&mut header);
@@ -275,7 +274,7 @@ pub fn database(form: Form, pages: &[Page]) -> Vec<u8> {
     file
 }
 
-/// The trailer that a streaming backup puts behind the last page: a header in form.
+/// The trailer that a streaming backup appends behind the last page: it has the form of a header.
 pub fn trailer(page_bytes: usize) -> Vec<u8> {
     let mut page = vec![0; page_bytes];
     put32(&mut page, 16, 99);
@@ -284,7 +283,7 @@ pub fn trailer(page_bytes: usize) -> Vec<u8> {
     page
 }
 
-/// One generation of a log of segments: those with records, the shadow of the last, and nothing.
+/// One generation of a log of segments: those with records, the shadow of the last, and empty ones.
 pub fn segments(generation: u32, payloads: &[Vec<u8>], empty: usize) -> Vec<u8> {
     let count = 1 + payloads.len() + 1 + empty;
     let mut file = vec![0; 4096];
@@ -320,12 +319,12 @@ pub fn segment(generation: u32, index: u32, payload: &[u8]) -> Vec<u8> {
     segment
 }
 
-/// XOR of bytes in lanes of four.
+/// XOR of the bytes in four lanes.
 fn lanes(bytes: &[u8]) -> u32 {
     bytes.iter().enumerate().fold(0, |xor, (at, &byte)| xor ^ u32::from(byte) << (8 * (at % 4)))
 }
 
-/// One generation of a log of sectors: each flush is the records of whole sectors; the last is shadowed.
+/// One generation of a log of sectors: each flush is the records of whole sectors; the last has a shadow.
 pub fn sectors(generation: u32, flushes: &[Vec<u8>], empty: usize) -> Vec<u8> {
     const SECTOR: usize = 512;
     const RECORD: usize = 22;
@@ -379,7 +378,7 @@ pub fn sectors(generation: u32, flushes: &[Vec<u8>], empty: usize) -> Vec<u8> {
     file
 }
 
-/// Records one behind the other: begin, insert, commit, again and again.
+/// Contiguous records: begin, insert, commit, repeated.
 pub fn records(transactions: usize, data_bytes: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..transactions {

@@ -1,15 +1,16 @@
-//! A copy in which single flipped bits are put right.
+//! Writes a copy of a file with single flipped bits corrected.
 //!
 //! Invariants:
 //!
-//! 1. The file that is copied is open for reading alone, and nothing that is there is written over: the copy gets its
-//!    name when it is whole and stable, and only if nobody has that name.
-//! 2. A bit is flipped only if its page (segment, page of a map) verifies afterwards; else the bytes stay as they were.
+//! 1. The original is open for reading only, and nothing is overwritten: the copy gets its name when it is
+//!    complete and stable, and only if that name is free.
+//! 2. A bit is flipped only if its page (segment, map page) verifies afterwards; otherwise the bytes stay as
+//!    they were.
 
-use super::{pace::Pace, places::Candidate, reading::CHUNK_BYTES, source::Source};
+use super::{places::Candidate, rate_limiter::RateLimiter, reading::CHUNK_BYTES, source::Source};
 use crate::{
-    BitFix, FileKind, Finding, Severity,
-    database::{Owned, Pages, judge_headers},
+    BitFix, FileFinding, FileKind, FindingSeverity,
+    database::{OwnedPages, PageChecker, judge_headers},
     flush_map::{MAP_PAGE_BYTES, judge_map_pages},
     kind::START_BYTES,
     log::judge_log,
@@ -26,78 +27,80 @@ use world::{
     real::{FileDevice, host_files},
 };
 
-/// Sizes of files that are made anew.
+/// Sizes of new files are multiples of this.
 const SIZE_UNIT: u64 = 4096;
 
-/// What was put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mended {
-    /// The bits, and what verifies since they are flipped.
-    pub fixed: Vec<Finding>,
+pub struct FixedCopy {
+    /// Corrected bits, as findings of the original.
+    pub fixed: Vec<FileFinding>,
 }
 
-/// Why there is no copy.
+/// The reason no copy was made.
 #[derive(Debug, Error)]
-pub enum MendError {
-    /// Reading or writing failed.
+pub enum FixError {
     #[error("{0}")]
     Io(#[from] IoError),
-    /// There is nothing in it that could be put right.
-    #[error("{} is {what}: there are no checksums in it that could put a bit right", path.display())]
-    Unmendable {
-        /// Which file.
+    /// The file has no checksums that locate a bit.
+    #[error("{} is {what}, which has no checksums that locate a wrong bit", path.display())]
+    Unfixable {
         path: PathBuf,
-        /// What it is.
+        /// The file's type in words.
         what: &'static str,
     },
-    /// It was asked to end; nothing is left.
-    #[error("it was ended before the copy was whole; nothing is left of it")]
+    /// Stopped on request; no file is left.
+    #[error("stopped before the copy was complete; the copy was removed")]
     Stopped,
 }
 
-/// Copies `candidate` to `out`, which is not there yet, with every single flipped bit put right.
-pub async fn mend(candidate: &Candidate, out: &Path, pace: &Pace) -> Result<Mended, MendError> {
+/// Copies `candidate` to the new file `out` with every single flipped bit corrected.
+pub async fn write_fixed_copy(
+    candidate: &Candidate,
+    out: &Path,
+    limiter: &RateLimiter,
+) -> Result<FixedCopy, FixError> {
     let source = Source::open(&candidate.path)?;
-    let unmendable = |what| MendError::Unmendable { path: candidate.path.clone(), what };
-    let judge = match candidate.kind {
+    let unfixable = |what| FixError::Unfixable { path: candidate.path.clone(), what };
+    let verifier = match candidate.kind {
         FileKind::Database => {
             let start = source.read_any(0, START_BYTES).await?;
             let facts = judge_headers(&start, source.size()).facts;
-            let facts = facts.ok_or_else(|| unmendable("a database without headers"))?;
-            // What is slack and what is not makes no difference to a page that verifies with one bit flipped.
-            let all = Owned::Unknown("all are looked at".to_owned());
-            Judge::Pages(Pages::new(&facts, all, source.size()))
+            let facts = facts.ok_or_else(|| unfixable("a database without headers"))?;
+            // Slack pages need no distinction: a page that verifies with one bit flipped is corrected in any
+            // case.
+            let all = OwnedPages::Unknown("all are looked at".to_owned());
+            Verifier::Pages(PageChecker::new(&facts, all, source.size()))
         }
-        FileKind::Log if source.size().0 <= super::small::LOG_BYTES_MAX => Judge::Log,
-        FileKind::FlushMap => Judge::Map,
-        FileKind::TemporaryDatabase => return Err(unmendable("a temporary database")),
-        FileKind::Checkpoint => return Err(unmendable("a checkpoint")),
-        _ => return Err(unmendable("neither a database nor a log")),
+        FileKind::Log if source.size().0 <= super::small::LOG_BYTES_MAX => Verifier::Log,
+        FileKind::FlushMap => Verifier::Map,
+        FileKind::TemporaryDatabase => return Err(unfixable("a temporary database")),
+        FileKind::Checkpoint => return Err(unfixable("a checkpoint")),
+        _ => return Err(unfixable("neither a database nor a log")),
     };
     let temporary = temporary_beside(out);
-    let copied = copy(&source, &judge, &temporary, pace).await;
+    let copied = copy(&source, &verifier, &temporary, limiter).await;
     let named = match copied {
         Ok(mended) => {
-            host_files::name_new(&temporary, source.size().0, out).map(|()| mended).map_err(MendError::Io)
+            host_files::name_new(&temporary, source.size().0, out).map(|()| mended).map_err(FixError::Io)
         }
         Err(error) => Err(error),
     };
     if named.is_err() {
-        // The failure is the news; half a copy helps nobody.
+        // Report the error; remove the incomplete copy.
         let _ = host_files::remove_file(&temporary);
     }
     named
 }
 
-/// What says whether a part of the file verifies.
-enum Judge {
-    Pages(Pages),
+/// Verifies parts of the file.
+enum Verifier {
+    Pages(PageChecker),
     Log,
     Map,
 }
 
-impl Judge {
-    /// Bytes that are judged and written at once: parts of a log can be judged with all others only.
+impl Verifier {
+    /// Bytes verified and written at once; a log can only be verified as a whole.
     fn chunk_bytes(&self, size: ByteCount) -> usize {
         match self {
             Self::Log => size.0.max(1) as usize,
@@ -105,13 +108,13 @@ impl Judge {
         }
     }
 
-    /// What is wrong with the chunk at `at`, and could be put right.
-    fn flaws(&self, at: u64, chunk: &[u8]) -> Vec<Finding> {
+    /// The correctable defects of the chunk at `at`.
+    fn flaws(&self, at: u64, chunk: &[u8]) -> Vec<FileFinding> {
         let findings = match self {
             Self::Log => judge_log(chunk, false).findings,
             Self::Pages(pages) => {
                 let page_bytes = pages.page_size().bytes() as u64;
-                // Headers have no code that finds a bit.
+                // Headers have no error-correcting code.
                 let skipped = (2 * page_bytes).saturating_sub(at).min(chunk.len() as u64);
                 let first = PageNumber(((at + skipped) / page_bytes - 1) as u32);
                 pages.judge_chunk(first, &chunk[skipped as usize..]).findings
@@ -125,12 +128,12 @@ impl Judge {
         };
         findings
             .into_iter()
-            .filter(|finding| finding.severity != Severity::Note && finding.fix.is_some())
+            .filter(|finding| finding.severity != FindingSeverity::Note && finding.fix.is_some())
             .collect()
     }
 
-    /// Puts right what can be in the chunk at `at`; gives what was.
-    fn put_right(&self, at: u64, chunk: &mut [u8]) -> Vec<Finding> {
+    /// Corrects the chunk at `at`; returns the corrected defects.
+    fn put_right(&self, at: u64, chunk: &mut [u8]) -> Vec<FileFinding> {
         let mut fixed = Vec::new();
         for flaw in self.flaws(at, chunk) {
             let Some(BitFix { byte, bit }) = flaw.fix else { continue };
@@ -138,16 +141,13 @@ impl Judge {
             let Some(index) = index.filter(|&index| index < chunk.len()) else { continue };
             chunk[index] ^= 1 << bit;
             let is_right = self.is_right(at, chunk, &flaw);
-            match is_right {
-                true => fixed.push(flaw),
-                false => chunk[index] ^= 1 << bit,
-            }
+            if is_right { fixed.push(flaw) } else { chunk[index] ^= 1 << bit }
         }
         fixed
     }
 
-    /// Whether what `flaw` is about verifies.
-    fn is_right(&self, at: u64, chunk: &[u8], flaw: &Finding) -> bool {
+    /// True if the part that `flaw` concerns verifies.
+    fn is_right(&self, at: u64, chunk: &[u8], flaw: &FileFinding) -> bool {
         let place = flaw.place.offset.0;
         let part = |bytes: usize| {
             let from = usize::try_from(place.checked_sub(at)?).ok()?;
@@ -167,31 +167,36 @@ impl Judge {
     }
 }
 
-async fn copy(source: &Source, judge: &Judge, to: &Path, pace: &Pace) -> Result<Mended, MendError> {
+async fn copy(
+    source: &Source,
+    verifier: &Verifier,
+    to: &Path,
+    limiter: &RateLimiter,
+) -> Result<FixedCopy, FixError> {
     let size = source.size();
     let device = FileDevice::create(to, ByteCount(size.0.next_multiple_of(SIZE_UNIT))).await?;
-    pace.expect(size.0);
-    let mut mended = Mended::default();
-    let chunk_bytes = judge.chunk_bytes(size) as u64;
+    limiter.expect(size.0);
+    let mut mended = FixedCopy::default();
+    let chunk_bytes = verifier.chunk_bytes(size) as u64;
     let mut at = 0;
     while at < size.0 {
-        pace.wait().await;
-        if pace.is_stopped() {
-            return Err(MendError::Stopped);
+        limiter.wait().await;
+        if limiter.is_stopped() {
+            return Err(FixError::Stopped);
         }
         let length = chunk_bytes.min(size.0 - at) as usize;
-        pace.slow(length as u64);
+        limiter.slow(length as u64);
         let mut chunk = source.read(ByteOffset(at), length, None).await?;
-        mended.fixed.extend(judge.put_right(at, &mut chunk));
+        mended.fixed.extend(verifier.put_right(at, &mut chunk));
         device.write(ByteOffset(at), vec![Arc::new(in_units(chunk))], Stability::Volatile).await?;
-        pace.done(length as u64);
+        limiter.done(length as u64);
         at += length as u64;
     }
     device.flush().await?;
     Ok(mended)
 }
 
-/// The same bytes, with zeros behind them up to what can be written.
+/// The same bytes, padded with zeros to whole writable units.
 fn in_units(chunk: Buffer) -> Buffer {
     let length = chunk.len().next_multiple_of(SIZE_UNIT as usize);
     if length == chunk.len() {

@@ -1,4 +1,4 @@
-//! What a check may take of the storage, and when it is to end.
+//! The rate limit, the stop request and the progress of a run.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,41 +7,40 @@ use std::{
 };
 use world::{ByteCount, Moment, World};
 
-/// How far it has come, for those who watch.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done: `check`, `walk`, `scan`.
+pub struct VerifyProgress {
+    /// The current activity: `check`, `walk`, `scan`.
     pub doing: &'static str,
-    /// On which file.
     pub file: String,
-    /// Bytes that are done, of all files together.
+    /// Bytes done, over all files.
     pub done: u64,
-    /// Bytes there are to do, as far as is known.
+    /// Bytes to do, as far as known.
     pub all: u64,
-    /// What was wrong so far.
+    /// Findings of damage so far.
     pub damage: u64,
 }
 
-/// Shared by all that reads: how fast it may go, whether to end, how far it is.
+/// Limits the rate of reads. Clones share one state: all readers of a run use the same limiter.
 #[derive(Clone)]
-pub struct Pace {
+pub struct RateLimiter {
     world: World,
-    /// Bytes a second; none for as fast as can be.
+    /// Bytes per second; `None` for no limit.
     rate: Option<ByteCount>,
     shared: Rc<Shared>,
 }
 
 struct Shared {
-    /// When the next read may start.
+    /// Earliest start of the next read.
     next: Cell<Moment>,
-    /// Bytes that may still be read, if that is bounded.
+    /// Remaining byte budget, if there is one.
     left: Cell<Option<u64>>,
     is_stopped: Cell<bool>,
-    progress: RefCell<Progress>,
+    progress: RefCell<VerifyProgress>,
 }
 
-impl Pace {
-    /// At most `rate` bytes a second and `most` bytes in all; none is no bound.
+impl RateLimiter {
+    /// At most `rate` bytes per second and `most` bytes in total; `None` for no limit.
     pub fn new(world: &World, rate: Option<ByteCount>, most: Option<ByteCount>) -> Self {
         assert!(rate.is_none_or(|rate| rate.0 > 0), "nothing would ever be read");
         let shared = Shared {
@@ -53,24 +52,25 @@ impl Pace {
         Self { world: world.clone(), rate, shared: Rc::new(shared) }
     }
 
-    /// Asks all that reads to end where it is.
+    /// Asks all readers to stop.
     pub fn stop(&self) {
         self.shared.is_stopped.set(true);
     }
 
-    /// Whether it was asked to, or has read all it may.
+    /// True after a stop request, or once the byte budget is used up.
     pub fn is_stopped(&self) -> bool {
         self.shared.is_stopped.get() || self.shared.left.get() == Some(0)
     }
 
-    /// Whether a read may start now.
+    /// True if a read may start now.
     pub fn allows(&self) -> bool {
         !self.is_stopped() && (self.rate.is_none() || self.world.now() >= self.shared.next.get())
     }
 
-    /// Waits until a read may start; also if it may not any more.
+    /// Waits until a read may start, or until the run is stopped.
     pub async fn wait(&self) {
-        // Asked to stop, it is not to sleep on: a big read at a low rate is followed by a long pause.
+        // Sleep in short steps to notice a stop request: a big read at a low rate is followed by a long
+        // pause.
         const NAP: Duration = Duration::from_millis(100);
         while !self.is_stopped() && !self.allows() {
             let nap_ends = self.world.now() + NAP;
@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// A read of so many bytes starts, after which a later run need not read them again.
+    /// Accounts a read that a later run need not repeat.
     pub fn take(&self, bytes: u64) {
         if let Some(left) = self.shared.left.get() {
             self.shared.left.set(Some(left.saturating_sub(bytes)));
@@ -86,7 +86,7 @@ impl Pace {
         self.slow(bytes);
     }
 
-    /// A read of so many bytes starts that each run does.
+    /// Accounts a read that every run repeats: it counts against the rate, not against the byte budget.
     pub fn slow(&self, bytes: u64) {
         if let Some(rate) = self.rate {
             let from = self.shared.next.get().max(self.world.now());
@@ -95,31 +95,30 @@ impl Pace {
         }
     }
 
-    /// How far it has come.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> VerifyProgress {
         self.shared.progress.borrow().clone()
     }
 
-    /// Tells what is being done now, and to which file.
+    /// Sets the current activity and file.
     pub fn begin(&self, doing: &'static str, file: &str) {
         let mut progress = self.shared.progress.borrow_mut();
         progress.doing = doing;
         file.clone_into(&mut progress.file);
     }
 
-    /// More bytes turned out to be to do.
+    /// Adds bytes to the known total.
     pub fn expect(&self, bytes: u64) {
         self.shared.progress.borrow_mut().all += bytes;
     }
 
-    /// So many bytes are done.
+    /// Adds bytes to those done.
     pub fn done(&self, bytes: u64) {
         let mut progress = self.shared.progress.borrow_mut();
         progress.done += bytes;
         progress.all = progress.all.max(progress.done);
     }
 
-    /// So much more is wrong.
+    /// Adds findings of damage.
     pub fn found(&self, damage: u64) {
         self.shared.progress.borrow_mut().damage += damage;
     }
