@@ -90,6 +90,6 @@ mod tests {
         assert!(content_of(&bytes, VolumeKey(1), 10).unwrap_err().contains("sector 9 of volume 1"));
         assert!(content_of(&bytes, VolumeKey(2), 9).is_err());
         bytes[500] ^= 1;
-        assert!(content_of(&bytes, VolumeKey(1), 9).unwrap_err().contains("nobody wrote"));
+        assert!(content_of(&bytes, VolumeKey(1), 9).unwrap_err().contains("no operation wrote"));
     }
 }

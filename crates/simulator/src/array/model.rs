@@ -37,7 +37,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Whether a newly opened pool may have it, and whether it must.
+    /// (true, _) if a newly opened pool may have it; (_, true) if it must.
     pub fn may_and_must_be(self) -> (bool, bool) {
         match self {
             Self::Making | Self::Deleting => (true, false),

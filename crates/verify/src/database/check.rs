@@ -118,7 +118,7 @@ fn without_flag(bytes: &[u8], size: PageSize, page: PageNumber) -> PageStatus {
 
 /// True if the page verifies with the new checksum once that bit is flipped.
 fn verifies_with(bytes: &[u8], size: PageSize, page: PageNumber, bit: usize) -> bool {
-    let mut mended = bytes.to_vec();
-    mended[bit / 8] ^= 1 << (bit % 8);
-    u32_at(&mended, FLAGS_AT) & NEW_CHECKSUM != 0 && check_page(&mended, size, page) == PageCheck::Good
+    let mut fixed = bytes.to_vec();
+    fixed[bit / 8] ^= 1 << (bit % 8);
+    u32_at(&fixed, FLAGS_AT) & NEW_CHECKSUM != 0 && check_page(&fixed, size, page) == PageCheck::Good
 }

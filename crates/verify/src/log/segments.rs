@@ -156,11 +156,11 @@ impl<'a> Segments<'a> {
                 let in_checksum =
                     difference.is_power_of_two().then_some(difference.trailing_zeros() as usize);
                 let bit = flipped_bit(stored, computed, SEGMENT_BYTES).or(in_checksum)?;
-                let mut mended = segment.to_vec();
-                mended[bit / 8] ^= 1 << (bit % 8);
-                let position = position_at(&mended, 8);
+                let mut fixed = segment.to_vec();
+                fixed[bit / 8] ^= 1 << (bit % 8);
+                let position = position_at(&fixed, 8);
                 let is_ours = position.segment == own && position.generation == self.generation;
-                let verifies = u64_at(&mended, 0) == checksum(&mended, own);
+                let verifies = u64_at(&fixed, 0) == checksum(&fixed, own);
                 (is_ours && verifies).then_some((bit, is_shadow))
             },
         )

@@ -80,8 +80,8 @@ pub async fn write_fixed_copy(
     let temporary = temporary_beside(out);
     let copied = copy(&source, &verifier, &temporary, limiter).await;
     let named = match copied {
-        Ok(mended) => {
-            host_files::name_new(&temporary, source.size().0, out).map(|()| mended).map_err(FixError::Io)
+        Ok(copy) => {
+            host_files::name_new(&temporary, source.size().0, out).map(|()| copy).map_err(FixError::Io)
         }
         Err(error) => Err(error),
     };
@@ -176,7 +176,7 @@ async fn copy(
     let size = source.size();
     let device = FileDevice::create(to, ByteCount(size.0.next_multiple_of(SIZE_UNIT))).await?;
     limiter.expect(size.0);
-    let mut mended = FixedCopy::default();
+    let mut result = FixedCopy::default();
     let chunk_bytes = verifier.chunk_bytes(size) as u64;
     let mut at = 0;
     while at < size.0 {
@@ -187,13 +187,13 @@ async fn copy(
         let length = chunk_bytes.min(size.0 - at) as usize;
         limiter.slow(length as u64);
         let mut chunk = source.read(ByteOffset(at), length, None).await?;
-        mended.fixed.extend(verifier.put_right(at, &mut chunk));
+        result.fixed.extend(verifier.put_right(at, &mut chunk));
         device.write(ByteOffset(at), vec![Arc::new(in_units(chunk))], Stability::Volatile).await?;
         limiter.done(length as u64);
         at += length as u64;
     }
     device.flush().await?;
-    Ok(mended)
+    Ok(result)
 }
 
 /// The same bytes, padded with zeros to whole writable units.

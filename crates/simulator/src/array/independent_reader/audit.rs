@@ -222,7 +222,7 @@ fn check_lives(
     }
     for run in versions(head).chain(versions(history)) {
         if run.birth >= superblock.stamp_next || !catalogue.branches.contains_key(&run.branch) {
-            return Err(format!("block {} of branch {} is nobody's", run.first, run.branch));
+            return Err(format!("block {} of branch {} has no owner", run.first, run.branch));
         }
     }
     for run in versions(head) {
