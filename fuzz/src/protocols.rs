@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, LocalFuture, Sparse, Stability,
     World,
-    sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+    sim::{DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, Simulation},
     with_deadline,
 };
 
@@ -91,7 +91,7 @@ fn session<F: Future<Output = ()> + 'static>(
     let mut simulation = Simulation::new(1);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(SIZE)));
     let network = simulation.add_network(NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(world.clone(), network.clone(), drive).await;
         let client = network.host("client");
         let stream = client.connect(&address()).await.expect("it listens");
@@ -170,7 +170,7 @@ pub fn iscsi_commands(data: &[u8]) {
     let mut simulation = Simulation::new(1);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(SIZE)));
     let unit = unit(&drive);
-    let run = simulation.run(Limits::generous(), |_| async move {
+    let run = simulation.run(SimLimits::generous(), |_| async move {
         let who = ["a", "b"].map(|name| Nexus(format!("iqn.x:{name},i,0x800000000001")));
         who.iter().for_each(|nexus| unit.begin_session(nexus));
         let mut rest = &data[..];

@@ -336,7 +336,7 @@ mod tests {
     use std::path::PathBuf;
     use world::{
         extent_directory::ExtentDirectory,
-        real::{self, Access, FileDevice, RealOptions, host_files},
+        real::{self, AccessMode, FileDevice, RealOptions, host_files},
     };
 
     /// Databases and logs as a creation may leave them, all of different sizes.
@@ -422,7 +422,7 @@ mod tests {
         let image = folder.path().join("device");
         host_files::write_atomically(&image, &vec![0; 64 << 20]).expect("an image");
         real::run(0, RealOptions::default(), async |world| {
-            let device = Rc::new(FileDevice::open(&image, Access::ReadWrite).expect("opened"));
+            let device = Rc::new(FileDevice::open(&image, AccessMode::ReadWrite).expect("opened"));
             let directory: Rc<dyn Directory> =
                 Rc::new(ExtentDirectory::format(device).await.expect("formatted"));
             let endpoint = StorageEndpoint::device(&image);

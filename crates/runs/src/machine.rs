@@ -6,7 +6,7 @@ use workload::database::results::{HostFacts, HostSample};
 use world::{
     World,
     real::{
-        host::{self, Drive},
+        host::{self, DriveInfo},
         host_files,
     },
 };
@@ -60,7 +60,7 @@ fn busy_seconds(text: &str) -> Option<f64> {
 }
 
 /// Facts of a drive, except for its load.
-pub fn drive_facts(drive: Drive) -> DriveFacts {
+pub fn drive_facts(drive: DriveInfo) -> DriveFacts {
     // A virtual drive reports rotational unless its host sets otherwise, so its flag means nothing.
     let is_virtual = ["vd", "xvd", "loop"].iter().any(|prefix| drive.name.starts_with(prefix));
     DriveFacts {

@@ -193,7 +193,7 @@ fn kernel_log(survey: &StorageSurvey) -> Result<LookAtKernel, String> {
         return Err("no device is known below the paths".to_owned());
     }
     let mut log = KernelLog::from_now(names).map_err(|error| error.to_string())?;
-    Ok(Box::new(move || log.look()))
+    Ok(Box::new(move || log.read_new()))
 }
 
 /// Opens the storage of each group on the group's thread; each location is opened once for a group.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoErrorKind, IoResult, Stability, World,
     extent_directory::ExtentDirectory,
-    real::{Access, FileDevice, FolderDirectory, RealIoKind, host_files},
+    real::{AccessMode, FileDevice, FolderDirectory, RealIoKind, host_files},
 };
 
 /// Length of a record on a raw device is a multiple of this: every sector size divides it.
@@ -52,7 +52,7 @@ impl StorageEndpoint {
         assert!(self.is_device, "only a device is opened as one");
         match &self.remote {
             Some(remote) => Ok(remote.open(world).await?.device),
-            None => Ok(Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?)),
+            None => Ok(Rc::new(FileDevice::open(&self.path, AccessMode::ReadWrite)?)),
         }
     }
 
@@ -88,7 +88,7 @@ impl StorageEndpoint {
             return Ok(None);
         }
         if self.is_device {
-            return Ok(Some(FileDevice::open(&self.path, Access::Read)?.io_kind()));
+            return Ok(Some(FileDevice::open(&self.path, AccessMode::Read)?.io_kind()));
         }
         Ok(FolderDirectory::open(&self.path)?.io_kind())
     }

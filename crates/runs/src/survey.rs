@@ -32,7 +32,7 @@ use world::{
     BlockDevice, ByteCount, IoError, IoErrorKind, World,
     real::{
         FileDevice, RealIoKind,
-        host::{self, Signature},
+        host::{self, DeviceSignature},
         host_files::{self, FolderLock, PathKind},
     },
 };
@@ -304,7 +304,7 @@ async fn device_facts(world: &World, path: &ResolvedPath) -> Result<DeviceFacts,
     if facts.mounted.is_some() {
         return Ok(facts);
     }
-    let device = match FileDevice::open(&path.canonical, world::real::Access::Read) {
+    let device = match FileDevice::open(&path.canonical, world::real::AccessMode::Read) {
         Ok(device) => device,
         Err(error) => {
             facts.held = Some(error);
@@ -355,11 +355,11 @@ async fn remote_facts(
 async fn look_at(facts: &mut DeviceFacts, device: &dyn BlockDevice) -> Result<(), IoError> {
     facts.size = device.geometry().size;
     match host::signature_of(device).await? {
-        Signature::Spindle => facts.ours = Some(None),
-        Signature::Blank => {}
+        DeviceSignature::Spindle => facts.ours = Some(None),
+        DeviceSignature::Blank => {}
         other => {
             facts.signature = Some(other.to_string());
-            facts.is_unmarked = other == Signature::Unknown;
+            facts.is_unmarked = other == DeviceSignature::Unknown;
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         let drive = match host_files::kind(&path) {
             Ok(PathKind::BlockDevice) => {
                 println!("in use: {:?}", host::usage_of_device(&path));
-                match FileDevice::open(&path, Access::Read) {
+                match FileDevice::open(&path, AccessMode::Read) {
                     Ok(device) => println!("holds {:?}", host::signature_of(&device).await),
                     Err(error) => println!("{error:?}"),
                 }

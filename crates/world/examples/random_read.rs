@@ -7,7 +7,7 @@
 use std::{env, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteOffset, World,
-    real::{Access, FileDevice, RealOptions, host::process_use, run},
+    real::{AccessMode, FileDevice, RealOptions, host::process_use, run},
 };
 
 fn main() -> ExitCode {
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let options = RealOptions::plain(has("plain"));
     run(1, options, async |world| {
-        let device = match FileDevice::open(Path::new(path), Access::Read) {
+        let device = match FileDevice::open(Path::new(path), AccessMode::Read) {
             Ok(device) => Rc::new(device),
             Err(error) => {
                 eprintln!("{error}");

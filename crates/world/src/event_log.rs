@@ -126,12 +126,12 @@ impl<E: 'static> EventReader<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{Limits, Simulation};
+    use crate::sim::{SimLimits, Simulation};
     use std::time::Duration;
 
     #[test]
     fn a_reader_gets_every_event_or_the_number_it_missed() {
-        let run = Simulation::new(1).run(Limits::generous(), |world| async move {
+        let run = Simulation::new(1).run(SimLimits::generous(), |world| async move {
             let log = EventLog::new(&world, 4);
             let mut reader = log.follow();
             let sink = log.sink();

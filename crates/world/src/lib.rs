@@ -23,9 +23,9 @@ pub mod extent_directory;
 
 pub mod network;
 
-pub mod pieces;
+pub mod payload;
 
-pub mod unflushed;
+pub mod flush_tracker;
 
 pub mod event_log;
 
@@ -51,7 +51,7 @@ pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use event_log::{EventLog, EventReader, FollowedEvent, RecordedEvent};
 pub use extent_directory::{ExtentDirectory, Probe};
-pub use network::{Accepted, Address, Listener, Network, Stream};
+pub use network::{Address, IncomingConnection, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;
 pub use random::Random;
 pub use real::yield_now;

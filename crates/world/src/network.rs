@@ -107,7 +107,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 pub type Stream = Box<dyn ByteStream>;
 
 /// A connection that a listener accepted.
-pub struct Accepted {
+pub struct IncomingConnection {
     pub stream: Stream,
     /// The client's address, for messages: `127.0.0.1:40112`.
     pub peer: String,
@@ -122,7 +122,7 @@ pub trait Listener {
     fn address(&self) -> Address;
 
     /// Accepts the next connection. An error concerns that connection only: call again.
-    fn accept(&self) -> LocalFuture<IoResult<Accepted>>;
+    fn accept(&self) -> LocalFuture<IoResult<IncomingConnection>>;
 }
 
 /// A host's network stack.
@@ -134,7 +134,11 @@ pub trait Network {
 }
 
 /// Accepts connections until one succeeds, and passes the errors of the others to `tell`.
-pub async fn accept_next(world: &World, listener: &dyn Listener, tell: impl Fn(IoError)) -> Accepted {
+pub async fn accept_next(
+    world: &World,
+    listener: &dyn Listener,
+    tell: impl Fn(IoError),
+) -> IncomingConnection {
     /// Delay after an error; usually the process is out of descriptors, and that passes.
     const RETRY_DELAY: Duration = Duration::from_millis(100);
     loop {

@@ -10,7 +10,7 @@ use array::{
 use std::{cell::RefCell, collections::VecDeque, path::Path, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoResult, LocalFuture, Stability,
-    real::{Access, FileDevice},
+    real::{AccessMode, FileDevice},
 };
 
 /// 4 MiB.
@@ -60,7 +60,7 @@ impl FileNodes {
 
     /// Opens existing files for reading.
     pub fn open(folder: &Path) -> IoResult<Self> {
-        let open = |name: &&str| FileDevice::open(&folder.join(name), Access::Read);
+        let open = |name: &&str| FileDevice::open(&folder.join(name), AccessMode::Read);
         let copies =
             COPIES.iter().map(|name| open(name).map(|device| Rc::new(device) as Rc<dyn BlockDevice>));
         Ok(Self::over(copies.collect::<IoResult<_>>()?))

@@ -8,7 +8,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability,
-    real::{Access, FileDevice, host_files},
+    real::{AccessMode, FileDevice, host_files},
 };
 
 /// Operations and bytes of a drive.
@@ -89,7 +89,7 @@ pub fn drives(folder: &Path, without: usize) -> IoResult<(Vec<Rc<dyn BlockDevice
     let counter = Counter::default();
     let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
     for index in without..count {
-        let device = FileDevice::open(&drive_path(folder, index), Access::ReadWrite)?;
+        let device = FileDevice::open(&drive_path(folder, index), AccessMode::ReadWrite)?;
         devices.push(Rc::new(CountedDrive { device, counter: Rc::clone(&counter) }));
     }
     Ok((devices, counter))

@@ -336,7 +336,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use world::sim::{Limits, Simulation};
+    use world::sim::{SimLimits, Simulation};
 
     /// Reads without waiting: the numbers of the events, and how many were missed.
     fn read(reader: &mut EventReader) -> (Vec<u64>, u64) {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     fn in_a_world<F: Future<Output = ()> + 'static>(work: impl FnOnce(World) -> F) {
-        Simulation::new(1).run(Limits::generous(), work).completed();
+        Simulation::new(1).run(SimLimits::generous(), work).completed();
     }
 
     #[test]

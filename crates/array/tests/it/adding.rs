@@ -16,7 +16,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Random, Stability, World,
-    sim::{DriveOptions, FaultPlan, Limits},
+    sim::{DriveOptions, FaultPlan, SimLimits},
 };
 
 const NEW: DriveId = DriveId([9; 16]);
@@ -50,7 +50,7 @@ fn a_pool_of_one_drive_that_gets_a_second_becomes_a_mirror() {
     // Each drive suffices, even the second one alone with `forced`.
     let alone = [second as Rc<dyn BlockDevice>];
     let forced = OpenSetting { forced: true, ..small() };
-    let opened = scene.simulation.run(Limits::generous(), |world| async move {
+    let opened = scene.simulation.run(SimLimits::generous(), |world| async move {
         let pool = open(&world, &alone, forced).await.expect("it opens");
         let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for at in 0..21 {
@@ -104,7 +104,7 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
         scene.drives[0].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
         let alone = [second as Rc<dyn BlockDevice>];
         let forced = OpenSetting { forced: true, ..small() };
-        let opened = scene.simulation.run(Limits::generous(), move |world| async move {
+        let opened = scene.simulation.run(SimLimits::generous(), move |world| async move {
             let pool = open(&world, &alone, forced).await.expect("it opens");
             let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
             for at in 0..8 {

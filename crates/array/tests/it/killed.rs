@@ -35,7 +35,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Random, World,
-    real::{self, Access, FileDevice, RealOptions},
+    real::{self, AccessMode, FileDevice, RealOptions},
 };
 
 const FOLDER: &str = "SPINDLE_KILL_FOLDER";
@@ -67,7 +67,7 @@ fn drive_paths(folder: &Path) -> Vec<PathBuf> {
 }
 
 async fn open_pool(world: &World, folder: &Path) -> Rc<Pool> {
-    let open_drive = |path: PathBuf| FileDevice::open(&path, Access::ReadWrite).expect("a drive opens");
+    let open_drive = |path: PathBuf| FileDevice::open(&path, AccessMode::ReadWrite).expect("a drive opens");
     let devices: Vec<Rc<dyn BlockDevice>> =
         drive_paths(folder).into_iter().map(|path| Rc::new(open_drive(path)) as _).collect();
     open(world, &devices, setting()).await.expect("the pool opens")

@@ -23,7 +23,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, LocalFuture, Random, Stability, World,
-    sim::{DriveOptions, FaultPlan, Limits, Outcome, SimDrive, Simulation},
+    sim::{DriveOptions, FaultPlan, SimDrive, SimLimits, SimOutcome, Simulation},
 };
 
 const POOL: PoolId = PoolId([7; 16]);
@@ -377,7 +377,7 @@ impl Scene {
     }
 }
 
-fn play(scene: &Scene) -> (world::sim::Trace, u64) {
+fn play(scene: &Scene) -> (world::sim::SimTrace, u64) {
     let mut simulation = Simulation::new(scene.seed);
     let size = ByteCount(GEOMETRY.data_start_bytes + u64::from(SLOTS) * u64::from(GEOMETRY.slot_bytes));
     let devices: Vec<_> = (0..scene.members).map(|_| simulation.add_drive(DriveOptions::new(size))).collect();
@@ -387,7 +387,7 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
     let start = LogStart { previous: RecordLink::BEGINNING, segment: first, block: SegmentBlock(0) };
     {
         let (drives, start) = (drives_of(&ledger, &devices), start.clone());
-        let made = simulation.run(Limits::generous(), async move |_| {
+        let made = simulation.run(SimLimits::generous(), async move |_| {
             write_first_header(&drives, &start.segment, &successors).await;
         });
         made.completed();
@@ -400,11 +400,11 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
             devices[fails].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
         }
         // Includes crashes during replay, which rewrites copies.
-        let limits = Limits {
+        let limits = SimLimits {
             polls: (incarnation < incarnations && !is_replay_alone)
                 .then(|| random.below(if scene.is_cached { 400 } else { 900 })),
             in_a_stable_write: random.below(2) == 0,
-            ..Limits::generous()
+            ..SimLimits::generous()
         };
         let (drives, ledger_of_run, start) =
             (drives_of(&ledger, &devices), Rc::clone(&ledger), start.clone());
@@ -444,10 +444,10 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
             }
         });
         match outcome {
-            Outcome::Completed(()) if is_replay_alone => simulation.cut_power(),
-            Outcome::Completed(()) => {}
-            Outcome::Crashed if scene.kills => simulation.kill(),
-            Outcome::Crashed => simulation.cut_power(),
+            SimOutcome::Completed(()) if is_replay_alone => simulation.cut_power(),
+            SimOutcome::Completed(()) => {}
+            SimOutcome::Crashed if scene.kills => simulation.kill(),
+            SimOutcome::Crashed => simulation.cut_power(),
             other => panic!("seed {seed}: {other:?}"),
         }
     }

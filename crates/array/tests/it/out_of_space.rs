@@ -14,7 +14,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteOffset, IoErrorKind, Random, Stability, World,
-    sim::{FaultPlan, Filesystem},
+    sim::{FaultPlan, SimFilesystem},
 };
 
 /// Duration of the host load.
@@ -106,9 +106,9 @@ struct Accident {
 
 const WRITERS: u64 = 8;
 
-fn play(accident: &Accident) -> (Scene, Rc<Model>, Filesystem) {
+fn play(accident: &Accident) -> (Scene, Rc<Model>, SimFilesystem) {
     let mut scene = Scene::new(accident.seed, accident.drives);
-    let filesystem = Filesystem::new(u64::MAX / 2);
+    let filesystem = SimFilesystem::new(u64::MAX / 2);
     scene.drives[..accident.on_filesystem].iter().for_each(|drive| drive.put_on(Some(&filesystem)));
     let model = Rc::new(Model::default());
     let (free_blocks, seed) = (accident.free_blocks, accident.seed);
@@ -196,7 +196,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(11);
 fn commands_under_way_when_space_runs_out_are_answered_correctly_and_in_time() {
     for seed in 90..96 {
         let mut scene = Scene::new(seed, 2 + seed as usize % 3);
-        let filesystem = Filesystem::new(u64::MAX / 2);
+        let filesystem = SimFilesystem::new(u64::MAX / 2);
         scene.drives.iter().for_each(|drive| drive.put_on(Some(&filesystem)));
         let model = Rc::new(Model::default());
         let (of_run, filesystem_of_run) = (Rc::clone(&model), filesystem.clone());
@@ -261,7 +261,7 @@ fn commands_under_way_when_space_runs_out_are_answered_correctly_and_in_time() {
 #[test]
 fn a_pool_resumes_when_room_is_made_and_until_then_its_errors_say_what_to_do() {
     let mut scene = Scene::new(40, 3);
-    let filesystem = Filesystem::new(u64::MAX / 2);
+    let filesystem = SimFilesystem::new(u64::MAX / 2);
     scene.drives.iter().for_each(|drive| drive.put_on(Some(&filesystem)));
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");

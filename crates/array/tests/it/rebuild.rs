@@ -10,7 +10,7 @@ use array::{
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
     BlockDevice, ByteCount, World,
-    sim::{DriveOptions, FaultPlan, Limits, SimDrive},
+    sim::{DriveOptions, FaultPlan, SimDrive, SimLimits},
 };
 
 const VOLUME_MIB: u64 = 40;
@@ -157,7 +157,7 @@ fn a_replacement_drive_takes_over() {
     let forced = OpenSetting { forced: true, ..small() };
     scene
         .simulation
-        .run(Limits::generous(), |world| async move {
+        .run(SimLimits::generous(), |world| async move {
             let pool = open(&world, &alone, forced).await.expect("it opens");
             check(&VolumeDevice(pool.volume("mail").expect("it exists"))).await;
         })

@@ -14,7 +14,7 @@ use std::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Random, Stability, World,
-    sim::{DriveOptions, Limits, ServiceTime},
+    sim::{DriveOptions, ServiceTime, SimLimits},
 };
 
 /// The smallest drives that a pool accepts: 48 slots.
@@ -82,12 +82,12 @@ fn a_full_pool_opens_after_any_number_of_crashes_even_without_a_drive() {
             let devices = devices_of(&scene, away);
             // The first round fills the pool; the others end at any point, even during the opening.
             let polls = if round == 0 { 60_000 } else { 1 << random.below(14) };
-            let limits = Limits { polls: Some(polls), ..Limits::generous() };
+            let limits = SimLimits { polls: Some(polls), ..SimLimits::generous() };
             scene.simulation.run(limits, |world| overfill(world, devices, seed * 100 + round));
             scene.simulation.cut_power();
         }
         let devices = devices_of(&scene, Some(seed as usize));
-        let emptied = scene.simulation.run(Limits::generous(), |world| async move {
+        let emptied = scene.simulation.run(SimLimits::generous(), |world| async move {
             let pool = open(&world, &devices, small_tables()).await.expect("a full pool opens");
             let was_full = pool.space().alarm().is_some();
             pool.delete_volume("mail", true).await.expect("deleting works");
@@ -230,7 +230,7 @@ fn a_snapshot_during_a_load_and_a_rebuild_waits_for_cleaning_and_is_not_refused(
                 (0..6).for_each(|number| drop(world.spawn("host", host(number))));
                 take_snapshots(world, pool, seed).await;
             };
-            let limits = Limits { polls: Some(1 << (9 + random.below(7))), ..Limits::generous() };
+            let limits = SimLimits { polls: Some(1 << (9 + random.below(7))), ..SimLimits::generous() };
             scene.simulation.run(limits, work);
             scene.simulation.cut_power();
         }

@@ -9,7 +9,7 @@ use array::{
 use std::{rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Stability, World,
-    sim::{DriveOptions, Limits, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, SimLimits, Simulation},
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -56,7 +56,7 @@ impl Scene {
         main: impl FnOnce(World, Vec<Rc<dyn BlockDevice>>) -> F,
     ) {
         let devices = self.drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
-        self.simulation.run(Limits::generous(), |world| main(world, devices)).completed();
+        self.simulation.run(SimLimits::generous(), |world| main(world, devices)).completed();
     }
 }
 

@@ -12,7 +12,7 @@ use std::{rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Stability,
-    sim::{DriveOptions, Limits, Outcome, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, SimLimits, SimOutcome, Simulation},
 };
 
 fn superblock(generation: u64, drives: usize) -> Superblock {
@@ -54,7 +54,7 @@ fn what_is_complete_is_found_and_what_was_cut_short_leaves_the_one_before() {
             (0..3).map(|_| simulation.add_drive(DriveOptions::new(ByteCount::mib(4)))).collect();
         let mut random = simulation.random("crash");
         let drives = drives_of(&devices);
-        let limits = Limits { polls: Some(random.below(120)), ..Limits::generous() };
+        let limits = SimLimits { polls: Some(random.below(120)), ..SimLimits::generous() };
         let complete = Rc::new(std::cell::Cell::new(0));
         let told = Rc::clone(&complete);
         let outcome = simulation.run(limits, async move |_| {
@@ -64,12 +64,12 @@ fn what_is_complete_is_found_and_what_was_cut_short_leaves_the_one_before() {
             }
         });
         match outcome {
-            Outcome::Completed(()) => {}
-            Outcome::Crashed => simulation.cut_power(),
+            SimOutcome::Completed(()) => {}
+            SimOutcome::Crashed => simulation.cut_power(),
             other => panic!("seed {seed}: {other:?}"),
         }
         let given = as_devices(&devices);
-        let seen = simulation.run(Limits::generous(), async move |_| look(&given).await).completed();
+        let seen = simulation.run(SimLimits::generous(), async move |_| look(&given).await).completed();
         let least = complete.get();
         assert!(least == 0 || seen.len() == 3, "seed {seed}: {} of 3 drives have one", seen.len());
         for seen in seen {
@@ -86,7 +86,7 @@ fn one_bad_place_costs_nothing_and_is_told() {
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(4)));
     let devices = [drive];
     let (drives, given) = (drives_of(&devices), as_devices(&devices));
-    let places = simulation.run(Limits::generous(), async move |_| {
+    let places = simulation.run(SimLimits::generous(), async move |_| {
         write_generation(&drives, &superblock(8, 1)).await.expect("drives work");
         write_generation(&drives, &superblock(9, 1)).await.expect("drives work");
         // Generation 9 is in places 1 and 3; a bit of the first changes.
@@ -107,7 +107,7 @@ fn a_drive_of_anything_else_has_no_superblock() {
     let mut simulation = Simulation::new(2);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(1)));
     let given = as_devices(&[drive]);
-    let seen = simulation.run(Limits::generous(), async move |_| look(&given).await).completed();
+    let seen = simulation.run(SimLimits::generous(), async move |_| look(&given).await).completed();
     assert!(seen.is_empty());
 }
 
@@ -156,7 +156,7 @@ fn a_bad_sector_hides_nothing_but_the_image_it_lies_in() {
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(4)));
     let devices = [drive];
     let (drives, given) = (drives_of(&devices), as_devices(&devices));
-    let found = simulation.run(Limits::generous(), async move |_| {
+    let found = simulation.run(SimLimits::generous(), async move |_| {
         write_generation(&drives, &superblock(8, 1)).await.expect("drives work");
         write_generation(&drives, &superblock(9, 1)).await.expect("drives work");
         let mut found = Vec::new();

@@ -16,7 +16,7 @@ use serving::pool::{
     status::{DriveStatus, PoolStatus, PublishedStatus, VolumeStatus, used_of},
 };
 use std::path::Path;
-use world::{ByteCount, World, real::Access};
+use world::{ByteCount, World, real::AccessMode};
 
 /// The process that has a pool open publishes its status every minute.
 const SILENCE_MAX_SECONDS: u64 = 180;
@@ -60,7 +60,7 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<ExitStatus
     if is_pool(folder) && is_held(folder) {
         return show_published(world, folder, json);
     }
-    let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
+    let held = HeldPool::take(world, folder, AccessMode::ReadWrite).await?;
     let open = match held.open(world, OpenSetting::default(), &StderrNotices::shared()).await {
         Ok(open) => open,
         Err(failure) => return damaged::show(world, *failure, json).await,

@@ -10,7 +10,7 @@ use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Network, Stability, World,
     network::reconnecting::Reconnecting,
-    pieces::{Payload, payloads, scatter},
+    payload::{Payload, payloads, scatter},
 };
 
 /// A connected initiator. Clones share its session.

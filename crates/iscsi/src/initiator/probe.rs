@@ -5,7 +5,7 @@ use super::{
     connection::TargetSession,
     tasks::{CacheEffect, CommandError, CommandRequest},
 };
-use world::{Buffer, IoError, IoErrorKind, IoResult, pieces::Payload};
+use world::{Buffer, IoError, IoErrorKind, IoResult, payload::Payload};
 
 /// Largest transfer of one command, even if the unit allows more.
 const TRANSFER_BYTES_MAX: u64 = 4 << 20;

@@ -92,7 +92,7 @@ mod tests {
         wire::pdu::HEADER_BYTES,
     };
     use std::sync::Arc;
-    use world::{Buffer, Random, pieces::Payload};
+    use world::{Buffer, Random, payload::Payload};
 
     #[test]
     fn random_pdus_of_a_target_do_no_harm() {

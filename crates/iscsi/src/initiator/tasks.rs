@@ -5,7 +5,7 @@
 //! 1. The Initiator Task Tag of a command is unique among the outstanding ones.
 //! 2. A command is outstanding until it is answered or expires; it is sent again over each new connection.
 //! 3. No command is sent beyond MaxCmdSN, and no data beyond FirstBurstLength but what an R2T asks for.
-//! 4. A flush claims no more than [`Unflushed`] allows.
+//! 4. A flush claims no more than [`FlushTracker`] allows.
 //! 5. Until a connection is open, only probe commands are sent.
 
 use super::{
@@ -28,8 +28,8 @@ use std::{
 use tokio::sync::oneshot;
 use world::{
     Buffer, IoError, IoErrorKind, IoResult, Moment,
-    pieces::{Payload, bytes_in, part_of, scatter},
-    unflushed::Unflushed,
+    flush_tracker::FlushTracker,
+    payload::{Payload, bytes_in, part_of, scatter},
 };
 
 const READS: u8 = 0x40;
@@ -130,7 +130,7 @@ pub struct Tasks {
     bursts: VecDeque<DataBurst>,
     /// NOP-Outs to send.
     control_pdus: VecDeque<[u8; HEADER_BYTES]>,
-    unflushed: Unflushed,
+    unflushed: FlushTracker,
 }
 
 fn room_of(into: &[Buffer]) -> usize {
@@ -157,7 +157,7 @@ impl Tasks {
             delayed: Vec::new(),
             bursts: VecDeque::new(),
             control_pdus: VecDeque::new(),
-            unflushed: Unflushed::default(),
+            unflushed: FlushTracker::default(),
         }
     }
 

@@ -170,7 +170,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use world::sim::{Limits, Simulation};
+    use world::sim::{SimLimits, Simulation};
 
     fn who(name: &str, secret: &str) -> Credentials {
         Credentials { name: name.to_owned(), secret: Secret::new(secret).unwrap() }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn only_the_right_secret_answers_a_challenge() {
-        let drawn = Simulation::new(1).run(Limits::generous(), |world| async move {
+        let drawn = Simulation::new(1).run(SimLimits::generous(), |world| async move {
             [Challenge::draw(&world), Challenge::draw(&world)]
         });
         let [challenge, other] = drawn.completed();

@@ -47,7 +47,7 @@ use tokio::{
 use world::{
     Buffer, Moment, Stream, World,
     network::receiver::Receiver,
-    pieces::{Payload, bytes_in, part_of},
+    payload::{Payload, bytes_in, part_of},
     with_deadline,
 };
 

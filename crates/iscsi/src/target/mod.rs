@@ -29,7 +29,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
-use world::{Accepted, Listener, World, network::accept_next};
+use world::{IncomingConnection, Listener, World, network::accept_next};
 
 /// A named group of logical units.
 pub struct Target {
@@ -154,7 +154,7 @@ pub async fn serve(
 ) {
     let address = listener.address();
     loop {
-        let Accepted { stream, peer, local } =
+        let IncomingConnection { stream, peer, local } =
             accept_next(&world, &*listener, |error| tell(TargetEvent::NotAccepted(error))).await;
         let portal = if address.is_any() { local.to_string() } else { address.to_string() };
         let (own, targets) = (world.clone(), targets.clone());

@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::Notify,
 };
-use world::{Buffer, pieces::Payload};
+use world::{Buffer, payload::Payload};
 use zerocopy::IntoBytes;
 
 /// Most commands outstanding on a connection.

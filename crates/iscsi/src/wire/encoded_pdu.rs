@@ -3,7 +3,7 @@
 use super::pdu::{DATA_BYTES_MAX, Digests, HEADER_BYTES, digest, padding};
 use std::io::{self, IoSlice};
 use tokio::io::AsyncWrite;
-use world::{network::write_slices, pieces::Payload};
+use world::{network::write_slices, payload::Payload};
 
 pub struct EncodedPdu {
     /// The basic header segment and its digest.

@@ -14,7 +14,7 @@ use iscsi::{
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World,
-    sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+    sim::{DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, Simulation},
 };
 
 const MAIL: &str = "iqn.2026-11.test:mail";
@@ -92,7 +92,7 @@ fn with_targets<F: Future<Output = ()> + 'static>(
     let mut simulation = Simulation::new(3);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
     let network = simulation.add_network(NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let targets = Targets::new(targets(&drive)).with_access(access());
         let (own, between) = (world.clone(), network.clone());
         let someone = move |name: &str| Someone {

@@ -10,7 +10,7 @@ use iscsi::scsi::{
 use std::rc::Rc;
 use world::{
     BlockDevice, ByteCount,
-    sim::{DriveOptions, Limits, Simulation},
+    sim::{DriveOptions, SimLimits, Simulation},
 };
 
 /// A target descriptor of the unit with that identity.
@@ -61,7 +61,7 @@ fn with_two<F: Future<Output = ()> + 'static>(test: impl FnOnce(Vec<Rc<LogicalUn
         Rc::new(LogicalUnit::new(properties, drive as Rc<dyn BlockDevice>, None, false))
     };
     let units = [(1, 512), (2, 4096)].map(unit).to_vec();
-    simulation.run(Limits::generous(), |_| test(units)).completed();
+    simulation.run(SimLimits::generous(), |_| test(units)).completed();
 }
 
 #[test]

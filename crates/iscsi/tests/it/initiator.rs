@@ -10,7 +10,7 @@ use iscsi::{
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World,
-    sim::{DriveOptions, Limits, NetworkOptions, Outcome, SimDrive, SimNetwork, Simulation},
+    sim::{DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, SimOutcome, Simulation},
     with_deadline,
 };
 
@@ -62,7 +62,7 @@ fn scene(seed: u64, network: NetworkOptions) -> Scene {
 fn reads_return_writes_with_and_without_digests() {
     for seed in 0..16 {
         let Scene { mut simulation, drive, network } = scene(seed, NetworkOptions::rack());
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start(&world, &network, &drive, properties(), seed % 2 == 0).await;
             let digests = Digests { header: seed & 2 != 0, data: seed & 4 != 0 };
             let options = InitiatorOptions { digests, ..InitiatorOptions::default() };
@@ -107,7 +107,7 @@ fn reads_return_writes_with_and_without_digests() {
 #[test]
 fn a_unit_is_probed_and_missing_units_are_refused() {
     let Scene { mut simulation, drive, network } = scene(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, &drive, UnitProperties { is_read_only: true, ..properties() }, false).await;
         let host = || network.host("client");
         let device = connect(&world, &network).await.unwrap();
@@ -147,7 +147,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
     for seed in 0..20 {
         let options = NetworkOptions { reset_percent: 1.5, ..NetworkOptions::rack() };
         let Scene { mut simulation, drive, network } = scene(seed, options);
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start(&world, &network, &drive, properties(), true).await;
             let device = loop {
                 if let Ok(device) = connect(&world, &network).await {
@@ -179,7 +179,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
 fn a_flush_fails_if_writes_may_be_lost() {
     for has_cache in [true, false] {
         let Scene { mut simulation, drive, network } = scene(3, NetworkOptions::rack());
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start(&world, &network, &drive, properties(), has_cache).await;
             let device = connect(&world, &network).await.unwrap();
             let data = || vec![Arc::new(Buffer::zeroed(4096))];
@@ -207,14 +207,14 @@ fn a_flush_fails_if_writes_may_be_lost() {
 #[test]
 fn commands_wait_out_a_network_cut_until_their_deadline() {
     let Scene { mut simulation, drive, network } = scene(4, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, &drive, properties(), false).await;
         let device = connect(&world, &network).await.unwrap();
         network.cut("client", "server");
         let waiting = device.read(ByteOffset(0), vec![Buffer::zeroed(512)]);
         world.sleep(Duration::from_secs(30)).await;
         assert!(device.breaks() > 0, "who says nothing for long is not there");
-        network.mend("client", "server");
+        network.restore("client", "server");
         waiting.await.expect("the target is there again in time");
         network.cut("client", "server");
         let began = world.now();
@@ -223,7 +223,7 @@ fn commands_wait_out_a_network_cut_until_their_deadline() {
         assert_eq!(refused.kind(), IoErrorKind::Disconnected);
         assert!(refused.to_string().contains("no answer within 60 s"), "{refused}");
         assert!(took >= Duration::from_secs(60) && took < Duration::from_secs(62), "{took:?}");
-        network.mend("client", "server");
+        network.restore("client", "server");
         assert!(read(&device, 0, 512).await.is_ok(), "the target is there again");
     });
     run.completed();
@@ -234,7 +234,7 @@ fn flushed_writes_survive_a_power_cut_of_the_target() {
     for seed in 0..30 {
         let Scene { mut simulation, drive, network } = scene(seed, NetworkOptions::rack());
         let flushed = Rc::new(RefCell::new(vec![0_u8; SIZE as usize]));
-        let limits = Limits { polls: Some(600 + 60 * seed), ..Limits::generous() };
+        let limits = SimLimits { polls: Some(600 + 60 * seed), ..SimLimits::generous() };
         let first = simulation.run(limits, |world| {
             let (drive, network, flushed) = (Rc::clone(&drive), network.clone(), Rc::clone(&flushed));
             async move {
@@ -254,11 +254,11 @@ fn flushed_writes_survive_a_power_cut_of_the_target() {
                 }
             }
         });
-        assert_eq!(first, Outcome::Crashed, "seed {seed}");
+        assert_eq!(first, SimOutcome::Crashed, "seed {seed}");
         simulation.cut_power();
         let own = Rc::clone(&drive);
         let found =
-            simulation.run(Limits::generous(), |_| async move { read(&*own, 0, SIZE as usize).await });
+            simulation.run(SimLimits::generous(), |_| async move { read(&*own, 0, SIZE as usize).await });
         let found = found.completed().unwrap();
         for (sector, kept) in flushed.borrow().chunks(512).enumerate() {
             let is_kept = kept.iter().all(|&byte| byte == 0) || found[sector * 512..][..512] == *kept;
@@ -286,7 +286,7 @@ async fn hang_up_until(world: &World, network: &SimNetwork, from: Duration) -> u
 #[test]
 fn a_login_is_retried_if_the_target_closes_the_connection() {
     let Scene { mut simulation, drive, network } = scene(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let (own, hung_up_on) = (world.clone(), network.clone());
         let five = Duration::from_secs(5);
         world.spawn("server that begins", async move {
@@ -305,7 +305,7 @@ fn a_login_is_retried_if_the_target_closes_the_connection() {
 #[test]
 fn login_retries_end_at_connect_max() {
     let Scene { mut simulation, network, .. } = scene(2, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let (own, hung_up_on) = (world.clone(), network.clone());
         let minute = Duration::from_secs(60);
         world.spawn("server", async move { hang_up_until(&own, &hung_up_on, minute).await });

@@ -10,7 +10,7 @@ use iscsi::scsi::{
 use std::rc::Rc;
 use world::{
     BlockDevice, Buffer, ByteCount, World,
-    sim::{DriveOptions, Limits, Simulation},
+    sim::{DriveOptions, SimLimits, Simulation},
 };
 
 /// 512-byte blocks of the unit.
@@ -43,7 +43,7 @@ pub fn with_unit<F: Future<Output = ()> + 'static>(
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
     let unit = Rc::new(LogicalUnit::new(properties, drive as Rc<dyn BlockDevice>, None, false));
-    simulation.run(Limits::generous(), |world| test(world, unit)).completed();
+    simulation.run(SimLimits::generous(), |world| test(world, unit)).completed();
 }
 
 pub struct Initiator(pub Nexus);

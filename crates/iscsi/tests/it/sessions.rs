@@ -21,7 +21,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use tokio::io::AsyncWriteExt;
 use world::{
     Address, BlockDevice, ByteCount, EventLog, FollowedEvent, Stream, World,
-    sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+    sim::{DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, Simulation},
 };
 
 pub const TARGET: &str = "iqn.2026-11.test:mail";
@@ -55,7 +55,7 @@ pub fn with_target<F: Future<Output = ()> + 'static>(
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
     let network = simulation.add_network(NetworkOptions::rack());
-    simulation.run(Limits::generous(), |world| test(world, network, drive)).completed();
+    simulation.run(SimLimits::generous(), |world| test(world, network, drive)).completed();
 }
 
 pub fn encode<H: PduHeader>(header: &H, data: Vec<u8>) -> Vec<u8> {

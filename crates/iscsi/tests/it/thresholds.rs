@@ -11,7 +11,7 @@ use iscsi::scsi::{
 use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, LocalFuture, Sparse, Stability,
-    sim::{DriveOptions, Limits, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, SimLimits, Simulation},
 };
 
 const READY: [u8; 6] = [0; 6];
@@ -50,7 +50,7 @@ fn with_shared<F: Future<Output = ()> + 'static>(
     let fill = move || SpaceUsage { used: ByteCount(seen.get() << 20), total: ByteCount(1000 << 20) };
     let unit = LogicalUnit::new(properties, drive as Rc<dyn BlockDevice>, Some(sparse), false);
     let unit = Rc::new(unit.with_thresholds(Rc::new(fill), [80, 90, 95]));
-    let run = simulation.run(Limits::generous(), |_| async move {
+    let run = simulation.run(SimLimits::generous(), |_| async move {
         let (a, b) = (Initiator::awake(&unit, "a").await, Initiator::awake(&unit, "b").await);
         test(unit, used, a, b).await;
     });

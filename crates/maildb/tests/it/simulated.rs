@@ -5,7 +5,7 @@ use maildb::{Database, DatabaseLocation, Error, Instance, InstanceConfig};
 use std::rc::Rc;
 use world::{
     BlockDevice, Buffer, ByteOffset, Directory, ExtentDirectory, World,
-    sim::{DriveOptions, Limits, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, SimLimits, Simulation},
 };
 
 pub const DATABASE: &str = "priv1.edb";
@@ -23,7 +23,7 @@ impl SimulatedDrive {
         let drive = simulation.add_drive(options);
         let formatted = Rc::clone(&drive) as Rc<dyn BlockDevice>;
         let format = |_| async move { ExtentDirectory::format(formatted).await.map(drop) };
-        simulation.run(Limits::generous(), format).completed().expect("a new drive can be formatted");
+        simulation.run(SimLimits::generous(), format).completed().expect("a new drive can be formatted");
         Self { simulation, drive }
     }
 
@@ -33,7 +33,7 @@ impl SimulatedDrive {
         main: impl FnOnce(World, Rc<dyn Directory>) -> F + 'static,
     ) -> T {
         let drive = Rc::clone(&self.drive) as Rc<dyn BlockDevice>;
-        let outcome = self.simulation.run(Limits::generous(), |world| async move {
+        let outcome = self.simulation.run(SimLimits::generous(), |world| async move {
             let directory = ExtentDirectory::open(drive).await.expect("the drive has a directory");
             main(world, Rc::new(directory)).await
         });

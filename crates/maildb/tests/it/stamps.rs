@@ -17,7 +17,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use verify::in_world::{DatabaseReport, verify_database, verify_database_with_stamps};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Random, Stability, World,
-    sim::{DriveOptions, FaultPlan, Limits},
+    sim::{DriveOptions, FaultPlan, SimLimits},
 };
 
 const STAMPS: &str = "priv1.stamps";
@@ -322,7 +322,7 @@ fn a_crash_in_flight_is_not_reported() {
             let (rows, drive) =
                 (Rc::clone(&fixture.rows), Rc::clone(&fixture.disk.drive) as Rc<dyn BlockDevice>);
             let (settings, attempt) = (config.clone(), random.next_u64());
-            let limits = Limits { polls: Some(200 + random.below(20_000)), ..Limits::generous() };
+            let limits = SimLimits { polls: Some(200 + random.below(20_000)), ..SimLimits::generous() };
             let _ = fixture.disk.simulation.run(limits, |world| async move {
                 let directory: Rc<dyn Directory> =
                     Rc::new(ExtentDirectory::open(drive).await.expect("there"));

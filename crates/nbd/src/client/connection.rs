@@ -25,7 +25,7 @@ use world::{
         reconnecting::{ConnectFailure, Protocol, Reader, Reconnecting, Writer},
         write_slices,
     },
-    pieces::Payload,
+    payload::Payload,
 };
 
 /// Requests sent in one system call at most.

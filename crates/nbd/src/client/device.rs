@@ -10,7 +10,7 @@ use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoError, IoErrorKind, IoResult,
     LocalFuture, Network, Sparse, Stability, World,
     network::reconnecting::Reconnecting,
-    pieces::{Payload, payloads, scatter},
+    payload::{Payload, payloads, scatter},
 };
 
 /// A connected client. Clones share its connection.

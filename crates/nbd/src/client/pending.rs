@@ -4,12 +4,12 @@
 //!
 //! 1. The cookie of a request is never used again by its client.
 //! 2. A request is outstanding until it is answered or expires; it is sent again over each new connection.
-//! 3. A flush claims no more than [`Unflushed`] allows.
+//! 3. A flush claims no more than [`FlushTracker`] allows.
 
 use crate::wire::transmission::{ErrorCode, Request, RequestType, command_flag};
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::oneshot;
-use world::{Buffer, IoError, IoErrorKind, IoResult, Moment, pieces::Payload, unflushed::Unflushed};
+use world::{Buffer, IoError, IoErrorKind, IoResult, Moment, flush_tracker::FlushTracker, payload::Payload};
 
 /// Payload of a reply.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct PendingRequests {
     /// Cookies of requests to be sent, in order.
     to_send: VecDeque<u64>,
     cookie_next: u64,
-    unflushed: Unflushed,
+    unflushed: FlushTracker,
 }
 
 impl PendingRequests {

@@ -13,7 +13,7 @@ use self::client_slots::ClientSlots;
 use crate::{export::Exports, tls::TlsMode};
 use std::{cell::Cell, rc::Rc, time::Duration};
 use thiserror::Error;
-use world::{Accepted, Listener, World, network::accept_next};
+use world::{IncomingConnection, Listener, World, network::accept_next};
 
 /// Limits and TLS policy of a server.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub async fn serve(
     // A client in the handshake has no slot yet: idle connections cannot exhaust the slots.
     let greetings = Rc::new(Cell::new(0));
     loop {
-        let Accepted { stream, peer, .. } =
+        let IncomingConnection { stream, peer, .. } =
             accept_next(&world, &*listener, |error| tell(ServerEvent::NotAccepted(error))).await;
         let Some(greeting) = HandshakeSlot::begin(&greetings, options.connections_max) else {
             let why = Some(ConnectionEnd::Full(options.connections_max));

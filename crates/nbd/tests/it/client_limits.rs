@@ -10,7 +10,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Stream, World,
-    sim::{Limits, NetworkOptions, SimDrive, SimNetwork},
+    sim::{NetworkOptions, SimDrive, SimLimits, SimNetwork},
 };
 
 const CLIENTS_MAX: usize = 4;
@@ -48,7 +48,7 @@ async fn sit(network: &SimNetwork, name: &str) -> Stream {
 #[test]
 fn a_client_beyond_the_limit_is_refused_and_logged() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let ended = start(&world, &network, &drive).await;
         let mut clients = Vec::new();
         for _ in 0..CLIENTS_MAX {
@@ -70,7 +70,7 @@ fn a_client_beyond_the_limit_is_refused_and_logged() {
 #[test]
 fn a_client_that_disconnects_frees_its_slot() {
     let Scene { mut simulation, drive, network } = Scene::new(3, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, &drive).await;
         for _ in 0..3 * CLIENTS_MAX {
             drop(sit(&network, "client").await);
@@ -85,7 +85,7 @@ fn a_client_that_disconnects_frees_its_slot() {
 #[test]
 fn a_dropped_idle_client_disconnects_properly() {
     let Scene { mut simulation, drive, network } = Scene::new(5, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let ended = start(&world, &network, &drive).await;
         for _ in 0..3 * CLIENTS_MAX {
             let client = connect(&world, &network, "mail").await.expect("there are places");
@@ -101,7 +101,7 @@ fn a_dropped_idle_client_disconnects_properly() {
 #[test]
 fn idle_clients_lose_their_slot_to_new_ones() {
     let Scene { mut simulation, drive, network } = Scene::new(2, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let ended = start(&world, &network, &drive).await;
         let mut sitting = Vec::new();
         for number in 0..CLIENTS_MAX {
@@ -123,7 +123,7 @@ fn idle_clients_lose_their_slot_to_new_ones() {
 #[test]
 fn clients_in_the_handshake_hold_no_slot() {
     let Scene { mut simulation, drive, network } = Scene::new(3, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let ended = start(&world, &network, &drive).await;
         let mut silent = Vec::new();
         for number in 0..=CLIENTS_MAX {

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Random, Stream, World,
     real::host::process_use,
-    sim::{Limits, NetworkOptions, SimNetwork},
+    sim::{NetworkOptions, SimLimits, SimNetwork},
 };
 
 /// Set in the child process whose memory is measured.
@@ -100,7 +100,7 @@ fn a_server_survives_malformed_sessions() {
     for seed in 0..sessions() / 50 {
         let tls = TlsMode::Allowed(authority.server("server"));
         let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start_with(&world, &network, vec![export("mail", &drive)], tls).await;
             let mut random = world.random("sessions");
             for _ in 0..50 {
@@ -142,7 +142,7 @@ fn malformed_sessions_leak_no_memory() {
 fn one_server_serves_all_malformed_sessions() {
     let Some(count) = env::var(MEASURED).ok().and_then(|count| count.parse::<u64>().ok()) else { return };
     let Scene { mut simulation, drive, network } = Scene::new(7, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, vec![export("mail", &drive)]).await;
         let mut random = world.random("sessions");
         let mut before = 0;
@@ -162,7 +162,7 @@ fn one_server_serves_all_malformed_sessions() {
 #[test]
 fn a_client_without_a_handshake_is_disconnected() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, vec![export("mail", &drive)]).await;
         let mut stream = network.host("client").connect(&uri("").address).await.unwrap();
         let began = world.now();
@@ -191,7 +191,7 @@ fn read_through_a_bit_flipper(seed: u64, authority: Option<&Authority>) {
     let server = authority.map_or(TlsMode::Off, |authority| TlsMode::Required(authority.server("server")));
     let tls = authority.map(|authority| authority.client(None));
     let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start_with(&world, &network, vec![export("mail", &drive)], server).await;
         let listener = network.host("spoiler").listen(&uri("").address).await.unwrap();
         let (own, between) = (world.clone(), network.clone());

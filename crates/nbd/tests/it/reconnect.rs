@@ -4,7 +4,7 @@ use crate::scene::{SIZE, Scene, connect, export, read, start};
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteOffset, IoErrorKind, Stability,
-    sim::{Limits, NetworkOptions, Outcome},
+    sim::{NetworkOptions, SimLimits, SimOutcome},
 };
 
 #[test]
@@ -13,7 +13,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
     for seed in 0..20 {
         let options = NetworkOptions { reset_percent: 2.0, ..NetworkOptions::rack() };
         let Scene { mut simulation, drive, network } = Scene::new(seed, options);
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start(&world, &network, vec![export("mail", &drive)]).await;
             let client = loop {
                 if let Ok(client) = connect(&world, &network, "mail").await {
@@ -44,7 +44,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
 #[test]
 fn a_flush_fails_if_writes_may_be_lost() {
     let Scene { mut simulation, drive, network } = Scene::new(3, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, vec![export("mail", &drive)]).await;
         let client = connect(&world, &network, "mail").await.unwrap();
         let data = || vec![Arc::new(Buffer::zeroed(4096))];
@@ -68,7 +68,7 @@ fn a_flush_fails_if_writes_may_be_lost() {
 #[test]
 fn a_request_fails_at_its_deadline_and_the_client_reconnects_later() {
     let Scene { mut simulation, drive, network } = Scene::new(4, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start(&world, &network, vec![export("mail", &drive)]).await;
         let client = connect(&world, &network, "mail").await.unwrap();
         network.cut("client", "server");
@@ -78,7 +78,7 @@ fn a_request_fails_at_its_deadline_and_the_client_reconnects_later() {
         assert_eq!(refused.kind(), IoErrorKind::Disconnected);
         assert!(refused.to_string().contains("no answer within 60 s"), "{refused}");
         assert!(took >= Duration::from_secs(60) && took < Duration::from_secs(62), "{took:?}");
-        network.mend("client", "server");
+        network.restore("client", "server");
         assert!(read(&client, 0, 512).await.is_ok(), "the server is there again");
     });
     run.completed();
@@ -91,7 +91,7 @@ fn flushed_writes_survive_a_power_cut_of_the_server() {
         let flushed = Rc::new(RefCell::new(vec![0_u8; SIZE as usize]));
         let written = Rc::new(RefCell::new(flushed.borrow().clone()));
         let polls = 300 + 40 * seed;
-        let limits = Limits { polls: Some(polls), ..Limits::generous() };
+        let limits = SimLimits { polls: Some(polls), ..SimLimits::generous() };
         let first = simulation.run(limits, |world| {
             let (drive, network) = (Rc::clone(&drive), network.clone());
             let (flushed, written) = (Rc::clone(&flushed), Rc::clone(&written));
@@ -114,11 +114,11 @@ fn flushed_writes_survive_a_power_cut_of_the_server() {
                 }
             }
         });
-        assert_eq!(first, Outcome::Crashed, "seed {seed}");
+        assert_eq!(first, SimOutcome::Crashed, "seed {seed}");
         simulation.cut_power();
         let own = Rc::clone(&drive);
         let found =
-            simulation.run(Limits::generous(), |_| async move { read(&*own, 0, SIZE as usize).await });
+            simulation.run(SimLimits::generous(), |_| async move { read(&*own, 0, SIZE as usize).await });
         let found = found.completed().unwrap();
         for (sector, kept) in flushed.borrow().chunks(512).enumerate() {
             let is_kept = kept.iter().all(|&byte| byte == 0) || found[sector * 512..][..512] == *kept;

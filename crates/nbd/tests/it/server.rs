@@ -5,14 +5,14 @@ use nbd::Export;
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoErrorKind, Sparse, Stability,
-    sim::{Limits, NetworkOptions},
+    sim::{NetworkOptions, SimLimits},
 };
 
 #[test]
 fn reads_return_the_writes_of_all_clients() {
     for seed in 0..20 {
         let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             start(&world, &network, vec![export("mail", &drive)]).await;
             let content = Rc::new(RefCell::new(vec![0_u8; SIZE as usize]));
             // Each client writes to one half; afterwards all is compared.
@@ -66,7 +66,7 @@ fn cut(data: &Buffer, cuts: usize) -> Vec<Arc<Buffer>> {
 #[test]
 fn an_export_refuses_what_it_does_not_support() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let closed = Export { is_read_only: true, ..export("closed", &drive) };
         start(&world, &network, vec![export("mail", &drive), closed]).await;
         let unknown = connect(&world, &network, "male").await.err().expect("there is none");
@@ -119,7 +119,7 @@ impl Sparse for HalfEmpty {
 #[test]
 fn holes_are_reported_and_zeroes_written_without_data() {
     let Scene { mut simulation, drive, network } = Scene::new(2, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let sparse = Export { sparse: Some(Rc::new(HalfEmpty)), ..export("mail", &drive) };
         start(&world, &network, vec![sparse]).await;
         let client = connect(&world, &network, "mail").await.unwrap();

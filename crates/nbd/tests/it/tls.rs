@@ -12,13 +12,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     BlockDevice, Buffer, ByteOffset, IoErrorKind, Stability, Stream,
-    sim::{Limits, NetworkOptions, SimNetwork},
+    sim::{NetworkOptions, SimLimits, SimNetwork},
 };
 
 /// The outcome of a client's connection and first read.
 fn tried(server: TlsMode, client: Option<ClientTls>) -> world::IoResult<Vec<u8>> {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         start_with(&world, &network, vec![export("mail", &drive)], server).await;
         let client = match client {
             Some(tls) => connect_with(&world, &network, "mail", tls).await?,
@@ -99,7 +99,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
         let options = NetworkOptions { reset_percent: 1.0, ..NetworkOptions::rack() };
         let Scene { mut simulation, drive, network } = Scene::new(seed, options);
         let authority = Authority::new();
-        let run = simulation.run(Limits::generous(), |world| async move {
+        let run = simulation.run(SimLimits::generous(), |world| async move {
             let tls = TlsMode::Required(authority.closed_server());
             start_with(&world, &network, vec![export("mail", &drive)], tls).await;
             let known = authority.sign("client");
@@ -129,7 +129,7 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
                     let own = world.clone();
                     world.spawn("mend", async move {
                         own.sleep(Duration::from_secs(7)).await;
-                        mending.mend("client", "server");
+                        mending.restore("client", "server");
                     });
                 }
             }
@@ -164,7 +164,7 @@ async fn answer(stream: &mut Stream, asked: u32, data: &[u8]) -> u32 {
 #[test]
 fn nothing_is_disclosed_before_required_tls() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let tls = TlsMode::Required(Authority::new().server("server"));
         start_with(&world, &network, vec![export("mail", &drive)], tls).await;
         let mut stream = greeted(&network).await;
@@ -190,7 +190,7 @@ fn nothing_is_disclosed_before_required_tls() {
 #[test]
 fn bytes_injected_before_tls_are_not_part_of_it() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
-    let run = simulation.run(Limits::generous(), |world| async move {
+    let run = simulation.run(SimLimits::generous(), |world| async move {
         let tls = TlsMode::Required(Authority::new().server("server"));
         start_with(&world, &network, vec![export("mail", &drive)], tls).await;
         let mut stream = greeted(&network).await;

@@ -15,7 +15,7 @@ use workload::database::meter::Role;
 use world::{
     BlockDevice,
     real::{
-        Access, FileDevice,
+        AccessMode, FileDevice,
         host_files::{self, PathKind},
     },
 };
@@ -43,7 +43,7 @@ async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Re
             absent.push(slot.name.as_str());
             continue;
         }
-        match FileDevice::open(&path, Access::Read) {
+        match FileDevice::open(&path, AccessMode::Read) {
             Ok(device) => devices.push(Rc::new(device)),
             Err(error) => {
                 return Err(Refusal::new(format!("the {name}: {error}"), "check the storage"));

@@ -23,7 +23,7 @@ use workload::database::{
 use world::{
     BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, JoinHandle, LocalFuture, World,
     extent_directory::{ExtentDirectory, Probe},
-    real::{Access, FileDevice},
+    real::{AccessMode, FileDevice},
     with_deadline,
 };
 
@@ -109,7 +109,7 @@ impl GroupPool {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         let mut known = Vec::new();
         for path in &spec.drives {
-            match FileDevice::open(path, Access::ReadWrite) {
+            match FileDevice::open(path, AccessMode::ReadWrite) {
                 Ok(device) => {
                     known.push(path.clone());
                     devices.push(Rc::new(CountingDevice::new(device, &drives)));

@@ -28,7 +28,7 @@ use std::{
 use world::{
     BlockDevice, ByteCount, IoError, IoErrorKind, Sparse, World,
     real::{
-        Access, FileDevice,
+        AccessMode, FileDevice,
         host_files::{self, PathKind},
     },
 };
@@ -229,7 +229,7 @@ fn origin(
 
 /// A file or a device; true if the file was just made.
 async fn open(path: &Path, settings: &ExportSettings) -> Result<(FileDevice, bool), Refusal> {
-    let access = if settings.read_only { Access::Read } else { Access::ReadWrite };
+    let access = if settings.read_only { AccessMode::Read } else { AccessMode::ReadWrite };
     let exports = match (FileDevice::open(path, access), settings.create) {
         (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => {
             create(path, size).await.map(|device| (device, true))

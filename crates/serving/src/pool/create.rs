@@ -20,8 +20,8 @@ use std::{
 use world::{
     BlockDevice, ByteCount, World,
     real::{
-        Access, FileDevice,
-        host::{self, Signature},
+        AccessMode, FileDevice,
+        host::{self, DeviceSignature},
         host_files::{self, PathKind},
     },
 };
@@ -132,10 +132,10 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
         let problem = format!("{shown} is in use: it is mounted, swap, or part of another device");
         return Err(Refusal::new(problem, "nothing unlocks it; choose another device"));
     }
-    let device = FileDevice::open(&canonical, Access::Read).map_err(|error| storage(&error))?;
+    let device = FileDevice::open(&canonical, AccessMode::Read).map_err(|error| storage(&error))?;
     check_no_pool(path, &device).await?;
     match host::signature_of(&device).await.map_err(|error| storage(&error))? {
-        Signature::Blank => Ok(()),
+        DeviceSignature::Blank => Ok(()),
         held => Err(Refusal::new(
             format!("{shown} is not empty: it holds {held}"),
             format!("empty it yourself if you are sure (blkdiscard --zeroout {shown}), or choose another"),

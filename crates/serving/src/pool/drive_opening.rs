@@ -13,7 +13,7 @@ use std::{
 };
 use world::{
     BlockDevice, IoErrorKind,
-    real::{Access, FileDevice},
+    real::{AccessMode, FileDevice},
 };
 
 /// Opens a drive by the first path that works.
@@ -22,7 +22,7 @@ pub(super) async fn open_drive(
     mut recorded: RecordedDrive,
     sightings: &[Sighting],
     seen: Option<&Observation>,
-    access: Access,
+    access: AccessMode,
 ) -> Result<PoolDrive, Refusal> {
     let mut failure = None;
     for sighting in sightings {
@@ -49,9 +49,9 @@ enum OpenFailure {
 }
 
 /// Opens the sighted device and reads its superblock again: from now on no other disk can appear there.
-async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice, OpenFailure> {
+async fn open_sighted(sighting: &Sighting, access: AccessMode) -> Result<FileDevice, OpenFailure> {
     // The kernel allows opening it for writing, and refuses the writes.
-    if access == Access::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
+    if access == AccessMode::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
         return Err(OpenFailure::Other(format!("{} is read-only", sighting.path.display())));
     }
     let device = FileDevice::open(&sighting.path, access).map_err(|error| match error.kind() {
@@ -81,7 +81,7 @@ pub(super) fn update(folder: &Path, recorded: &mut RecordedDrive, sighting: &Sig
             world::real::host::device_number(&before).is_ok_and(|number| number == (major, minor))
         }
         PathIdentity::File(device, inode) => {
-            world::real::host_files::about(&before).is_ok_and(|about| about.identity == (device, inode))
+            world::real::host_files::metadata(&before).is_ok_and(|about| about.identity == (device, inode))
         }
     };
     if let Some(disk) = &sighting.disk {

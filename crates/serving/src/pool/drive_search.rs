@@ -24,7 +24,7 @@ use std::{
 };
 use world::{
     BlockDevice, World,
-    real::{Access, FileDevice, host::Disk},
+    real::{AccessMode, FileDevice, host::Disk},
 };
 
 pub struct DriveSearch {
@@ -73,7 +73,7 @@ impl DriveSearch {
         world: &World,
         folder: &Path,
         record: &PoolRecord,
-        access: Access,
+        access: AccessMode,
     ) -> Result<Self, Refusal> {
         let paths = record.drives.iter().map(|drive| folder.join(&drive.path)).collect();
         let at_recorded = look_at_all(world, paths).await;

@@ -29,7 +29,7 @@ use std::{
 use world::{
     IoErrorKind, JoinHandle, LocalFuture, World,
     real::{
-        Access,
+        AccessMode,
         host_files::{self, FolderLock},
     },
     with_deadline,
@@ -74,7 +74,7 @@ impl OpenPool {
         setting: OpenSetting,
         notices: &Rc<dyn Notices>,
     ) -> Result<Self, Refusal> {
-        let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
+        let held = HeldPool::take(world, folder, AccessMode::ReadWrite).await?;
         match held.open(world, setting, notices).await {
             Ok(open) => Ok(open),
             Err(failure) => {
@@ -156,7 +156,7 @@ pub struct OpenFailure {
 
 impl HeldPool {
     /// Locks the folder, and finds the drives that its record lists.
-    pub async fn take(world: &World, folder: &Path, access: Access) -> Result<Self, Refusal> {
+    pub async fn take(world: &World, folder: &Path, access: AccessMode) -> Result<Self, Refusal> {
         let record = PoolRecord::read(folder)?;
         let held = hold(folder)?;
         status::withdraw(folder);
@@ -224,7 +224,7 @@ pub struct OpenReadOnlyPool {
 impl OpenReadOnlyPool {
     /// Opens the pool of a folder read-only; it may be damaged. Nothing is written to its drives.
     pub async fn open(world: &World, folder: &Path) -> Result<Self, Refusal> {
-        Self::of(HeldPool::take(world, folder, Access::Read).await?).await
+        Self::of(HeldPool::take(world, folder, AccessMode::Read).await?).await
     }
 
     /// The pool of a locked folder.

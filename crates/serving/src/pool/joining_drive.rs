@@ -16,7 +16,7 @@ use std::{
 use world::{
     BlockDevice, ByteCount, World,
     real::{
-        Access, FileDevice,
+        AccessMode, FileDevice,
         host::{Disk, DiskCatalogue},
         host_files,
     },
@@ -45,7 +45,7 @@ impl JoiningDrive {
     /// A device, by a lasting name if there is one.
     pub fn device(world: &World, given: &Path) -> Result<Self, Refusal> {
         let canonical = host_files::canonical(given).map_err(|error| storage(&error))?;
-        let device = FileDevice::open(&canonical, Access::ReadWrite).map_err(|error| storage(&error))?;
+        let device = FileDevice::open(&canonical, AccessMode::ReadWrite).map_err(|error| storage(&error))?;
         let disk = DiskCatalogue::default().disk_at(&canonical).ok();
         let by_id = disk.as_ref().and_then(|disk| disk.by_id.clone());
         let is_lasting = given.starts_with("/dev/disk/by-id");

@@ -97,7 +97,8 @@ fn recognise(path: &Path) -> Result<(PathBuf, PathIdentity, Option<Disk>), Obser
     let shown = path.display();
     match host_files::kind(path) {
         Ok(PathKind::File) => {
-            let about = host_files::about(path).map_err(|error| Observation::Nothing(error.to_string()))?;
+            let about =
+                host_files::metadata(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             let (device, inode) = about.identity;
             Ok((path.to_owned(), PathIdentity::File(device, inode), None))
         }
@@ -158,7 +159,7 @@ pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let names = host_files::list(folder).unwrap_or_default();
     let paths = names.iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));
     let is_large = |path: &PathBuf| {
-        let about = host_files::about(path);
+        let about = host_files::metadata(path);
         matches!(host_files::kind(path), Ok(PathKind::File))
             && about.is_ok_and(|about| about.size >= FILE_BYTES_MIN)
     };

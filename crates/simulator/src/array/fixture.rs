@@ -17,7 +17,7 @@ use std::{
 };
 use world::{
     BlockDevice, ByteCount,
-    sim::{Fault, SimDrive},
+    sim::{SimDrive, SimFault},
 };
 
 /// Counters and events of a run, for its report and for failure reports.
@@ -138,7 +138,7 @@ impl PoolFixture {
 
     /// Number of reads so far that returned wrong data.
     pub fn wrong_reads(&self) -> u64 {
-        let wrong = [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead];
+        let wrong = [SimFault::BitRot, SimFault::Unreadable, SimFault::MisdirectedRead, SimFault::StaleRead];
         let met = self.drives.iter().map(|drive| drive.statistics().faults);
         met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
     }

@@ -18,7 +18,7 @@ use array::{
 use std::rc::Rc;
 use world::{
     BlockDevice, World,
-    sim::{Limits, Simulation},
+    sim::{SimLimits, Simulation},
 };
 
 impl Run {
@@ -72,7 +72,7 @@ impl Run {
         let fixture = self.fixture.clone();
         let position = record.position;
         let refused =
-            self.simulation.run(Limits::generous(), |world| fixture.refuse_damaged(world, position));
+            self.simulation.run(SimLimits::generous(), |world| fixture.refuse_damaged(world, position));
         self.excuse(refused.completed())?;
         let index = audit.records.iter().position(|own| own.position == position);
         self.salvage(Hole::from(audit, index.expect("it is one of them")))?;
@@ -127,7 +127,7 @@ impl Run {
         &mut self,
         look: impl FnOnce(World) -> F,
     ) -> Result<(), PoolRunError> {
-        Simulation::new(self.headers.next_u64()).run(Limits::generous(), look).completed()
+        Simulation::new(self.headers.next_u64()).run(SimLimits::generous(), look).completed()
     }
 
     /// Flips one bit on each of these drives.

@@ -26,7 +26,7 @@ use std::{
 };
 use world::{
     Random,
-    sim::{DriveStatistics, Limits, Outcome, Simulation, Trace},
+    sim::{DriveStatistics, SimLimits, SimOutcome, SimTrace, Simulation},
 };
 
 /// Binary logarithm of the number of polls before a crash, at most.
@@ -36,7 +36,7 @@ const POLLS_MAX_LOG2: f64 = 13.0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRunReport {
     /// Hash of all events.
-    pub trace: Trace,
+    pub trace: SimTrace,
     pub tally: PoolTally,
     pub crashes: u64,
     /// Those of them that crashed before the pool was open.
@@ -135,7 +135,7 @@ impl Run {
             self.create_and_crash()?;
         }
         let fixture = self.fixture.clone();
-        let created = self.simulation.run(Limits::generous(), |world| fixture.create(world)).completed();
+        let created = self.simulation.run(SimLimits::generous(), |world| fixture.create(world)).completed();
         self.excuse(created)?;
         self.fixture.audit("when a pool was made")?;
         for cycle in 0..self.fixture.plan.cycles as usize {
@@ -162,7 +162,8 @@ impl Run {
         self.without_some()?;
         if heals {
             let fixture = self.fixture.clone();
-            let emptied = self.simulation.run(Limits::generous(), |world| fixture.empty(world)).completed();
+            let emptied =
+                self.simulation.run(SimLimits::generous(), |world| fixture.empty(world)).completed();
             self.excuse(emptied)?;
         }
         Ok(PoolRunReport {
@@ -199,16 +200,17 @@ impl Run {
 
     /// Crashes while the pool is created: the rest is no pool, or an empty one. Then erases the drives.
     fn create_and_crash(&mut self) -> Result<(), PoolViolation> {
-        let limits = Limits { polls: Some(1 + self.creation.below(60)), ..Limits::generous() };
+        let limits = SimLimits { polls: Some(1 + self.creation.below(60)), ..SimLimits::generous() };
         let fixture = self.fixture.clone();
         match self.simulation.run(limits, |world| fixture.create(world)) {
-            Outcome::Completed(created) => self.excuse(created)?,
-            Outcome::Crashed => self.fixture.tally.borrow_mut().cut_creations += 1,
+            SimOutcome::Completed(created) => self.excuse(created)?,
+            SimOutcome::Crashed => self.fixture.tally.borrow_mut().cut_creations += 1,
             other => return Err(PoolViolation::Endless(format!("{other:?}"))),
         }
         self.end_badly(None);
         let fixture = self.fixture.clone();
-        let looked = self.simulation.run(Limits::generous(), |world| fixture.look_at_new(world)).completed();
+        let looked =
+            self.simulation.run(SimLimits::generous(), |world| fixture.look_at_new(world)).completed();
         self.excuse(looked)?;
         self.simulation.cut_power();
         for drive in self.fixture.drives.iter() {
@@ -237,7 +239,8 @@ impl Run {
         }
         if let Some(stale) = self.left_out {
             let fixture = self.fixture.clone();
-            let refused = self.simulation.run(Limits::generous(), |world| fixture.refuse_stale(world, stale));
+            let refused =
+                self.simulation.run(SimLimits::generous(), |world| fixture.refuse_stale(world, stale));
             self.excuse(refused.completed())?;
         }
         Ok(())
@@ -246,10 +249,10 @@ impl Run {
     /// An incarnation without an early end.
     fn undisturbed(&mut self, scenario: PoolScenario) -> Result<(), PoolViolation> {
         let fixture = self.fixture.clone();
-        let outcome = self.simulation.run(Limits::generous(), |world| fixture.live(world, scenario));
+        let outcome = self.simulation.run(SimLimits::generous(), |world| fixture.live(world, scenario));
         self.fixture.model.borrow_mut().end_incarnation();
         match outcome {
-            Outcome::Completed(result) => self.excuse(result),
+            SimOutcome::Completed(result) => self.excuse(result),
             other => Err(PoolViolation::Endless(format!("{other:?}"))),
         }
     }
@@ -324,7 +327,8 @@ impl Run {
         let crashes = self.random.percent(85.0) && !scenario.ends_behind_replay;
         let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
         let in_a_stable_write = self.random.percent(50.0);
-        let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
+        let limits =
+            SimLimits { polls: crashes.then_some(polls), in_a_stable_write, ..SimLimits::generous() };
         let is_whole = scenario.absent.is_empty()
             && scenario.becomes_faulty.is_none()
             && self.fixture.plan.drive_faults[cycle].is_none();
@@ -339,11 +343,11 @@ impl Run {
             self.left_out = absent;
         }
         let how = match outcome {
-            Outcome::Completed(result) => {
+            SimOutcome::Completed(result) => {
                 self.settle_cycle(result, shortage.as_ref())?;
                 "after its end"
             }
-            Outcome::Crashed => {
+            SimOutcome::Crashed => {
                 self.crashes += 1;
                 self.crashes_while_opening += u64::from(!was_opened);
                 "while it ran"

@@ -88,7 +88,7 @@ impl PoolFixture {
         };
         match shortage {
             Shortage::FullFilesystem { drives, free_blocks } => {
-                let filesystem = world::sim::Filesystem::new(*free_blocks);
+                let filesystem = world::sim::SimFilesystem::new(*free_blocks);
                 drives.iter().for_each(|&drive| self.drives[drive].put_on(Some(&filesystem)));
             }
             Shortage::NoSpace { drives, percent } => {

@@ -24,7 +24,7 @@ use verify::{
 };
 use world::{
     BlockDevice, Directory, ExtentDirectory, Random, World,
-    sim::{Fault, SimDrive},
+    sim::{SimDrive, SimFault},
 };
 
 /// Time within which a drive completes an operation, if it ever does.
@@ -230,14 +230,14 @@ impl GroupFixture {
 
     /// True if the log's drive had faults that may lose the end of a log, or return an earlier one.
     pub fn may_lose_log(&self) -> bool {
-        let takes_away = |fault: &Fault| {
+        let takes_away = |fault: &SimFault| {
             matches!(
                 fault,
-                Fault::LostWrite
-                    | Fault::MisdirectedWrite
-                    | Fault::StaleRead
-                    | Fault::LyingFlush
-                    | Fault::FailedFlush
+                SimFault::LostWrite
+                    | SimFault::MisdirectedWrite
+                    | SimFault::StaleRead
+                    | SimFault::LyingFlush
+                    | SimFault::FailedFlush
             )
         };
         self.log_drive.statistics().faults.keys().any(takes_away)

@@ -11,7 +11,7 @@ use crate::failure::{self, SeedFailure};
 use std::{cell::RefCell, rc::Rc};
 use world::{
     Random,
-    sim::{DriveStatistics, FaultPlan, Limits, Outcome, SimDrive, Simulation, Trace},
+    sim::{DriveStatistics, FaultPlan, SimDrive, SimLimits, SimOutcome, SimTrace, Simulation},
 };
 
 /// Binary logarithm of the number of polls before a crash, at most. Recovery takes some hundred polls, the
@@ -22,7 +22,7 @@ const POLLS_MAX_LOG2: f64 = 12.0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRunReport {
     /// Hash of all events.
-    pub trace: Trace,
+    pub trace: SimTrace,
     pub tally: GroupTally,
     pub crashes: u64,
     /// Those of them that crashed before the group was open.
@@ -91,7 +91,7 @@ impl Run {
     }
 
     fn complete(&mut self) -> Result<GroupRunReport, GroupViolation> {
-        let formatting = self.simulation.run(Limits::generous(), |_| self.fixture.clone().format());
+        let formatting = self.simulation.run(SimLimits::generous(), |_| self.fixture.clone().format());
         self.excuse(formatting.completed())?;
         for cycle in 0..self.fixture.plan.cycles {
             self.set_faults(cycle);
@@ -116,8 +116,8 @@ impl Run {
     /// An incarnation without an early end.
     fn undisturbed(&mut self, scenario: GroupScenario) -> Result<(), GroupViolation> {
         let fixture = self.fixture.clone();
-        match self.simulation.run(Limits::generous(), |world| fixture.live(world, scenario)) {
-            Outcome::Completed(result) => self.excuse(result),
+        match self.simulation.run(SimLimits::generous(), |world| fixture.live(world, scenario)) {
+            SimOutcome::Completed(result) => self.excuse(result),
             other => Err(GroupViolation::Endless(format!("{other:?}"))),
         }
     }
@@ -149,23 +149,24 @@ impl Run {
         let crashes = self.random.percent(85.0);
         let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
         let in_a_stable_write = self.random.percent(50.0);
-        let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
+        let limits =
+            SimLimits { polls: crashes.then_some(polls), in_a_stable_write, ..SimLimits::generous() };
         let openings = self.fixture.tally.borrow().openings;
         let fixture = self.fixture.clone();
         let outcome = self.simulation.run(limits, |world| fixture.live(world, scenario));
         let polls = self.simulation.polls();
         let may_hang = self.fixture.plan.faults.stuck_percent > 0.0;
         let how = match outcome {
-            Outcome::Completed(result) => {
+            SimOutcome::Completed(result) => {
                 self.excuse(result)?;
                 "after its end"
             }
-            Outcome::Crashed => {
+            SimOutcome::Crashed => {
                 self.crashes += 1;
                 self.crashes_while_opening += u64::from(self.fixture.tally.borrow().openings == openings);
                 "while it ran"
             }
-            Outcome::TimedOut | Outcome::Deadlocked(_) if may_hang => "while a command was stuck",
+            SimOutcome::TimedOut | SimOutcome::Deadlocked(_) if may_hang => "while a command was stuck",
             other => return Err(GroupViolation::Endless(format!("{other:?}"))),
         };
         let what = match self.random.below(10) {

@@ -7,10 +7,10 @@ mod array;
 mod database;
 
 use std::collections::{BTreeMap, BTreeSet};
-use world::sim::{DriveStatistics, Fault};
+use world::sim::{DriveStatistics, SimFault};
 
 /// The faults that drives had, with counts.
-fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap<Fault, u64> {
+fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap<SimFault, u64> {
     let mut met = BTreeMap::new();
     for (&fault, &times) in drives.flat_map(|drive| &drive.faults) {
         *met.entry(fault).or_default() += times;
@@ -20,17 +20,17 @@ fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap
 
 /// Requires that every fault that damages data occurred.
 #[track_caller]
-fn assert_all_were_met(met: &BTreeMap<Fault, u64>) {
+fn assert_all_were_met(met: &BTreeMap<SimFault, u64>) {
     let beyond = [
-        Fault::BitRot,
-        Fault::Unreadable,
-        Fault::MisdirectedRead,
-        Fault::FailedWrite,
-        Fault::LostWrite,
-        Fault::MisdirectedWrite,
-        Fault::StaleRead,
-        Fault::LyingFlush,
-        Fault::FailedFlush,
+        SimFault::BitRot,
+        SimFault::Unreadable,
+        SimFault::MisdirectedRead,
+        SimFault::FailedWrite,
+        SimFault::LostWrite,
+        SimFault::MisdirectedWrite,
+        SimFault::StaleRead,
+        SimFault::LyingFlush,
+        SimFault::FailedFlush,
     ];
     for fault in beyond {
         assert!(met.contains_key(&fault), "no seed met {fault:?}");

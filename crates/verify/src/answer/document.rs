@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     FileKind, FindingSeverity,
-    database::Form,
+    database::ChecksumForm,
     log::LogFormat,
     running::{Completion, Coverage, FileOutcome, FixedCopy, RunVerdict, SetOutcome, VerifyOutcome},
     set::{FileContents, Recoverability},

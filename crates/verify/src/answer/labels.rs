@@ -162,7 +162,7 @@ pub fn state_word(state: DatabaseState) -> &'static str {
 
 /// Result of a file, for JSON.
 pub fn result_id(file: &FileOutcome) -> &'static str {
-    use crate::Severity;
+    use crate::FindingSeverity;
     match &file.completion {
         _ if file.is_damaged() => "damaged",
         Completion::Failed(_) => "failed",

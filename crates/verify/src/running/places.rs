@@ -71,7 +71,7 @@ async fn below(
     found: &mut FileDiscovery,
 ) -> IoResult<()> {
     // Links may lead to one folder over and over, by 2^n paths.
-    match host_files::about(folder) {
+    match host_files::metadata(folder) {
         Ok(about) if !visited.insert(about.identity) => return Ok(()),
         // Listing it reports the failure.
         _ => {}

@@ -17,7 +17,7 @@ use std::{
 use thiserror::Error;
 use world::{
     ByteOffset, IoError,
-    real::host_files::{self, About, PathKind},
+    real::host_files::{self, FileMetadata, PathKind},
 };
 
 /// Format mark at the start of a state file.
@@ -152,7 +152,7 @@ impl ResumeState {
     pub fn place(
         &self,
         path: &Path,
-        about: &About,
+        about: &FileMetadata,
         start: &[u8],
     ) -> Result<Option<DatabaseProgress>, ResumeError> {
         let Some(stored) = self.stored.databases.get(path) else { return Ok(None) };
@@ -170,7 +170,7 @@ impl ResumeState {
     }
 
     /// Stores the progress of a database's check.
-    pub fn remember(&mut self, path: &Path, about: &About, start: &[u8], place: &DatabaseProgress) {
+    pub fn remember(&mut self, path: &Path, about: &FileMetadata, start: &[u8], place: &DatabaseProgress) {
         let counts = &place.counts;
         let stored = StoredDatabase {
             size: about.size,

@@ -16,7 +16,7 @@ use world::{
     IoResult, World,
     real::{
         Workers,
-        host_files::{self, About},
+        host_files::{self, FileMetadata},
     },
 };
 
@@ -98,9 +98,9 @@ async fn settle(
 }
 
 /// The properties that identify a database: metadata and first bytes.
-async fn identity(database: &Candidate) -> IoResult<(About, Vec<u8>)> {
+async fn identity(database: &Candidate) -> IoResult<(FileMetadata, Vec<u8>)> {
     let start = Source::open(&database.path)?.read_any(0, START_BYTES).await?;
-    Ok((host_files::about(&database.path)?, start))
+    Ok((host_files::metadata(&database.path)?, start))
 }
 
 /// Checks files in parallel, each as a whole.

@@ -7,7 +7,7 @@ use std::{path::Path, rc::Rc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, IoResult,
     real::{
-        Access, FileDevice,
+        AccessMode, FileDevice,
         host_files::{self, PathKind},
     },
 };
@@ -26,7 +26,7 @@ pub struct Source {
 impl Source {
     /// Opens the file or block device at `path` for reading only.
     pub fn open(path: &Path) -> IoResult<Self> {
-        let device = FileDevice::open(path, Access::Read)?;
+        let device = FileDevice::open(path, AccessMode::Read)?;
         let whole = device.geometry().size.0;
         let sector = u64::from(device.geometry().sector);
         let tail = match host_files::kind(path)? {

@@ -11,7 +11,7 @@ use maildb::{
 use std::{collections::BTreeSet, path::Path, rc::Rc};
 use world::{
     ByteCount, ByteOffset, Directory, DirectoryEntry, File, IoError, IoErrorKind, IoResult, LocalFuture,
-    real::{Access, FolderDirectory},
+    real::{AccessMode, FolderDirectory},
 };
 
 /// Opens the stamps beside the database at `path`, whose first bytes are `start`, with their verdict.
@@ -84,7 +84,7 @@ impl Directory for ReadOnly {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        let opened = self.0.open_file(name, Access::Read);
+        let opened = self.0.open_file(name, AccessMode::Read);
         Box::pin(async { Ok(Rc::new(opened?) as Rc<dyn File>) })
     }
 

@@ -8,7 +8,7 @@ use super::{progress::Shared, record::News};
 use serde::{Deserialize, Serialize};
 use world::{
     IoResult, World,
-    real::host::{KernelNews, KernelTrouble},
+    real::host::{KernelDeviceError, KernelLogUpdate},
 };
 
 /// Messages that results keep.
@@ -17,7 +17,7 @@ pub const KEPT: usize = 100;
 const LINES_MAX: u64 = 20;
 
 /// Takes what the kernel has said since the last call, without waiting.
-pub type LookAtKernel = Box<dyn FnMut() -> IoResult<KernelNews>>;
+pub type LookAtKernel = Box<dyn FnMut() -> IoResult<KernelLogUpdate>>;
 
 /// One message of trouble.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ impl KernelWatch {
             None => {}
             Some(Ok(news)) => {
                 self.results.lost |= news.lost;
-                news.troubles.into_iter().for_each(|trouble| self.note(trouble, world, shared));
+                news.errors.into_iter().for_each(|trouble| self.note(trouble, world, shared));
             }
             Some(Err(error)) => {
                 self.results.unreadable = Some(error.to_string());
@@ -89,7 +89,7 @@ impl KernelWatch {
         }
     }
 
-    fn note(&mut self, trouble: KernelTrouble, world: &World, shared: &Shared) {
+    fn note(&mut self, trouble: KernelDeviceError, world: &World, shared: &Shared) {
         let wall = world.wall();
         self.results.count += 1;
         match self.results.count {
@@ -122,10 +122,10 @@ mod tests {
     use std::sync::Arc;
     use world::{
         IoError, IoErrorKind,
-        sim::{Limits, Simulation},
+        sim::{SimLimits, Simulation},
     };
 
-    fn watch(looks: Vec<IoResult<KernelNews>>) -> (KernelResults, usize) {
+    fn watch(looks: Vec<IoResult<KernelLogUpdate>>) -> (KernelResults, usize) {
         let mut looks = looks.into_iter();
         let mut watch = KernelWatch::new(Ok(Box::new(move || looks.next().unwrap())));
         let main = |world: World| async move {
@@ -135,20 +135,20 @@ mod tests {
             }
             (watch.into_results(), shared.lines_from(0).len())
         };
-        Simulation::new(1).run(Limits::generous(), main).completed()
+        Simulation::new(1).run(SimLimits::generous(), main).completed()
     }
 
     #[test]
     fn a_storm_of_messages_is_counted_and_told_in_a_few_lines() {
-        let trouble = KernelTrouble {
+        let trouble = KernelDeviceError {
             device: "sda".to_owned(),
             what: "I/O error",
             source: "block/blk-mq.c",
             text: "I/O error, dev sda, sector 8".to_owned(),
             at_us: 1,
         };
-        let storm = KernelNews { troubles: vec![trouble; 3_000], lost: true };
-        let (results, lines) = watch(vec![Ok(storm), Ok(KernelNews::default())]);
+        let storm = KernelLogUpdate { errors: vec![trouble; 3_000], lost: true };
+        let (results, lines) = watch(vec![Ok(storm), Ok(KernelLogUpdate::default())]);
         assert_eq!((results.count, results.events.len(), results.lost, lines), (3_000, KEPT, true, 21));
     }
 

@@ -26,7 +26,7 @@ use workload::database::{
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, File, Geometry,
     IoResult, LocalFuture, Moment, Resizable, Stability, World,
-    sim::{DriveOptions, Limits, Simulation},
+    sim::{DriveOptions, SimLimits, Simulation},
 };
 
 const DATABASE: &str = "priv1.edb";
@@ -254,7 +254,7 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
         };
         Ok(RunResults::assemble(frame, &[outcome]))
     };
-    simulation.run(Limits::generous(), main).completed()
+    simulation.run(SimLimits::generous(), main).completed()
 }
 
 pub fn findings(results: &RunResults, verdict: &Verdict) -> String {

@@ -18,7 +18,7 @@ use workload::database::{
 };
 use world::{
     ByteCount, Directory, ExtentDirectory, World,
-    sim::{DriveOptions, Limits, ServiceTime, Simulation},
+    sim::{DriveOptions, ServiceTime, SimLimits, Simulation},
 };
 
 /// Where databases lie, and where logs.
@@ -116,7 +116,7 @@ pub fn run_on_drives(
         });
         results.await.unwrap()
     };
-    let results = simulation.run(Limits::generous(), main).completed();
+    let results = simulation.run(SimLimits::generous(), main).completed();
     DIRECTORIES.set(None);
     results
 }

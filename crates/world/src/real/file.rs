@@ -42,7 +42,7 @@ use std::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Reads only; a write returns `ReadOnly`.
     Read,
     ReadWrite,
@@ -60,7 +60,7 @@ pub struct FileDevice {
     file: Arc<OwnedFd>,
     /// The path in messages.
     path: Arc<str>,
-    access: Access,
+    access: AccessMode,
     raw: bool,
     direct: bool,
     sector: u32,
@@ -72,7 +72,7 @@ impl FileDevice {
     ///
     /// A file whose size is not a multiple of the sector is usable up to the last whole sector. `Busy`: the
     /// block device is mounted or otherwise in use. `WrongType`: neither file nor device.
-    pub fn open(path: &Path, access: Access) -> IoResult<Self> {
+    pub fn open(path: &Path, access: AccessMode) -> IoResult<Self> {
         Self::open_at(CWD, path, &path.display().to_string(), access)
     }
 
@@ -86,9 +86,9 @@ impl FileDevice {
         let opened = engine.blocking(move || {
             let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {shown}"));
             check_type(CWD, &path, &shown)?;
-            open_best(CWD, &path, access_flags(Access::Read), Mode::empty()).map_err(fail)
+            open_best(CWD, &path, access_flags(AccessMode::Read), Mode::empty()).map_err(fail)
         });
-        Box::pin(async move { Self::adopt(opened.await?, &display, Access::Read) })
+        Box::pin(async move { Self::adopt(opened.await?, &display, AccessMode::Read) })
     }
 
     /// Creates a regular file of `size` bytes (a multiple of 4096), allocated and reading as zero.
@@ -98,7 +98,7 @@ impl FileDevice {
         let display: Arc<str> = path.display().to_string().into();
         let shown = Arc::clone(&display);
         let made = engine.blocking(move || create_at(CWD, &path, &shown, size));
-        Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
+        Box::pin(async move { Self::adopt(made.await?, &display, AccessMode::ReadWrite) })
     }
 
     /// Creates a sparse regular file of `size` bytes (a multiple of 4096); writes allocate.
@@ -109,14 +109,14 @@ impl FileDevice {
         let shown = Arc::clone(&display);
         let made = engine
             .blocking(move || make_at(CWD, &path, &shown, size, |file| retry(|| ftruncate(file, size.0))));
-        Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
+        Box::pin(async move { Self::adopt(made.await?, &display, AccessMode::ReadWrite) })
     }
 
     pub(super) fn open_at(
         folder: BorrowedFd<'_>,
         path: &Path,
         display: &str,
-        access: Access,
+        access: AccessMode,
     ) -> IoResult<Self> {
         let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {display}"));
         let exclusive = match check_type(folder, path, display)? {
@@ -128,7 +128,7 @@ impl FileDevice {
         Self::adopt(opened, display, access)
     }
 
-    pub(super) fn adopt(opened: OpenFile, display: &str, access: Access) -> IoResult<Self> {
+    pub(super) fn adopt(opened: OpenFile, display: &str, access: AccessMode) -> IoResult<Self> {
         let OpenFile { file, direct } = opened;
         let fail = |error: Errno| IoError::from_os(error.into(), format!("examining {display}"));
         let found = fstat(&file).map_err(fail)?;
@@ -190,8 +190,8 @@ impl FileDevice {
 
     fn check_writable(&self, doing: &str) -> IoResult<()> {
         match self.access {
-            Access::ReadWrite => Ok(()),
-            Access::Read => {
+            AccessMode::ReadWrite => Ok(()),
+            AccessMode::Read => {
                 let context = format!("{doing} {}: it is open for reading only", self.path);
                 Err(IoError::new(IoErrorKind::ReadOnly, context))
             }
@@ -358,10 +358,10 @@ fn check_type(folder: BorrowedFd<'_>, path: &Path, display: &str) -> IoResult<Fi
     }
 }
 
-fn access_flags(access: Access) -> OFlags {
+fn access_flags(access: AccessMode) -> OFlags {
     match access {
-        Access::Read => OFlags::RDONLY,
-        Access::ReadWrite => OFlags::RDWR,
+        AccessMode::Read => OFlags::RDONLY,
+        AccessMode::ReadWrite => OFlags::RDWR,
     }
 }
 

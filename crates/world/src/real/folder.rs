@@ -5,7 +5,7 @@
 
 use super::{
     engine::{Engine, RealIoKind},
-    file::{Access, FileDevice, create_at, open_best},
+    file::{AccessMode, FileDevice, create_at, open_best},
     plain::retry,
 };
 use crate::{
@@ -60,7 +60,7 @@ impl FolderDirectory {
     }
 
     /// Opens a file as a [`FileDevice`], which can do more than [`Directory::open`] promises.
-    pub fn open_file(&self, name: &str, access: Access) -> IoResult<FileDevice> {
+    pub fn open_file(&self, name: &str, access: AccessMode) -> IoResult<FileDevice> {
         check_plain_name(name)?;
         let display = self.display(name);
         let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -125,7 +125,7 @@ impl Directory for FolderDirectory {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        let opened = self.open_file(name, Access::ReadWrite);
+        let opened = self.open_file(name, AccessMode::ReadWrite);
         Box::pin(async { Ok(Rc::new(opened?) as Rc<dyn File>) })
     }
 
@@ -137,7 +137,7 @@ impl Directory for FolderDirectory {
         let (folder, name, shown) = (Arc::clone(&self.folder), name.to_owned(), display.clone());
         let made = self.engine.blocking(move || create_at(folder.as_fd(), Path::new(&name), &shown, size));
         Box::pin(async move {
-            let device = FileDevice::adopt(made.await?, &display, Access::ReadWrite)?;
+            let device = FileDevice::adopt(made.await?, &display, AccessMode::ReadWrite)?;
             Ok(Rc::new(device) as Rc<dyn File>)
         })
     }

@@ -12,11 +12,11 @@ pub mod signature;
 mod usage_text;
 
 pub use disk::{Disk, DiskCatalogue};
-pub use drive::{Drive, DriveActivity, device_number, drive_activity, drive_of_device, drive_of_path};
-pub use kernel_log::{DeviceNames, KernelLog, KernelNews, KernelTrouble};
+pub use drive::{DriveActivity, DriveInfo, device_number, drive_activity, drive_of_device, drive_of_path};
+pub use kernel_log::{DeviceNames, KernelDeviceError, KernelLog, KernelLogUpdate};
 pub use machine::{Machine, ProcessUse, machine, process_use};
-pub use mount::{Filesystem, Usage, filesystem_of, usage_of_device};
-pub use signature::{Signature, signature_of};
+pub use mount::{DeviceUse, Filesystem, filesystem_of, usage_of_device};
+pub use signature::{DeviceSignature, signature_of};
 pub use usage_text::usages_text;
 
 use std::{fs, path::Path};

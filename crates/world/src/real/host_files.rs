@@ -50,7 +50,7 @@ pub fn kind(path: &Path) -> IoResult<PathKind> {
 
 /// Metadata of a file, from `stat`; symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct FileMetadata {
     /// Length in bytes; 0 for a block device.
     pub size: u64,
     pub modified: WallTime,
@@ -59,10 +59,10 @@ pub struct About {
 }
 
 /// Reads the metadata of the file at `path`.
-pub fn about(path: &Path) -> IoResult<About> {
+pub fn metadata(path: &Path) -> IoResult<FileMetadata> {
     let found = fs::metadata(path).map_err(fail("examining", path))?;
     let nanos = u32::try_from(found.mtime_nsec()).unwrap_or_default();
-    Ok(About {
+    Ok(FileMetadata {
         size: found.len(),
         modified: WallTime { seconds: found.mtime(), nanos },
         identity: (found.dev(), found.ino()),
@@ -283,7 +283,7 @@ mod tests {
         fs::write(&temporary, "other").unwrap();
         assert_eq!(name_new(&temporary, 5, &path).unwrap_err().kind(), IoErrorKind::AlreadyExists);
         assert_eq!(read_from(&path, 1, 3).unwrap(), b"hol");
-        assert_eq!(about(&path).unwrap().size, 5);
+        assert_eq!(metadata(&path).unwrap().size, 5);
     }
 
     #[test]

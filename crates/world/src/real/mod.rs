@@ -43,7 +43,7 @@ mod ring;
 
 pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
-pub use file::{Access, Allocation, FileDevice};
+pub use file::{AccessMode, Allocation, FileDevice};
 pub use folder::FolderDirectory;
 pub use process_limits::prepare_process;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};

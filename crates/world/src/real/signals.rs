@@ -9,14 +9,14 @@ use tokio::{
 
 /// The signal that asked the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interruption {
+pub enum TerminationSignal {
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGTERM: a service manager, `kill`.
     Terminate,
 }
 
-impl Interruption {
+impl TerminationSignal {
     /// The exit code by shell convention: 128 plus the signal's number.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl Interruption {
 /// Resolves at the next SIGINT or SIGTERM, so that work can end cleanly; one more such signal afterwards ends
 /// the process at once. From this call on the first signal does not kill the process, even if the future is
 /// dropped. Call it inside [`super::run`].
-pub fn interrupted() -> LocalFuture<Interruption> {
+pub fn interrupted() -> LocalFuture<TerminationSignal> {
     let mut signals = Signals::listen();
     Box::pin(async move {
         let first = signals.next().await;
@@ -71,13 +71,13 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> Interruption {
+    async fn next(&mut self) -> TerminationSignal {
         std::future::poll_fn(|context| {
             if self.interrupt.poll_recv(context).is_ready() {
-                return std::task::Poll::Ready(Interruption::Interrupt);
+                return std::task::Poll::Ready(TerminationSignal::Interrupt);
             }
             if self.terminate.poll_recv(context).is_ready() {
-                return std::task::Poll::Ready(Interruption::Terminate);
+                return std::task::Poll::Ready(TerminationSignal::Terminate);
             }
             std::task::Poll::Pending
         })

@@ -2,7 +2,7 @@
 
 use crate::{
     IoError, IoResult, LocalFuture,
-    network::{Accepted, Address, Listener, Network, Stream},
+    network::{Address, IncomingConnection, Listener, Network, Stream},
 };
 use std::{
     io,
@@ -82,7 +82,7 @@ impl Listener for Tcp {
         self.at.clone()
     }
 
-    fn accept(&self) -> LocalFuture<IoResult<Accepted>> {
+    fn accept(&self) -> LocalFuture<IoResult<IncomingConnection>> {
         let (listener, at) = (Rc::clone(&self.listener), self.at.clone());
         Box::pin(async move {
             let failed = |error| IoError::from_os(error, format!("accepting at {at}"));
@@ -90,7 +90,7 @@ impl Listener for Tcp {
             stream.set_nodelay(true).map_err(failed)?;
             let local = stream.local_addr().map_err(failed)?;
             let local = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-            Ok(Accepted { stream: Box::new(stream), peer: peer.to_string(), local })
+            Ok(IncomingConnection { stream: Box::new(stream), peer: peer.to_string(), local })
         })
     }
 }
@@ -105,13 +105,13 @@ impl Listener for Unix {
         Address::Unix(self.path.clone())
     }
 
-    fn accept(&self) -> LocalFuture<IoResult<Accepted>> {
+    fn accept(&self) -> LocalFuture<IoResult<IncomingConnection>> {
         let (listener, at) = (Rc::clone(&self.listener), self.address());
         Box::pin(async move {
             let accepted = listener.accept().await;
             let (stream, _) =
                 accepted.map_err(|error| IoError::from_os(error, format!("accepting at {at}")))?;
-            Ok(Accepted { stream: Box::new(stream), peer: at.to_string(), local: at })
+            Ok(IncomingConnection { stream: Box::new(stream), peer: at.to_string(), local: at })
         })
     }
 }

@@ -13,8 +13,8 @@
 use super::{
     drive_options::{DriveOptions, DriveStatistics},
     executor::Executor,
-    faults::{Fault, FaultPlan},
-    filesystem::Filesystem,
+    faults::{FaultPlan, SimFault},
+    filesystem::SimFilesystem,
     image::BLOCK_BYTES,
     medium::DriveState,
 };
@@ -76,7 +76,7 @@ impl SimDrive {
 
     /// Places the drive on `filesystem`, whose free space it then shares with others; `None` for unlimited
     /// space.
-    pub fn put_on(&self, filesystem: Option<&Filesystem>) {
+    pub fn put_on(&self, filesystem: Option<&SimFilesystem>) {
         self.shared.state.borrow_mut().filesystem = filesystem.cloned();
     }
 
@@ -162,9 +162,9 @@ impl Shared {
         {
             state.in_service += 1;
             let (fault, span) = state.draw_service(number);
-            if fault == Some(Fault::Stuck) {
+            if fault == Some(SimFault::Stuck) {
                 // Its slot stays occupied.
-                state.count(Fault::Stuck);
+                state.count(SimFault::Stuck);
                 continue;
             }
             let shared = Rc::clone(self);
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    fn complete(self: &Rc<Self>, number: u64, fault: Option<Fault>) {
+    fn complete(self: &Rc<Self>, number: u64, fault: Option<SimFault>) {
         let (reply, value) = {
             let mut state = self.state.borrow_mut();
             let started = state.under_way.remove(&number).expect("an operation completes once");
@@ -196,7 +196,7 @@ impl Shared {
         state: &mut DriveState,
         number: u64,
         operation: Operation,
-        fault: Option<Fault>,
+        fault: Option<SimFault>,
     ) -> IoResult<Vec<Buffer>> {
         let (tag, place) = match &operation {
             Operation::Read { at, .. } => (1, *at),

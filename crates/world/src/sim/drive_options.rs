@@ -1,6 +1,6 @@
 //! Parameters and counters of a simulated drive.
 
-use super::faults::{Fault, FaultPlan};
+use super::faults::{FaultPlan, SimFault};
 use crate::{ByteCount, Random};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -76,7 +76,7 @@ pub struct DriveStatistics {
     /// Flushes completed.
     pub flushes: u64,
     /// Faults injected, by kind.
-    pub faults: BTreeMap<Fault, u64>,
+    pub faults: BTreeMap<SimFault, u64>,
     /// Atomic units that power cuts and host crashes put at risk and lost.
     pub units_lost: u64,
     /// Atomic units that power cuts and host crashes put at risk and kept.

@@ -1,6 +1,6 @@
 //! The rules at the top of `block_device.rs`, power cuts, and each fault.
 
-use super::{DriveOptions, Fault, FaultPlan, Limits, Outcome, SimDrive, Simulation};
+use super::{DriveOptions, FaultPlan, SimDrive, SimFault, SimLimits, SimOutcome, Simulation};
 use crate::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Random, Stability, World};
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ async fn versions(drive: &SimDrive) -> Vec<u8> {
 
 fn read_versions(simulation: &mut Simulation, drive: &Rc<SimDrive>) -> Vec<u8> {
     let drive = Rc::clone(drive);
-    simulation.run(Limits::generous(), |_| async move { versions(&drive).await }).completed()
+    simulation.run(SimLimits::generous(), |_| async move { versions(&drive).await }).completed()
 }
 
 /// Writes at random for ever and records what was acknowledged and synced.
@@ -81,15 +81,16 @@ fn crash(seed: u64, end: fn(&mut Simulation)) -> (Vec<u8>, Vec<Sector>) {
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(options());
     let writes = Writes::new();
-    let limits = Limits { polls: Some(20 + seed % 400), span: Duration::from_secs(10), ..Limits::generous() };
-    let outcome: Outcome<()> = simulation.run(limits, |world| {
+    let limits =
+        SimLimits { polls: Some(20 + seed % 400), span: Duration::from_secs(10), ..SimLimits::generous() };
+    let outcome: SimOutcome<()> = simulation.run(limits, |world| {
         for own in [0..16, 16..40, 40..SECTORS] {
             let task = writes.clone().work(world.clone(), Rc::clone(&drive), own);
             world.spawn("writer", task);
         }
         std::future::pending()
     });
-    assert_eq!(outcome, Outcome::Crashed);
+    assert_eq!(outcome, SimOutcome::Crashed);
     end(&mut simulation);
     let found = read_versions(&mut simulation, &drive);
     (found, writes.0.take())
@@ -133,7 +134,7 @@ fn unsynced_writes_of_a_crashed_host_can_be_lost_in_a_later_power_cut() {
         let drive = simulation.add_drive(options());
         let writer = Rc::clone(&drive);
         simulation
-            .run(Limits::generous(), |_| async move { write(&writer, 0, 1, 7, Stability::Volatile).await })
+            .run(SimLimits::generous(), |_| async move { write(&writer, 0, 1, 7, Stability::Volatile).await })
             .completed();
         simulation.kill();
         assert_eq!(read_versions(&mut simulation, &drive)[0], 7);
@@ -153,10 +154,9 @@ fn a_drive_never_tears_an_atomic_unit() {
         let drive = simulation.add_drive(DriveOptions { atomic_unit, ..options() });
         let writer = Rc::clone(&drive);
         simulation
-            .run(
-                Limits::generous(),
-                |_| async move { write(&writer, 0, SECTORS, 9, Stability::Volatile).await },
-            )
+            .run(SimLimits::generous(), |_| async move {
+                write(&writer, 0, SECTORS, 9, Stability::Volatile).await
+            })
             .completed();
         simulation.cut_power();
         let found = read_versions(&mut simulation, &drive);
@@ -190,7 +190,7 @@ fn operations_complete_out_of_order_up_to_the_queue_depth() {
             }
             order.take()
         };
-        let order = simulation.run(Limits::generous(), main).completed();
+        let order = simulation.run(SimLimits::generous(), main).completed();
         (order, simulation.now())
     };
     let (one_by_one, slow) = order_with_depth(1);
@@ -219,7 +219,7 @@ fn an_out_of_range_or_unaligned_operation_changes_nothing() {
         kinds
     };
     use IoErrorKind::{OutOfRange, Unaligned};
-    let kinds = simulation.run(Limits::generous(), main).completed();
+    let kinds = simulation.run(SimLimits::generous(), main).completed();
     assert_eq!(kinds, [OutOfRange, OutOfRange, OutOfRange, Unaligned, Unaligned]);
     assert_eq!(read_versions(&mut simulation, &drive), [0; SECTORS]);
 }
@@ -238,7 +238,7 @@ fn under(faults: FaultPlan) -> (Vec<Option<IoErrorKind>>, Vec<u8>, Vec<u8>) {
         writer.set_faults(FaultPlan::none());
         [written, flushed].map(|result| result.err().map(|error| error.kind())).to_vec()
     };
-    let said = simulation.run(Limits::generous(), main).completed();
+    let said = simulation.run(SimLimits::generous(), main).completed();
     let before = read_versions(&mut simulation, &drive);
     (0..10).for_each(|_| simulation.cut_power());
     let after = read_versions(&mut simulation, &drive);
@@ -288,7 +288,7 @@ fn a_full_drive_refuses_writes_to_new_blocks() {
         assert_eq!(versions(&drive).await[8], 1, "a refused write changes nothing");
         write(&drive, 8, 16, 2, Stability::Stable).await;
     };
-    simulation.run(Limits::generous(), main).completed();
+    simulation.run(SimLimits::generous(), main).completed();
 }
 
 #[test]
@@ -327,9 +327,12 @@ fn planned_faults_of_reads_occur() {
         assert_eq!(read(FaultPlan::none()).await, Ok(vec![77; SECTOR]));
         drive.statistics().faults
     };
-    let faults = simulation.run(Limits::generous(), main).completed();
-    let kinds: Vec<Fault> = faults.into_keys().collect();
-    assert_eq!(kinds, [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead]);
+    let faults = simulation.run(SimLimits::generous(), main).completed();
+    let kinds: Vec<SimFault> = faults.into_keys().collect();
+    assert_eq!(
+        kinds,
+        [SimFault::BitRot, SimFault::Unreadable, SimFault::MisdirectedRead, SimFault::StaleRead]
+    );
 }
 
 #[test]
@@ -339,12 +342,15 @@ fn a_slow_operation_is_late_and_a_stuck_one_never_completes() {
     let slow = FaultPlan { slow_percent: 100.0, slow_span: Duration::from_secs(41), ..FaultPlan::none() };
     drive.set_faults(slow);
     let flushed = Rc::clone(&drive);
-    simulation.run(Limits::generous(), |_| async move { flushed.flush().await }).completed().expect("late");
+    simulation
+        .run(SimLimits::generous(), |_| async move { flushed.flush().await })
+        .completed()
+        .expect("late");
     assert!(simulation.now().0 > 41_000_000_000);
     drive.set_faults(FaultPlan { stuck_percent: 100.0, ..FaultPlan::none() });
     let stuck = Rc::clone(&drive);
-    let outcome = simulation.run(Limits::generous(), |_| async move { stuck.flush().await.is_ok() });
-    assert_eq!(outcome, Outcome::Deadlocked(vec!["main"]));
+    let outcome = simulation.run(SimLimits::generous(), |_| async move { stuck.flush().await.is_ok() });
+    assert_eq!(outcome, SimOutcome::Deadlocked(vec!["main"]));
     simulation.cut_power();
     drive.set_faults(FaultPlan::none());
     read_versions(&mut simulation, &drive);
@@ -360,5 +366,5 @@ fn a_write_completes_though_its_future_was_dropped() {
         world.sleep(Duration::from_secs(1)).await;
         versions(&writer).await
     };
-    assert_eq!(simulation.run(Limits::generous(), main).completed()[..4], [5, 5, 5, 0]);
+    assert_eq!(simulation.run(SimLimits::generous(), main).completed()[..4], [5, 5, 5, 0]);
 }

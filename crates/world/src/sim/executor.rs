@@ -8,7 +8,7 @@
 //! 4. Every choice of a task and every step of time is in the trace.
 //! 5. Nothing is borrowed while a task, an event or a destructor runs: each may re-enter.
 
-use super::trace::Trace;
+use super::trace::SimTrace;
 use crate::{Clock, LocalFuture, Moment, Random, Spawn, WallTime};
 use std::{
     cell::{Cell, RefCell},
@@ -81,7 +81,7 @@ pub(super) struct Executor {
     events: RefCell<BTreeMap<(Moment, u64), Event>>,
     event_last: Cell<u64>,
     scheduling: RefCell<Random>,
-    trace: RefCell<Trace>,
+    trace: RefCell<SimTrace>,
     polls: Cell<u64>,
     /// False between incarnations: tasks and events are refused then.
     is_open: Cell<bool>,
@@ -98,7 +98,7 @@ impl Executor {
             events: RefCell::default(),
             event_last: Cell::new(0),
             scheduling: RefCell::new(Random::new(seed, "scheduling")),
-            trace: RefCell::new(Trace::new(seed)),
+            trace: RefCell::new(SimTrace::new(seed)),
             polls: Cell::new(0),
             is_open: Cell::new(false),
         })
@@ -138,7 +138,7 @@ impl Executor {
         self.polls.get()
     }
 
-    pub fn trace(&self) -> Trace {
+    pub fn trace(&self) -> SimTrace {
         *self.trace.borrow()
     }
 

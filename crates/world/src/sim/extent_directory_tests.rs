@@ -1,7 +1,7 @@
 //! An extent directory under kills and power cuts: each change of names and sizes is atomic, and durable once
 //! observed.
 
-use super::{DriveOptions, Limits, Outcome, SimDrive, Simulation};
+use super::{DriveOptions, SimDrive, SimLimits, SimOutcome, Simulation};
 use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, File, IoResult, Random,
     Stability, World,
@@ -142,7 +142,7 @@ fn run(seed: u64) {
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(16)));
     let blank = Rc::clone(&drive);
     simulation
-        .run(Limits::generous(), |_| async move {
+        .run(SimLimits::generous(), |_| async move {
             ExtentDirectory::format(blank as Rc<dyn BlockDevice>).await.map(drop)
         })
         .completed()
@@ -153,13 +153,13 @@ fn run(seed: u64) {
         let (drive, model) = (Rc::clone(&drive), Rc::clone(&model));
         // Often soon after opening: state that was only observed, never made stable, is lost there.
         let polls = 2_f64.powf(2.0 + 5.0 * crashes.unit()) as u64;
-        let limits = Limits { polls: Some(polls), span: Duration::from_secs(60), ..Limits::generous() };
-        let outcome: Outcome<()> = simulation.run(limits, |world| async move {
+        let limits = SimLimits { polls: Some(polls), span: Duration::from_secs(60), ..SimLimits::generous() };
+        let outcome: SimOutcome<()> = simulation.run(limits, |world| async move {
             let directory = open(&drive).await.expect("one copy of the table is whole at any time");
             check(&directory, &model).await;
             work(world, directory, model).await;
         });
-        assert_eq!(outcome, Outcome::Crashed);
+        assert_eq!(outcome, SimOutcome::Crashed);
         match crashes.below(3) {
             0 => simulation.cut_power(),
             1 => simulation.kill(),
@@ -170,7 +170,7 @@ fn run(seed: u64) {
         }
     }
     let main = |_| async move { check(&open(&drive).await.expect("whole"), &model).await };
-    simulation.run(Limits::generous(), main).completed();
+    simulation.run(SimLimits::generous(), main).completed();
 }
 
 #[test]

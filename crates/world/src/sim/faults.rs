@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// A kind of injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
+pub enum SimFault {
     /// The operation takes much longer than usual.
     Slow,
     /// The operation never completes.
@@ -98,26 +98,26 @@ impl FaultPlan {
     }
 
     /// Draws the fault of one operation. Every plan takes the same number of draws.
-    pub(super) fn draw(&self, access: Access, random: &mut Random) -> Option<Fault> {
-        let own: &[(Fault, f64)] = match access {
+    pub(super) fn draw(&self, access: Access, random: &mut Random) -> Option<SimFault> {
+        let own: &[(SimFault, f64)] = match access {
             Access::Read => &[
-                (Fault::BitRot, self.bit_rot_percent),
-                (Fault::Unreadable, self.unreadable_percent),
-                (Fault::MisdirectedRead, self.misdirected_read_percent),
-                (Fault::StaleRead, self.stale_read_percent),
+                (SimFault::BitRot, self.bit_rot_percent),
+                (SimFault::Unreadable, self.unreadable_percent),
+                (SimFault::MisdirectedRead, self.misdirected_read_percent),
+                (SimFault::StaleRead, self.stale_read_percent),
             ],
             Access::Write => &[
-                (Fault::LostWrite, self.lost_write_percent),
-                (Fault::MisdirectedWrite, self.misdirected_write_percent),
-                (Fault::FailedWrite, self.failed_write_percent),
-                (Fault::NoSpace, self.no_space_percent),
+                (SimFault::LostWrite, self.lost_write_percent),
+                (SimFault::MisdirectedWrite, self.misdirected_write_percent),
+                (SimFault::FailedWrite, self.failed_write_percent),
+                (SimFault::NoSpace, self.no_space_percent),
             ],
             Access::Flush => &[
-                (Fault::FailedFlush, self.failed_flush_percent),
-                (Fault::LyingFlush, self.lying_flush_percent),
+                (SimFault::FailedFlush, self.failed_flush_percent),
+                (SimFault::LyingFlush, self.lying_flush_percent),
             ],
         };
-        let any = [(Fault::Stuck, self.stuck_percent), (Fault::Slow, self.slow_percent)];
+        let any = [(SimFault::Stuck, self.stuck_percent), (SimFault::Slow, self.slow_percent)];
         let mut left = random.unit() * 100.0;
         own.iter().chain(&any).find_map(|&(fault, percent)| {
             left -= percent;
@@ -136,10 +136,10 @@ mod tests {
         let mut random = Random::new(1, "faults");
         let mut count =
             |access, fault| (0..10_000).filter(|_| plan.draw(access, &mut random) == Some(fault)).count();
-        assert!((900..1100).contains(&count(Access::Write, Fault::LostWrite)));
-        assert!((1850..2150).contains(&count(Access::Read, Fault::Slow)));
-        assert_eq!(count(Access::Read, Fault::LostWrite), 0);
-        assert_eq!(count(Access::Flush, Fault::Stuck), 0);
+        assert!((900..1100).contains(&count(Access::Write, SimFault::LostWrite)));
+        assert!((1850..2150).contains(&count(Access::Read, SimFault::Slow)));
+        assert_eq!(count(Access::Read, SimFault::LostWrite), 0);
+        assert_eq!(count(Access::Flush, SimFault::Stuck), 0);
     }
 
     #[test]

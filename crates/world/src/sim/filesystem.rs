@@ -7,11 +7,11 @@ use std::{cell::Cell, rc::Rc};
 /// A drive on it ([`SimDrive::put_on`](super::SimDrive::put_on)) takes a block for each of its own blocks at
 /// the first write. A write that needs more blocks than are free fails with "no space".
 #[derive(Clone, Debug)]
-pub struct Filesystem {
+pub struct SimFilesystem {
     free_blocks: Rc<Cell<u64>>,
 }
 
-impl Filesystem {
+impl SimFilesystem {
     pub fn new(free_blocks: u64) -> Self {
         Self { free_blocks: Rc::new(Cell::new(free_blocks)) }
     }

@@ -11,8 +11,8 @@
 use super::{
     drive::{Operation, PendingOperation},
     drive_options::{DriveOptions, DriveStatistics},
-    faults::{Access, Fault},
-    filesystem::Filesystem,
+    faults::{Access, SimFault},
+    filesystem::SimFilesystem,
     image::{BLOCK_BYTES, Image},
 };
 use crate::{Buffer, IoErrorKind, Random, Stability};
@@ -33,7 +33,7 @@ pub(super) struct UnsyncedWrite {
 pub(super) struct DriveState {
     pub options: DriveOptions,
     /// The filesystem its blocks come from, if it shares space with others.
-    pub filesystem: Option<Filesystem>,
+    pub filesystem: Option<SimFilesystem>,
     pub visible: Image,
     pub durable: Image,
     /// The contents before the last write, kept only for stale reads.
@@ -80,12 +80,12 @@ impl DriveState {
         }
     }
 
-    pub fn count(&mut self, fault: Fault) {
+    pub fn count(&mut self, fault: SimFault) {
         *self.statistics.faults.entry(fault).or_default() += 1;
     }
 
     /// Draws the fault of an operation and its service time.
-    pub fn draw_service(&mut self, number: u64) -> (Option<Fault>, Duration) {
+    pub fn draw_service(&mut self, number: u64) -> (Option<SimFault>, Duration) {
         let operation = &self.under_way[&number].operation;
         let DriveOptions { read, write, flush, faults, .. } = &self.options;
         let (access, length, time, flushes) = match operation {
@@ -103,7 +103,7 @@ impl DriveState {
         if flushes {
             span += flush.draw(0, &mut self.times);
         }
-        if fault == Some(Fault::Slow) {
+        if fault == Some(SimFault::Slow) {
             span += faults.slow_span;
         }
         (fault, span)
@@ -113,7 +113,7 @@ impl DriveState {
         &mut self,
         at: u64,
         mut into: Vec<Buffer>,
-        fault: Option<Fault>,
+        fault: Option<SimFault>,
     ) -> Result<Vec<Buffer>, IoErrorKind> {
         self.statistics.reads += 1;
         let length: u64 = into.iter().map(|buffer| buffer.len() as u64).sum();
@@ -122,7 +122,7 @@ impl DriveState {
         if let Some(fault) = fault {
             self.count(fault);
             match fault {
-                Fault::BitRot => {
+                SimFault::BitRot => {
                     let byte_at = at + self.faults.below(length);
                     let mut byte = [0];
                     self.visible.read(byte_at, &mut byte);
@@ -130,10 +130,10 @@ impl DriveState {
                     self.visible.write(byte_at, &byte);
                     self.durable.write(byte_at, &byte);
                 }
-                Fault::Unreadable => {
+                SimFault::Unreadable => {
                     self.unreadable.insert(at / sector + self.faults.below(length / sector));
                 }
-                Fault::MisdirectedRead => source = self.elsewhere(length),
+                SimFault::MisdirectedRead => source = self.elsewhere(length),
                 _ => {}
             }
         }
@@ -143,7 +143,7 @@ impl DriveState {
         }
         for buffer in &mut into {
             match fault {
-                Some(Fault::StaleRead) => self.previous.read(source, buffer),
+                Some(SimFault::StaleRead) => self.previous.read(source, buffer),
                 _ => self.visible.read(source, buffer),
             }
             self.mix_with_writes_under_way(source, buffer);
@@ -184,7 +184,7 @@ impl DriveState {
         at: u64,
         from: Vec<Arc<Buffer>>,
         stability: Stability,
-        fault: Option<Fault>,
+        fault: Option<SimFault>,
     ) -> Result<(), IoErrorKind> {
         self.statistics.writes += 1;
         let length = length_of(&from);
@@ -192,30 +192,30 @@ impl DriveState {
             let missing = self.visible.blocks_missing(at, length);
             let blocks = self.visible.blocks_written() + missing;
             if missing > 0 && (blocks * BLOCK_BYTES) as u64 > space.0 {
-                self.count(Fault::NoSpace);
+                self.count(SimFault::NoSpace);
                 return Err(IoErrorKind::NoSpace);
             }
         }
         if let Some(filesystem) = &self.filesystem
             && !filesystem.take(self.visible.blocks_missing(at, length) as u64)
         {
-            self.count(Fault::NoSpace);
+            self.count(SimFault::NoSpace);
             return Err(IoErrorKind::NoSpace);
         }
         if let Some(fault) = fault {
             self.count(fault);
         }
         match fault {
-            Some(Fault::NoSpace) => {
+            Some(SimFault::NoSpace) => {
                 self.accept_in_part(at, &from, 50.0);
                 return Err(IoErrorKind::NoSpace);
             }
-            Some(Fault::LostWrite) => {}
-            Some(Fault::MisdirectedWrite) => {
+            Some(SimFault::LostWrite) => {}
+            Some(SimFault::MisdirectedWrite) => {
                 let elsewhere = self.elsewhere(length);
                 self.accept(elsewhere, from, stability == Stability::Stable);
             }
-            Some(Fault::FailedWrite) => {
+            Some(SimFault::FailedWrite) => {
                 self.accept_in_part(at, &from, 50.0);
                 return Err(IoErrorKind::Medium);
             }
@@ -261,14 +261,14 @@ impl DriveState {
         }
     }
 
-    pub fn flush(&mut self, upto: u64, fault: Option<Fault>) -> Result<(), IoErrorKind> {
+    pub fn flush(&mut self, upto: u64, fault: Option<SimFault>) -> Result<(), IoErrorKind> {
         self.statistics.flushes += 1;
         if let Some(fault) = fault {
             self.count(fault);
         }
         match fault {
-            Some(Fault::LyingFlush) => return Ok(()),
-            Some(Fault::FailedFlush) => {
+            Some(SimFault::LyingFlush) => return Ok(()),
+            Some(SimFault::FailedFlush) => {
                 let losses = &mut self.losses;
                 self.unsynced
                     .retain(|write| write.is_stable || write.sequence > upto || losses.percent(50.0));

@@ -40,9 +40,9 @@ mod trace;
 
 pub use drive::SimDrive;
 pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
-pub use faults::{Fault, FaultPlan};
-pub use filesystem::Filesystem;
+pub use faults::{FaultPlan, SimFault};
+pub use filesystem::SimFilesystem;
 pub use folder::SimFolder;
 pub use network::{NetworkOptions, SimNetwork, WINDOW_BYTES};
-pub use simulation::{Limits, Outcome, Simulation, run};
-pub use trace::Trace;
+pub use simulation::{SimLimits, SimOutcome, Simulation, run};
+pub use trace::SimTrace;

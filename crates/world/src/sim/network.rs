@@ -11,7 +11,7 @@
 use super::executor::Executor;
 use crate::{
     IoError, IoErrorKind, IoResult, LocalFuture, Moment, Random,
-    network::{Accepted, Address, Listener, Network, Stream},
+    network::{Address, IncomingConnection, Listener, Network, Stream},
 };
 use std::{
     cell::RefCell,
@@ -61,7 +61,7 @@ struct Inner {
 struct State {
     random: Random,
     /// Listeners by address.
-    listeners: BTreeMap<String, mpsc::UnboundedSender<Accepted>>,
+    listeners: BTreeMap<String, mpsc::UnboundedSender<IncomingConnection>>,
     /// Cut links, the lesser name first.
     cut: BTreeSet<(String, String)>,
     /// Directions of all connections; closed ones are removed now and then.
@@ -115,7 +115,7 @@ impl SimNetwork {
     }
 
     /// Restores a cut link; delayed data arrives.
-    pub fn mend(&self, one: &str, other: &str) {
+    pub fn restore(&self, one: &str, other: &str) {
         let link = link(one, other);
         self.0.state.borrow_mut().cut.remove(&link);
         self.for_pipes(&link, |_| ());
@@ -208,7 +208,7 @@ impl Network for SimHost {
             }
             let listener = inner.state.borrow().listeners.get(&to.to_string()).cloned();
             let (ours, theirs) = inner.connect(&link);
-            let accepted = Accepted { stream: Box::new(theirs), peer: name, local: to.clone() };
+            let accepted = IncomingConnection { stream: Box::new(theirs), peer: name, local: to.clone() };
             match listener.map(|listener| listener.send(accepted)) {
                 Some(Ok(())) => Ok(Box::new(ours) as Stream),
                 _ => {
@@ -249,7 +249,7 @@ fn sleep(executor: &Rc<Executor>, span: Duration) -> LocalFuture<()> {
 
 struct SimListener {
     at: Address,
-    arrivals: Rc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Accepted>>>,
+    arrivals: Rc<tokio::sync::Mutex<mpsc::UnboundedReceiver<IncomingConnection>>>,
 }
 
 impl Listener for SimListener {
@@ -257,7 +257,7 @@ impl Listener for SimListener {
         self.at.clone()
     }
 
-    fn accept(&self) -> LocalFuture<IoResult<Accepted>> {
+    fn accept(&self) -> LocalFuture<IoResult<IncomingConnection>> {
         let (arrivals, at) = (Rc::clone(&self.arrivals), self.at.clone());
         Box::pin(async move {
             let next = arrivals.lock().await.recv().await;

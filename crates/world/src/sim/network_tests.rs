@@ -1,6 +1,6 @@
 //! The simulated network against TCP's guarantees.
 
-use super::{Limits, NetworkOptions, Outcome, SimNetwork, Simulation, WINDOW_BYTES};
+use super::{NetworkOptions, SimLimits, SimNetwork, SimOutcome, Simulation, WINDOW_BYTES};
 use crate::{Address, IoErrorKind, Random, Stream, World};
 use std::{cell::Cell, future::Future, io, rc::Rc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(
 ) -> (T, u64) {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(options);
-    let outcome = simulation.run(Limits::generous(), |world| main(world, network));
+    let outcome = simulation.run(SimLimits::generous(), |world| main(world, network));
     (outcome.completed(), simulation.trace().value())
 }
 
@@ -95,7 +95,7 @@ fn a_cut_link_delays_data_and_loses_none() {
         });
         world.sleep(Duration::from_secs(60)).await;
         assert!(!has_come.get(), "nothing passes a cut link");
-        network.mend("client", "server");
+        network.restore("client", "server");
         assert_eq!(&reading.await, b"late");
     });
 }
@@ -172,7 +172,7 @@ fn connections_end_with_their_incarnation() {
     let mut simulation = Simulation::new(6);
     let network = simulation.add_network(NetworkOptions::rack());
     let own = network.clone();
-    let limits = Limits { polls: Some(60), ..Limits::generous() };
+    let limits = SimLimits { polls: Some(60), ..SimLimits::generous() };
     let outcome = simulation.run(limits, |_| async move {
         let (mut client, mut at_server) = connection(&own).await;
         loop {
@@ -180,8 +180,8 @@ fn connections_end_with_their_incarnation() {
             at_server.read_u8().await.unwrap();
         }
     });
-    assert_eq!(outcome, Outcome::<()>::Crashed);
+    assert_eq!(outcome, SimOutcome::<()>::Crashed);
     simulation.kill();
-    let again = simulation.run(Limits::generous(), |_| async move { drop(connection(&network).await) });
-    assert_eq!(again, Outcome::Completed(()));
+    let again = simulation.run(SimLimits::generous(), |_| async move { drop(connection(&network).await) });
+    assert_eq!(again, SimOutcome::Completed(()));
 }

@@ -5,7 +5,7 @@ use super::{
     drive_options::DriveOptions,
     executor::{Executor, SimClock, Step},
     network::{NetworkOptions, SimNetwork},
-    trace::Trace,
+    trace::SimTrace,
 };
 use crate::{Moment, Random, Spawn, World};
 use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
@@ -18,7 +18,7 @@ const POLLS_TO_A_STABLE_WRITE_MAX: u64 = 300;
 
 /// Limits that stop an incarnation.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SimLimits {
     /// Stops after this many polls of tasks: a crash can hit between any two awaits of any task.
     pub polls: Option<u64>,
     /// At the poll limit, waits up to 300 more polls until a stable write is in flight: that is when there is
@@ -28,7 +28,7 @@ pub struct Limits {
     pub span: Duration,
 }
 
-impl Limits {
+impl SimLimits {
     /// No crash, and an hour of virtual time.
     pub fn generous() -> Self {
         Self { polls: None, in_a_stable_write: false, span: Duration::from_secs(3600) }
@@ -38,7 +38,7 @@ impl Limits {
 /// The end of an incarnation. After anything but `Completed`, call [`Simulation::cut_power`] or
 /// [`Simulation::kill`] before the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<T> {
+pub enum SimOutcome<T> {
     /// `main` returned; the drives completed their operations.
     Completed(T),
     /// The poll limit was reached.
@@ -51,7 +51,7 @@ pub enum Outcome<T> {
     Livelocked(Vec<&'static str>),
 }
 
-impl<T> Outcome<T> {
+impl<T> SimOutcome<T> {
     /// The result of a `main` that must have returned. Panics otherwise.
     pub fn completed(self) -> T {
         match self {
@@ -106,7 +106,7 @@ impl Simulation {
         Random::new(self.seed, name)
     }
 
-    pub fn trace(&self) -> Trace {
+    pub fn trace(&self) -> SimTrace {
         self.executor.trace()
     }
 
@@ -123,7 +123,7 @@ impl Simulation {
     /// Runs `main` in a new incarnation until it returns or a limit stops it; then all its tasks are dropped.
     ///
     /// The incarnation's civil clock is off by up to a day: order must never come from it.
-    pub fn run<T, F>(&mut self, limits: Limits, main: impl FnOnce(World) -> F) -> Outcome<T>
+    pub fn run<T, F>(&mut self, limits: SimLimits, main: impl FnOnce(World) -> F) -> SimOutcome<T>
     where
         T: 'static,
         F: Future<Output = T> + 'static,
@@ -144,35 +144,35 @@ impl Simulation {
         let outcome = self.drive_until(limits, &result);
         self.executor.close();
         match outcome {
-            Outcome::Completed(_) => self.drives.iter().for_each(|drive| drive.complete_all()),
+            SimOutcome::Completed(_) => self.drives.iter().for_each(|drive| drive.complete_all()),
             _ => self.is_crashed = true,
         }
         outcome
     }
 
-    fn drive_until<T>(&self, limits: Limits, result: &RefCell<Option<T>>) -> Outcome<T> {
+    fn drive_until<T>(&self, limits: SimLimits, result: &RefCell<Option<T>>) -> SimOutcome<T> {
         let end = self.executor.now() + limits.span;
         let mut polls_at_this_moment = 0;
         loop {
             if let Some(value) = result.borrow_mut().take() {
-                return Outcome::Completed(value);
+                return SimOutcome::Completed(value);
             }
             if self.is_crash_due(limits) {
-                return Outcome::Crashed;
+                return SimOutcome::Crashed;
             }
             match self.executor.step(end) {
                 Step::Polled => polls_at_this_moment += 1,
                 Step::Passed => polls_at_this_moment = 0,
-                Step::Deadlock => return Outcome::Deadlocked(self.executor.task_names()),
-                Step::TimeUp => return Outcome::TimedOut,
+                Step::Deadlock => return SimOutcome::Deadlocked(self.executor.task_names()),
+                Step::TimeUp => return SimOutcome::TimedOut,
             }
             if polls_at_this_moment > POLLS_AT_ONE_MOMENT_MAX {
-                return Outcome::Livelocked(self.executor.task_names());
+                return SimOutcome::Livelocked(self.executor.task_names());
             }
         }
     }
 
-    fn is_crash_due(&self, limits: Limits) -> bool {
+    fn is_crash_due(&self, limits: SimLimits) -> bool {
         let polls = self.executor.polls();
         let Some(limit) = limits.polls.filter(|&limit| polls >= limit) else { return false };
         !limits.in_a_stable_write
@@ -196,13 +196,13 @@ impl Simulation {
 
 /// Runs `main` once in a simulation of its own and returns its result and the trace. Panics if it does not
 /// end.
-pub fn run<T, F>(seed: u64, main: impl FnOnce(World) -> F) -> (T, Trace)
+pub fn run<T, F>(seed: u64, main: impl FnOnce(World) -> F) -> (T, SimTrace)
 where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
     let mut simulation = Simulation::new(seed);
-    let value = simulation.run(Limits::generous(), main).completed();
+    let value = simulation.run(SimLimits::generous(), main).completed();
     (value, simulation.trace())
 }
 
@@ -256,20 +256,20 @@ mod tests {
 
     #[test]
     fn deadlock_livelock_and_limits_are_distinguished() {
-        let short = Limits { span: Duration::from_secs(1), ..Limits::generous() };
+        let short = SimLimits { span: Duration::from_secs(1), ..SimLimits::generous() };
         let forever = |_| std::future::pending::<()>();
-        assert_eq!(Simulation::new(1).run(short, forever), Outcome::Deadlocked(vec!["main"]));
+        assert_eq!(Simulation::new(1).run(short, forever), SimOutcome::Deadlocked(vec!["main"]));
         let spin = |_| {
             std::future::poll_fn(|context: &mut std::task::Context<'_>| {
                 context.waker().wake_by_ref();
                 std::task::Poll::<()>::Pending
             })
         };
-        assert_eq!(Simulation::new(1).run(short, spin), Outcome::Livelocked(vec!["main"]));
+        assert_eq!(Simulation::new(1).run(short, spin), SimOutcome::Livelocked(vec!["main"]));
         let sleeper = |world: World| async move { world.sleep(Duration::from_secs(9)).await };
-        assert_eq!(Simulation::new(1).run(short, sleeper), Outcome::TimedOut);
-        let crash = Limits { polls: Some(0), ..short };
-        assert_eq!(Simulation::new(1).run(crash, sleeper), Outcome::Crashed);
+        assert_eq!(Simulation::new(1).run(short, sleeper), SimOutcome::TimedOut);
+        let crash = SimLimits { polls: Some(0), ..short };
+        assert_eq!(Simulation::new(1).run(crash, sleeper), SimOutcome::Crashed);
     }
 
     #[test]
@@ -285,21 +285,22 @@ mod tests {
         let dropped = Rc::new(Cell::new(0));
         let mut simulation = Simulation::new(3);
         let counted = Rc::clone(&dropped);
-        let outcome = simulation.run(Limits { polls: Some(11), ..Limits::generous() }, |world| async move {
-            for _ in 0..10 {
-                let last = Last(world.clone(), Rc::clone(&counted));
-                let own = world.clone();
-                world.spawn("holder", async move {
-                    own.sleep(Duration::from_secs(5)).await;
-                    drop(last);
-                });
-            }
-            std::future::pending::<()>().await;
-        });
-        assert_eq!((outcome, dropped.get()), (Outcome::Crashed, 10));
+        let outcome =
+            simulation.run(SimLimits { polls: Some(11), ..SimLimits::generous() }, |world| async move {
+                for _ in 0..10 {
+                    let last = Last(world.clone(), Rc::clone(&counted));
+                    let own = world.clone();
+                    world.spawn("holder", async move {
+                        own.sleep(Duration::from_secs(5)).await;
+                        drop(last);
+                    });
+                }
+                std::future::pending::<()>().await;
+            });
+        assert_eq!((outcome, dropped.get()), (SimOutcome::Crashed, 10));
         simulation.cut_power();
-        let second = simulation.run(Limits::generous(), |world| async move { world.now() });
-        assert_eq!((second, dropped.get()), (Outcome::Completed(Moment(0)), 10));
+        let second = simulation.run(SimLimits::generous(), |world| async move { world.now() });
+        assert_eq!((second, dropped.get()), (SimOutcome::Completed(Moment(0)), 10));
     }
 
     #[test]
@@ -307,7 +308,7 @@ mod tests {
         let mut simulation = Simulation::new(5);
         let mut draw = || {
             simulation
-                .run(Limits::generous(), |world| async move {
+                .run(SimLimits::generous(), |world| async move {
                     (world.random("signatures").next_u64(), world.wall())
                 })
                 .completed()

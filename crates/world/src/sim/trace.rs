@@ -2,9 +2,9 @@
 
 /// A running hash. Not cryptographic: it must differ when runs do, not resist an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace(u64);
+pub struct SimTrace(u64);
 
-impl Trace {
+impl SimTrace {
     pub(super) fn new(seed: u64) -> Self {
         let mut trace = Self(0x51_7c_c1_b7_27_22_0a_95);
         trace.note(seed);

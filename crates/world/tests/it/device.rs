@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, Extent, ExtentDirectory, Geometry, IoErrorKind,
     Resizable, Sparse, Stability, World,
-    real::{Access, FileDevice, FolderDirectory, RealIoKind, RealOptions, run},
+    real::{AccessMode, FileDevice, FolderDirectory, RealIoKind, RealOptions, run},
 };
 
 const SIZE: ByteCount = ByteCount::mib(4);
@@ -63,7 +63,7 @@ fn a_sparse_file_gets_the_space_it_lacks_and_keeps_its_bytes() {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(SIZE.0).unwrap();
         file.sync_all().unwrap();
-        let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
+        let device = FileDevice::open(&path, AccessMode::ReadWrite).unwrap();
         let before = device.allocation().await.unwrap();
         if before.copy_on_write.is_some() {
             return println!("skipped: a filesystem that cannot preallocate");
@@ -72,7 +72,7 @@ fn a_sparse_file_gets_the_space_it_lacks_and_keeps_its_bytes() {
         device.allocate_missing().await.unwrap();
         assert_eq!(device.allocation().await.unwrap().missing, ByteCount(0));
         assert!(fs::read(&path).unwrap() == bytes, "the contents stay");
-        let reader = FileDevice::open(&path, Access::Read).unwrap();
+        let reader = FileDevice::open(&path, AccessMode::Read).unwrap();
         reader.allocate_missing().await.expect("nothing is missing");
     });
 }
@@ -82,7 +82,7 @@ fn an_allocation_that_does_not_fit_takes_nothing() {
     in_each_engine(async |_, folder| {
         let path = folder.join("vast");
         fs::File::create(&path).unwrap().set_len(1 << 43).unwrap();
-        let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
+        let device = FileDevice::open(&path, AccessMode::ReadWrite).unwrap();
         assert_eq!(device.allocate_missing().await.unwrap_err().kind(), IoErrorKind::NoSpace);
         assert_eq!(device.allocation().await.unwrap().missing, ByteCount(1 << 43));
     });
@@ -143,11 +143,11 @@ fn a_raw_block_device_keeps_the_rules_and_is_opened_exclusively() {
     // Read-only is a property of the device number: its previous user may have left it set.
     let _ = Command::new("blockdev").args(["--setrw", &path]).status();
     run(7, RealOptions::default(), async |world| {
-        let device = FileDevice::open(Path::new(&path), Access::ReadWrite).unwrap();
+        let device = FileDevice::open(Path::new(&path), AccessMode::ReadWrite).unwrap();
         assert!(device.is_raw());
         assert_eq!(device.geometry().size, SIZE);
         let second =
-            FileDevice::open(Path::new(&path), Access::ReadWrite).err().expect("the device is in use");
+            FileDevice::open(Path::new(&path), AccessMode::ReadWrite).err().expect("the device is in use");
         assert_eq!(second.kind(), IoErrorKind::Busy);
         let onlooker = FileDevice::open_shared(Path::new(&path)).await.expect("a shared open succeeds");
         assert_eq!(onlooker.geometry(), device.geometry());
@@ -176,7 +176,7 @@ fn a_device_open_for_reading_refuses_writes() {
     in_each_engine(async |_, folder| {
         let path = folder.join("disk");
         FileDevice::create(&path, SIZE).await.unwrap();
-        let device = FileDevice::open(&path, Access::Read).unwrap();
+        let device = FileDevice::open(&path, AccessMode::Read).unwrap();
         let page = Arc::new(Buffer::zeroed(4096));
         let refused = device.write(ByteOffset(0), vec![page], Stability::Stable).await.unwrap_err();
         assert_eq!(refused.kind(), IoErrorKind::ReadOnly);
@@ -187,9 +187,9 @@ fn a_device_open_for_reading_refuses_writes() {
 #[test]
 fn errors_name_the_operation_and_the_file() {
     in_each_engine(async |_, folder| {
-        let missing = FileDevice::open(&folder.join("missing"), Access::Read).err().unwrap();
+        let missing = FileDevice::open(&folder.join("missing"), AccessMode::Read).err().unwrap();
         assert_eq!(missing.kind(), IoErrorKind::NotFound);
-        assert_eq!(FileDevice::open(folder, Access::Read).err().unwrap().kind(), IoErrorKind::WrongType);
+        assert_eq!(FileDevice::open(folder, AccessMode::Read).err().unwrap().kind(), IoErrorKind::WrongType);
         let path = folder.join("disk");
         let device = FileDevice::create(&path, SIZE).await.unwrap();
         let taken = FileDevice::create(&path, SIZE).await.err().unwrap();

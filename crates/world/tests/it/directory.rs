@@ -171,7 +171,7 @@ fn foreign_contents_are_recognised_and_never_opened() {
             bytes[place] = 0x53;
             std::fs::write(&path, bytes).unwrap();
             let disk: Rc<dyn BlockDevice> =
-                Rc::new(FileDevice::open(&path, world::real::Access::Read).unwrap());
+                Rc::new(FileDevice::open(&path, world::real::AccessMode::Read).unwrap());
             assert_eq!(ExtentDirectory::probe(&*disk).await.unwrap(), Probe::Foreign);
             assert_eq!(ExtentDirectory::open(disk).await.err().unwrap().kind(), IoErrorKind::Damaged);
         }

@@ -4,7 +4,7 @@ use crate::in_each_engine;
 use std::{path::Path, process::Command, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Stability,
-    real::{Access, FileDevice},
+    real::{AccessMode, FileDevice},
 };
 
 const FILE_BYTES: u64 = 4 << 20;
@@ -56,7 +56,7 @@ fn we_read_what_fio_wrote_and_fio_verifies_what_we_wrote() {
     in_each_engine(async |_, folder| {
         let theirs = folder.join("theirs");
         fio(&theirs, &["--do_verify=0"]);
-        let device = FileDevice::open(&theirs, Access::Read).expect("opens");
+        let device = FileDevice::open(&theirs, AccessMode::Read).expect("opens");
         assert_eq!(device.geometry().size, ByteCount(FILE_BYTES));
         for at in (0..FILE_BYTES).step_by(BLOCK_BYTES) {
             let read = device.read(ByteOffset(at), vec![Buffer::zeroed(BLOCK_BYTES)]).await.expect("reads");

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use world::{
     ByteCount,
     real::{
-        Access, FileDevice, RealOptions,
-        host::{Signature, drive_activity, drive_of_path, signature_of},
+        AccessMode, FileDevice, RealOptions,
+        host::{DeviceSignature, drive_activity, drive_of_path, signature_of},
         run,
     },
 };
@@ -39,8 +39,8 @@ fn filesystems_made_by_their_own_tools_are_recognised() {
             }
         }
         run(1, RealOptions::default(), async |_| {
-            let device = FileDevice::open(&path, Access::Read).unwrap();
-            assert_eq!(signature_of(&device).await.unwrap(), Signature::Known(name));
+            let device = FileDevice::open(&path, AccessMode::Read).unwrap();
+            assert_eq!(signature_of(&device).await.unwrap(), DeviceSignature::Known(name));
         });
         std::fs::remove_file(&path).unwrap();
     }
@@ -52,12 +52,12 @@ fn random_bytes_are_unknown_and_zeroes_are_blank() {
     let path = folder.path().join("disk");
     run(1, RealOptions::default(), async |world| {
         std::fs::write(&path, vec![0; 4 << 20]).unwrap();
-        let device = FileDevice::open(&path, Access::Read).unwrap();
-        assert_eq!(signature_of(&device).await.unwrap(), Signature::Blank);
+        let device = FileDevice::open(&path, AccessMode::Read).unwrap();
+        assert_eq!(signature_of(&device).await.unwrap(), DeviceSignature::Blank);
         let mut bytes = vec![0; 4 << 20];
         world.random("bytes").fill(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(signature_of(&device).await.unwrap(), Signature::Unknown);
+        assert_eq!(signature_of(&device).await.unwrap(), DeviceSignature::Unknown);
     });
 }
 

@@ -6,7 +6,7 @@ use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset,
     real::{
         Engine, FileDevice, RealOptions, Workers, run,
-        signals::{Interruption, interrupted},
+        signals::{TerminationSignal, interrupted},
         spawn_thread,
     },
 };
@@ -96,7 +96,7 @@ fn a_termination_signal_is_reported_instead_of_ending_the_process() {
     run(1, RealOptions::default(), async |_| {
         let interrupted = interrupted();
         kill_process(getpid(), Signal::TERM).unwrap();
-        assert_eq!(interrupted.await, Interruption::Terminate);
+        assert_eq!(interrupted.await, TerminationSignal::Terminate);
     });
 }
 

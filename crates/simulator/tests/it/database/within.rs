@@ -1,6 +1,6 @@
 use super::{run_all, share};
 use simulator::database::{GroupRunOptions, GroupRunReport};
-use world::sim::Fault;
+use world::sim::SimFault;
 
 type Count = fn(&GroupRunReport) -> u64;
 
@@ -39,7 +39,7 @@ fn quarter(number: u64) {
     for (what, of) in reached {
         assert!(sum(of) >= count / 50, "{what} came up {} times in {count} seeds", sum(of));
     }
-    for fault in [Fault::Slow, Fault::Stuck, Fault::NoSpace] {
+    for fault in [SimFault::Slow, SimFault::Stuck, SimFault::NoSpace] {
         let met =
             reports.iter().flat_map(|report| &report.drives).any(|drive| drive.faults.contains_key(&fault));
         assert!(met, "no seed met {fault:?}");

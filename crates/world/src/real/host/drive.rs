@@ -11,7 +11,7 @@ use std::{
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drive {
+pub struct DriveInfo {
     /// The kernel's name: `sda`, `nvme0n1`, `dm-3`.
     pub name: String,
     pub size: ByteCount,
@@ -32,7 +32,7 @@ pub struct Drive {
 }
 
 /// The drive that a block device is, or is a partition of. `WrongType`: not a block device.
-pub fn drive_of_device(path: &Path) -> IoResult<Drive> {
+pub fn drive_of_device(path: &Path) -> IoResult<DriveInfo> {
     let number = device_number(path)?;
     let folder = whole_folder(number).ok_or_else(|| {
         IoError::new(IoErrorKind::Unsupported, format!("{}: not listed in /sys", path.display()))
@@ -42,7 +42,7 @@ pub fn drive_of_device(path: &Path) -> IoResult<Drive> {
 
 /// The drive under the filesystem that holds `path`; `None` if it has none (tmpfs, network) or it cannot be
 /// determined.
-pub fn drive_of_path(path: &Path) -> Option<Drive> {
+pub fn drive_of_path(path: &Path) -> Option<DriveInfo> {
     let device = fs::metadata(path).ok()?.dev();
     let by_number = whole_folder((major(device), minor(device)));
     // btrfs and overlays have device numbers of their own; the mount's source may still be a device.
@@ -90,7 +90,7 @@ pub(super) fn parts_of(device: (u32, u32)) -> Vec<(u32, u32)> {
 }
 
 /// Reads the sysfs folder of a whole drive.
-pub(super) fn read_drive(folder: &Path) -> Drive {
+pub(super) fn read_drive(folder: &Path) -> DriveInfo {
     let read = |name: &str| fact(folder.join(name));
     let count = |name: &str| number(folder.join(name));
     let mut underlying: Vec<String> = fs::read_dir(folder.join("slaves"))
@@ -107,7 +107,7 @@ pub(super) fn read_drive(folder: &Path) -> Drive {
         (Some(vendor), Some(model)) if vendor != "ATA" => Some(format!("{vendor} {model}")),
         (_, model) => model,
     };
-    Drive {
+    DriveInfo {
         name: folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         // The kernel counts in 512 bytes here, whatever the sector.
         size: ByteCount(count("size").unwrap_or_default() * 512),

@@ -12,8 +12,8 @@ mod phrases;
 mod record;
 
 pub use devices::DeviceNames;
-pub use phrases::{Phrase, trouble_in};
-pub use record::{KernelRecord, Malformed};
+pub use phrases::{Phrase, error_in};
+pub use record::{KernelRecord, MalformedRecord};
 
 use crate::{IoError, IoErrorKind, IoResult};
 use rustix::{
@@ -30,7 +30,7 @@ const RECORDS_MAX: usize = 10_000;
 
 /// A kernel message that reports an error of a device under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelTrouble {
+pub struct KernelDeviceError {
     /// The device's name in the message.
     pub device: String,
     /// The kind of error, in one or two words.
@@ -45,9 +45,9 @@ pub struct KernelTrouble {
 
 /// The new messages of one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelNews {
+pub struct KernelLogUpdate {
     /// Error messages, oldest first.
-    pub troubles: Vec<KernelTrouble>,
+    pub errors: Vec<KernelDeviceError>,
     /// The kernel overwrote messages before they were read.
     pub lost: bool,
 }
@@ -81,13 +81,13 @@ impl KernelLog {
     }
 
     /// Reads the new messages about the devices. Does not wait.
-    pub fn look(&mut self) -> IoResult<KernelNews> {
-        let mut news = KernelNews::default();
+    pub fn read_new(&mut self) -> IoResult<KernelLogUpdate> {
+        let mut news = KernelLogUpdate::default();
         let mut bytes = [0; RECORD_BYTES_MAX];
         for _ in 0..RECORDS_MAX {
             match read(&self.log, &mut bytes) {
                 Ok(0) | Err(Errno::AGAIN) => break,
-                Ok(length) => news.troubles.extend(trouble(&bytes[..length], &self.names)),
+                Ok(length) => news.errors.extend(device_error(&bytes[..length], &self.names)),
                 // The next read continues with the oldest record left.
                 Err(Errno::PIPE) => news.lost = true,
                 Err(Errno::INTR) => {}
@@ -99,14 +99,14 @@ impl KernelLog {
 }
 
 /// Classifies one record; `None` if it reports no error of these devices, or is malformed.
-pub fn trouble(bytes: &[u8], names: &DeviceNames) -> Option<KernelTrouble> {
+pub fn device_error(bytes: &[u8], names: &DeviceNames) -> Option<KernelDeviceError> {
     let record = KernelRecord::parse(bytes).ok()?;
     if !record.is_of_kernel() {
         return None;
     }
-    let phrase = trouble_in(&record.text)?;
+    let phrase = error_in(&record.text)?;
     let device = names.named_in(&record)?;
-    Some(KernelTrouble {
+    Some(KernelDeviceError {
         device,
         what: phrase.what,
         source: phrase.source,
@@ -126,11 +126,11 @@ mod tests {
             Ok(log) => log,
             Err(error) => return println!("skipped: {error}"),
         };
-        assert_eq!(log.look().unwrap(), KernelNews::default(), "earlier messages do not count");
+        assert_eq!(log.read_new().unwrap(), KernelLogUpdate::default(), "earlier messages do not count");
         let line = "<3>spindle test: I/O error, dev spindle-test-disk, sector 0\n";
         if std::fs::write(PATH, line).is_err() {
             return println!("skipped: the kernel log cannot be written");
         }
-        assert_eq!(log.look().unwrap().troubles, [], "a program wrote the message");
+        assert_eq!(log.read_new().unwrap().errors, [], "a program wrote the message");
     }
 }

@@ -103,7 +103,7 @@ fn unescape(text: &str) -> String {
 
 /// A use of a block device or of one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Usage {
+pub enum DeviceUse {
     Mounted(PathBuf),
     Swap,
     /// Part of another device: a RAID, a volume group, an encrypted device.
@@ -111,7 +111,7 @@ pub enum Usage {
 }
 
 /// All uses of a block device and its partitions that forbid writing to it; empty if it is free.
-pub fn usage_of_device(path: &Path) -> IoResult<Vec<Usage>> {
+pub fn usage_of_device(path: &Path) -> IoResult<Vec<DeviceUse>> {
     let whole = device_number(path)?;
     let parts = parts_of(whole);
     let mounts = fs::read_to_string("/proc/self/mountinfo")
@@ -124,19 +124,19 @@ pub fn usage_of_device(path: &Path) -> IoResult<Vec<Usage>> {
             let source = device_number(Path::new(&mount.source)).ok();
             parts.contains(&mount.device) || source.is_some_and(|source| parts.contains(&source))
         })
-        .map(|mount| Usage::Mounted(mount.point));
-    let mut usage: Vec<Usage> = mounted.collect();
+        .map(|mount| DeviceUse::Mounted(mount.point));
+    let mut usage: Vec<DeviceUse> = mounted.collect();
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for line in swaps.lines().skip(1) {
         let source = line.split_whitespace().next().map(unescape).unwrap_or_default();
         if device_number(Path::new(&source)).is_ok_and(|source| parts.contains(&source)) {
-            usage.push(Usage::Swap);
+            usage.push(DeviceUse::Swap);
         }
     }
     for (major, minor) in parts {
         let Ok(holders) = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders")) else { continue };
         for holder in holders.flatten() {
-            usage.push(Usage::HeldBy(holder.file_name().to_string_lossy().into_owned()));
+            usage.push(DeviceUse::HeldBy(holder.file_name().to_string_lossy().into_owned()));
         }
     }
     Ok(usage)

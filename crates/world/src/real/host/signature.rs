@@ -10,7 +10,7 @@ use std::fmt;
 
 /// The detected contents of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signature {
+pub enum DeviceSignature {
     /// Spindle's extent directory.
     Spindle,
     /// A filesystem or container format, by its usual name.
@@ -21,7 +21,7 @@ pub enum Signature {
     Blank,
 }
 
-impl fmt::Display for Signature {
+impl fmt::Display for DeviceSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Spindle => "Spindle files",
@@ -36,11 +36,11 @@ impl fmt::Display for Signature {
 const SPAN: u64 = 1 << 20;
 
 /// Examines a device without changing it.
-pub async fn signature_of(device: &dyn BlockDevice) -> IoResult<Signature> {
+pub async fn signature_of(device: &dyn BlockDevice) -> IoResult<DeviceSignature> {
     match ExtentDirectory::probe(device).await? {
-        Probe::Ours => return Ok(Signature::Spindle),
+        Probe::Ours => return Ok(DeviceSignature::Spindle),
         // No format below has its only magic number beyond the first MiB.
-        Probe::Blank => return Ok(Signature::Blank),
+        Probe::Blank => return Ok(DeviceSignature::Blank),
         Probe::Foreign => {}
     }
     let size = device.geometry().size.0;
@@ -48,8 +48,8 @@ pub async fn signature_of(device: &dyn BlockDevice) -> IoResult<Signature> {
     let head = device.read(ByteOffset(0), vec![Buffer::zeroed(span as usize)]).await?;
     let tail = device.read(ByteOffset(size - span), vec![Buffer::zeroed(span as usize)]).await?;
     Ok(match recognise(&head[0], &tail[0], device.geometry().sector as usize) {
-        Some(name) => Signature::Known(name),
-        None => Signature::Unknown,
+        Some(name) => DeviceSignature::Known(name),
+        None => DeviceSignature::Unknown,
     })
 }
 

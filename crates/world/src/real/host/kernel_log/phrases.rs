@@ -71,7 +71,7 @@ const PHRASES: [Phrase; 35] = [
 ];
 
 /// The phrase a message matches; `None` if it reports no error.
-pub fn trouble_in(text: &str) -> Option<Phrase> {
+pub fn error_in(text: &str) -> Option<Phrase> {
     if HARMLESS.iter().any(|harmless| text.contains(harmless)) {
         return None;
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, what: Option<&str>) {
-        assert_eq!(trouble_in(text).map(|phrase| phrase.what), what, "{text}");
+        assert_eq!(error_in(text).map(|phrase| phrase.what), what, "{text}");
     }
 
     #[test]

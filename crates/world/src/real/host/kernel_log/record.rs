@@ -29,18 +29,18 @@ pub struct KernelRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no record of the kernel log")]
-pub struct Malformed;
+pub struct MalformedRecord;
 
 impl KernelRecord {
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, MalformedRecord> {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.lines();
-        let (head, message) = lines.next().and_then(|line| line.split_once(';')).ok_or(Malformed)?;
+        let (head, message) = lines.next().and_then(|line| line.split_once(';')).ok_or(MalformedRecord)?;
         let mut fields = head.split(',');
-        let mut number = || fields.next().and_then(|field| field.parse::<u64>().ok()).ok_or(Malformed);
+        let mut number = || fields.next().and_then(|field| field.parse::<u64>().ok()).ok_or(MalformedRecord);
         let (priority, _number, at_us) = (number()?, number()?, number()?);
         Ok(Self {
-            facility: u32::try_from(priority >> 3).map_err(|_| Malformed)?,
+            facility: u32::try_from(priority >> 3).map_err(|_| MalformedRecord)?,
             level: (priority & 7) as u8,
             at_us,
             text: unescape(message).split_whitespace().collect::<Vec<_>>().join(" "),
@@ -102,7 +102,7 @@ mod tests {
             b"18446744073709551615,1,2,-;text",
             b"\xff\xfe\x00",
         ] {
-            assert_eq!(KernelRecord::parse(bytes), Err(Malformed), "{bytes:?}");
+            assert_eq!(KernelRecord::parse(bytes), Err(MalformedRecord), "{bytes:?}");
         }
         // Truncated input is parsed or refused, and never panics.
         let whole = b"3,1,2,-;a\\x0ab\\x\n DEVICE=\\xb8\n";

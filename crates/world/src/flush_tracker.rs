@@ -7,7 +7,7 @@
 //!    may answer after the reconnect, and the old one may have lost its cache.
 
 #[derive(Debug, Default)]
-pub struct Unflushed {
+pub struct FlushTracker {
     /// Volatile writes acknowledged so far.
     answered: u64,
     /// Number of those known to be stable: the first `flushed` of them.
@@ -15,7 +15,7 @@ pub struct Unflushed {
     may_have_lost: bool,
 }
 
-impl Unflushed {
+impl FlushTracker {
     /// Writes acknowledged so far. A flush that starts now makes these stable.
     pub fn answered(&self) -> u64 {
         self.answered
@@ -54,18 +54,18 @@ mod tests {
 
     #[test]
     fn a_loss_at_a_broken_connection_is_reported_once() {
-        let mut unflushed = Unflushed::default();
-        assert!(!unflushed.broke(false) && !unflushed.take_loss(), "nothing was written");
-        unflushed.wrote();
-        let before = unflushed.answered();
-        unflushed.wrote();
-        unflushed.flushed(before);
-        assert!(unflushed.broke(false), "the second write may be lost");
-        assert!(unflushed.take_loss() && !unflushed.take_loss());
-        unflushed.wrote();
-        unflushed.flushed(unflushed.answered());
-        assert!(!unflushed.broke(true));
-        unflushed.wrote();
-        assert!(unflushed.broke(true) && !unflushed.take_loss(), "the flushes in flight reported it");
+        let mut tracker = FlushTracker::default();
+        assert!(!tracker.broke(false) && !tracker.take_loss(), "nothing was written");
+        tracker.wrote();
+        let before = tracker.answered();
+        tracker.wrote();
+        tracker.flushed(before);
+        assert!(tracker.broke(false), "the second write may be lost");
+        assert!(tracker.take_loss() && !tracker.take_loss());
+        tracker.wrote();
+        tracker.flushed(tracker.answered());
+        assert!(!tracker.broke(true));
+        tracker.wrote();
+        assert!(tracker.broke(true) && !tracker.take_loss(), "the flushes in flight reported it");
     }
 }
