@@ -3,7 +3,7 @@
 
 use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 use world::real::{
-    Access, Engine, FileDevice, FolderDirectory, RealOptions,
+    AccessMode, Engine, FileDevice, FolderDirectory, RealOptions,
     host::{self, machine, process_use},
     host_files::{self, PathKind},
     run,
