@@ -5,7 +5,7 @@ use maildb::{
 };
 use std::{collections::BTreeMap, path::Path, rc::Rc};
 use verify::{
-    Severity,
+    FindingSeverity,
     in_world::{verify_database, verify_trees},
 };
 use world::{ByteCount, Directory, Random, World, real::FolderDirectory};
@@ -204,13 +204,14 @@ pub fn from_values(row: Vec<(ColumnId, Value)>) -> ((i32, i64), (String, Vec<u8>
 }
 
 /// Fails unless the closed database at `path` is undamaged: checksums, trees, space.
-pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> verify::deep::DeepVerdict {
-    let open = folder(path).open(file).await.expect("the database exists");
+pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> verify::deep::TreeVerdict {
+    let open = folder(path).open(file).await.expect("the database is there");
     let report = verify_database(Rc::clone(&open), file, &mut |_, _| {}).await.expect("readable");
     assert!(report.is_clean(), "{file}: {:?}", report.damaged);
     assert_eq!(report.page_size, page_size);
     let deep = verify_trees(open, file).await.expect("the trees can be walked");
-    let findings: Vec<_> = deep.findings.iter().filter(|finding| finding.severity > Severity::Note).collect();
+    let findings: Vec<_> =
+        deep.findings.iter().filter(|finding| finding.severity > FindingSeverity::Note).collect();
     assert!(findings.is_empty(), "{file}: {:#?}", &findings[..findings.len().min(10)]);
     assert_eq!(deep.separators_missing, 0, "{file}: a branch ends as its parent says");
     deep

@@ -18,7 +18,7 @@ use maildb::{
     },
 };
 use std::path::Path;
-use verify::{Finding, Part, Severity, deep::DeepVerdict, in_world::verify_trees};
+use verify::{FileFinding, FilePart, FindingSeverity, deep::TreeVerdict, in_world::verify_trees};
 use world::{ByteCount, Random, World, real};
 
 const PAGE_SIZE: PageSize = PageSize::Kib4;
@@ -42,16 +42,16 @@ fn in_folder(test: impl AsyncFnOnce(World, &Path)) {
     real::run(1, real::RealOptions::default(), async |world| test(world, path).await);
 }
 
-async fn walk(path: &Path) -> DeepVerdict {
+async fn walk(path: &Path) -> TreeVerdict {
     let file = model::folder(path).open(&model::file_name(0)).await.expect("there");
     let deep = verify_trees(file, &model::file_name(0)).await.expect("walked");
-    assert_eq!(found(&deep), [] as [&Finding; 0]);
+    assert_eq!(found(&deep), [] as [&FileFinding; 0]);
     deep
 }
 
 /// The findings of a walk that are more than notes, such as the one about the older form.
-fn found(deep: &DeepVerdict) -> Vec<&Finding> {
-    deep.findings.iter().filter(|finding| finding.severity > Severity::Note).collect()
+fn found(deep: &TreeVerdict) -> Vec<&FileFinding> {
+    deep.findings.iter().filter(|finding| finding.severity > FindingSeverity::Note).collect()
 }
 
 /// Replaces the database of a group that has just been closed by the golden image.
@@ -201,7 +201,7 @@ fn a_last_separator_that_differs_from_the_parents_is_detected() {
             let [one] = found(&deep)[..] else { panic!("{:?}", deep.findings) };
             assert_eq!(
                 (one.place.part, &*one.what),
-                (Part::Page(number), "its last separator is not the one its parent has for it")
+                (FilePart::Page(number), "its last separator is not the one its parent has for it")
             );
         }
     });

@@ -19,7 +19,7 @@ use super::{
 use maildb::{Database, DatabaseLocation, Instance, PageNumber, Table};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use verify::{
-    Severity,
+    FindingSeverity,
     in_world::{DatabaseReport, verify_database_with_stamps, verify_trees},
 };
 use world::{
@@ -333,7 +333,8 @@ impl GroupFixture {
                 return Err(damaged(&name, pages.len(), finding));
             }
             let walked = verify_trees(file, &name).await?;
-            let mut findings = walked.findings.iter().filter(|finding| finding.severity > Severity::Note);
+            let mut findings =
+                walked.findings.iter().filter(|finding| finding.severity > FindingSeverity::Note);
             if let Some(finding) = findings.next() {
                 return Err(damaged(&name, 1 + findings.count(), format!("{finding:?}")));
             }
