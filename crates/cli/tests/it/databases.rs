@@ -122,5 +122,5 @@ fn a_torn_page_that_attaching_needs_is_said_with_the_setting_that_guards() {
     let last = said.stderr.lines().last().expect("a line");
     assert_eq!(said.code, Some(2), "{}", said.stderr);
     assert!(last.contains("sg1-db1.edb: page ") && last.contains("is damaged"), "{last}");
-    assert!(last.contains("torn_page_protection, which guards against that, was off"), "{last}");
+    assert!(last.contains("torn_page_protection, which prevents that, was off"), "{last}");
 }

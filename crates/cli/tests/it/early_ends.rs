@@ -117,7 +117,7 @@ fn a_run_ends_with_a_partial_report_when_it_has_written_what_it_may() {
     let with = |more: &[&str]| bench.run(&[&WRITING_MORE_THAN_ESTIMATED[..], &["db"], more].concat());
     let said = with(&["--allow-writes", "40MB", "--report", "result"]);
     assert!(said.stdout.contains("; at 40 MB the run ends, with a partial report"), "{}", said.stdout);
-    assert!(said.stderr.contains("As much is written as may be."), "{}", said.stderr);
+    assert!(said.stderr.contains("The write limit is reached."), "{}", said.stderr);
     assert!(matches!(said.code, Some(1 | 2)), "no pass without an end: {}", said.stdout);
     let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a partial report"));
     let findings = json["document"]["findings"].to_string();

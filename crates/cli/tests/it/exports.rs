@@ -173,5 +173,5 @@ fn what_cannot_be_exported_is_refused_in_a_line() {
     assert!(said.contains("say HOST:PORT or unix:PATH"), "{said}");
     bench.make_file("taken", b"");
     let said = bench.refused(&["export", "a.img", "--nbd", &socket("taken")]);
-    assert!(said.contains("end who listens there"), "{said}");
+    assert!(said.contains("end the program that listens there"), "{said}");
 }

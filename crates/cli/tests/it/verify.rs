@@ -248,7 +248,7 @@ fn an_ended_check_continues_unless_the_file_was_replaced() {
     let said = bench.run(&[&night[..], &["--at-most", "1MiB"]].concat());
     let shown = json_of(&said.stdout);
     assert_eq!((said.code, &shown["stopped"]), (Some(1), &Value::from(true)), "{shown}");
-    assert!(said.stderr.contains("The same command goes on where it was"), "{}", said.stderr);
+    assert!(said.stderr.contains("The same command continues it from night.state"), "{}", said.stderr);
     let kept = fs::read(bench.path("night.state")).expect("a state");
 
     expect!["spindle: --resume: night.state belongs to a verification of other paths or with other options; give the same paths, or another file with --resume"]

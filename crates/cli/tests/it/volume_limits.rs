@@ -81,8 +81,8 @@ fn limits_that_cannot_be_are_refused_in_a_line_and_change_nothing() {
         (&["volume", "set", "mail/store", "--iops", "0"], "say none for no limit"),
         (&["volume", "set", "mail/store", "--mbps", "fast"], "is no number from 1 to"),
         (&["volume", "set", "mail/store", "--reserve", "16MiB"], "the limit is not below the reserve"),
-        (&["volume", "set", "mail/store", "--limit", "none", "--reserve", "1GiB"], "cannot be kept"),
-        (&["volume", "create", "mail/other", "1GiB", "--reserve", "1GiB"], "cannot be kept"),
+        (&["volume", "set", "mail/store", "--limit", "none", "--reserve", "1GiB"], "cannot be reserved"),
+        (&["volume", "create", "mail/other", "1GiB", "--reserve", "1GiB"], "cannot be reserved"),
     ] {
         let refused = bench.run(arguments);
         assert_eq!(refused.code, Some(2), "{arguments:?}: {}", refused.stdout);
