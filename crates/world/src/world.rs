@@ -3,7 +3,7 @@
 use crate::{Clock, LocalFuture, Moment, Random, WallTime};
 use std::{
     cell::RefCell,
-    future::{Future, poll_fn},
+    future::{Future, poll_fn, ready},
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -13,6 +13,16 @@ use std::{
 pub trait Spawn {
     /// Runs `task` concurrently on this thread until it completes or the world ends.
     fn spawn(&self, name: &'static str, task: LocalFuture<()>);
+
+    /// Lets all other ready tasks of this thread run, and processes what devices have completed.
+    fn yield_now(&self) -> LocalFuture<()> {
+        Box::pin(crate::real::yield_now())
+    }
+
+    /// Charges `cost` of processor time in virtual time; nothing in a real world, where time passes by itself.
+    fn work(&self, _cost: Duration) -> LocalFuture<()> {
+        Box::pin(ready(()))
+    }
 }
 
 /// A world as seen from one thread. Cheap to clone.
@@ -71,6 +81,17 @@ impl World {
 
     pub fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {
         self.clock.sleep_until(moment)
+    }
+
+    /// Lets all other ready tasks of this thread run: for long computations that await nothing.
+    pub fn yield_now(&self) -> LocalFuture<()> {
+        self.spawner.yield_now()
+    }
+
+    /// Charges `cost` of processor time: in a simulated world no other task of the node runs until it has passed. A real
+    /// world does nothing.
+    pub fn work(&self, cost: Duration) -> LocalFuture<()> {
+        self.spawner.work(cost)
     }
 
     /// The random stream `name` of this world's seed. Two calls with one name return equal streams.

@@ -143,6 +143,10 @@ impl<S: Spawn> Spawn for PollRecorder<S> {
         });
         self.spawner.spawn(name, Box::pin(recorded));
     }
+
+    fn yield_now(&self) -> LocalFuture<()> {
+        self.spawner.yield_now()
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::{
     filesystem::SimFilesystem,
     image::BLOCK_BYTES,
     medium::DriveState,
+    service::ServiceModel,
 };
 use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
@@ -72,6 +73,11 @@ impl SimDrive {
     /// Replaces the fault plan from now on.
     pub fn set_faults(&self, faults: FaultPlan) {
         self.shared.state.borrow_mut().options.faults = faults;
+    }
+
+    /// Replaces the service model from now on.
+    pub fn set_service_model(&self, model: impl ServiceModel + 'static) {
+        self.shared.state.borrow_mut().service = Box::new(model);
     }
 
     /// Places the drive on `filesystem`, whose free space it then shares with others; `None` for unlimited
@@ -175,7 +181,8 @@ impl Shared {
     fn complete(self: &Rc<Self>, number: u64, fault: Option<SimFault>) {
         let (reply, value) = {
             let mut state = self.state.borrow_mut();
-            let started = state.under_way.remove(&number).expect("an operation completes once");
+            // An operation of a crashed host is gone.
+            let Some(started) = state.under_way.remove(&number) else { return };
             let value = self.take_effect(&mut state, number, started.operation, fault);
             state.in_service -= 1;
             self.serve_waiting(&mut state);

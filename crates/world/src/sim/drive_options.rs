@@ -1,27 +1,11 @@
 //! Parameters and counters of a simulated drive.
 
-use super::faults::{FaultPlan, SimFault};
-use crate::{ByteCount, Random};
+use super::{
+    faults::{FaultPlan, SimFault},
+    service::ServiceTime,
+};
+use crate::ByteCount;
 use std::{collections::BTreeMap, time::Duration};
-
-/// Service time of an operation: `least` + exponential with mean `mean_above` + `per_mib` by length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceTime {
-    /// Minimum of every operation.
-    pub least: Duration,
-    /// Mean of the random addition.
-    pub mean_above: Duration,
-    /// Addition for each MiB moved.
-    pub per_mib: Duration,
-}
-
-impl ServiceTime {
-    pub(super) fn draw(self, length: u64, random: &mut Random) -> Duration {
-        let above = -(1.0 - random.unit()).ln() * self.mean_above.as_nanos() as f64;
-        let moved = self.per_mib.as_nanos() as u64 * length / (1 << 20);
-        self.least + Duration::from_nanos(above as u64 + moved)
-    }
-}
 
 /// Parameters of a drive. Passive data; the default is a small flash drive with a volatile cache.
 #[derive(Clone, Debug)]

@@ -1,6 +1,9 @@
 //! The rules at the top of `block_device.rs`, power cuts, and each fault.
 
-use super::{DriveOptions, FaultPlan, SimDrive, SimFault, SimLimits, SimOutcome, Simulation};
+use super::{
+    DriveOptions, FaultPlan, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest, SimDrive, SimFault,
+    SimLimits, SimOutcome, Simulation,
+};
 use crate::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Random, Stability, World};
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -367,4 +370,48 @@ fn a_write_completes_though_its_future_was_dropped() {
         versions(&writer).await
     };
     assert_eq!(simulation.run(SimLimits::generous(), main).completed()[..4], [5, 5, 5, 0]);
+}
+
+/// A disk arm: service time grows with the distance from the last address, and with the queue.
+struct Seek {
+    last: u64,
+}
+
+impl ServiceModel for Seek {
+    fn service_time(&mut self, request: &ServiceRequest, queue: ServiceQueue, _: &mut Random) -> Duration {
+        let distance = request.at.0.abs_diff(self.last);
+        self.last = request.at.0 + request.length.0;
+        let base = if request.kind == ServiceKind::Read { 100 } else { 200 };
+        Duration::from_micros(base + distance / SECTOR as u64 + 10_000 * queue.waiting as u64)
+    }
+}
+
+#[test]
+fn a_service_model_sees_kind_address_and_queue() {
+    let mut simulation = Simulation::new(3);
+    let drive = simulation.add_drive(DriveOptions { queue_depth: 1, ..options() });
+    drive.set_service_model(Seek { last: 0 });
+    let main = |world: World| async move {
+        let read =
+            |sector: usize| drive.read(ByteOffset((sector * SECTOR) as u64), vec![Buffer::zeroed(SECTOR)]);
+        let mut took = Vec::new();
+        let mut start = world.now();
+        let mut lap = |world: &World| {
+            took.push(world.now().since(start).as_micros());
+            start = world.now();
+        };
+        read(0).await.expect("readable");
+        lap(&world);
+        read(51).await.expect("readable");
+        lap(&world);
+        write(&drive, 52, 1, 1, Stability::Stable).await;
+        lap(&world);
+        for read in [read(53), read(54), read(55)] {
+            read.await.expect("readable");
+            lap(&world);
+        }
+        took
+    };
+    let took = simulation.run(SimLimits::generous(), main).completed();
+    assert_eq!(took, [100, 150, 200, 100, 10_100, 100]);
 }

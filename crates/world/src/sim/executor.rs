@@ -1,12 +1,13 @@
-//! One thread's tasks, timers and device completions, in an order drawn from the seed.
+//! Tasks, timers and device completions of all nodes, in an order drawn from the seed.
 //!
 //! Invariants:
 //!
-//! 1. Time moves only while no task is ready, and then exactly to the next event.
+//! 1. Time moves only while no task can run, and then exactly to the next event.
 //! 2. Events of one moment come in the order in which they were entered.
 //! 3. A task number is never used twice, so a late wake-up cannot reach another task.
 //! 4. Every choice of a task and every step of time is in the trace.
 //! 5. Nothing is borrowed while a task, an event or a destructor runs: each may re-enter.
+//! 6. A task runs only while its node is up, not paused, and its processor is free.
 
 use super::trace::SimTrace;
 use crate::{Clock, LocalFuture, Moment, Random, Spawn, WallTime};
@@ -42,8 +43,32 @@ pub(super) enum Step {
 
 type TaskNumber = u64;
 
+/// Index of a node; 0 is the node of `main`.
+pub(super) type NodeNumber = usize;
+
+/// Execution state of one node.
+#[derive(Default)]
+struct Node {
+    is_up: bool,
+    is_paused: bool,
+    /// Charged processor time keeps the node's tasks from running until then.
+    busy_until: Option<Moment>,
+    /// Start of its monotonic clock, in time of the simulation.
+    started_at: Moment,
+    wall_ahead: i64,
+    /// Counts starts: what an earlier start left behind cannot spawn into a later one.
+    starts: u64,
+}
+
+impl Node {
+    fn is_blocked(&self) -> bool {
+        self.is_paused || self.busy_until.is_some()
+    }
+}
+
 struct Task {
     name: &'static str,
+    node: NodeNumber,
     /// None while it is being polled.
     future: Option<LocalFuture<()>>,
     wake: Arc<TaskWake>,
@@ -52,6 +77,8 @@ struct Task {
 enum Event {
     Wake(Waker),
     Run(Box<dyn FnOnce()>),
+    /// Charged processor time of a node may have passed.
+    ProcessorFree(NodeNumber),
 }
 
 /// Ready tasks in the order in which they were woken.
@@ -74,7 +101,7 @@ impl Wake for TaskWake {
 /// The executor of a simulation; see the module's invariants.
 pub(super) struct Executor {
     now: Cell<Moment>,
-    wall_ahead: Cell<i64>,
+    nodes: RefCell<Vec<Node>>,
     tasks: RefCell<BTreeMap<TaskNumber, Task>>,
     task_last: Cell<TaskNumber>,
     ready: Arc<RunQueue>,
@@ -91,7 +118,7 @@ impl Executor {
     pub fn new(seed: u64) -> Rc<Self> {
         Rc::new(Self {
             now: Cell::new(Moment(0)),
-            wall_ahead: Cell::new(0),
+            nodes: RefCell::new(vec![Node::default()]),
             tasks: RefCell::default(),
             task_last: Cell::new(0),
             ready: Arc::default(),
@@ -108,13 +135,17 @@ impl Executor {
     pub fn open(&self, wall_ahead: i64) {
         assert!(!self.is_open.replace(true), "one incarnation at a time");
         assert!(self.tasks.borrow().is_empty() && self.events.borrow().is_empty());
-        self.wall_ahead.set(wall_ahead);
+        let main = &mut self.nodes.borrow_mut()[0];
+        *main = Node { is_up: true, wall_ahead, starts: main.starts + 1, ..Node::default() };
         self.polls.set(0);
     }
 
     /// Ends an incarnation: every task and every pending event is dropped.
     pub fn close(&self) {
         assert!(self.is_open.replace(false), "an incarnation ends once");
+        for node in self.nodes.borrow_mut().iter_mut() {
+            *node = Node { starts: node.starts, wall_ahead: node.wall_ahead, ..Node::default() };
+        }
         // Destructors may spawn, start I/O or wake: all of it is refused or forgotten.
         let tasks = self.tasks.take();
         let events = self.events.take();
@@ -165,6 +196,70 @@ impl Executor {
         key
     }
 
+    /// Adds a node, which is down.
+    pub fn add_node(&self) -> NodeNumber {
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.push(Node::default());
+        nodes.len() - 1
+    }
+
+    /// Starts a node that is down: its monotonic clock begins at zero. Returns the number of this start.
+    pub fn start_node(&self, node: NodeNumber) -> u64 {
+        assert!(self.is_open.get(), "nodes run within an incarnation of the simulation");
+        let started_at = self.now();
+        let state = &mut self.nodes.borrow_mut()[node];
+        assert!(!state.is_up, "a node is started while it is down");
+        *state = Node {
+            is_up: true,
+            started_at,
+            wall_ahead: state.wall_ahead,
+            starts: state.starts + 1,
+            ..Node::default()
+        };
+        state.starts
+    }
+
+    /// Stops a node and drops its tasks.
+    pub fn stop_node(&self, node: NodeNumber) {
+        {
+            let state = &mut self.nodes.borrow_mut()[node];
+            *state = Node { starts: state.starts, wall_ahead: state.wall_ahead, ..Node::default() };
+        }
+        let (dead, alive) = self.tasks.take().into_iter().partition(|(_, task)| task.node == node);
+        self.tasks.replace(alive);
+        // Destructors may spawn on other nodes, start I/O or wake.
+        let dead: BTreeMap<TaskNumber, Task> = dead;
+        drop(dead);
+        self.note(u64::MAX - 1);
+        self.note(node as u64);
+    }
+
+    pub fn is_up(&self, node: NodeNumber) -> bool {
+        self.nodes.borrow()[node].is_up
+    }
+
+    /// A paused node runs no task; its clock goes on.
+    pub fn set_paused(&self, node: NodeNumber, is_paused: bool) {
+        let state = &mut self.nodes.borrow_mut()[node];
+        state.is_paused = is_paused && state.is_up;
+    }
+
+    pub fn set_wall_ahead(&self, node: NodeNumber, seconds: i64) {
+        self.nodes.borrow_mut()[node].wall_ahead = seconds;
+    }
+
+    /// Charges `cost` of processor time: no task of the node runs until it has passed. Returns that moment.
+    pub fn charge(&self, node: NodeNumber, cost: Duration) -> Moment {
+        let until = {
+            let state = &mut self.nodes.borrow_mut()[node];
+            let until = state.busy_until.unwrap_or(self.now()) + cost;
+            state.busy_until = Some(until);
+            until
+        };
+        self.enter(until, Event::ProcessorFree(node));
+        until
+    }
+
     /// Polls one ready task, or advances time to the next event if that lies before `end`.
     pub fn step(&self, end: Moment) -> Step {
         if let Some(task) = self.take_ready() {
@@ -183,23 +278,40 @@ impl Executor {
         match event {
             Event::Wake(waker) => waker.wake(),
             Event::Run(run) => run(),
+            Event::ProcessorFree(node) => {
+                let state = &mut self.nodes.borrow_mut()[node];
+                if state.busy_until == Some(self.now()) {
+                    state.busy_until = None;
+                }
+            }
         }
         Step::Passed
     }
 
-    /// Draws one of the ready tasks.
+    /// Draws one of the ready tasks whose node can run.
     fn take_ready(&self) -> Option<TaskNumber> {
         loop {
             let mut ready = self.ready.lock().expect("one thread");
-            if ready.is_empty() {
-                return None;
-            }
-            let pick = self.scheduling.borrow_mut().below(ready.len() as u64) as usize;
-            let task = ready.swap_remove(pick);
+            let index = self.draw_ready(&ready)?;
+            let task = ready.swap_remove(index);
             if self.tasks.borrow().contains_key(&task) {
                 return Some(task);
             }
         }
+    }
+
+    fn draw_ready(&self, ready: &[TaskNumber]) -> Option<usize> {
+        let draw =
+            |count: usize| (count > 0).then(|| self.scheduling.borrow_mut().below(count as u64) as usize);
+        let nodes = self.nodes.borrow();
+        if !nodes.iter().any(Node::is_blocked) {
+            return draw(ready.len());
+        }
+        let tasks = self.tasks.borrow();
+        let can_run =
+            |number: &TaskNumber| tasks.get(number).is_none_or(|task| !nodes[task.node].is_blocked());
+        let runnable: Vec<usize> = (0..ready.len()).filter(|&index| can_run(&ready[index])).collect();
+        draw(runnable.len()).map(|pick| runnable[pick])
     }
 
     fn poll(&self, number: TaskNumber) {
@@ -213,9 +325,15 @@ impl Executor {
         wake.is_queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(wake);
         if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            self.tasks.borrow_mut().get_mut(&number).expect("it stays listed").future = Some(future);
+            if let Some(task) = self.tasks.borrow_mut().get_mut(&number) {
+                task.future = Some(future);
+                return;
+            }
+            // It stopped its own node.
+            drop(future);
         } else {
-            self.tasks.borrow_mut().remove(&number);
+            let ended = self.tasks.borrow_mut().remove(&number);
+            drop(ended);
         }
     }
 
@@ -225,36 +343,83 @@ impl Executor {
     }
 }
 
-impl Spawn for Executor {
-    fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
-        if !self.is_open.get() {
-            return;
-        }
-        let number = self.task_last.get() + 1;
-        self.task_last.set(number);
-        let wake =
-            TaskWake { task: number, is_queued: AtomicBool::new(false), ready: Arc::clone(&self.ready) };
-        let wake = Arc::new(wake);
-        self.tasks.borrow_mut().insert(number, Task { name, future: Some(task), wake: Arc::clone(&wake) });
-        wake.wake();
+/// Spawns tasks of one start of a node.
+pub(super) struct NodeSpawner {
+    pub executor: Rc<Executor>,
+    pub node: NodeNumber,
+    pub start: u64,
+}
+
+impl NodeSpawner {
+    /// For the node of `main`, in the incarnation that was just opened.
+    pub fn of_main(executor: &Rc<Executor>) -> Self {
+        let start = executor.nodes.borrow()[0].starts;
+        Self { executor: Rc::clone(executor), node: 0, start }
     }
 }
 
-pub(super) struct SimClock(pub Rc<Executor>);
+impl Spawn for NodeSpawner {
+    fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
+        let executor = &self.executor;
+        let is_current = {
+            let node = &executor.nodes.borrow()[self.node];
+            node.is_up && (self.node == 0 || node.starts == self.start)
+        };
+        if !is_current {
+            return;
+        }
+        let number = executor.task_last.get() + 1;
+        executor.task_last.set(number);
+        let ready = Arc::clone(&executor.ready);
+        let wake = Arc::new(TaskWake { task: number, is_queued: AtomicBool::new(false), ready });
+        let task = Task { name, node: self.node, future: Some(task), wake: Arc::clone(&wake) };
+        executor.tasks.borrow_mut().insert(number, task);
+        wake.wake();
+    }
+
+    fn work(&self, cost: Duration) -> LocalFuture<()> {
+        let (executor, node) = (Rc::clone(&self.executor), self.node);
+        Box::pin(async move {
+            if !cost.is_zero() {
+                let moment = executor.charge(node, cost);
+                Sleep { executor, moment, entered: None }.await;
+            }
+        })
+    }
+}
+
+/// The clock of one node.
+pub(super) struct SimClock {
+    pub executor: Rc<Executor>,
+    pub node: NodeNumber,
+}
+
+impl SimClock {
+    /// The clock of the simulation, which is that of the node of `main`.
+    pub fn of_main(executor: &Rc<Executor>) -> Self {
+        Self { executor: Rc::clone(executor), node: 0 }
+    }
+
+    fn started_at(&self) -> Moment {
+        self.executor.nodes.borrow()[self.node].started_at
+    }
+}
 
 impl Clock for SimClock {
     fn now(&self) -> Moment {
-        self.0.now()
+        Moment(self.executor.now().0 - self.started_at().0)
     }
 
     fn wall(&self) -> WallTime {
-        let nanos = self.0.now().0;
-        let seconds = WALL_SECONDS_AT_START + self.0.wall_ahead.get() + (nanos / 1_000_000_000) as i64;
+        let nanos = self.executor.now().0;
+        let wall_ahead = self.executor.nodes.borrow()[self.node].wall_ahead;
+        let seconds = WALL_SECONDS_AT_START + wall_ahead + (nanos / 1_000_000_000) as i64;
         WallTime { seconds, nanos: (nanos % 1_000_000_000) as u32 }
     }
 
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {
-        Box::pin(Sleep { executor: Rc::clone(&self.0), moment, entered: None })
+        let moment = Moment(moment.0.saturating_add(self.started_at().0));
+        Box::pin(Sleep { executor: Rc::clone(&self.executor), moment, entered: None })
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     faults::{Access, SimFault},
     filesystem::SimFilesystem,
     image::{BLOCK_BYTES, Image},
+    service::{RandomService, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest},
 };
 use crate::{Buffer, IoErrorKind, Random, Stability};
 use std::{
@@ -46,6 +47,7 @@ pub(super) struct DriveState {
     pub waiting: VecDeque<u64>,
     pub in_service: usize,
     pub operation_last: u64,
+    pub service: Box<dyn ServiceModel>,
     unreadable: BTreeSet<u64>,
     times: Random,
     faults: Random,
@@ -60,6 +62,8 @@ fn length_of(buffers: &[Arc<Buffer>]) -> u64 {
 impl DriveState {
     pub fn new(options: DriveOptions, seed: u64, number: u64) -> Self {
         let stream = |what: &str| Random::new(seed, &format!("{what} of drive {number}"));
+        let service =
+            Box::new(RandomService { read: options.read, write: options.write, flush: options.flush });
         Self {
             options,
             filesystem: None,
@@ -72,6 +76,7 @@ impl DriveState {
             waiting: VecDeque::new(),
             in_service: 0,
             operation_last: 0,
+            service,
             unreadable: BTreeSet::new(),
             times: stream("service times"),
             faults: stream("faults"),
@@ -86,23 +91,27 @@ impl DriveState {
 
     /// Draws the fault of an operation and its service time.
     pub fn draw_service(&mut self, number: u64) -> (Option<SimFault>, Duration) {
-        let operation = &self.under_way[&number].operation;
-        let DriveOptions { read, write, flush, faults, .. } = &self.options;
-        let (access, length, time, flushes) = match operation {
-            Operation::Read { into, .. } => {
-                (Access::Read, into.iter().map(|buffer| buffer.len() as u64).sum(), *read, false)
+        let request = match &self.under_way[&number].operation {
+            Operation::Read { at, into } => {
+                let length = into.iter().map(|buffer| buffer.len() as u64).sum();
+                ServiceRequest::new(ServiceKind::Read, *at, length)
             }
-            Operation::Write { from, stability, .. } => {
-                (Access::Write, length_of(from), *write, *stability == Stability::Stable)
+            Operation::Write { at, from, stability } => {
+                let is_stable = *stability == Stability::Stable;
+                ServiceRequest::new(ServiceKind::Write { is_stable }, *at, length_of(from))
             }
-            Operation::Flush { .. } => (Access::Flush, 0, *flush, false),
-            Operation::Discard { .. } => (Access::Write, 0, *write, false),
+            Operation::Flush { .. } => ServiceRequest::new(ServiceKind::Flush, 0, 0),
+            Operation::Discard { at, length } => ServiceRequest::new(ServiceKind::Discard, *at, *length),
         };
+        let access = match request.kind {
+            ServiceKind::Read => Access::Read,
+            ServiceKind::Write { .. } | ServiceKind::Discard => Access::Write,
+            ServiceKind::Flush => Access::Flush,
+        };
+        let faults = &self.options.faults;
         let fault = faults.draw(access, &mut self.faults);
-        let mut span = time.draw(length, &mut self.times);
-        if flushes {
-            span += flush.draw(0, &mut self.times);
-        }
+        let queue = ServiceQueue { in_service: self.in_service, waiting: self.waiting.len() };
+        let mut span = self.service.service_time(&request, queue, &mut self.times);
         if fault == Some(SimFault::Slow) {
             span += faults.slow_span;
         }

@@ -12,12 +12,15 @@
 //! Simulation::run(…)                the next incarnation, over the same drives
 //! ```
 //!
+//! Several machines are [`SimNode`]s: each crashes, pauses and restarts within an incarnation, with clocks, drives and
+//! connections of its own.
+//!
 //! Randomness comes in independent streams: the order of tasks (`scheduling`), and for each drive its service
 //! times, its losses and its faults. The code under test draws from its world's own streams, which differ in
 //! each incarnation.
 //!
-//! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`,
-//! `drive`, `power`, `network`, `folder`.
+//! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`, `service`,
+//! `drive`, `power`, `network`, `node`, `folder`.
 
 mod drive;
 mod drive_options;
@@ -34,15 +37,21 @@ mod medium;
 mod network;
 #[cfg(test)]
 mod network_tests;
+mod node;
+#[cfg(test)]
+mod node_tests;
 mod power;
+mod service;
 mod simulation;
 mod trace;
 
 pub use drive::SimDrive;
-pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
+pub use drive_options::{DriveOptions, DriveStatistics};
 pub use faults::{FaultPlan, SimFault};
 pub use filesystem::SimFilesystem;
 pub use folder::SimFolder;
-pub use network::{NetworkOptions, SimNetwork, WINDOW_BYTES};
+pub use network::{LinkOptions, NetworkOptions, SimNetwork, WINDOW_BYTES};
+pub use node::SimNode;
+pub use service::{RandomService, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest, ServiceTime};
 pub use simulation::{SimLimits, SimOutcome, Simulation, run};
 pub use trace::SimTrace;

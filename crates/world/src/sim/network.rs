@@ -1,5 +1,5 @@
-//! A simulated network: named hosts, streams with latency, links that are cut and restored, connections that
-//! break.
+//! A simulated network: named hosts, streams with latency and rate, links that are cut in one direction or both,
+//! connections that break.
 //!
 //! Invariants:
 //!
@@ -17,6 +17,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
+    num::NonZeroU64,
     pin::Pin,
     rc::{Rc, Weak},
     task::{Context, Poll, Waker},
@@ -48,6 +49,15 @@ impl NetworkOptions {
     }
 }
 
+/// Parameters of one direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    /// Minimum latency in this direction.
+    pub latency: Duration,
+    /// Rate that all connections in this direction share; `None` for no limit.
+    pub bytes_per_second: Option<NonZeroU64>,
+}
+
 /// A simulated network. Clones share one state.
 #[derive(Clone)]
 pub struct SimNetwork(Rc<Inner>);
@@ -62,16 +72,26 @@ struct State {
     random: Random,
     /// Listeners by address.
     listeners: BTreeMap<String, mpsc::UnboundedSender<IncomingConnection>>,
-    /// Cut links, the lesser name first.
-    cut: BTreeSet<(String, String)>,
+    /// Directions that are cut.
+    cut: BTreeSet<Direction>,
+    links: BTreeMap<Direction, Link>,
     /// Directions of all connections; closed ones are removed now and then.
     pipes: Vec<Weak<RefCell<Pipe>>>,
     port_next: u16,
 }
 
+/// Sender and receiver.
+type Direction = (String, String);
+
+struct Link {
+    options: LinkOptions,
+    /// End of the latest transmission.
+    free_at: Moment,
+}
+
 /// One direction of a connection.
 struct Pipe {
-    link: (String, String),
+    direction: Direction,
     /// Data in flight or arrived: each chunk with its arrival time.
     pieces: VecDeque<(Moment, Vec<u8>)>,
     bytes: usize,
@@ -82,14 +102,18 @@ struct Pipe {
 }
 
 impl Pipe {
+    fn is_between(&self, one: &str, other: &str) -> bool {
+        let (from, to) = &self.direction;
+        (from == one && to == other) || (from == other && to == one)
+    }
+
     fn wake(&mut self) {
         self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
     }
 }
 
-fn link(one: &str, other: &str) -> (String, String) {
-    let (less, greater) = if one <= other { (one, other) } else { (other, one) };
-    (less.to_owned(), greater.to_owned())
+fn direction(from: &str, to: &str) -> Direction {
+    (from.to_owned(), to.to_owned())
 }
 
 impl SimNetwork {
@@ -98,6 +122,7 @@ impl SimNetwork {
             random: Random::new(seed, "network"),
             listeners: BTreeMap::new(),
             cut: BTreeSet::new(),
+            links: BTreeMap::new(),
             pipes: Vec::new(),
             port_next: 49152,
         };
@@ -109,25 +134,51 @@ impl SimNetwork {
         Rc::new(SimHost { inner: Rc::clone(&self.0), name: name.to_owned() })
     }
 
-    /// Cuts the link between two hosts until [`SimNetwork::restore`].
-    pub fn cut(&self, one: &str, other: &str) {
-        self.0.state.borrow_mut().cut.insert(link(one, other));
+    /// True if both are clones of one network.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Restores a cut link; delayed data arrives.
+    /// Sets latency and rate of data from one host to another.
+    pub fn set_link(&self, from: &str, to: &str, options: LinkOptions) {
+        let link = Link { options, free_at: Moment(0) };
+        self.0.state.borrow_mut().links.insert(direction(from, to), link);
+    }
+
+    /// Cuts the link between two hosts until [`SimNetwork::restore`].
+    pub fn cut(&self, one: &str, other: &str) {
+        self.cut_one_way(one, other);
+        self.cut_one_way(other, one);
+    }
+
+    /// Cuts one direction of a link until [`SimNetwork::restore`]; data in the other direction arrives.
+    pub fn cut_one_way(&self, from: &str, to: &str) {
+        self.0.state.borrow_mut().cut.insert(direction(from, to));
+    }
+
+    /// Restores both directions of a link; delayed data arrives.
     pub fn restore(&self, one: &str, other: &str) {
-        let link = link(one, other);
-        self.0.state.borrow_mut().cut.remove(&link);
-        self.for_pipes(&link, |_| ());
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.cut.remove(&direction(one, other));
+            state.cut.remove(&direction(other, one));
+        }
+        self.for_pipes(|pipe| pipe.is_between(one, other), |_| ());
     }
 
     /// Breaks all connections between two hosts.
     pub fn reset(&self, one: &str, other: &str) {
-        self.for_pipes(&link(one, other), |pipe| pipe.is_broken = true);
+        self.for_pipes(|pipe| pipe.is_between(one, other), |pipe| pipe.is_broken = true);
     }
 
-    /// Applies `change` to the pipes of a link and wakes their waiters.
-    fn for_pipes(&self, link: &(String, String), change: impl Fn(&mut Pipe)) {
+    /// Breaks all connections of a host.
+    pub(super) fn reset_host(&self, name: &str) {
+        let is_of_host = |pipe: &Pipe| pipe.direction.0 == name || pipe.direction.1 == name;
+        self.for_pipes(is_of_host, |pipe| pipe.is_broken = true);
+    }
+
+    /// Applies `change` to the selected pipes and wakes their waiters.
+    fn for_pipes(&self, is_selected: impl Fn(&Pipe) -> bool, change: impl Fn(&mut Pipe)) {
         let pipes: Vec<_> = {
             let mut state = self.0.state.borrow_mut();
             state.pipes.retain(|pipe| pipe.strong_count() > 0);
@@ -135,7 +186,7 @@ impl SimNetwork {
         };
         for pipe in pipes {
             let mut pipe = pipe.borrow_mut();
-            if &pipe.link == link {
+            if is_selected(&pipe) {
                 change(&mut pipe);
                 pipe.wake();
             }
@@ -144,21 +195,39 @@ impl SimNetwork {
 }
 
 impl Inner {
-    /// Arrival time of data sent now.
-    fn arrival(&self) -> Moment {
+    fn draw_jitter(&self) -> Duration {
         let jitter = self.state.borrow_mut().random.below(self.options.jitter.as_nanos() as u64 + 1);
-        self.executor.now() + self.options.latency + Duration::from_nanos(jitter)
+        Duration::from_nanos(jitter)
     }
 
-    fn is_cut(&self, link: &(String, String)) -> bool {
-        self.state.borrow().cut.contains(link)
+    fn latency(&self, direction: &Direction) -> Duration {
+        let state = self.state.borrow();
+        state.links.get(direction).map_or(self.options.latency, |link| link.options.latency)
     }
 
-    /// Both ends of a new connection.
-    fn connect(self: &Rc<Self>, link: &(String, String)) -> (SimStream, SimStream) {
-        let pipe = || {
+    /// Arrival time of `bytes` sent now, which occupy the link for the time of their transmission.
+    fn arrival(&self, direction: &Direction, bytes: usize, jitter: Duration) -> Moment {
+        let now = self.executor.now();
+        let mut sent = now;
+        if let Some(link) = self.state.borrow_mut().links.get_mut(direction)
+            && let Some(rate) = link.options.bytes_per_second
+        {
+            let nanos = bytes as u64 * 1_000_000_000 / rate;
+            sent = link.free_at.max(now) + Duration::from_nanos(nanos);
+            link.free_at = sent;
+        }
+        sent + self.latency(direction) + jitter
+    }
+
+    fn is_cut(&self, direction: &Direction) -> bool {
+        self.state.borrow().cut.contains(direction)
+    }
+
+    /// Both ends of a new connection: that of `from`, then that of `to`.
+    fn connect(self: &Rc<Self>, from: &str, to: &str) -> (SimStream, SimStream) {
+        let pipe = |direction| {
             Rc::new(RefCell::new(Pipe {
-                link: link.clone(),
+                direction,
                 pieces: VecDeque::new(),
                 bytes: 0,
                 is_finished: false,
@@ -167,7 +236,7 @@ impl Inner {
                 writer: None,
             }))
         };
-        let (there, back) = (pipe(), pipe());
+        let (there, back) = (pipe(direction(from, to)), pipe(direction(to, from)));
         self.state.borrow_mut().pipes.extend([Rc::downgrade(&there), Rc::downgrade(&back)]);
         let end = |reads: &Rc<RefCell<Pipe>>, writes: &Rc<RefCell<Pipe>>| SimStream {
             inner: Rc::clone(self),
@@ -196,18 +265,18 @@ impl Network for SimHost {
                 Address::Tcp { host, .. } => host.clone(),
                 Address::Unix(_) => name.clone(),
             };
-            let link = link(&name, &host);
+            let directions = [direction(&name, &host), direction(&host, &name)];
             // One round trip; a cut link is retried, as the kernel does.
             loop {
-                let round_trip = 2 * inner.options.latency.max(Duration::from_micros(1));
-                sleep(&inner.executor, round_trip).await;
-                if !inner.is_cut(&link) {
+                let latency = |way| inner.latency(way).max(Duration::from_micros(1));
+                sleep(&inner.executor, directions.iter().map(latency).sum()).await;
+                if !directions.iter().any(|way| inner.is_cut(way)) {
                     break;
                 }
                 sleep(&inner.executor, Duration::from_secs(1)).await;
             }
             let listener = inner.state.borrow().listeners.get(&to.to_string()).cloned();
-            let (ours, theirs) = inner.connect(&link);
+            let (ours, theirs) = inner.connect(&name, &host);
             let accepted = IncomingConnection { stream: Box::new(theirs), peer: name, local: to.clone() };
             match listener.map(|listener| listener.send(accepted)) {
                 Some(Ok(())) => Ok(Box::new(ours) as Stream),
@@ -243,7 +312,7 @@ impl SimHost {
 
 fn sleep(executor: &Rc<Executor>, span: Duration) -> LocalFuture<()> {
     use crate::Clock;
-    let clock = super::executor::SimClock(Rc::clone(executor));
+    let clock = super::executor::SimClock::of_main(executor);
     clock.sleep_until(clock.now() + span)
 }
 
@@ -289,7 +358,7 @@ impl AsyncRead for SimStream {
         if pipe.is_broken {
             return Poll::Ready(Err(broken()));
         }
-        let is_cut = self.inner.is_cut(&pipe.link);
+        let is_cut = self.inner.is_cut(&pipe.direction);
         let now = self.inner.executor.now();
         let mut has_read = false;
         while !is_cut && into.remaining() > 0 {
@@ -327,7 +396,7 @@ impl AsyncWrite for SimStream {
         if resets {
             self.break_off();
         }
-        let arrival = self.inner.arrival();
+        let jitter = self.inner.draw_jitter();
         let mut pipe = self.writes.borrow_mut();
         if pipe.is_broken || pipe.is_finished {
             return Poll::Ready(Err(broken()));
@@ -337,6 +406,7 @@ impl AsyncWrite for SimStream {
             pipe.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
+        let arrival = self.inner.arrival(&pipe.direction, count, jitter);
         let arrival = pipe.pieces.back().map_or(arrival, |(last, _)| arrival.max(*last));
         pipe.pieces.push_back((arrival, bytes[..count].to_vec()));
         pipe.bytes += count;
@@ -366,8 +436,12 @@ impl SimStream {
 
     /// The peer reads end-of-file behind the sent data.
     fn finish(&self) {
-        self.writes.borrow_mut().is_finished = true;
-        let arrival = self.inner.arrival();
+        let jitter = self.inner.draw_jitter();
+        let arrival = {
+            let mut pipe = self.writes.borrow_mut();
+            pipe.is_finished = true;
+            self.inner.arrival(&pipe.direction, 0, jitter)
+        };
         self.wake_reader_at(arrival);
     }
 

@@ -3,8 +3,9 @@
 use super::{
     drive::SimDrive,
     drive_options::DriveOptions,
-    executor::{Executor, SimClock, Step},
+    executor::{Executor, NodeSpawner, SimClock, Step},
     network::{NetworkOptions, SimNetwork},
+    node::SimNode,
     trace::SimTrace,
 };
 use crate::{Moment, Random, Spawn, World};
@@ -16,7 +17,7 @@ const POLLS_AT_ONE_MOMENT_MAX: u64 = 1_000_000;
 /// Polls a crash waits for a stable write, if one should be in flight.
 const POLLS_TO_A_STABLE_WRITE_MAX: u64 = 300;
 
-/// Limits that stop an incarnation.
+/// SimLimits that stop an incarnation.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLimits {
     /// Stops after this many polls of tasks: a crash can hit between any two awaits of any task.
@@ -101,6 +102,11 @@ impl Simulation {
         SimNetwork::new(Rc::clone(&self.executor), self.seed, options)
     }
 
+    /// Adds a node that is down: a machine with tasks, clock, drives and network connections of its own.
+    pub fn add_node(&self, name: &str) -> SimNode {
+        SimNode::new(Rc::clone(&self.executor), self.seed, name)
+    }
+
     /// The random stream `name` of the whole run.
     pub fn random(&self, name: &str) -> Random {
         Random::new(self.seed, name)
@@ -132,15 +138,15 @@ impl Simulation {
         self.incarnations += 1;
         let wall_ahead = self.clocks.below(2 * 86_400) as i64 - 86_400;
         self.executor.open(wall_ahead);
-        let clock = Rc::new(SimClock(Rc::clone(&self.executor)));
-        let spawner = Rc::clone(&self.executor) as Rc<dyn Spawn>;
+        let clock = Rc::new(SimClock::of_main(&self.executor));
+        let spawner: Rc<dyn Spawn> = Rc::new(NodeSpawner::of_main(&self.executor));
         let world_seed = self.seed ^ self.incarnations.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let world = World::new(clock, spawner, world_seed);
+        let world = World::new(clock, Rc::clone(&spawner), world_seed);
 
         let result = Rc::new(RefCell::new(None));
         let slot = Rc::clone(&result);
         let main = main(world);
-        self.executor.spawn("main", Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
+        spawner.spawn("main", Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
         let outcome = self.drive_until(limits, &result);
         self.executor.close();
         match outcome {
