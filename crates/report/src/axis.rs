@@ -1,23 +1,23 @@
-//! Where an axis ends, where its ticks lie and what they say.
+//! Chart axes: ends, ticks and labels.
 
 use crate::chart::Axis;
 use crate::quantity;
 use crate::unit::Unit;
 
-/// Values beyond this are drawn at the edge: their differences would no longer be finite.
+/// Larger values are drawn at the edge: their differences would not be finite.
 const LARGEST_DRAWN: f64 = 1e300;
 
-/// Values all nearer to zero than this are drawn as zero: doubles thin out below.
+/// If all values are nearer to zero than this, they are drawn as zero: doubles lose precision below.
 const SMALLEST_DRAWN: f64 = 1e-290;
 
-/// One tick: where, in the unit of the data, and what is written there.
+/// Position of a tick, in the unit of the data, and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub at: f64,
     pub label: String,
 }
 
-/// A linear axis of values that holds zero and ends on ticks.
+/// A linear axis that includes zero and ends on ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueAxis {
     pub low: f64,
@@ -28,8 +28,8 @@ pub(crate) struct ValueAxis {
 }
 
 impl ValueAxis {
-    /// An axis over `low..=high` and zero, with about `tick_count` ticks at 1, 2 or 5 times a power
-    /// of ten of the scaled unit.
+    /// An axis over `low..=high` and zero, with about `tick_count` ticks at 1, 2 or 5 times a power of ten of
+    /// the scaled unit.
     pub(crate) fn covering(unit: &Unit, low: f64, high: f64, tick_count: usize) -> Self {
         let low = low.clamp(-LARGEST_DRAWN, 0.0);
         let high = high.clamp(0.0, LARGEST_DRAWN);
@@ -53,7 +53,7 @@ impl ValueAxis {
         Self { low: ticks[0].at, high: ticks[ticks.len() - 1].at, symbol: scale.symbol, ticks }
     }
 
-    /// Where `value` lies between the ends, 0 to 1; beyond them, at the end.
+    /// Position of `value` between the ends, 0 to 1, clamped.
     pub(crate) fn place(&self, value: f64) -> f64 {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
@@ -67,8 +67,7 @@ fn round_step(raw: f64) -> f64 {
     times.unwrap_or(10.0) * power
 }
 
-/// Ticks of a horizontal axis within `low..=high`, about `tick_count` of them, and what it is called: time
-/// if it is not said to be anything else.
+/// About `tick_count` ticks of a horizontal axis within `low..=high`, and its title; without `x` it is time.
 pub(crate) fn horizontal(x: Option<&Axis>, low: f64, high: f64, tick_count: usize) -> (Vec<Tick>, String) {
     let Some(x) = x else {
         let (ticks, form) = time_ticks(low, high, tick_count);
@@ -80,7 +79,7 @@ pub(crate) fn horizontal(x: Option<&Axis>, low: f64, high: f64, tick_count: usiz
     (ticks, name.trim_end_matches([',', ' ']).to_owned())
 }
 
-/// Steps of a time axis in seconds: those a clock face would choose.
+/// Steps of a time axis in seconds, as on a clock face.
 const TIME_STEPS_S: [f64; 22] = [
     1.0,
     2.0,
@@ -106,7 +105,7 @@ const TIME_STEPS_S: [f64; 22] = [
     1_728_000.0,
 ];
 
-/// Ticks within `low_s..=high_s`, about `tick_count` of them, and the form of their labels.
+/// About `tick_count` ticks within `low_s..=high_s`, and the format of their labels.
 pub(crate) fn time_ticks(low_s: f64, high_s: f64, tick_count: usize) -> (Vec<Tick>, &'static str) {
     let raw = (high_s - low_s) / tick_count as f64;
     if !(raw.is_finite() && raw > 0.0 && raw < 1e12) {
@@ -152,12 +151,12 @@ fn time_label(at_s: f64, step_s: f64) -> String {
 pub(crate) struct LogAxis {
     pub low: f64,
     pub high: f64,
-    /// Each label carries its own unit: a decade later it is another.
+    /// Each label has its own unit, which changes with the decades.
     pub ticks: Vec<Tick>,
 }
 
 impl LogAxis {
-    /// An axis over `low..=high`; a low end of zero is taken four decades below the high one.
+    /// An axis over `low..=high`; a low end of zero is replaced by four decades below the high one.
     pub(crate) fn covering(unit: &Unit, low: f64, high: f64) -> Self {
         let high = if high > 0.0 { high.min(LARGEST_DRAWN) } else { 1.0 };
         let low = if low > 0.0 { low.min(high) } else { high / 1e4 };
@@ -178,7 +177,7 @@ impl LogAxis {
         Self { low, high, ticks }
     }
 
-    /// Where `value` lies between the ends, 0 to 1; beyond them, at the end.
+    /// Position of `value` between the ends, 0 to 1, clamped.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         ((value / self.low).log10() / (self.high / self.low).log10()).clamp(0.0, 1.0)
@@ -191,7 +190,7 @@ fn round_down(value: f64) -> f64 {
     times.unwrap_or(1.0) * power
 }
 
-/// `value` on the scale that suits it alone, with its unit: `310 µs`, `20 ms`.
+/// Formats `value` on its own best scale, with its unit: `310 µs`, `20 ms`.
 pub(crate) fn with_unit(unit: &Unit, value: f64) -> String {
     // A hair more, so that 1 ms stored as 0.000999… seconds is not 1000 µs.
     let scale = unit.scale_for(value.abs() * (1.0 + 1e-9));
@@ -201,10 +200,10 @@ pub(crate) fn with_unit(unit: &Unit, value: f64) -> String {
     format!("{digits} {}", scale.symbol).trim_end().to_owned()
 }
 
-/// Percentiles worth a tick when each further nine takes the same width.
+/// Ticks of a [`NinesAxis`].
 const NINES: [f64; 8] = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
 
-/// An axis of percentiles on which each further nine takes the same width.
+/// A percentile axis on which each further nine takes the same width.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NinesAxis {
     /// The highest percentile shown, below 100.
@@ -213,7 +212,8 @@ pub(crate) struct NinesAxis {
 }
 
 impl NinesAxis {
-    /// An axis as far as `count` values can say anything: one in a thousand needs a thousand.
+    /// An axis up to the highest percentile that `count` values support: one in a thousand needs a thousand
+    /// values.
     pub(crate) fn for_count(count: u64) -> Self {
         let rarest = 100.0 - 100.0 / count.max(1) as f64;
         let high = NINES.into_iter().rev().find(|nines| *nines <= rarest + 1e-9).unwrap_or(0.0).max(90.0);
@@ -221,7 +221,7 @@ impl NinesAxis {
         Self { high, ticks: shown.map(|at| Tick { at, label: format!("{at} %") }).collect() }
     }
 
-    /// Where `percent` lies, 0 to 1.
+    /// Position of `percent`, 0 to 1.
     pub(crate) fn place(&self, percent: f64) -> f64 {
         let nines = |percent: f64| -(1.0 - percent / 100.0).max(1e-9).log10();
         (nines(percent) / nines(self.high)).clamp(0.0, 1.0)

@@ -1,4 +1,4 @@
-//! The pieces a section is made of.
+//! The blocks of a section.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,82 +9,72 @@ use crate::reading::Reading;
 use crate::table::Table;
 use crate::unit::Unit;
 
-/// One piece of a section. In JSON `kind` says which.
+/// One block of a section. In JSON, `kind` names the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Block {
-    /// Running text.
     Paragraph(Paragraph),
-    /// Named values.
     KeyValues(KeyValues),
-    /// Rows under columns.
     Table(Table),
-    /// What was judged, against what.
+    /// Measured values with their limits.
     Limits(LimitTable),
     /// Values over time.
     LineChart(LineChart),
-    /// Values against what was varied.
+    /// Values against a varied setting.
     Curve(Curve),
-    /// Values by size.
+    /// Distribution of values.
     Distribution(Distribution),
     /// Lines with their times.
     Log(Log),
 }
 
-/// Running text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paragraph {
-    /// Plain text, one paragraph.
+    /// Plain text.
     pub text: String,
 }
 
-/// Named values, in the order they are to be read.
+/// Named values, in reading order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeyValues {
-    /// The rows.
     pub rows: Vec<KeyValue>,
 }
 
-/// One named value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyValue {
-    /// What it is.
     pub key: String,
-    /// The value.
     pub value: Cell,
-    /// A remark, such as what it is compared with; may be empty.
+    /// A remark, such as a reference value; may be empty.
     pub note: String,
 }
 
-/// Every limit a run was held to, with what was measured.
+/// The limits of a run with the measured values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitTable {
-    /// One limit each.
     pub checks: Vec<LimitCheck>,
 }
 
-/// One measured value held against one limit.
+/// One measured value with its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitCheck {
-    /// What was measured: "Database reads, average".
+    /// Name of the value: "Database reads, average".
     pub what: String,
-    /// The value found, in `unit`.
+    /// In `unit`.
     pub measured: Reading,
-    /// On which side of the limit it must lie.
     pub relation: Relation,
-    /// The limit, in `unit`; absent if the value is only reported.
+    /// In `unit`; absent if the value is only reported.
     pub limit: Reading,
-    /// The unit of both.
+    /// Unit of value and limit.
     pub unit: Unit,
-    /// Digits after the point for both.
+    /// Digits after the point.
     pub decimals: u8,
-    /// The judgement; absent if it was not judged.
+    /// None if not judged.
     pub passed: Option<bool>,
-    /// Where the limit is published.
+    /// Citation of the limit.
     pub source: String,
 }
 
-/// On which side of its limit a value must lie.
+/// Direction of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -94,31 +84,28 @@ pub enum Relation {
     AtLeast,
 }
 
-/// Lines with their times, oldest first.
+/// Oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// The lines.
     pub lines: Vec<LogLine>,
 }
 
-/// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When, as it is to be shown: the building room owns the clock and its format.
+    /// Formatted time: the crate that builds the report owns the clock.
     pub time: String,
-    /// What happened.
     pub text: String,
 }
 
 impl KeyValues {
-    /// The same rows and one more.
+    /// Appends a row.
     #[must_use]
     pub fn row(mut self, key: impl Into<String>, value: impl Into<Cell>) -> Self {
         self.rows.push(KeyValue { key: key.into(), value: value.into(), note: String::new() });
         self
     }
 
-    /// The same rows and one more with a remark.
+    /// Appends a row with a remark.
     #[must_use]
     pub fn row_with_note(
         mut self,
@@ -132,7 +119,6 @@ impl KeyValues {
 }
 
 impl LimitCheck {
-    /// The judgement as a mark.
     pub fn mark(&self) -> Mark {
         match self.passed {
             Some(true) => Mark::Pass,
@@ -141,14 +127,14 @@ impl LimitCheck {
         }
     }
 
-    /// The measured value as a share of the limit, 1 being all of it: a ceiling is broken above 1, a
-    /// floor below. None without a measured value or with nothing to divide by.
+    /// Measured value / limit: a maximum is broken above 1, a minimum below 1. None if either is absent or
+    /// the ratio is not finite.
     pub(crate) fn share(&self) -> Option<f64> {
         let share = self.measured.get()? / self.limit.get()?;
         (share.is_finite() && share >= 0.0).then_some(share)
     }
 
-    /// The limit with the side it bounds: `≤ 20 ms`; empty if there is none.
+    /// The limit with its direction: `≤ 20 ms`; empty if there is none.
     pub(crate) fn limit_shown(&self) -> String {
         if self.limit == Reading::NONE {
             return String::new();
@@ -163,14 +149,13 @@ impl LimitCheck {
         )
     }
 
-    /// The measured value with its unit.
     pub(crate) fn measured_shown(&self) -> String {
         Cell::number(self.measured, self.unit.clone(), self.decimals).shown(&Unit::One)
     }
 }
 
 impl Log {
-    /// Adds a line that happened after the others.
+    /// Appends a line.
     pub fn push(&mut self, time: impl Into<String>, text: impl Into<String>) {
         self.lines.push(LogLine { time: time.into(), text: text.into() });
     }

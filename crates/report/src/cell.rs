@@ -1,4 +1,4 @@
-//! What may stand in one place of a table: a typed value that knows how to be read.
+//! Table cells: typed values with their text form.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,39 @@ use crate::quantity::{self, ABSENT};
 use crate::reading::Reading;
 use crate::unit::Unit;
 
-/// One value of a table, a key–value row or a limit.
+/// One value of a table, key–value row or limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cell {
-    /// Nothing belongs here (unlike a number that was not measured).
+    /// No value belongs here (unlike a number that was not measured).
     Empty,
-    /// Words.
     Text {
         /// Plain text; every renderer escapes it.
         text: String,
     },
-    /// A number shown with a fixed count of decimals, so that columns line up.
+    /// A number with a fixed number of decimals, so that columns align.
     Number {
-        /// The value, in `unit`.
+        /// In `unit`.
         value: Reading,
-        /// Its unit; not repeated where the column already names it.
+        /// Not repeated if the column names it already.
         unit: Unit,
         /// Digits after the point.
         decimals: u8,
     },
-    /// A span of time in seconds, shown in the unit that reads best.
+    /// A time span, shown in the unit that reads best.
     Duration {
-        /// Seconds.
         seconds: Reading,
     },
-    /// A size in bytes, shown scaled by 1024.
+    /// A size, shown scaled by 1024.
     Bytes {
-        /// Exact count of bytes.
         bytes: u64,
     },
-    /// A judgement.
     Mark {
-        /// Which.
         mark: Mark,
     },
 }
 
-/// The judgement of one line.
+/// Judgement of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -51,14 +46,14 @@ pub enum Mark {
     Pass,
     /// Beyond the limit.
     Fail,
-    /// Worth a look, decides nothing.
+    /// Notable, without effect on the verdict.
     Warning,
     /// Reported without being judged.
     NotJudged,
 }
 
 impl Mark {
-    /// The word shown, and read aloud, for the mark.
+    /// The word shown for the mark.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -70,37 +65,34 @@ impl Mark {
 }
 
 impl Cell {
-    /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// A number in `unit`, shown with `decimals` digits after the point; `–` when it is not finite.
+    /// A number with `decimals` digits after the point; `–` if it is not finite.
     pub fn number(value: impl Into<Reading>, unit: impl Into<Unit>, decimals: u8) -> Self {
         Self::Number { value: value.into(), unit: unit.into(), decimals }
     }
 
-    /// A bare count.
     pub fn count(count: u64) -> Self {
         Self::number(count as f64, Unit::One, 0)
     }
 
-    /// A span of time in seconds.
+    /// A time span.
     pub fn seconds(seconds: impl Into<Reading>) -> Self {
         Self::Duration { seconds: seconds.into() }
     }
 
-    /// A size in bytes.
+    /// A size.
     pub fn bytes(bytes: u64) -> Self {
         Self::Bytes { bytes }
     }
 
-    /// A judgement.
     pub fn mark(mark: Mark) -> Self {
         Self::Mark { mark }
     }
 
-    /// The value as read, its unit left out where `column_unit` already says it.
+    /// Text form; the unit is left out if it equals `column_unit`.
     pub(crate) fn shown(&self, column_unit: &Unit) -> String {
         match self {
             Self::Empty => String::new(),

@@ -1,4 +1,4 @@
-//! What a chart shows, as data: series over time or another value, and distributions.
+//! Chart data: time series and distributions.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,28 @@ use crate::histogram::Histogram;
 use crate::reading::Reading;
 use crate::unit::Unit;
 
-/// What one axis of a chart measures.
+/// One axis of a chart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// In a few words: "latency", "operations".
+    /// A few words: "latency", "operations".
     pub label: String,
-    /// The unit of the values; the axis scales it (ms to µs, B to GiB) as they need.
+    /// Unit of the values; the drawn axis scales it (ms to µs, B to GiB) as needed.
     pub unit: Unit,
 }
 
-/// Values over the time of a run, or against something else. The vertical axis always holds zero.
+/// Values over time, or against another quantity. The vertical axis always includes zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
-    /// What it shows.
     pub title: String,
-    /// The vertical axis.
+    /// Vertical axis.
     pub y: Axis,
-    /// The horizontal axis; if there is none, it is time in seconds since the start of the run.
+    /// Horizontal axis; None means time in seconds since the start of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<Axis>,
-    /// One line each.
     pub series: Vec<TimeSeries>,
     /// Horizontal lines at published limits.
     pub limits: Vec<LimitLine>,
-    /// Moments worth marking.
+    /// Marked moments.
     pub events: Vec<ChartEvent>,
 }
 
@@ -41,61 +39,55 @@ pub struct TimeSeries {
     points: Vec<TimePoint>,
 }
 
-/// One sample: `[seconds since the start, value]` in JSON. A value that is absent breaks the line.
+/// One sample: `[seconds since the start, value]` in JSON. An absent value breaks the line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(f64, Reading)", into = "(f64, Reading)")]
 pub struct TimePoint {
-    /// Seconds since the start of the run.
+    /// Since the start of the run.
     pub time_s: f64,
-    /// The value, in the unit of the chart's vertical axis.
+    /// In the unit of the vertical axis.
     pub value: Reading,
 }
 
-/// A limit drawn across a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitLine {
-    /// Whose limit it is, without its value: "average limit".
+    /// Name without value: "average limit".
     pub label: String,
-    /// Where it lies, in the unit of the axis; an absent limit is not drawn.
+    /// In the unit of the axis; an absent limit is not drawn.
     pub at: Reading,
 }
 
 /// A moment marked on the time axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChartEvent {
-    /// What happened then.
     pub label: String,
-    /// Seconds since the start of the run; an event without a time is not drawn.
+    /// Since the start of the run; an event without a time is not drawn.
     pub time_s: Reading,
 }
 
-/// How often values of each size occurred.
+/// A distribution of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// What it shows.
     pub title: String,
-    /// What was measured: the axis of values, logarithmic.
+    /// Axis of values, logarithmic.
     pub value: Axis,
-    /// Which picture is drawn.
     pub view: DistributionView,
-    /// One curve each.
     pub series: Vec<Histogram>,
     /// Lines at published limits.
     pub limits: Vec<LimitLine>,
 }
 
-/// Which picture of a distribution is drawn.
+/// Chart type of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DistributionView {
-    /// Share of the values by size: where the bulk lies, and whether there are two bulks.
+    /// Share of the values by size: shows the bulk, and multiple modes.
     Shares,
-    /// Size by percentile, each further nine as wide as the last: how bad the rare ones are.
+    /// Size by percentile, each further nine equally wide: shows rare values.
     Percentiles,
 }
 
 impl Axis {
-    /// An axis of `label`, in `unit`.
     pub fn new(label: impl Into<String>, unit: impl Into<Unit>) -> Self {
         Self { label: label.into(), unit: unit.into() }
     }
@@ -108,28 +100,28 @@ impl LineChart {
         Self { title: title.into(), y, x: None, series, limits, events }
     }
 
-    /// The same chart against `x` rather than time: the first of each pair of a series is a value of it.
+    /// Replaces the time axis: the first element of each sample is a value on `x`.
     #[must_use]
     pub fn against(mut self, x: Axis) -> Self {
         self.x = Some(x);
         self
     }
 
-    /// The same chart with one more line.
+    /// Appends a line.
     #[must_use]
     pub fn series(mut self, series: TimeSeries) -> Self {
         self.series.push(series);
         self
     }
 
-    /// The same chart with one more limit, at `at` on the vertical axis.
+    /// Adds a limit at `at` on the vertical axis.
     #[must_use]
     pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
 
-    /// The same chart with the moment `time_s` marked.
+    /// Marks the moment `time_s`.
     #[must_use]
     pub fn event(mut self, label: impl Into<String>, time_s: impl Into<Reading>) -> Self {
         self.events.push(ChartEvent { label: label.into(), time_s: time_s.into() });
@@ -137,14 +129,14 @@ impl LineChart {
     }
 }
 
-/// The limits that lie somewhere: label and place.
+/// Label and value of the limits that have a value.
 pub(crate) fn known(limits: &[LimitLine]) -> impl Iterator<Item = (&str, f64)> {
     limits.iter().filter_map(|limit| Some((limit.label.as_str(), limit.at.get()?)))
 }
 
 impl TimeSeries {
-    /// A line through `(seconds since the start, value)` samples in any order. Samples without a
-    /// finite time are dropped; those without a finite value are kept as breaks in the line.
+    /// A line through `(seconds since the start, value)` samples in any order. Drops samples without a finite
+    /// time; keeps those without a finite value, as breaks in the line.
     pub fn new(name: impl Into<String>, samples: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points =
             samples.into_iter().map(|(time_s, value)| TimePoint { time_s, value: value.into() }).collect();
@@ -157,12 +149,11 @@ impl TimeSeries {
         Self { name, points }
     }
 
-    /// What the line shows.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The samples in time order.
+    /// In time order.
     pub fn points(&self) -> &[TimePoint] {
         &self.points
     }
@@ -174,14 +165,14 @@ impl Distribution {
         Self { title: title.into(), value, view, series: Vec::new(), limits: Vec::new() }
     }
 
-    /// The same chart with one more curve.
+    /// Appends a curve.
     #[must_use]
     pub fn series(mut self, series: Histogram) -> Self {
         self.series.push(series);
         self
     }
 
-    /// The same chart with one more limit, at `at` on the axis of values.
+    /// Adds a limit at `at` on the axis of values.
     #[must_use]
     pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });

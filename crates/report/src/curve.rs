@@ -1,6 +1,6 @@
-//! Values against a setting that was varied: the curves papers draw.
+//! Curves: values against a varied setting, as in the papers.
 //!
-//! Invariants: stations ascend, and every line has one value for each of them.
+//! Invariants: stations ascend, and every line has one value for each.
 
 use std::{error, fmt};
 
@@ -9,62 +9,58 @@ use serde::{Deserialize, Serialize};
 use crate::chart::{Axis, LimitLine};
 use crate::reading::Reading;
 
-/// Values at each of a few stations. The vertical axis always holds zero.
+/// Values at a few stations. The vertical axis always includes zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedCurve")]
 pub struct Curve {
-    /// What it shows.
     pub title: String,
-    /// What was varied.
+    /// The varied setting.
     pub x: String,
-    /// The vertical axis.
+    /// Vertical axis.
     pub y: Axis,
     stations: Vec<Station>,
     lines: Vec<CurveLine>,
     /// Horizontal lines at published limits.
     pub limits: Vec<LimitLine>,
-    /// A station worth marking, by its index, and why.
+    /// Index and label of a marked station.
     pub mark: Option<(usize, String)>,
 }
 
-/// One value of what was varied.
+/// One value of the varied setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Station {
-    /// Where it lies on the horizontal axis.
+    /// Position on the horizontal axis.
     pub at: f64,
-    /// What stands below it.
     pub label: String,
 }
 
-/// One line of a curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveLine {
-    /// What it shows.
     pub name: String,
-    /// One value for each station, in the unit of the vertical axis.
+    /// One for each station, in the unit of the vertical axis.
     pub values: Vec<Reading>,
 }
 
-/// Why stored lines and stations are no curve.
+/// Stored lines and stations that violate the invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurveError {
-    /// The station at `index` does not lie beyond the one before.
+    /// The station at `index` is not above the one before.
     Order {
-        /// Place among the stations, from 0.
+        /// From 0.
         index: usize,
     },
-    /// The line at `index` has not one value for each station, or the mark is at none.
+    /// The line at `index` lacks a value for each station, or no station has the mark's index.
     Ragged {
-        /// Place among the lines, from 0.
+        /// From 0.
         index: usize,
     },
 }
 
 impl Curve {
-    /// A chart of `y` over stations `(at, label)`, ascending, without lines.
+    /// A chart of `y` over ascending stations `(at, label)`, without lines.
     ///
     /// # Panics
-    /// If the stations do not ascend: the room that builds the chart is wrong.
+    /// If the stations do not ascend.
     pub fn new(
         title: impl Into<String>,
         x: impl Into<String>,
@@ -84,10 +80,10 @@ impl Curve {
         }
     }
 
-    /// The same chart with one more line.
+    /// Appends a line.
     ///
     /// # Panics
-    /// If it has not one value for each station.
+    /// If it lacks a value for each station.
     #[must_use]
     pub fn line(mut self, name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
         let values: Vec<Reading> = values.into_iter().map(Reading::from).collect();
@@ -96,14 +92,14 @@ impl Curve {
         self
     }
 
-    /// The same chart with one more limit, at `at` on the vertical axis.
+    /// Adds a limit at `at` on the vertical axis.
     #[must_use]
     pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
 
-    /// The same chart with the station at `index` marked.
+    /// Marks the station at `index`.
     ///
     /// # Panics
     /// If there is no such station.
@@ -114,22 +110,21 @@ impl Curve {
         self
     }
 
-    /// The stations, ascending.
+    /// In ascending order.
     pub fn stations(&self) -> &[Station] {
         &self.stations
     }
 
-    /// The lines.
     pub fn lines(&self) -> &[CurveLine] {
         &self.lines
     }
 
-    /// Every value that is there.
+    /// All values that are not absent.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
         self.lines.iter().flat_map(|line| &line.values).filter_map(|value| value.get())
     }
 
-    /// Where a station lies between the first and the last, 0 to 1; the only one lies in the middle.
+    /// Position of a station between the first and the last, 0 to 1; 0.5 for a single one.
     pub(crate) fn place(&self, index: usize) -> f64 {
         let (Some(first), Some(last)) = (self.stations.first(), self.stations.last()) else { return 0.5 };
         // Halves: the difference of two huge values may not be finite.
@@ -137,7 +132,7 @@ impl Curve {
         if span > 0.0 { (self.stations[index].at / 2.0 - first.at / 2.0) / span } else { 0.5 }
     }
 
-    /// The limits that are drawn: one far above all values would press them flat.
+    /// The limits to draw: one far above all values would flatten them.
     pub(crate) fn limits_within(&self, reach: f64) -> impl Iterator<Item = f64> {
         let highest = self.values().fold(0.0, f64::max);
         let near = move |at: &f64| highest <= 0.0 || *at <= highest * reach;
@@ -145,7 +140,7 @@ impl Curve {
     }
 }
 
-/// The first station that is not a finite number beyond the one before.
+/// The first station that is not finite or not above the one before.
 fn misplaced(stations: &[Station]) -> Option<usize> {
     let ascends = |index: usize| index == 0 || stations[index - 1].at < stations[index].at;
     (0..stations.len()).find(|&index| !stations[index].at.is_finite() || !ascends(index))

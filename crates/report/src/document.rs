@@ -1,4 +1,4 @@
-//! A whole report, as data.
+//! The document model.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,52 +8,47 @@ use crate::chart::{Distribution, LineChart};
 use crate::curve::Curve;
 use crate::table::Table;
 
-/// A report: what was asked, what was found, and everything needed to believe it.
+/// A report: its subject, its findings, and the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// The name of the report.
     pub title: String,
-    /// What it is about, in a line; may be empty.
+    /// One line; may be empty.
     pub subtitle: String,
-    /// Who made it, when, where.
     pub meta: Meta,
-    /// The answer, if the report has one.
+    /// None if the report judges nothing.
     pub verdict: Option<Verdict>,
-    /// The few figures a reader wants first.
+    /// The most important figures.
     pub highlights: Vec<KeyValue>,
-    /// What a reader should know before trusting or acting on the rest, the gravest first.
+    /// The most serious first.
     pub findings: Vec<Finding>,
-    /// The body, in reading order.
+    /// In reading order.
     pub sections: Vec<Section>,
 }
 
-/// Where a report comes from.
+/// Origin of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// Program and version that made the report.
+    /// Program and version.
     pub generator: String,
-    /// When it was made, UTC, as it is to be shown.
+    /// Formatted time, UTC.
     pub created_utc: String,
-    /// The machine the run was on.
+    /// The machine of the run.
     pub machine: String,
-    /// The seed that repeats the run; text, because many JSON readers lose digits of 64-bit numbers.
+    /// The seed that repeats the run; text, since many JSON readers lose digits of 64-bit numbers.
     pub seed: Option<String>,
-    /// The command that was given.
+    /// The command line.
     pub command: Option<String>,
 }
 
-/// The answer of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The answer in a word.
     pub outcome: Outcome,
-    /// How far it reaches: "Performance test, 2 h".
+    /// Kind and extent of the test: "Performance test, 2 h".
     pub class: String,
     /// The answer in a sentence.
     pub headline: String,
 }
 
-/// The answer in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -61,41 +56,37 @@ pub enum Outcome {
     Pass,
     /// A limit was broken.
     Fail,
-    /// The run ended before it could answer.
+    /// The run ended without an answer.
     Incomplete,
 }
 
-/// Something a reader should know.
+/// A notable fact about the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How much it matters.
     pub severity: Severity,
-    /// What was found, and what to do about it.
+    /// The fact and the recommended action.
     pub text: String,
-    /// What it rests on; may be empty.
+    /// Evidence or citation; may be empty.
     pub source: String,
 }
 
-/// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It decided the verdict, or data is in danger.
+    /// Decided the verdict, or data is in danger.
     Error,
-    /// The verdict is worth less because of it.
+    /// Reduces the value of the verdict.
     Warning,
-    /// Good to know.
+    /// Informational.
     Note,
 }
 
-/// A titled part of the body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// Its title.
     pub title: String,
-    /// What it shows, in a sentence or two; may be empty.
+    /// One or two sentences; may be empty.
     pub intro: String,
-    /// Its content, in reading order.
+    /// In reading order.
     pub blocks: Vec<Block>,
 }
 
@@ -113,18 +104,18 @@ impl Document {
         }
     }
 
-    /// Adds a figure to those a reader wants first.
+    /// Adds a figure to the highlights.
     pub fn highlight(&mut self, key: impl Into<String>, value: Cell, note: impl Into<String>) {
         self.highlights.push(KeyValue { key: key.into(), value, note: note.into() });
     }
 
-    /// Adds a finding; they are kept with the gravest first, otherwise in the order they came.
+    /// Adds a finding, sorted by severity, then by order of addition.
     pub fn finding(&mut self, severity: Severity, text: impl Into<String>, source: impl Into<String>) {
         let place = self.findings.partition_point(|earlier| earlier.severity <= severity);
         self.findings.insert(place, Finding { severity, text: text.into(), source: source.into() });
     }
 
-    /// Adds a section at the end.
+    /// Appends a section.
     pub fn section(&mut self, section: Section) {
         self.sections.push(section);
     }
@@ -136,14 +127,14 @@ impl Section {
         Self { title: title.into(), intro: intro.into(), blocks: Vec::new() }
     }
 
-    /// The same section with one more piece.
+    /// Appends a block.
     #[must_use]
     pub fn block(mut self, block: impl Into<Block>) -> Self {
         self.blocks.push(block.into());
         self
     }
 
-    /// The same section with one more paragraph.
+    /// Appends a paragraph.
     #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
         self.block(Paragraph { text: text.into() })
@@ -151,7 +142,7 @@ impl Section {
 }
 
 impl Outcome {
-    /// The word shown for it.
+    /// The word shown.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "Pass",
@@ -162,7 +153,7 @@ impl Outcome {
 }
 
 impl Severity {
-    /// The word shown for it.
+    /// The word shown.
     pub fn word(self) -> &'static str {
         match self {
             Self::Error => "error",

@@ -1,19 +1,19 @@
-//! Counts by size: the distribution of latencies, and what is read from it.
+//! Histograms and their percentiles.
 //!
-//! Invariant: buckets ascend, touch or leave gaps but never overlap, and each spans a range above
-//! zero width. A bucket holds values in `from < value <= to`.
+//! Invariant: buckets ascend and do not overlap, and each has a width above zero. A bucket holds values in
+//! `from < value <= to`.
 
 use std::{error, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// How many values fell into each of a series of ranges.
+/// Counts of values in ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedHistogram")]
 pub struct Histogram {
     name: String,
     buckets: Vec<Bucket>,
-    /// Percentiles that are known better than from the buckets: percent and value.
+    /// Percentiles known more exactly than from the buckets: percent and value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     known: Vec<(f64, f64)>,
 }
@@ -21,34 +21,33 @@ pub struct Histogram {
 /// One range of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Values above this.
+    /// Exclusive lower end.
     pub from: f64,
-    /// Values up to and including this.
+    /// Inclusive upper end.
     pub to: f64,
-    /// How many values fell into the range.
     pub count: u64,
 }
 
-/// Why a series of buckets is not a histogram.
+/// Buckets that violate the invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistogramError {
     /// The bucket at `index` is not a finite range `0 <= from < to`.
     NotARange {
-        /// Place in the series, from 0.
+        /// From 0.
         index: usize,
     },
     /// The bucket at `index` starts below the end of the one before.
     Overlap {
-        /// Place in the series, from 0.
+        /// From 0.
         index: usize,
     },
 }
 
 impl Histogram {
-    /// A histogram of values in the unit of the chart's axis; buckets ascending.
+    /// A histogram in the unit of the chart's axis.
     ///
     /// # Errors
-    /// If a bucket is no range of non-negative numbers, or reaches below the end of its predecessor.
+    /// If a bucket is no range of non-negative numbers, or overlaps its predecessor.
     pub fn new(
         name: impl Into<String>,
         buckets: impl IntoIterator<Item = Bucket>,
@@ -68,8 +67,8 @@ impl Histogram {
         Ok(Self { name: name.into(), buckets, known: Vec::new() })
     }
 
-    /// The same histogram with percentiles that were measured more exactly than its buckets tell: pairs of percent and
-    /// value. No other percentile is longer than that of 100 %. What is not a number is not known.
+    /// Adds exactly known percentiles: pairs of percent and value. Other percentiles are capped by that of
+    /// 100 %. Non-finite values are ignored.
     #[must_use]
     pub fn with_known(mut self, percentiles: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let is_known = |(percent, value): &(f64, f64)| (0.0..=100.0).contains(percent) && value.is_finite();
@@ -77,23 +76,22 @@ impl Histogram {
         self
     }
 
-    /// What was counted.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The ranges, ascending.
+    /// In ascending order.
     pub fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
-    /// How many values were counted in all.
+    /// Total number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count))
     }
 
-    /// The value that `percent` (0 to 100) of all values do not exceed, rounded up to the end of its
-    /// bucket so that it never flatters; none if nothing was counted.
+    /// The value that `percent` (0 to 100) of all values do not exceed, rounded up to the end of its bucket;
+    /// None if empty.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         assert!((0.0..=100.0).contains(&percent), "not a percentage: {percent}");
         let known =
@@ -115,15 +113,15 @@ impl Histogram {
         None
     }
 
-    /// The lower end of the first and the upper end of the last bucket with anything in it.
+    /// Lower end of the first and upper end of the last bucket with values.
     pub(crate) fn occupied(&self) -> Option<(f64, f64)> {
         let mut held = self.buckets.iter().filter(|bucket| bucket.count > 0);
         let first = held.next()?;
         Some((first.from, held.next_back().unwrap_or(first).to))
     }
 
-    /// Shares (0 to 1) of all values in `bin_count` bins between `low` and `high`, even in
-    /// `position(value)`: bins equally wide on the axis, whatever the width of the buckets.
+    /// Shares (0 to 1) of all values in `bin_count` bins between `low` and `high`. The bins are equally wide
+    /// in `position(value)`, whatever the width of the buckets.
     pub(crate) fn shares(&self, low: f64, high: f64, bin_count: usize, position: fn(f64) -> f64) -> Vec<f64> {
         assert!(bin_count > 0 && low < high, "no bins between {low} and {high}");
         let mut bins = vec![0.0; bin_count];

@@ -1,11 +1,11 @@
-//! The report as JSON, for programs: every field of the document under stable names.
+//! The report as JSON: every field of the document under a stable name.
 //!
 //! ```text
 //! { "format": "spindle-report", "version": 1, "document": { "title": …, "sections": […] } }
 //! ```
 //!
-//! Absent numbers are `null`. Reading back gives the same document, bit for bit. The version rises
-//! only when a reader of the old one would misunderstand; fields may be added without it.
+//! Absent numbers are `null`. Parsing returns an identical document. The version rises only if a reader of the old one
+//! would misunderstand the new; fields may be added without it.
 
 use std::{error, fmt, io};
 
@@ -19,21 +19,19 @@ const FORMAT: &str = "spindle-report";
 /// The version of the format written and read.
 pub const VERSION: u32 = 1;
 
-/// Why a text is not a report.
+/// A text that is no report.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It is not JSON, or not a document inside the right envelope.
+    /// Not JSON, or not a document in the expected envelope.
     Malformed(serde_json::Error),
-    /// It is JSON, but its `format` is not that of a report.
     NotAReport,
-    /// It is a report of a version this program does not know.
+    /// The report has an unknown version.
     UnknownVersion {
-        /// The version found.
         found: u32,
     },
 }
 
-/// Writes the document: indented objects, arrays of numbers on one line.
+/// Renders the document: indented objects, arrays of numbers on one line.
 pub fn render(document: &Document) -> String {
     let envelope = Written { format: FORMAT, version: VERSION, document };
     let mut bytes = Vec::new();
@@ -43,10 +41,10 @@ pub fn render(document: &Document) -> String {
     String::from_utf8(bytes).expect("JSON of strings is UTF-8")
 }
 
-/// Reads a document written by [`render`].
+/// Parses a document rendered by [`render`].
 ///
 /// # Errors
-/// If the text is not JSON, not a report, or a report of another version.
+/// If the text is not JSON, no report, or a report of another version.
 pub fn parse(text: &str) -> Result<Document, ReadError> {
     let envelope: Envelope = serde_json::from_str(text).map_err(|source| match source.classify() {
         serde_json::error::Category::Data => ReadError::NotAReport,
@@ -69,7 +67,7 @@ struct Written<'a> {
     document: &'a Document,
 }
 
-/// Read first: the document of another version need not be understood to say so.
+/// Parsed first, so that the version can be reported even if the document is unreadable.
 #[derive(Deserialize)]
 struct Envelope {
     format: String,
@@ -81,8 +79,8 @@ struct Read {
     document: Document,
 }
 
-/// Objects indented by their depth, arrays never broken between numbers: thousands of samples make
-/// one line, not thousands.
+/// Formatter that indents objects and keeps arrays of numbers on one line, since there are thousands of
+/// samples.
 #[derive(Default)]
 struct Indented {
     depth: usize,

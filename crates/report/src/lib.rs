@@ -1,19 +1,18 @@
-//! The report room: what a run found, as plain data, and three ways to show it.
+//! The report crate: a document model and three renderers.
 //!
-//! Other rooms build a [`Document`] (sections of paragraphs, tables, charts, limits and logs) and
-//! hand it over; this room renders it as [`text`] for a terminal, [`json`] for programs, and
-//! [`html`] as one offline, printable file. It is a leaf: it knows no other room, measures nothing
-//! and judges nothing. A verdict is carried, never computed here.
+//! Other crates build a [`Document`] (sections of paragraphs, tables, charts, limits and logs). This crate
+//! renders it as [`text`] for a terminal, [`json`] for programs, and [`html`] as one offline, printable file.
+//! It depends on no other crate of the workspace, measures nothing and judges nothing: a verdict is data.
 //!
-//! Invariants kept by the model, so that every renderer may rely on them:
+//! Invariants of the model, on which every renderer relies:
 //!
 //! 1. A number that was not measured is absent, never NaN or infinite ([`Reading`]).
 //! 2. Every row of a [`Table`] has exactly one cell per column.
-//! 3. The points of a [`TimeSeries`] lie in time order, at finite times.
+//! 3. The points of a [`TimeSeries`] are in time order, at finite times.
 //! 4. The stations of a [`Curve`] ascend, and every line has one value for each.
 //! 5. The buckets of a [`Histogram`] ascend, do not overlap and are not empty ranges.
 //!
-//! They hold for documents read back from JSON too: each type checks itself on the way in.
+//! They also hold for documents parsed from JSON: each type validates itself.
 
 mod axis;
 mod block;

@@ -1,8 +1,8 @@
-//! Writing markup without letting any text become markup.
+//! Escaping of text in markup.
 
 use std::fmt;
 
-/// Formats into a `&mut String`, which takes every write.
+/// `write!` to a `&mut String`, which cannot fail.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => {
         std::fmt::Write::write_fmt($out, format_args!($($format)*)).expect("a String takes every write")
@@ -10,18 +10,17 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Text that shows as itself within HTML and SVG, in elements and in quoted attributes.
+/// Escapes text for HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escaped(text: &str) -> Escaped<'_> {
     Escaped { text, breaks: false }
 }
 
-/// The same within elements of HTML, where a line may end after each underscore: names such as
+/// Escapes text for HTML elements and allows a line break after each underscore: names such as
 /// `hot_mailbox_percent` are wider than their columns.
 pub(crate) fn breakable(text: &str) -> Escaped<'_> {
     Escaped { text, breaks: true }
 }
 
-/// See [`escaped`].
 pub(crate) struct Escaped<'a> {
     text: &'a str,
     breaks: bool,

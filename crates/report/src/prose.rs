@@ -1,6 +1,6 @@
-//! Numbers within a sentence, written as the tables write them.
+//! Numbers in sentences, formatted as in tables.
 
-/// `value` with so many decimals and commas between thousands: `26,427`, `1,041.0`; a dash if it is no number.
+/// Formats with `decimals` digits and thousands separators: `26,427`, `1,041.0`; a dash if not finite.
 pub fn number(value: f64, decimals: u8) -> String {
     if value.is_finite() {
         crate::quantity::number(value, decimals)
@@ -9,7 +9,7 @@ pub fn number(value: f64, decimals: u8) -> String {
     }
 }
 
-/// So many of `noun`, which is given in the singular: `1 run`, `12 mailboxes`, `1,250 records`.
+/// Formats a count with a noun, given in the singular: `1 run`, `12 mailboxes`, `1,250 records`.
 pub fn counted(count: u64, noun: &str) -> String {
     assert!(!noun.is_empty(), "something is counted");
     let ending = match noun {

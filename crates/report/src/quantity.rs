@@ -1,18 +1,18 @@
-//! Numbers as people read them: grouped digits, sizes, spans of time.
+//! Formatting of numbers, sizes and time spans.
 
-/// What stands for a number that was not measured.
+/// Stands for a number that was not measured.
 pub(crate) const ABSENT: &str = "–";
 
-/// Beyond this a grouped integer is no longer read, only counted; it is written as a power of ten.
+/// Larger numbers are written as powers of ten.
 const LARGEST_GROUPED: f64 = 1e15;
 
-/// More decimals than this are noise in a double.
+/// More decimals are noise in a double.
 const DECIMALS_MAX: usize = 12;
 
-/// `value` with a fixed number of decimals and commas between thousands: `16,757,693.0`.
+/// Formats with a fixed number of decimals and thousands separators: `16,757,693.0`.
 ///
-/// A value that would round to zero without being zero says so (`<0.01`), because "0.00" errors a
-/// second and "none" are different findings.
+/// A value that would round to zero without being zero is shown as `<0.01`: "0.00" errors a second and none
+/// are different findings.
 pub(crate) fn number(value: f64, decimals: u8) -> String {
     assert!(value.is_finite(), "absent numbers are not formatted: {value}");
     let decimals = usize::from(decimals).min(DECIMALS_MAX);
@@ -30,7 +30,7 @@ pub(crate) fn number(value: f64, decimals: u8) -> String {
     format!("{sign}{}{fraction}", grouped(whole))
 }
 
-/// `value` with about three significant digits: `0.310`, `14.2`, `331`, `12,345`.
+/// Formats with about three significant digits: `0.310`, `14.2`, `331`, `12,345`.
 pub(crate) fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = match magnitude {
@@ -42,7 +42,7 @@ pub(crate) fn three_digits(value: f64) -> String {
     number(value, decimals)
 }
 
-/// A size in bytes, scaled by 1024: `129.3 GiB`, `512 B`.
+/// Formats a size, scaled by 1024: `129.3 GiB`, `512 B`.
 pub(crate) fn bytes(count: u64) -> String {
     const STEPS: [(f64, &str); 7] = [
         (1.0, "B"),
@@ -62,7 +62,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{} {symbol}", number(count as f64 / factor, if whole { 0 } else { 1 }))
 }
 
-/// A span of time given in seconds: `310 µs`, `14.2 ms`, `5 min 30 s`, `2 h 5 min`, `1 d 0 h`.
+/// Formats a span in seconds: `310 µs`, `14.2 ms`, `5 min 30 s`, `2 h 5 min`, `1 d 0 h`.
 pub(crate) fn span(seconds: f64) -> String {
     assert!(seconds.is_finite(), "absent spans are not formatted: {seconds}");
     if seconds < 0.0 {

@@ -1,24 +1,21 @@
-//! One measured number, or the honest absence of one.
+//! A measured number, or its absence.
 
 use serde::{Deserialize, Serialize};
 
-/// A finite number, or none: what was not measured, NaN and the infinities are all "none".
+/// A finite number or none; NaN and the infinities become none.
 ///
-/// Shown as `–` when absent; `null` in JSON.
+/// An absent number is shown as `–` and is `null` in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Option<f64>", into = "Option<f64>")]
 pub struct Reading(Option<f64>);
 
 impl Reading {
-    /// Nothing was measured.
     pub const NONE: Self = Self(None);
 
-    /// A reading of `value`; none if it is NaN or infinite.
     pub fn new(value: f64) -> Self {
         Self(value.is_finite().then_some(value))
     }
 
-    /// The finite value, if there is one.
     pub fn get(self) -> Option<f64> {
         self.0
     }

@@ -1,18 +1,18 @@
-//! From as many samples as there are to as many columns as can be drawn, losing no extreme.
+//! Reduction of samples to drawable columns that keeps every extreme.
 
 use crate::chart::TimePoint;
 use crate::reading::Reading;
 
-/// The samples that fall into one drawn column.
+/// The samples in one drawn column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SampleColumn {
     /// Middle of the column.
     pub time_s: f64,
-    /// What its samples span; none if they all are absent, which is a break in the line.
+    /// Range of its samples; None if all are absent, which breaks the line.
     pub extent: Option<Extent>,
 }
 
-/// What several samples span.
+/// Range of several samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extent {
     pub low: f64,
@@ -20,11 +20,11 @@ pub(crate) struct Extent {
     pub high: f64,
 }
 
-/// What a whole series spans.
+/// Statistics of a whole series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub extent: Extent,
-    /// When the highest value was first reached.
+    /// Time of the first highest value.
     pub high_time_s: f64,
 }
 
@@ -33,7 +33,7 @@ impl Extent {
         Self { low: value, mean: value, high: value }
     }
 
-    /// `count` is how many samples the extent spans with this one.
+    /// Adds `value`; `count` is the number of samples including it.
     fn add(&mut self, value: f64, count: usize) {
         self.low = self.low.min(value);
         self.high = self.high.max(value);
@@ -42,7 +42,7 @@ impl Extent {
     }
 }
 
-/// The lowest, average and highest value of a series; none without values.
+/// Minimum, average and maximum of a series; None without values.
 pub(crate) fn summary(points: &[TimePoint]) -> Option<Summary> {
     let mut found: Option<(Summary, usize)> = None;
     for point in points {
@@ -61,8 +61,8 @@ pub(crate) fn summary(points: &[TimePoint]) -> Option<Summary> {
     found.map(|(summary, _)| summary)
 }
 
-/// Gathers `points` (in time order) into at most `column_count` even columns of `from_s..=to_s`.
-/// Columns without samples are left out.
+/// Groups `points` (in time order) into at most `column_count` even columns of `from_s..=to_s`; empty columns
+/// are left out.
 pub(crate) fn columns(
     points: &[TimePoint],
     from_s: f64,
@@ -91,8 +91,8 @@ pub(crate) fn columns(
     gathered.into_iter().map(|(.., column)| column).collect()
 }
 
-/// What the line through `points` crosses in each of `column_count` even columns, also between
-/// samples; none where the line is broken.
+/// Range of the line through `points` in each of `column_count` even columns, also between samples; None
+/// where the line is broken.
 pub(crate) fn crossed(
     points: &[TimePoint],
     from_s: f64,
@@ -126,14 +126,13 @@ pub(crate) fn crossed(
     spans
 }
 
-/// The first and last time of any series, if there are two different ones.
+/// First and last time of all series; None unless they differ.
 pub(crate) fn time_range<'a>(series: impl Iterator<Item = &'a [TimePoint]>) -> Option<(f64, f64)> {
     let ends = series.filter_map(|points| Some((points.first()?.time_s, points.last()?.time_s)));
     ends.reduce(|(from, to), (first, last)| (from.min(first), to.max(last)))
         .filter(|(from, to)| from < to && (to - from).is_finite())
 }
 
-/// The lowest and highest value of any series.
 pub(crate) fn value_range<'a>(points: impl Iterator<Item = &'a TimePoint>) -> Option<(f64, f64)> {
     points.filter_map(|point| Reading::get(point.value)).fold(None, |range, value| match range {
         None => Some((value, value)),

@@ -1,7 +1,7 @@
-//! A table: typed columns, and rows that always fit them.
+//! Tables: typed columns, with rows that fit them.
 //!
-//! Invariant: every row, and the total if there is one, has exactly one cell per column.
-//! [`Table::push`] asserts it for documents built here; reading JSON refuses a ragged row.
+//! Invariant: every row, and the total if there is one, has exactly one cell per column. [`Table::push`]
+//! asserts it; parsing JSON rejects a ragged row.
 
 use std::{error, fmt};
 
@@ -20,50 +20,46 @@ pub struct Table {
     total: Option<Vec<Cell>>,
 }
 
-/// The heading of one column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// What the column holds, in a word or three.
+    /// One to three words.
     pub title: String,
-    /// The unit of its numbers, shown once in the heading; [`Unit::One`] for none.
+    /// Unit of its numbers, shown once in the heading; [`Unit::One`] for none.
     pub unit: Unit,
-    /// On which side its cells line up.
+    /// Alignment of its cells.
     pub align: Align,
 }
 
-/// On which side the cells of a column line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A row of a stored table whose count of cells is not the table's count of columns.
+/// A row of a stored table with the wrong number of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaggedRow {
-    /// Cells found in the row.
     pub cell_count: usize,
-    /// Columns the table has.
     pub column_count: usize,
 }
 
 impl Column {
-    /// A column of words.
+    /// A left-aligned column.
     pub fn text(title: impl Into<String>) -> Self {
         Self { title: title.into(), unit: Unit::One, align: Align::Left }
     }
 
-    /// A column of quantities, in `unit` unless a cell says otherwise.
+    /// A right-aligned column of quantities, in `unit` unless a cell says otherwise.
     pub fn number(title: impl Into<String>, unit: impl Into<Unit>) -> Self {
         Self { title: title.into(), unit: unit.into(), align: Align::Right }
     }
 }
 
 impl Table {
-    /// An empty table. The caption may be empty where the section's title says enough.
+    /// An empty table. The caption may be empty if the section's title suffices.
     pub fn new(caption: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             caption: caption.into(),
@@ -73,23 +69,23 @@ impl Table {
         }
     }
 
-    /// Adds a row below the others.
+    /// Appends a row.
     ///
     /// # Panics
-    /// If the row has not one cell per column: the room that builds the table is wrong.
+    /// If the row does not have one cell per column.
     pub fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
         let row = self.fitting(row);
         self.rows.push(row);
     }
 
-    /// The same table with one more row; see [`Table::push`].
+    /// Appends a row; see [`Table::push`].
     #[must_use]
     pub fn row(mut self, row: impl IntoIterator<Item = Cell>) -> Self {
         self.push(row);
         self
     }
 
-    /// The same table with a last row set apart from the others: their sum or average.
+    /// Sets the last row, a sum or average.
     ///
     /// # Panics
     /// As [`Table::push`].
@@ -110,22 +106,21 @@ impl Table {
         row
     }
 
-    /// What the table shows; may be empty.
+    /// May be empty.
     pub fn caption(&self) -> &str {
         &self.caption
     }
 
-    /// The headings, left to right.
+    /// Left to right.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The rows, top to bottom, without the total.
+    /// Top to bottom, without the total.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
 
-    /// The row of totals.
     pub fn total_row(&self) -> Option<&[Cell]> {
         self.total.as_deref()
     }

@@ -1,37 +1,34 @@
-//! Units of measured numbers, and how an axis scales them.
+//! Units, and their scaling on axes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a number counts. In JSON it is its symbol: `"ms"`, `"%"`, `"I/O/s"`.
+/// Unit of a number. In JSON it is its symbol: `"ms"`, `"%"`, `"IOPS"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Unit {
     /// A bare count.
     #[default]
     One,
-    /// Percent, 0 to 100.
+    /// 0 to 100.
     Percent,
-    /// Seconds.
     Seconds,
-    /// Milliseconds.
     Milliseconds,
-    /// Microseconds.
     Microseconds,
-    /// Bytes; axes scale them by 1024.
+    /// Axes scale them by 1024.
     Bytes,
-    /// Bytes a second; axes scale them by 1024.
+    /// Axes scale them by 1024.
     BytesPerSecond,
     /// Events a second.
     PerSecond,
-    /// Completed reads and writes a second.
+    /// IOPS.
     IoPerSecond,
-    /// Any other unit, by its symbol.
+    /// Another unit, by its symbol.
     Named(String),
 }
 
-/// Every unit with a variant of its own.
+/// Units with a variant of their own.
 const KNOWN: [Unit; 9] = [
     Unit::One,
     Unit::Percent,
@@ -45,7 +42,7 @@ const KNOWN: [Unit; 9] = [
 ];
 
 impl Unit {
-    /// The symbol written after a number; empty for a bare count.
+    /// The symbol after a number; empty for a bare count.
     pub fn symbol(&self) -> &str {
         match self {
             Self::One => "",
@@ -61,7 +58,7 @@ impl Unit {
         }
     }
 
-    /// The scale on which numbers up to `magnitude` (in this unit, not negative) read best.
+    /// The best scale for numbers up to `magnitude` (in this unit, not negative).
     pub(crate) fn scale_for(&self, magnitude: f64) -> Scale {
         match self {
             Self::Seconds => time_scale(1.0, magnitude),
@@ -105,7 +102,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// How the numbers of one axis are shown: divided by `factor`, in units of `symbol`.
+/// Scaling of an axis: numbers are divided by `factor` and have the unit `symbol`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
     pub factor: f64,
@@ -137,7 +134,7 @@ fn pick(steps: &[(f64, &str)], magnitude: f64, suffix: &str) -> Scale {
     Scale { factor, symbol: format!("{prefix}{suffix}").trim().to_owned() }
 }
 
-/// `seconds_each` is what one of the unit is worth in seconds.
+/// `seconds_each` is one unit in seconds.
 fn time_scale(seconds_each: f64, magnitude: f64) -> Scale {
     let scale = if magnitude == 0.0 {
         pick(&TIME, seconds_each, "")

@@ -1,4 +1,4 @@
-//! Each piece of a section as HTML.
+//! Blocks as HTML.
 
 use crate::block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, Log};
 use crate::cell::{Cell, Mark};
@@ -8,10 +8,10 @@ use crate::quantity;
 use crate::table::{Align, Column, Table};
 use crate::unit::Unit;
 
-/// Lists and tables of more rows than this may be split between pages of paper.
+/// Lists and tables with more rows may be split between printed pages.
 const SHORT_ROWS: usize = 14;
 
-/// Writes one block; `id` is unique on the page, `section` names what has no caption of its own.
+/// Writes one block; `id` is unique on the page, `section` labels blocks without a caption.
 pub(super) fn block(block: &Block, id: &str, section: &str, out: &mut String) {
     match block {
         Block::Paragraph(paragraph) => put!(out, "<p>{}</p>\n", escaped(&paragraph.text)),
@@ -39,7 +39,7 @@ fn key_values(values: &KeyValues, out: &mut String) {
     out.push_str("</dl>\n");
 }
 
-/// Opens a frame that scrolls sideways when the table is wider than the page; the keyboard reaches it.
+/// Opens a frame that scrolls sideways, also by keyboard, if the table is wider than the page.
 fn open_table_frame(label: &str, row_count: usize, out: &mut String) {
     let short = if row_count <= SHORT_ROWS { " short" } else { "" };
     put!(
@@ -77,7 +77,7 @@ fn table(table: &Table, section: &str, out: &mut String) {
     out.push_str("</table>\n</div>\n");
 }
 
-/// The first cell names the row if its column holds words.
+/// The first cell is the row's heading if its column holds words.
 fn table_row(row: &[Cell], columns: &[Column], out: &mut String) {
     out.push_str("<tr>");
     for (index, (cell, column)) in row.iter().zip(columns).enumerate() {
@@ -97,7 +97,7 @@ fn number_class(align: Align) -> &'static str {
     }
 }
 
-/// A size keeps its exact count within reach of the pointer.
+/// Shows the exact byte count of a size as a tooltip.
 fn cell_content(cell: &Cell, column_unit: &Unit, out: &mut String) {
     match cell {
         Cell::Mark { mark } => judgement(*mark, out),
@@ -143,11 +143,11 @@ fn limit_table(limits: &LimitTable, section: &str, out: &mut String) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// How far the bar reaches, in shares of the limit, before it is cut off.
+/// Length of the bar at which it is cut off, as a share of the limit.
 const GAUGE_REACH: f64 = 1.25;
 const GAUGE_WIDTH: f64 = 90.0;
 
-/// A bar that fills towards a tick at the limit, and the share in figures.
+/// A bar relative to a tick at the limit, with the share as text.
 fn gauge(check: &LimitCheck, out: &mut String) {
     let Some(used) = check.share() else { return };
     let class = match check.mark() {
@@ -167,7 +167,7 @@ fn gauge(check: &LimitCheck, out: &mut String) {
     );
 }
 
-/// Whole percent, except where rounding would say a broken limit was kept or a kept one broken.
+/// Whole percent, unless rounding would cross the limit.
 fn percent_of_limit(used: f64) -> String {
     let percent = used * 100.0;
     let hides_the_answer = percent.round() == 100.0 && percent != 100.0;

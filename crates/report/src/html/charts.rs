@@ -1,4 +1,4 @@
-//! A chart on the page: its title, its picture, and its figures in a table that is also the legend.
+//! Charts as HTML: title, picture, and a table of figures that is also the legend.
 
 use crate::axis::with_unit;
 use crate::chart::{Distribution, LineChart, known};

@@ -1,4 +1,4 @@
-//! The report as one HTML file: no scripts, nothing fetched, fit for screen, dark screen and paper.
+//! The report as one HTML file: no scripts, no external resources; styled for screen, dark mode and paper.
 
 mod blocks;
 mod charts;
@@ -10,10 +10,10 @@ use crate::unit::Unit;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing may be loaded or run, even if some text slipped through as markup.
+/// Content security policy: nothing may be loaded or run, even if text were mistaken for markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The whole page.
+/// Renders the whole page.
 pub fn render(document: &Document) -> String {
     let anchors = anchors(document);
     let mut out = String::new();
@@ -50,7 +50,7 @@ fn head(document: &Document, out: &mut String) {
     );
 }
 
-/// A short list of links beside the report, or above it where there is no room beside.
+/// A list of links beside the report, or above it on narrow pages.
 fn contents(document: &Document, anchors: &[String], out: &mut String) {
     out.push_str("<nav class=\"contents\" aria-label=\"Contents\">\n<p>Contents</p>\n<ol>\n");
     if !document.findings.is_empty() {
@@ -161,7 +161,7 @@ fn footer(document: &Document, out: &mut String) {
     out.push_str("</dl>\n</footer>\n");
 }
 
-/// One anchor a section, from its title, so that a link to it outlives a reordering.
+/// One anchor for each section, derived from its title, so that links survive reordering.
 fn anchors(document: &Document) -> Vec<String> {
     let mut anchors: Vec<String> = vec!["report".to_owned(), "findings".to_owned()];
     for section in &document.sections {

@@ -1,4 +1,4 @@
-//! Values against what was varied, drawn: a point for each run, joined.
+//! Curves as SVG: a point for each run, joined by lines.
 
 use super::{
     Plot, WIDTH, axis_names, grid_row, limit_rows, line_chart::LIMIT_REACH, marked_place, nothing_to_draw,
@@ -10,9 +10,9 @@ use crate::markup::put;
 
 const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 176.0 };
 const HEIGHT: f64 = 244.0;
-/// Stations stay this far from the edges, as a share of the width: a point on an axis is hard to see.
+/// Distance of the outer stations from the edges, as a share of the width: a point on an axis is hard to see.
 const MARGIN: f64 = 0.03;
-/// Labels of stations nearer than this would run into each other, in pixels for each character.
+/// Minimum distance of labels, in pixels for each character.
 const LABEL_ROOM: f64 = 7.0;
 
 /// Writes the picture; `id` is unique on its page.
@@ -45,7 +45,7 @@ fn place(chart: &Curve, index: usize) -> f64 {
     MARGIN + chart.place(index) * (1.0 - 2.0 * MARGIN)
 }
 
-/// The stations' labels, those left out that would stand on the one before.
+/// The stations' labels, without those that would overlap the one before.
 fn ticks(chart: &Curve, out: &mut String) {
     let mut free_from_x = f64::NEG_INFINITY;
     for (index, station) in chart.stations().iter().enumerate() {
@@ -80,7 +80,7 @@ fn draw(chart: &Curve, line: &CurveLine, index: usize, axis: &ValueAxis, out: &m
     out.push_str("</g>\n");
 }
 
-/// The chart in words, for those who hear it.
+/// Text alternative for screen readers.
 fn description(chart: &Curve) -> String {
     let mut parts = Vec::new();
     for line in chart.lines() {

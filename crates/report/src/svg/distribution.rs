@@ -1,4 +1,4 @@
-//! Values by size, drawn.
+//! Distributions as SVG.
 
 use super::{Plot, WIDTH, axis_names, grid_row, limit_rows, nothing_to_draw, open, series_class, tick_below};
 use crate::axis::{LogAxis, NinesAxis, ValueAxis, with_unit};
@@ -11,7 +11,7 @@ use crate::unit::Unit;
 const PLOT: Plot = Plot { left: 62.0, top: 28.0, width: WIDTH - 120.0, height: 170.0 };
 const HEIGHT: f64 = 238.0;
 
-/// Bars over the width of the chart: fine enough to show two humps, wide enough to be seen.
+/// Bars over the width of the chart: fine enough for two modes, wide enough to see.
 const BINS: usize = 72;
 
 /// Writes the picture; `id` is unique on its page.
@@ -34,12 +34,12 @@ pub(crate) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
     out.push_str("</svg>");
 }
 
-/// Whether a limit is drawn in a picture of values up to `high`, and not only named.
+/// True if a limit is drawn in a chart of values up to `high`, not just named.
 fn is_within_reach(at: f64, high: f64) -> bool {
     at > 0.0 && at <= high * 20.0
 }
 
-/// What all series together occupy.
+/// Range of all series together.
 pub(crate) fn occupied(series: &[Histogram]) -> Option<(f64, f64)> {
     series
         .iter()
@@ -115,7 +115,7 @@ fn draw_percentiles(chart: &Distribution, values: &LogAxis, limits: &[f64], out:
     );
 }
 
-/// A staircase: up to the share held by each bucket, no value exceeds the bucket's end.
+/// A staircase: up to each bucket's cumulative share, no value exceeds the bucket's end.
 fn draw_percentile_curve(
     series: &Histogram,
     index: usize,
@@ -142,7 +142,7 @@ fn draw_percentile_curve(
     put!(out, "<g class=\"{}\"><path class=\"line\" d=\"{curve}\"/></g>\n", series_class(index));
 }
 
-/// The chart in words, for those who hear it.
+/// Text alternative for screen readers.
 fn description(chart: &Distribution) -> String {
     let mut parts: Vec<String> = Vec::new();
     for series in &chart.series {

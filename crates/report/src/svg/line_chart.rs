@@ -1,4 +1,4 @@
-//! Values over time, drawn.
+//! Line charts as SVG.
 
 use super::{
     Plot, TEXT_HEIGHT, WIDTH, axis_names, grid_row, limit_rows, marked_place, nothing_to_draw, open,
@@ -13,7 +13,7 @@ use crate::sampling;
 const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 176.0 };
 const HEIGHT: f64 = 244.0;
 
-/// A limit this many times above all values would press them flat; it is named instead of drawn.
+/// A limit more than this many times above all values is named instead of drawn, since it would flatten them.
 pub(super) const LIMIT_REACH: f64 = 4.0;
 
 /// Writes the picture; `id` is unique on its page.
@@ -64,14 +64,14 @@ fn value_axis(chart: &LineChart, drawn: &[f64]) -> ValueAxis {
     ValueAxis::covering(&chart.y.unit, low, high, 5)
 }
 
-/// Whether a limit is drawn, and not only named.
+/// True if a limit is drawn, not just named.
 pub(crate) fn is_within_reach(chart: &LineChart, at: f64) -> bool {
     let highest =
         sampling::value_range(chart.series.iter().flat_map(TimeSeries::points)).map_or(0.0, |(_, high)| high);
     highest <= 0.0 || at <= highest * LIMIT_REACH
 }
 
-/// One sample, or many at one moment: a minute around it.
+/// The time range of a chart with samples at one moment only: a minute around it.
 fn around_the_only_sample(chart: &LineChart) -> (f64, f64) {
     let only =
         chart.series.iter().find_map(|series| series.points().first()).map_or(0.0, |point| point.time_s);
@@ -116,7 +116,7 @@ fn draw_series(
     put!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\"/></g>\n");
 }
 
-/// A line through what is there; a value on its own, between breaks, is a short dash.
+/// Draws the values that are present; a single value between breaks is a short dash.
 fn draw_line(
     out: &mut String,
     points: impl Iterator<Item = (f64, Option<f64>)>,
@@ -156,7 +156,7 @@ fn draw_limits_beyond(out: &mut String, chart: &LineChart, beyond: &[f64]) {
     }
 }
 
-/// The chart in words, for those who hear it.
+/// Text alternative for screen readers.
 fn description(chart: &LineChart) -> String {
     let mut parts: Vec<String> = Vec::new();
     for series in &chart.series {

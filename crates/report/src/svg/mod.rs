@@ -1,7 +1,7 @@
-//! Charts as inline SVG: drawn here, coloured by the page around them.
+//! Charts as inline SVG.
 //!
-//! Nothing in a picture names a colour. Lines carry a class (`s0` to `s7`), so the page's style
-//! sheet decides for light, dark and paper alike.
+//! Pictures name no colours. Lines have a class (`s0` to `s7`), and the page's style sheet colours them for
+//! light, dark and paper.
 
 mod curve;
 mod distribution;
@@ -14,25 +14,25 @@ pub(crate) use curve::curve;
 pub(crate) use distribution::{distribution, occupied};
 pub(crate) use line_chart::{is_within_reach, line_chart};
 
-/// Lines told apart by colour; the next ones repeat the colours, dashed.
+/// Number of line colours; further lines repeat them, dashed.
 pub(crate) const SERIES_COLOURS: usize = 8;
 
-/// The classes that colour series number `index`.
+/// CSS classes of series number `index`.
 pub(crate) fn series_class(index: usize) -> String {
     let colour = index % SERIES_COLOURS;
     if index < SERIES_COLOURS { format!("s{colour}") } else { format!("s{colour} dashed") }
 }
 
-/// The whole picture, in its own units: one is a pixel on a page of usual width.
+/// Width of a picture in its own units; one is a pixel on a page of usual width.
 pub(crate) const WIDTH: f64 = 760.0;
 
-/// Room one character of a label takes, about.
+/// Approximate width of a label's character.
 const CHARACTER_WIDTH: f64 = 6.4;
 
-/// Room one line of labels takes.
+/// Height of a line of labels.
 const TEXT_HEIGHT: f64 = 12.0;
 
-/// Where the data is drawn within a picture.
+/// Area of the data within a picture.
 #[derive(Clone, Copy, Debug)]
 struct Plot {
     left: f64,
@@ -42,7 +42,7 @@ struct Plot {
 }
 
 impl Plot {
-    /// A point from its places along both axes, 0 to 1, the vertical one counted from below.
+    /// Converts positions on the axes, 0 to 1 from the left and from below.
     fn at(self, x: f64, y: f64) -> (f64, f64) {
         (self.left + x * self.width, self.top + (1.0 - y) * self.height)
     }
@@ -56,7 +56,7 @@ impl Plot {
     }
 }
 
-/// How one picture is opened: title and description are what a screen reader says of it.
+/// Opens a picture; title and description are for screen readers.
 fn open(out: &mut String, id: &str, height: f64, title: &str, description: &str) {
     put!(
         out,
@@ -83,8 +83,8 @@ fn grid_row(out: &mut String, plot: Plot, place: f64, label: &str) {
     );
 }
 
-/// A vertical line through the plot with its name beside it: at height `name_y`, and to its left from the place
-/// `left_from` on, where there is too little room to its right.
+/// A vertical line with its name at height `name_y`: to its right, or to its left from position `left_from`
+/// on, where there is too little room.
 fn marked_place(out: &mut String, plot: Plot, (place, name): (f64, &str), name_y: f64, left_from: f64) {
     let (x, _) = plot.at(place, 0.0);
     let (anchor, gap) = if place > left_from { ("end", -5.0) } else { ("start", 5.0) };
@@ -100,7 +100,7 @@ fn marked_place(out: &mut String, plot: Plot, (place, name): (f64, &str), name_y
     );
 }
 
-/// A mark below the plot and its label, which stays within the picture.
+/// A tick and its label, kept within the picture.
 fn tick_below(out: &mut String, plot: Plot, place: f64, label: &str) {
     let (x, y) = plot.at(place, 0.0);
     let half_width = label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
@@ -114,8 +114,8 @@ fn tick_below(out: &mut String, plot: Plot, place: f64, label: &str) {
     );
 }
 
-/// Lines across the plot at limits, each with its value in the margin beside it; who set it is said
-/// in the legend. Values that would stand on each other are moved apart.
+/// Lines at limits, each with its value in the margin; the legend names their origin. Overlapping values are
+/// moved apart.
 fn limit_rows(out: &mut String, plot: Plot, mut limits: Vec<(f64, String)>) {
     limits.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let mut free_from_y = plot.top;
@@ -150,7 +150,7 @@ fn axis_names(out: &mut String, plot: Plot, vertical: &str, horizontal: &str) {
     );
 }
 
-/// What stands in place of lines when there is nothing to draw.
+/// Text of an empty chart.
 fn nothing_to_draw(out: &mut String, plot: Plot) {
     let (x, y) = plot.at(0.5, 0.5);
     put!(out, "<text class=\"empty\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">No samples</text>\n");

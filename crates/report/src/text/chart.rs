@@ -1,5 +1,5 @@
-//! Charts for a terminal: all lines together in braille dots, then each on its own as a strip of
-//! blocks beside its figures, so that nothing depends on colour.
+//! Charts for a terminal: all lines together in braille dots, then each as a strip of blocks beside its
+//! figures, so that nothing depends on colour.
 
 use super::paint::{Ink, Paint};
 use super::table::{self, Side, TextColumn};
@@ -10,23 +10,22 @@ use crate::quantity::{self, ABSENT};
 use crate::sampling;
 use crate::unit::Unit;
 
-/// Lines of text a chart is high; each holds four rows of dots.
+/// Height of a chart in lines of text, each with four rows of dots.
 const ROWS: usize = 8;
 
-/// Charts are not drawn wider than this.
+/// Maximum width of a chart.
 const WIDTH_MAX: usize = 100;
 
-/// Columns of the strip beside the figures of a line, where the terminal is not narrow.
+/// Columns of the strip beside a line's figures, unless the terminal is narrow.
 const STRIP: usize = 24;
 
 fn strip_width(width: usize) -> usize {
     if width < 64 { 16 } else { STRIP }
 }
 
-/// Heights of a strip, lowest to highest.
+/// Lowest to highest.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Writes a line chart.
 pub(super) fn line_chart(chart: &LineChart, width: usize, paint: Paint, lines: &mut Vec<String>) {
     lines.extend(wrapped(&chart.title, width).iter().map(|line| paint.ink(Ink::Bold, line)));
     let points = chart.series.iter().flat_map(TimeSeries::points);
@@ -85,13 +84,13 @@ fn plot(
     lines.push(paint.ink(Ink::Soft, &time_labels(&ticks, place, label_width, columns)));
 }
 
-/// The line of text, from above, that holds a place on the axis.
+/// The line of text, counted from above, of a position on the axis.
 fn row_of(place: f64) -> usize {
     let dot = ((1.0 - place) * (ROWS * 4 - 1) as f64).round() as usize;
     dot / 4
 }
 
-/// Times below the plot, each begun under its moment; those that would collide are left out.
+/// Time labels, each starting below its moment, without those that would collide.
 fn time_labels(ticks: &[Tick], place: impl Fn(f64) -> f64, label_width: usize, columns: usize) -> String {
     let mut line = " ".repeat(label_width + 2);
     for tick in ticks {
@@ -108,7 +107,7 @@ fn time_labels(ticks: &[Tick], place: impl Fn(f64) -> f64, label_width: usize, c
     line
 }
 
-/// Braille dots, two a column and four a row, each cell in the colour of the line drawn last.
+/// Braille dots, two a column and four a row; a cell has the colour of the line drawn last.
 struct Dots {
     columns: usize,
     cells: Vec<(u8, usize)>,
@@ -119,7 +118,7 @@ impl Dots {
         Self { columns, cells: vec![(0, 0); columns * ROWS] }
     }
 
-    /// Sets the dots of column `x` between two places on the vertical axis.
+    /// Sets the dots of column `x` between two positions on the vertical axis.
     fn rise(&mut self, x: usize, low: f64, high: f64, series: usize) {
         let last = (ROWS * 4 - 1) as f64;
         let (top, bottom) = (((1.0 - high) * last).round() as usize, ((1.0 - low) * last).round() as usize);
@@ -151,7 +150,7 @@ impl Dots {
     }
 }
 
-/// Each line's own strip, on a scale of its own, and its figures.
+/// The strip of each line, on its own scale, with its figures.
 fn figures(
     chart: &LineChart,
     times: Option<(f64, f64)>,
@@ -195,7 +194,7 @@ fn figures(
     }
 }
 
-/// Blocks as high as the shares (0 to 1) they stand for; a dot for a break.
+/// Blocks of the given heights (0 to 1); a dot for a break.
 pub(super) fn strip(heights: impl Iterator<Item = Option<f64>>) -> String {
     let block = |height: f64| BLOCKS[((height.clamp(0.0, 1.0) * 8.0).ceil() as usize).clamp(1, 8) - 1];
     heights
@@ -203,7 +202,7 @@ pub(super) fn strip(heights: impl Iterator<Item = Option<f64>>) -> String {
         .collect()
 }
 
-/// Writes a distribution: a strip of shares over the logarithmic range, and percentiles.
+/// A distribution: a strip of shares over the logarithmic range, and percentiles.
 pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lines: &mut Vec<String>) {
     lines.extend(wrapped(&chart.title, width).iter().map(|line| paint.ink(Ink::Bold, line)));
     let range = crate::svg::occupied(&chart.series);

@@ -1,5 +1,5 @@
-//! Values against what was varied, for a terminal: a row for each line, a column for each station, and the
-//! line's shape as a strip of blocks.
+//! Curves for a terminal: a row for each line, a column for each station, and a strip of blocks as the line's
+//! shape.
 
 use super::chart::{shown, strip};
 use super::paint::{Ink, Paint};
@@ -12,7 +12,6 @@ use crate::curve::Curve;
 /// Columns of the strip for each station: a step is easier to see than a dot.
 const STRIP_STEP: usize = 2;
 
-/// Writes a curve.
 pub(super) fn curve(chart: &Curve, width: usize, paint: Paint, lines: &mut Vec<String>) {
     lines.extend(wrapped(&chart.title, width).iter().map(|line| paint.ink(Ink::Bold, line)));
     let column = |title: &str, side| TextColumn { title: title.to_owned(), unit: String::new(), side };

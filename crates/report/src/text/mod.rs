@@ -1,4 +1,4 @@
-//! The report for a terminal: aligned, wrapped to a width, coloured only if asked.
+//! The report for a terminal: aligned, wrapped, optionally coloured.
 
 mod chart;
 mod curve;
@@ -15,21 +15,20 @@ use paint::{Ink, Paint};
 use table::{Side, TextColumn};
 use wrap::{display_width, wrapped};
 
-/// How the text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Columns of the terminal; less than 40 is taken as 40.
+    /// Columns of the terminal, at least 40.
     pub width: usize,
-    /// Whether to colour with ANSI sequences. The caller knows the terminal, and `NO_COLOR`.
+    /// Enables ANSI colours. The caller knows the terminal, and `NO_COLOR`.
     pub colour: bool,
 }
 
 const WIDTH_MIN: usize = 40;
 
-/// Running text is not wrapped wider than this: longer lines are hard to read.
+/// Maximum width of running text, for legibility.
 const MEASURE: usize = 96;
 
-/// The whole report.
+/// Renders the whole report.
 pub fn render(document: &Document, options: TextOptions) -> String {
     let page = Page { width: options.width.max(WIDTH_MIN), paint: Paint { colour: options.colour } };
     let mut lines: Vec<String> = Vec::new();
@@ -55,7 +54,7 @@ pub fn render(document: &Document, options: TextOptions) -> String {
     out
 }
 
-/// What every piece needs to know to be written.
+/// Layout state of a rendering.
 struct Page {
     width: usize,
     paint: Paint,

@@ -1,8 +1,8 @@
-//! Colour, if there is any.
+//! Colours.
 
 use crate::cell::Mark;
 
-/// What a piece of text is to stand out as.
+/// Role of a coloured text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Bold,
@@ -10,21 +10,20 @@ pub(super) enum Ink {
     Pass,
     Fail,
     Warning,
-    /// Line number so-and-so of a chart.
+    /// Index of a chart's line.
     Series(usize),
 }
 
-/// Whether there is colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint {
     pub colour: bool,
 }
 
-/// Blue, yellow, cyan, magenta, green: told apart on dark and light terminals; red is the limits'.
+/// Blue, yellow, cyan, magenta, green: distinguishable on dark and light terminals; red is for limits.
 const SERIES: [&str; 5] = ["34", "33", "36", "35", "32"];
 
 impl Paint {
-    /// `text` in `ink`, or as it is where there is no colour.
+    /// Colours `text`, if colours are enabled.
     pub(super) fn ink(self, ink: Ink, text: &str) -> String {
         if !self.colour || text.trim().is_empty() {
             return text.to_owned();
@@ -40,7 +39,7 @@ impl Paint {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// `text` in the colour of a judgement.
+    /// Colours `text` by a judgement, if colours are enabled.
     pub(super) fn mark(self, mark: Mark, text: &str) -> String {
         match mark {
             Mark::Pass => self.ink(Ink::Pass, text),

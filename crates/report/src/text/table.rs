@@ -1,35 +1,33 @@
-//! Tables for a terminal. One wider than the terminal loses nothing: first its words wrap, then it
-//! goes on below with its first column repeated.
+//! Tables for a terminal. If a table is wider than the terminal, first its words wrap; then further columns
+//! follow below, with the first column repeated.
 
 use super::paint::{Ink, Paint};
 use super::wrap::{display_width, wrapped};
 use crate::cell::{Cell, Mark};
 use crate::table::{Align, Table};
 
-/// The heading of one column.
+/// Heading of one column.
 pub(super) struct TextColumn {
     pub title: String,
     pub unit: String,
     pub side: Side,
 }
 
-/// On which side the cells of a column line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Left,
     Right,
 }
 
-/// A cell as text, and its colour if it is a judgement.
+/// Text of a cell, and its colour if it is a judgement.
 type TextCell = (String, Option<Mark>);
 
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// Words are not wrapped narrower than this to make a table fit.
+/// Minimum width of a wrapped column of words.
 const WORDS_MIN: usize = 14;
 
-/// Writes a table of the document.
 pub(super) fn document_table(table: &Table, width: usize, paint: Paint, lines: &mut Vec<String>) {
     if !table.caption().is_empty() {
         lines.extend(wrapped(table.caption(), width).iter().map(|line| paint.ink(Ink::Bold, line)));
@@ -88,7 +86,7 @@ pub(super) fn aligned(
     }
 }
 
-/// Natural widths, columns of words narrowed (the widest first) as far as that helps.
+/// Natural widths; columns of words are narrowed, the widest first, as far as that helps.
 fn fitted_widths(
     columns: &[TextColumn],
     rows: &[Vec<TextCell>],
@@ -130,7 +128,7 @@ fn total_width(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * (widths.len() - 1)
 }
 
-/// Runs of columns that fit the width, each led by the first column.
+/// Groups of columns that fit the width, each led by the first column.
 fn split_into_parts(widths: &[usize], width: usize) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = vec![vec![0]];
     let mut used = widths[0];
@@ -200,7 +198,7 @@ fn table_row(
     }
 }
 
-/// `text`, which shows as `shown_width` columns, in a field of `width`.
+/// Pads `text`, which is `shown_width` columns wide, to `width`.
 fn padded(text: &str, shown_width: usize, width: usize, side: Side) -> String {
     let blanks = " ".repeat(width.saturating_sub(shown_width));
     match side {

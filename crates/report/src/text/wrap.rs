@@ -1,11 +1,11 @@
-//! How wide text is on a terminal, and where it breaks.
+//! Display width of text, and line breaking.
 
-/// Columns `text` takes. Control characters take none, because [`wrapped`] removes them.
+/// Display width in columns. Control characters take none, since [`wrapped`] removes them.
 pub(super) fn display_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Marks combine with what is before them; East Asian text and pictographs are two columns wide.
+/// Combining marks take no column; East Asian text and pictographs take two.
 fn char_width(character: char) -> usize {
     match u32::from(character) {
         0..=0x1f | 0x7f..=0x9f | 0x300..=0x36f | 0x200b..=0x200f | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
@@ -15,8 +15,8 @@ fn char_width(character: char) -> usize {
     }
 }
 
-/// `text` in lines of at most `width` columns, broken between words, within a word only if it is
-/// longer than a line. Control characters are removed, so no text can move the cursor.
+/// Wraps `text` to lines of at most `width` columns, between words; within a word only if it is longer than a
+/// line. Removes control characters, so that no text can move the cursor.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut lines: Vec<String> = Vec::new();
@@ -57,8 +57,8 @@ fn wrap_paragraph(text: &str, width: usize, lines: &mut Vec<String>) {
     lines.push(line);
 }
 
-/// Where a full line of one word is best broken: after its last slash, dash or underscore, if that
-/// leaves at least half of it.
+/// Best break of a line that is one word: after its last slash, dash or underscore, if that leaves at least
+/// half of it.
 fn joint(line: &str) -> usize {
     let after = line.rfind(['/', '-', '_']).map_or(0, |at| at + 1);
     if display_width(&line[..after]) * 2 >= display_width(line) { after } else { line.len() }

@@ -1,4 +1,4 @@
-//! The outcomes of all groups made one set of results.
+//! Assembles the outcomes of all groups into the results of a run.
 
 use super::{
     group::{DatabaseOutcome, FillOutcome, GroupOutcome},
@@ -14,11 +14,11 @@ use super::{
 };
 use hdrhistogram::Histogram;
 
-/// Buckets of a saved distribution, for each tenfold of latency: 10 % wide.
+/// Latency buckets for each factor of ten: each is 10 % wide.
 const BUCKETS_PER_DECADE: f64 = 24.0;
 
 impl RunResults {
-    /// All groups' outcomes as one.
+    /// Combines the outcomes of all groups.
     pub fn assemble(frame: RunFrame, outcomes: &[GroupOutcome]) -> Self {
         assert!(!outcomes.is_empty(), "a run has at least one group");
         let (volumes, samples) = merge_volumes(&frame.plan, outcomes, frame.cut_off.is_none());
@@ -136,8 +136,8 @@ fn merge_fills(fills: impl Iterator<Item = FillOutcome>) -> FillResults {
     })
 }
 
-/// Volumes of all groups, those of one name and role as one, and samples in the same order. If the
-/// outcomes are `whole`, what was counted and what was timed is the same.
+/// Merges volumes by name and role, and the samples in the same order. For `whole` outcomes counts and
+/// histograms must agree.
 fn merge_volumes(
     plan: &RunPlan,
     outcomes: &[GroupOutcome],
@@ -185,7 +185,7 @@ fn merge_volumes(
     let mut judged = judged_samples(&samples, plan).to_vec();
     let part = plan.judged_part();
     if let Some(last) = judged.last_mut() {
-        // What the judged part began and did not end belongs to its last sample.
+        // I/O that the judged part started and did not finish belongs to its last sample.
         last.volumes.iter_mut().zip(&overdue).for_each(|(volume, overdue)| volume.merge(overdue));
     }
     for sample in &mut judged {

@@ -1,26 +1,24 @@
-//! What chance may take from a held rate, and no more.
+//! Statistical significance of a missed rate.
 //!
-//! Operations of a held rate arrive at random (a Poisson process), so a run of a few seconds is asked for a
-//! little more or less than its target, though everything is in order. Of n arrivals the standard deviation is
-//! √n; a count that is off by three of them is chance once in 740 runs. So a target counts as held if no more
-//! is missing than three standard deviations of the arrivals it needed: of 100 operations 30 %, of 10,000 3 %,
-//! of a million 0.3 %.
+//! Operations of a held rate arrive at random (a Poisson process), so a run of a few seconds may receive a
+//! little more or less than its target. The standard deviation of n arrivals is √n; a count is off by three
+//! of them once in 740 runs. So a rate counts as held if no more than three standard deviations of the needed
+//! arrivals are missing: of 100 operations 30 %, of 10,000 3 %, of a million 0.3 %.
 //!
-//! Only arrivals are excused. Where more than a second of operations waited or did not end, or some were given
-//! up, the storage (or the machine) did not do what was asked, and the target must be met in full; the caller
-//! looks.
+//! Only arrivals are excused. If more than a second of operations waited or did not end, or some were shed,
+//! the storage (or the machine) did not do what was asked, and the full target applies; the caller decides
+//! that.
 
-/// Standard deviations that are taken for chance.
+/// Deviations up to this many standard deviations are considered chance.
 pub const SIGMAS: f64 = 3.0;
 
-/// The least share of a target, 0 to 1, that meets it, if `arrivals` operations were needed for it.
+/// The minimum share of a target, 0 to 1, that meets it, given the number of arrivals it needed.
 pub fn least_share(arrivals: f64) -> f64 {
     if arrivals > 0.0 { (1.0 - SIGMAS / arrivals.sqrt()).max(0.0) } else { 0.0 }
 }
 
-/// Arrivals that a target of `io` database reads and writes needed, where `io_done` of them took
-/// `operations`. An operation may cost several; several may cost one between them, and then it is the I/O
-/// that is random.
+/// Arrivals needed for `io` database reads and writes, where `operations` operations did `io_done`. An
+/// operation may cost several; if several share one, the I/O is what is random.
 pub fn arrivals_of(io: f64, io_done: f64, operations: f64) -> f64 {
     if io_done > 0.0 { io * (operations / io_done).min(1.0) } else { io }
 }

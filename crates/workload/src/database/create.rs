@@ -1,9 +1,9 @@
-//! Making the databases, and finding out what is in those that are there already.
+//! Creation of the databases, and the scan of existing ones.
 //!
-//! Records are loaded in key order (mailbox after mailbox, a thousand messages each), in one bulk load, until
-//! the file has the wanted size. Order makes it sequential I/O and full pages, and resumable: whatever
-//! is there after a stop is a prefix, and its last key says where to go on. The databases of a group are
-//! filled side by side, the groups on their threads.
+//! Records are loaded in key order (mailbox after mailbox, 1,024 messages each) in one bulk load, until the
+//! file has the wanted size. Key order gives sequential I/O and full pages, and makes creation resumable:
+//! after a stop the table holds a prefix, and its last key is where to continue. The databases of a group are
+//! filled concurrently, each group on its thread.
 
 use super::{
     error::Error,
@@ -16,36 +16,35 @@ use maildb::{Durability, Session};
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
-/// Messages a mailbox is made with: about 1 MiB of mail at the usual record size.
+/// Messages of a new mailbox: about 1 MiB of mail at the usual record size.
 pub const MESSAGES_PER_MAILBOX: i64 = 1024;
-/// Records between two looks at the size and at whether to go on.
+/// Records between two checks of the file size and of the stop flag.
 const LOOK_RECORDS: u32 = 64;
-/// A database this near to its wanted size is not filled further, in percent: growing goes in
-/// extents, and a run on it has grown it anyway.
+/// A database this near to its wanted size, in percent, is not filled further: files grow in extents, and an
+/// earlier run may have grown the database.
 const NEAR_ENOUGH_PERCENT: u64 = 97;
-/// How much of a small database is records, in percent: the rest is what pages and trees take of it.
+/// Share of a small database that is records, in percent; pages and trees take the rest.
 const SMALL_PERCENT: u64 = 80;
 
-/// How the caller hears of progress and says stop.
+/// Receives progress, and can stop a creation.
 pub trait Watch {
-    /// Bytes done of bytes to do in this database.
+    /// Reports bytes done of all bytes in this database.
     fn progress(&self, done: ByteCount, total: ByteCount);
-    /// Whether to end at the next opportunity.
+    /// True if the creation must stop at the next opportunity.
     fn stopped(&self) -> bool;
 }
 
-/// What was done to one database.
+/// Result of creating one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
-    /// Records that were there.
+    /// Records found in the file.
     pub found: u64,
-    /// Records that were inserted.
     pub inserted: u64,
-    /// Whether it has its wanted size; not, if it was stopped.
+    /// False if creation was stopped before the database had its wanted size.
     pub complete: bool,
 }
 
-/// Brings one database to `wanted` bytes, and `keys` to what it holds.
+/// Grows one database to `wanted` bytes, and makes `keys` describe its content.
 pub async fn create(
     mail: &MailDatabase,
     session: &mut Session,
@@ -62,15 +61,15 @@ pub async fn create(
     let near_enough = ByteCount(wanted.0 / 100 * NEAR_ENOUGH_PERCENT);
     let wanted = if found > 0 { near_enough } else { wanted };
     if mail.database.size() >= wanted {
-        // A file begins with an extension of free pages, behind which a load would begin: a small database is
-        // all within it.
+        // A file starts with an extent of free pages, and a bulk load would start after it: a small database
+        // fits into the extent.
         let records =
             if found > 0 { 0 } else { wanted.0 / 100 * SMALL_PERCENT / mail.maker.record_bytes() as u64 };
         let inserted = insert_few(mail, session, keys, records, watch).await?;
         return Ok(Created { found, inserted, complete: inserted == records });
     }
     let mut load = mail.begin_load(wanted).await?;
-    // What is loaded between two looks must not make the file outgrow its size by a whole extension.
+    // The records between two checks must not grow the file beyond its size by a whole extent.
     let look_bytes = u64::from(LOOK_RECORDS) * 2 * mail.maker.record_bytes() as u64;
     let (mut inserted, mut stopped) = (0, false);
     while load.size().0 + look_bytes < wanted.0 && !stopped {
@@ -87,8 +86,8 @@ pub async fn create(
     Ok(Created { found, inserted, complete: !stopped })
 }
 
-/// Inserts the first `records` records into an empty database, one after the other; gives how many before it was
-/// stopped.
+/// Inserts up to `records` records one by one into an empty database; returns the number inserted before a
+/// stop.
 async fn insert_few(
     mail: &MailDatabase,
     session: &mut Session,
@@ -119,7 +118,7 @@ fn following(key: MailKey) -> MailKey {
     }
 }
 
-/// Reads and checks every record; gives the key of the last.
+/// Reads and checks every record; returns the last key.
 async fn scan_existing(
     mail: &MailDatabase,
     keys: &mut KeySpace,

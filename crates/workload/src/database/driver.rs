@@ -1,4 +1,4 @@
-//! A whole run: groups started, watched, and their outcomes gathered into results.
+//! The driver of a run: starts the groups, monitors them, and assembles their outcomes into results.
 
 use super::{
     error::Error,
@@ -20,51 +20,48 @@ use world::{
     real::{RealOptions, ThreadHandle, spawn_thread},
 };
 
-/// How often the driver looks at the boards and tells the caller.
+/// Interval of the progress callback.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Time left in a phase is not guessed before this many seconds of it.
+/// Elapsed time of a phase before its remaining time is estimated, in seconds.
 const GUESS_AFTER_S: f64 = 2.0;
 
-/// Opens the storage of a group, given the world of the thread it will run on and its number.
+/// Opens the storage of a group, given the world of its thread and its number.
 pub type OpenGroup = Arc<dyn Fn(World, u32) -> LocalFuture<IoResult<GroupStorage>> + Send + Sync>;
 
-/// Where groups run.
+/// Threads that run the groups.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
-    /// Each on a thread of its own, in a real world.
+    /// One real thread for each group.
     Threads(RealOptions),
-    /// All on the caller's thread, in the caller's world.
+    /// The caller's thread, in the caller's world.
     Here,
 }
 
-/// What a run needs beside its plan.
+/// A run's connections to its surroundings.
 pub struct Surroundings {
-    /// Opens the storage of each group.
     pub open: OpenGroup,
-    /// Where groups run.
     pub place: Place,
-    /// Set from elsewhere to end the run early, cleanly, with what it has.
+    /// Set by the caller to end the run early, cleanly, with partial results.
     pub stop: Arc<AtomicBool>,
     /// Program and version, for the report.
     pub generator: String,
     /// The machine, for the report.
     pub host: HostFacts,
-    /// Reads the host's counters; called about once a second. None if there is nothing to read.
+    /// Reads the host's counters, about once a second. None if there are none.
     pub read_host: Option<Box<dyn Fn() -> HostSample>>,
-    /// Hears what is to be recorded of the run; see [`record`](super::record).
+    /// Receives the events of the run's record; see [`record`](super::record).
     pub recorder: Option<Recorder>,
-    /// Looks at the kernel log, or says why it cannot; called about twice a second. None where there is no
-    /// kernel below.
+    /// Reads the kernel log about twice a second, or says why it cannot. None if there is no kernel log.
     pub kernel: Option<Result<LookAtKernel, String>>,
 }
 
-/// Runs `plan` and gives its results. `on_progress` is called about twice a second, and once at the
-/// end, on the caller's thread.
+/// Runs `plan` and returns its results. Calls `on_progress` about twice a second, and once at the end, on the
+/// caller's thread.
 ///
 /// # Errors
-/// If the plan is refused, storage cannot be opened or runs out of space, a database is not what it
-/// should be, or storage fails before measuring began. What fails later is part of the results.
+/// If the plan is rejected, storage cannot be opened or runs out of space, a database does not match the
+/// plan, or storage fails before measurement. Later failures are part of the results.
 pub async fn run(
     world: &World,
     plan: RunPlan,
@@ -103,7 +100,7 @@ pub async fn run(
         if host_samples.last().is_some_and(|last| last.at_s > progress.elapsed_s)
             && progress.phase == Phase::Measure
         {
-            // Another hold: what was read during the one before is not of the run any more.
+            // Another hold has begun: samples of the previous one no longer belong to the run.
             host_samples.clear();
         }
         if progress.phase == Phase::Measure
@@ -145,9 +142,9 @@ pub async fn run(
     Ok(RunResults::assemble(frame, &outcomes))
 }
 
-/// Makes, or completes, the databases of `plan` and shuts them down cleanly, and no more; false if the
-/// run was ended before all were whole. Of that only how far it has come is recorded. `on_progress` is called
-/// as [`run`] does.
+/// Creates or completes the databases of `plan` and shuts them down cleanly, without running a load; false if
+/// the run was stopped before all were complete. Records only creation progress. Calls `on_progress` like
+/// [`run`].
 ///
 /// # Errors
 /// As [`run`].
@@ -186,7 +183,7 @@ pub async fn prepare(
     complete
 }
 
-/// A group at work.
+/// A running group.
 enum Started<T> {
     Thread(ThreadHandle<Result<T, Error>>),
     Task(JoinHandle<Result<T, Error>>),
@@ -208,7 +205,6 @@ impl<T: Send + 'static> Started<T> {
     }
 }
 
-/// What a group does.
 type Work<T> = fn(Group) -> LocalFuture<Result<T, Error>>;
 
 fn start_group<T: Send + 'static>(
@@ -241,16 +237,16 @@ fn start_group<T: Send + 'static>(
     }
 }
 
-/// Turns boards into progress: keeps when the phase began and which lines were told.
+/// Turns the groups' progress into that of the run.
 struct Watch {
     phase: Phase,
     began: Moment,
     lines_told: usize,
-    /// Between two readings of the host that are recorded, in seconds.
+    /// Interval between recorded host samples, in seconds.
     record_interval_s: u64,
-    /// Those recorded.
+    /// Number of recorded host samples.
     recorded: u64,
-    /// When the making of databases was last recorded.
+    /// Time of the last recorded creation progress.
     creating_told: Option<Moment>,
 }
 
@@ -260,7 +256,7 @@ impl Watch {
         Self { phase: Phase::Create, began, lines_told: 0, record_interval_s, recorded: 0, creating_told }
     }
 
-    /// How far the databases are, if that is to be recorded now.
+    /// Creation progress, if it is due to be recorded.
     fn creating(&mut self, world: &World, progress: &Progress) -> Option<Creating> {
         let (done_bytes, bytes) = progress.bytes.filter(|_| progress.phase == Phase::Create)?;
         let now = world.now();
@@ -271,7 +267,7 @@ impl Watch {
         Some(Creating { done_bytes, bytes })
     }
 
-    /// Whether a reading of the host at this time of measuring is one to be recorded.
+    /// True if a host sample at this time of measurement is due to be recorded.
     fn is_recorded(&mut self, measured_s: f64) -> bool {
         let is_due = measured_s >= (self.recorded * self.record_interval_s) as f64;
         self.recorded += u64::from(is_due);
@@ -288,7 +284,7 @@ impl Watch {
         let elapsed_s = world.now().since(self.began).as_secs_f64();
         let lines = shared.lines_from(self.lines_told);
         self.lines_told += lines.len();
-        // A guess from the first moments would jump about.
+        // An estimate from the first moments would fluctuate.
         let can_guess = board.fraction > 0.01 && elapsed_s >= GUESS_AFTER_S;
         let left_s = can_guess.then(|| elapsed_s * (1.0 - board.fraction) / board.fraction);
         Progress {

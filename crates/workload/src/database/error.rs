@@ -1,4 +1,4 @@
-//! Why a run could not be made, or stopped before its end.
+//! Errors that end a run without results.
 
 use super::{mail_record::ContentError, plan::PlanError};
 use maildb::log::LogError;
@@ -9,7 +9,6 @@ use world::{IoError, IoErrorKind};
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The plan is impossible.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The storage failed outside the database engine.
@@ -23,7 +22,7 @@ pub enum Error {
     Mismatch {
         /// File name.
         database: String,
-        /// In what it differs.
+        /// The difference, in words.
         problem: String,
     },
     /// A database to attach to holds a record that is not what was written to it.
@@ -31,19 +30,19 @@ pub enum Error {
     Content {
         /// File name.
         database: String,
-        /// Which record, and what is wrong.
+        /// The record and its fault.
         error: ContentError,
     },
-    /// The storage ceased to answer before anything was measured.
+    /// The storage stopped answering before measurement.
     #[error("the storage does not answer: {0}")]
     Unanswered(String),
-    /// The operating system gave no thread for a storage group.
+    /// The operating system could not create a thread for a storage group.
     #[error("no thread for a storage group: {0}")]
     Thread(String),
 }
 
 impl Error {
-    /// The kind of storage failure behind this, if there is one.
+    /// Kind of the underlying storage error, if there is one.
     pub fn storage_kind(&self) -> Option<IoErrorKind> {
         match self {
             Self::Storage(error) => Some(error.kind()),
@@ -53,7 +52,7 @@ impl Error {
     }
 }
 
-/// The storage failure behind an engine error, wherever in the engine it happened.
+/// The storage error behind an engine error, if there is one.
 pub fn storage_cause(error: &maildb::Error) -> Option<&IoError> {
     match error {
         maildb::Error::Storage(cause) | maildb::Error::Log(LogError::Io(cause)) => Some(cause),

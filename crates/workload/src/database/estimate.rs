@@ -1,42 +1,42 @@
-//! What a run will cost, before it is begun.
+//! Cost estimate of a planned run: time, space, memory and bytes written.
 
 use super::{load::ProbePlan, plan::RunPlan};
 use maildb::PageStampMode;
 use world::ByteCount;
 
-/// What the storage is guessed to do, for estimates before anything was measured.
+/// Assumed speed of the storage, for estimates before any measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeedGuess {
-    /// Bytes a second written or read in long runs, all volumes together.
+    /// Throughput of large sequential transfers, all volumes together.
     pub sequential_bytes_per_second: u64,
-    /// Random reads and writes of pages a second, all volumes together.
+    /// Random page reads and writes a second, all volumes together.
     pub random_iops: u64,
 }
 
-/// A session and its task: 1020 more of them took 11 MiB.
+/// Memory of a session and its task (measured: 1,020 more sessions took 11 MiB).
 const SESSION_BYTES: u64 = 16 << 10;
 
-/// What a run will cost. An estimate: space and memory are bounds, the rest is as good as the guess.
+/// Estimated cost of a run. Space and memory are upper bounds; times are as good as the guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Space the databases may take in the end, growth and the stamps of their pages included.
+    /// Maximum space of the databases, including growth and page stamps.
     pub database_space: ByteCount,
-    /// Space the logs may take.
+    /// Maximum space of the logs.
     pub log_space: ByteCount,
     /// Memory: caches, log buffers, one byte a record, 16 a page if stamps are kept, 16 KiB a session, and 64 MiB
     /// for the rest.
     pub memory: ByteCount,
-    /// Bytes written to make the databases, logs included.
+    /// Bytes written while the databases are created, logs included.
     pub written_by_creation: ByteCount,
-    /// Bytes written by the measured run and by the search before it, logs included.
+    /// Bytes written by search and measurement, logs included.
     pub written_by_run: ByteCount,
-    /// Time to make the databases, in seconds.
+    /// Time to create the databases, in seconds.
     pub create_s: u64,
     /// Time to fill the cache, in seconds.
     pub fill_s: u64,
-    /// Time to search for the most within limits, at most, in seconds.
+    /// Maximum time of the search, in seconds.
     pub search_s: u64,
-    /// Time for further holds, where the first breaks a limit, at most, in seconds.
+    /// Maximum time of the holds after the first, in seconds.
     pub further_holds_s: u64,
     /// Measured time, in seconds.
     pub measure_s: u64,
@@ -45,14 +45,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// All phases together, in seconds.
+    /// Sum of all phases, in seconds.
     pub fn total_s(&self) -> u64 {
         self.create_s + self.fill_s + self.search_s + self.further_holds_s + self.measure_s + self.verify_s
     }
 }
 
 impl RunPlan {
-    /// What this plan will cost on storage as fast as `guess`.
+    /// Estimates the cost of this plan on storage of speed `guess`.
     pub fn estimate(&self, guess: SpeedGuess) -> Estimate {
         let databases = self.database_count();
         let groups = u64::from(self.groups);

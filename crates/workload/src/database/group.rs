@@ -1,7 +1,7 @@
-//! One storage group from opening to verification: the flow of a run, on one thread of one world.
+//! One storage group from opening to verification, on one thread of one world.
 //!
-//! Everything it touches comes in: the world, directories, the plan. So the same flow runs on real
-//! storage on a thread, beside other groups on one thread, and in a simulated world.
+//! Its world, directories and plan are parameters. So the same code runs on real storage on a thread,
+//! together with other groups on one thread, and in a simulated world.
 
 mod ending;
 mod fill;
@@ -40,29 +40,28 @@ use world::{ByteCount, Directory, World};
 
 pub use outcome::{DatabaseOutcome, FillOutcome, GroupOutcome};
 
-/// Pages a database file grows by at least (open ESE source: 256).
+/// Minimum growth of a database file, in pages (open ESE source: 256).
 const EXTENSION_PAGES: u32 = 256;
-/// How often the load is looked at.
+/// Interval between samples of the load.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Where one group lies. Volumes are names that groups share when they share the volume.
+/// Storage of one group. Volumes are names; groups that share a volume use the same name.
 pub struct GroupStorage {
-    /// One for each database: its directory, file name and volume.
+    /// Directory, file name and volume of each database.
     pub databases: Vec<(Rc<dyn Directory>, String, String)>,
-    /// Directory of the transaction log, and its volume.
+    /// Directory and volume of the transaction log.
     pub log: (Rc<dyn Directory>, String),
-    /// What lies below both, if it is to be asked and closed.
+    /// Pools below the files, if their statistics are wanted.
     pub pools: Option<Rc<dyn Pools>>,
 }
 
-/// One group of a run.
 pub struct Group {
     world: World,
     plan: Rc<RunPlan>,
     number: u32,
     shared: Shared,
     storage: GroupStorage,
-    /// What is watched for.
+    /// Thresholds of slow I/O.
     limits: WatchLimits,
     /// Lines about slow operations so far.
     slow_lines: Cell<u32>,
@@ -71,7 +70,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Group `number` of a run by `plan`, which was checked, on `storage`.
+    /// Group `number` of a run by a checked `plan`.
     pub fn new(world: &World, plan: RunPlan, number: u32, shared: Shared, storage: GroupStorage) -> Self {
         assert_eq!(storage.databases.len(), plan.databases_per_group as usize, "storage as planned");
         let limits =
@@ -96,8 +95,8 @@ impl Group {
         }
     }
 
-    /// Creates, or completes, the databases and shuts them down cleanly; false if the run was ended before
-    /// that. An error ends the other groups, too.
+    /// Creates or completes the databases and shuts them down cleanly; false if the run was stopped before.
+    /// An error ends the other groups too.
     pub async fn prepare(self) -> Result<bool, Error> {
         let outcome = self.under_watch(self.create_only()).await;
         if outcome.is_err() {
@@ -116,7 +115,7 @@ impl Group {
         Ok(created.iter().all(|created| created.complete))
     }
 
-    /// Creates, fills, measures and verifies. An error ends the other groups, too.
+    /// Creates, fills, measures and verifies. An error ends the other groups too.
     pub async fn run(self) -> Result<GroupOutcome, Error> {
         let outcome = self.under_watch(self.phases()).await;
         if outcome.is_err() {
@@ -170,7 +169,7 @@ impl Group {
         if counts.io + counts.engine > 0
             && let Some(error) = self.meters.iter().find_map(|meter| meter.no_space())
         {
-            // The engine tells later callers only that it has stopped; the meters saw why.
+            // The engine reports only that it has stopped; the meters know the cause.
             return Err(error.into());
         }
         let verified = if frozen || self.shared.ending() { Vec::new() } else { self.verify(&failures).await };
@@ -208,7 +207,7 @@ impl Group {
         self.shared.line(self.world.wall(), text);
     }
 
-    /// How the pools below stand, if there are any.
+    /// Snapshots of the pools below.
     fn pool_facts(&self) -> Vec<PoolFacts> {
         self.storage.pools.as_ref().map(|pools| pools.facts()).unwrap_or_default()
     }
@@ -217,7 +216,7 @@ impl Group {
         format!("E{:02}", self.number)
     }
 
-    /// What a database file grows by at least.
+    /// Minimum growth of a database file.
     fn extension(&self) -> ByteCount {
         ByteCount(u64::from(EXTENSION_PAGES) * self.plan.profile.page_size().bytes() as u64)
     }
@@ -260,7 +259,7 @@ impl Group {
         MeteredDirectory::new(Rc::clone(&self.storage.log.0), &self.meters[0])
     }
 
-    /// Fills all databases side by side.
+    /// Creates all databases concurrently.
     async fn create(&self, instance: &Instance) -> Result<(Vec<Store>, Vec<Created>), Error> {
         let done: Rc<RefCell<Vec<(u64, u64)>>> =
             Rc::new(RefCell::new(vec![(0, self.plan.database_bytes); self.storage.databases.len()]));

@@ -1,50 +1,42 @@
-//! Which part of the time under load is judged.
+//! The judged part of the time under load.
 //!
-//! Some papers ran for long and judged a part: HP Continuous Access the middle four hours of eight, IBM 2008 the last
-//! four of ten. What lies outside the part is run, sampled and drawn like the rest, and read back and
-//! verified; but averages, worst windows and rates are those of the part alone.
+//! Some papers judged a part of a longer run: HP Continuous Access the middle four hours of eight, IBM 2008
+//! the last four of ten. The rest is run, sampled, charted and verified too, but averages, worst windows and
+//! rates come from the judged part alone.
 
 use super::span::Span;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is judged of the time under load.
+/// Position and length of the judged part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judged {
-    /// All of it.
     #[default]
     All,
-    /// So many seconds in the middle.
     Middle {
-        /// Length of the part, in seconds.
         seconds: u64,
     },
-    /// So many seconds at the end.
     Last {
-        /// Length of the part, in seconds.
         seconds: u64,
     },
 }
 
-/// The part that is judged, in whole seconds since the cache was full.
+/// A part of the time under load, in whole seconds from the start of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
     pub from_s: u64,
-    /// Where it ends.
     pub to_s: u64,
 }
 
 impl Part {
-    /// Its length, in seconds.
     pub fn length_s(self) -> u64 {
         self.to_s - self.from_s
     }
 }
 
 impl Judged {
-    /// Length of the part, in seconds; none for all.
+    /// Length in seconds; None for the whole run.
     pub fn seconds(self) -> Option<u64> {
         match self {
             Self::All => None,
@@ -52,7 +44,10 @@ impl Judged {
         }
     }
 
-    /// The part of a run of `duration_s`, which must be at least as long.
+    /// The part of a run of `duration_s`.
+    ///
+    /// # Panics
+    /// If the part is longer than the run; a checked plan excludes that.
     pub fn part(self, duration_s: u64) -> Part {
         let length_s = self.seconds().unwrap_or(duration_s);
         assert!(length_s <= duration_s, "the plan was checked: the part is within the run");
@@ -64,7 +59,7 @@ impl Judged {
         Part { from_s, to_s: from_s + length_s }
     }
 
-    /// The same share of a run of `duration_s` as this is of one of `planned_s`, and at least a second.
+    /// The part scaled from a run of `planned_s` to one of `duration_s`, at least one second long.
     #[must_use]
     pub fn scaled(self, planned_s: u64, duration_s: u64) -> Self {
         let scale = |seconds: u64| (seconds * duration_s / planned_s.max(1)).clamp(1, duration_s.max(1));

@@ -1,62 +1,59 @@
-//! What the kernel said of the devices under test while a run went on.
+//! Kernel log messages about the devices under test.
 //!
-//! A retry hides a failed command from whoever waits for it, and a mirror hides a failed drive; the
-//! kernel says so in its log all the same. Invariant: every message is counted, the first [`KEPT`] are
-//! kept in words.
+//! A retry hides a failed command from the waiting program, and a mirror hides a failed drive; the kernel log
+//! shows both. Invariant: every message is counted, and the first [`KEPT`] are kept with their text.
 
 use super::{progress::Shared, record::News};
 use serde::{Deserialize, Serialize};
 use world::{
     IoResult, World,
-    real::host::{KernelDeviceError, KernelLogUpdate},
+    real::host::{KernelLogUpdate, KernelDeviceError},
 };
 
-/// Messages that results keep.
+/// Maximum number of messages in results.
 pub const KEPT: usize = 100;
-/// Messages that the test log keeps: a failing drive makes thousands.
+/// Maximum number of messages in the test log: a failing drive causes thousands.
 const LINES_MAX: u64 = 20;
 
-/// Takes what the kernel has said since the last call, without waiting.
+/// Reads the kernel messages since the last call, without waiting.
 pub type LookAtKernel = Box<dyn FnMut() -> IoResult<KernelLogUpdate>>;
 
-/// One message of trouble.
+/// One message about a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelEvent {
-    /// When it was seen, in seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub unix_s: i64,
-    /// The device, by the name the kernel used.
+    /// As the kernel calls it.
     pub device: String,
-    /// What it tells, in a word or two.
+    /// Category, in a word or two.
     pub what: String,
-    /// Part of the kernel that says so.
+    /// The kernel source file or subsystem.
     pub source: String,
-    /// The message.
     pub text: String,
 }
 
-/// All of a run.
+/// Kernel messages of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelResults {
-    /// How many messages told of trouble with the devices under test.
     pub count: u64,
-    /// The first of them.
+    /// The first messages.
     pub events: Vec<KernelEvent>,
-    /// Messages were overwritten before they could be read.
+    /// True if messages were overwritten before they were read.
     pub lost: bool,
-    /// Why the log could not be read, or not to the end.
+    /// Reason the log could not be read, or not to the end.
     pub unreadable: Option<String>,
 }
 
-/// Looks at the kernel log as a run goes on.
+/// Reads the kernel log during a run.
 pub(super) struct KernelWatch {
     look: Option<LookAtKernel>,
     results: KernelResults,
-    /// What was recorded of them last; none before the first look.
+    /// The last recorded state.
     told: Option<KernelResults>,
 }
 
 impl KernelWatch {
-    /// A watch over a log that can be read, or cannot for a reason.
+    /// A monitor of a readable log, or of one that is unreadable for a reason.
     pub fn new(log: Result<LookAtKernel, String>) -> Self {
         match log {
             Ok(look) => Self { look: Some(look), results: KernelResults::default(), told: None },
@@ -68,7 +65,7 @@ impl KernelWatch {
         }
     }
 
-    /// Takes what has come, and adds it to the test log.
+    /// Reads new messages and adds them to the test log.
     pub fn look(&mut self, world: &World, shared: &Shared) {
         match self.look.as_mut().map(|look| look()) {
             None => {}
@@ -95,7 +92,7 @@ impl KernelWatch {
         match self.results.count {
             ..=LINES_MAX => shared.line(wall, format!("kernel: {}: {}", trouble.what, trouble.text)),
             count if count == LINES_MAX + 1 => {
-                shared.line(wall, "kernel: more messages are counted from now on, and no longer told");
+                shared.line(wall, "kernel: further messages are counted, not listed");
             }
             _ => {}
         }
@@ -110,7 +107,6 @@ impl KernelWatch {
         }
     }
 
-    /// What it found.
     pub fn into_results(self) -> KernelResults {
         self.results
     }

@@ -1,54 +1,52 @@
-//! Which records exist, and in which version: known without asking the database.
+//! The expected content of a mail table: the existing records and their versions, in memory.
 //!
-//! A uniform pick of an existing record must cost no I/O, or it would be part of what is measured;
-//! and a record read back must be *the* record written last, or a storage that silently loses
-//! writes would pass. So every record has one byte in memory: 0 for "does not exist", otherwise its
-//! version, which counts 1 to 255 and round again. That is a thousandth of the database: 100 MB of
-//! memory for 100 GB, which the plan counts. Nothing smaller can tell a stale record from the right
-//! one, and nothing about it need be saved: a scan of the table rebuilds it, and checks every record
-//! on the way.
+//! Picking an existing record must cost no I/O, or the pick would be part of the measurement; and a record
+//! read back must be *the* record written last, or storage that silently loses writes would pass. So every
+//! record has one byte in memory: 0 if it does not exist, otherwise its version, which counts from 1 to 255
+//! and wraps to 1. That is a thousandth of the database: 100 MB of memory for 100 GB, which the estimate
+//! includes. Nothing smaller can tell a stale record from the right one. The bytes need not be saved: a scan
+//! of the table rebuilds them, and checks every record.
 //!
-//! New messages are appended to a random mailbox, as mail arrives; deletes leave holes. (In seed
-//! 002's performance run the database grew by 886 MB while about 890,000 records were inserted and
-//! three quarters as many deleted: Jetstress appended, too.) Only a database that has grown as far
-//! as its plan allows is filled from its holes.
+//! New messages are appended to a random mailbox, as mail arrives; deletes leave holes. (In AMI 2008's
+//! performance run the database grew by 886 MB while about 890,000 records were inserted and three quarters
+//! as many deleted: Jetstress appended, too.) Only a database that has reached its planned maximum is filled
+//! from its holes.
 //!
-//! Mailboxes may be hot and cold: then a share of them, the first ones, gets most of the picks and of the
-//! new messages. They are the ones with the lowest keys, so what is hot lies together on disk, as a tiering
-//! array wants it. A pick stays as cheap as it was.
+//! Mailboxes may be hot and cold: then a share of them, the first ones, gets most of the picks and of the new
+//! messages. These have the lowest keys, so hot data is contiguous on disk, as a tiering array prefers.
 //!
 //! Invariants:
 //!
-//! 1. A record in the table has a version other than 0 here once its transaction has settled.
-//! 2. A claimed record is claimed once: nobody else picks it until it is settled.
+//! 1. A record in the table has a version other than 0 here once its transaction has ended.
+//! 2. A record has at most one claim: it is not picked again until the claim is released.
 //! 3. `existing` is the number of slots whose version is not 0.
 
 use super::mail_record::{MailKey, Version};
 use std::collections::BTreeSet;
 use world::Random;
 
-/// Tries to hit an existing, unclaimed record before giving up. With one slot in eight taken the
-/// chance of needing more is 2·10⁻⁸.
+/// Maximum number of random picks for an existing, unclaimed record. With one slot in eight taken the chance
+/// of needing more is 2·10⁻⁸.
 const PICKS_MAX: u32 = 128;
 
-/// Which mailboxes get most of the operations.
+/// Distribution of operations over hot and cold mailboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// Share of mailboxes that are hot, in percent; at least one is.
+    /// Share of mailboxes that are hot, in percent; at least one mailbox is.
     pub mailbox_percent: u64,
-    /// Share of operations that go to them, in percent.
+    /// Share of operations on hot mailboxes, in percent.
     pub access_percent: u64,
 }
 
 impl Default for Skew {
-    /// All alike.
+    /// No skew.
     fn default() -> Self {
         Self { mailbox_percent: 100, access_percent: 100 }
     }
 }
 
 impl Skew {
-    /// One of `count` mailboxes.
+    /// Draws one of `count` mailboxes.
     fn mailbox(self, count: usize, random: &mut Random) -> usize {
         assert!(count > 0, "there is a mailbox to draw");
         let count = count as u64;
@@ -64,7 +62,7 @@ impl Skew {
     }
 }
 
-/// Which records of one database exist.
+/// The existing records of one database.
 #[derive(Debug, Default)]
 pub struct KeySpace {
     skew: Skew,
@@ -78,42 +76,41 @@ pub struct KeySpace {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claim that is not settled blocks its record for ever"]
 pub struct Claim {
-    /// Which record.
     pub key: MailKey,
-    /// Its version now; none if it is yet to be inserted.
+    /// Current version; None for an insert.
     pub version: Option<Version>,
 }
 
 impl KeySpace {
-    /// An empty one, of whose mailboxes some are preferred.
+    /// An empty key space.
     pub fn new(skew: Skew) -> Self {
         Self { skew, ..Self::default() }
     }
 
-    /// Notes that the table holds `key` in `version`: while it is filled or scanned.
+    /// Records that the table holds `key` in `version`; for creation and scans.
     pub fn note(&mut self, key: MailKey, version: Version) {
         let slot = self.slot(key);
         let was_vacant = std::mem::replace(slot, version.get()) == 0;
         self.existing += u64::from(was_vacant);
     }
 
-    /// Records that exist.
+    /// Number of existing records.
     pub fn existing(&self) -> u64 {
         self.existing
     }
 
-    /// Mailboxes that have ever held a message.
+    /// Number of mailboxes that have ever held a message.
     pub fn mailboxes(&self) -> usize {
         self.mailboxes.len()
     }
 
-    /// Bytes of memory the key space takes.
+    /// Memory of the key space.
     pub fn memory_bytes(&self) -> u64 {
         self.mailboxes.iter().map(|slots| slots.capacity() as u64 + 24).sum()
     }
 
-    /// Claims an existing record, each of a hot or a cold mailbox as likely as the next (as far as
-    /// mailboxes are of one length); none if there are hardly any, or all are claimed.
+    /// Claims a random existing record. Within the hot and the cold mailboxes all records are equally likely
+    /// if the mailboxes have equal length. None if few records exist or all are claimed.
     pub fn claim_existing(&mut self, random: &mut Random) -> Option<Claim> {
         let key = self.pick(random, |version| version != 0)?;
         let version = Version::from_byte(*self.slot(key));
@@ -149,22 +146,21 @@ impl KeySpace {
         let key = MailKey { mailbox: mailbox as i32, message: slots.len() as i64 };
         slots.push(0);
         let fresh = self.claimed.insert(key);
-        assert!(fresh, "a new message number is nobody's");
+        assert!(fresh, "a new message number is unclaimed");
         Claim { key, version: None }
     }
 
-    /// Claims a message that was deleted, to be inserted anew; none if there are hardly any.
+    /// Claims a deleted message, to insert it again; None if there are few.
     pub fn claim_hole(&mut self, random: &mut Random) -> Option<Claim> {
         self.pick(random, |version| version == 0).map(|key| Claim { key, version: None })
     }
 
-    /// Gives a claim back. `version` is what the record is in now that its transaction has ended;
-    /// none if it does not exist.
+    /// Releases a claim. `version` is the record's version after its transaction; None if it does not exist.
     pub fn settle(&mut self, claim: Claim, version: Option<Version>) {
         assert!(self.claimed.remove(&claim.key), "only what is claimed is settled");
         let slot = self.slot(claim.key);
         let before = std::mem::replace(slot, version.map_or(0, Version::get));
-        assert_eq!(Version::from_byte(before), claim.version, "nobody else changed a claimed record");
+        assert_eq!(Version::from_byte(before), claim.version, "only its claim changes a record");
         self.existing = self.existing + u64::from(version.is_some()) - u64::from(claim.version.is_some());
     }
 

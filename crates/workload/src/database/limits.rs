@@ -1,4 +1,4 @@
-//! What a run must keep within: limits as data, with source and place.
+//! Limit sets: the bounds a run is judged by, as data with sources.
 
 use super::{plan::RunClass, setting::nearest};
 use serde::{Deserialize, Serialize};
@@ -6,42 +6,40 @@ use thiserror::Error;
 
 const LIMITS: &str = include_str!("limits.toml");
 
-/// Names of the sets in the file, for suggestions; a test keeps them equal.
+/// Names of the sets in the file, for suggestions; a test compares them.
 const NAMES: [&str; 6] = ["jetstress", "eva5000", "eva8000", "snapmanager", "equallogic", "jetstress-2013"];
 
-/// Something measured that has a limit.
+/// A metric that can have a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Latency of transactional database reads, averaged over the measured time, of the volume
-    /// where it is longest.
+    /// Average latency of transactional database reads over the judged time, of the slowest volume.
     DatabaseReadAverageMs,
-    /// The longest average of such reads over one window (15 s), of any volume.
+    /// Highest average of such reads over one window (15 s), of any volume.
     DatabaseReadWindowMaximumMs,
-    /// Latency of database writes, averaged, of the volume where it is longest.
+    /// Average latency of database writes, of the slowest volume.
     DatabaseWriteAverageMs,
-    /// Latency of log writes, averaged, of the volume where it is longest.
+    /// Average latency of log writes, of the slowest volume.
     LogWriteAverageMs,
-    /// The longest average of log writes over one window, of any volume.
+    /// Highest average of log writes over one window, of any volume.
     LogWriteWindowMaximumMs,
-    /// Page faults that found no free cache page, a second, averaged over the measured time.
+    /// Page faults a second that found no free cache page, averaged over the judged time.
     PageFaultStallsPerSecond,
-    /// Transactional I/O a second, as a share of what was asked for.
+    /// Transactional IOPS as a share of the target.
     AchievedPercentOfTarget,
-    /// Damaged pages and log segments: found by verification, the background scan or the engine.
+    /// Damaged pages and log segments that verification, the background scan or the engine found.
     ChecksumErrors,
-    /// Records that came back other than they were written, or not at all.
+    /// Records that were missing or had other content than was written.
     ContentErrors,
-    /// I/O operations that failed, and those the kernel says failed.
+    /// Failed I/O operations, including those only the kernel log reports.
     IoErrors,
-    /// Device operations that took longer than a long one may, and were not hung.
+    /// Device operations slower than the long limit but not hung.
     LongOperations,
-    /// Device operations that took longer still, answered or not.
+    /// Device operations slower than the hung limit, answered or not.
     HungOperations,
 }
 
 impl Measure {
-    /// Name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::DatabaseReadAverageMs => "Database read latency, average",
@@ -59,7 +57,7 @@ impl Measure {
         }
     }
 
-    /// Whether it grows with any delay, whosever it is: a busy processor's as well as the storage's.
+    /// True if any delay can worsen the metric, whether storage or a busy processor causes it.
     pub fn is_of_time(self) -> bool {
         match self {
             Self::DatabaseReadAverageMs
@@ -77,28 +75,26 @@ impl Measure {
         }
     }
 
-    /// Whether more is better: then the limit is a floor.
+    /// True if larger is better, so that the limit is a minimum.
     pub fn is_floor(self) -> bool {
         self == Self::AchievedPercentOfTarget
     }
 }
 
-/// One limit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// What is limited; its name says the unit.
+    /// The unit is part of its name.
     pub measure: Measure,
-    /// The most (or least, see [`Measure::is_floor`]) that passes.
+    /// The maximum that passes, or the minimum (see [`Measure::is_floor`]).
     limit: f64,
-    /// The same for a stress run, if it differs.
+    /// Replaces `limit` for stress runs.
     stress_limit: Option<f64>,
-    /// Who says so, and where.
+    /// Citation: document and place.
     pub source: String,
 }
 
 impl Limit {
-    /// The limit for runs of `class`.
     pub fn value(&self, class: RunClass) -> f64 {
         match (class, self.stress_limit) {
             (RunClass::Stress, Some(limit)) => limit,
@@ -107,74 +103,69 @@ impl Limit {
     }
 }
 
-/// The limits one kind of test judges by.
+/// The limits of one published test.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitSet {
-    /// Short name.
     pub name: String,
-    /// Whose limits, in a line.
+    /// One line: publisher and test.
     pub summary: String,
-    /// The limits, in the order a verdict lists them; first the set's own, then those of every set.
+    /// In verdict order: the set's own limits, then those common to all sets.
     #[serde(rename = "limit")]
     pub limits: Vec<Limit>,
-    /// What is watched for; none of its own in the file means that of every set.
+    /// Thresholds of slow I/O; a set without its own uses the common ones.
     #[serde(default)]
     watch: Option<WatchLimits>,
 }
 
-/// What is watched for beside the averages.
+/// Thresholds of slow I/O, applied in addition to the averages.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchLimits {
-    /// What is a slow operation.
     pub slow: SlowLimits,
-    /// What is a spike.
     pub spike: SpikeRule,
 }
 
-/// From when on one operation is an event.
+/// Durations above which a single operation is reported.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowLimits {
-    /// Longer than this is long, in seconds.
+    /// Above this an operation is *long*, in seconds.
     pub long_s: f64,
-    /// Longer than this is hung, in seconds.
+    /// Above this an operation is *hung*, in seconds.
     pub hung_s: f64,
-    /// Who says so, and where.
+    /// Citation: document and place.
     pub source: String,
 }
 
-/// From when on an operation is part of a spike: it took longer than both.
+/// Thresholds of a spike: an operation belongs to one if it exceeds both.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpikeRule {
-    /// So many times the running median of its kind on its volume.
+    /// Multiple of the running median latency of its kind on its volume.
     pub times_median: f64,
-    /// This, in milliseconds.
+    /// Latency in milliseconds.
     pub floor_ms: f64,
-    /// Who says so, and why.
+    /// Citation and reason.
     pub source: String,
 }
 
 #[derive(Deserialize)]
 struct LimitFile {
-    /// Of sets that have none of their own.
+    /// For sets without their own.
     watch: WatchLimits,
-    /// Limits of every set.
     every: Vec<Limit>,
     set: Vec<LimitSet>,
 }
 
-/// Why limits were refused.
+/// A rejected limit set name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LimitsError {
     /// No set has this name.
     #[error("no limit set is called {name:?}{}; there are {}", .nearest.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), NAMES.join(", "))]
     Unknown {
-        /// What was asked for.
         name: String,
-        /// The name it may have meant.
+        /// The closest known name, if one is similar.
         nearest: Option<&'static str>,
     },
 }
@@ -185,7 +176,7 @@ impl LimitSet {
         NAMES
     }
 
-    /// The built-in set `name`.
+    /// Loads a built-in set by name, ignoring case.
     pub fn load(name: &str) -> Result<Self, LimitsError> {
         let file: LimitFile = toml::from_str(LIMITS).expect("the built-in limits parse; a test sees to it");
         let found = file.set.into_iter().find(|set| set.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
@@ -197,7 +188,7 @@ impl LimitSet {
         Ok(set)
     }
 
-    /// What is watched for.
+    /// Thresholds of slow I/O.
     pub fn watch(&self) -> &WatchLimits {
         self.watch.as_ref().expect("a loaded set has what it was not given")
     }

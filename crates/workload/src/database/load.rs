@@ -1,40 +1,30 @@
-//! What drives the storage: so many threads, a rate that is held, or the most of either within limits.
+//! The planned load: a session count, a held rate, or a search for the most of either within limits.
 
 use super::search::Axis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What drives the storage.
+/// The load that drives the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// Closed loop: sessions of each group, every one beginning anew when it has ended.
-    Threads {
-        /// Sessions of one storage group.
-        per_group: u32,
-    },
-    /// Open loop: a held rate of database reads and writes.
+    /// Closed loop: each session starts its next operation when the last has finished.
+    Threads { per_group: u32 },
+    /// Open loop: a held rate of database IOPS.
     Mailboxes {
-        /// Mailboxes on all groups together.
+        /// Mailboxes of all groups.
         count: u64,
-        /// Database reads and writes a second of one mailbox.
+        /// Database IOPS of one mailbox.
         iops_each: f64,
     },
-    /// Open loop: the highest rate within limits is searched for, then held.
-    Maximum {
-        /// How it is searched for.
-        probe: ProbePlan,
-    },
-    /// Closed loop: the number of sessions that does most within limits is searched for, then held.
-    TunedThreads {
-        /// How it is searched for.
-        probe: ProbePlan,
-    },
+    /// Open loop: searches for the highest rate within limits, then holds it.
+    Maximum { probe: ProbePlan },
+    /// Closed loop: searches for the session count that does the most IOPS within limits, then holds it.
+    TunedThreads { probe: ProbePlan },
 }
 
 impl Load {
-    /// Database reads and writes a second that are asked for from the beginning; none in a closed loop,
-    /// and none where they are searched for.
+    /// Database IOPS that the plan gives; None in a closed loop or a search.
     pub fn target_iops(&self) -> Option<f64> {
         match self {
             Self::Mailboxes { count, iops_each } => Some(*count as f64 * iops_each),
@@ -42,12 +32,12 @@ impl Load {
         }
     }
 
-    /// Whether operations arrive at a rate while it is measured, rather than when sessions are ready.
+    /// True if operations arrive at a rate during measurement, whether or not a session is ready.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Mailboxes { .. } | Self::Maximum { .. })
     }
 
-    /// What is searched over; none if the load is given.
+    /// The searched quantity; None if the plan gives the load.
     pub fn searched_over(&self) -> Option<Axis> {
         match self {
             Self::Maximum { .. } => Some(Axis::Rate),
@@ -56,7 +46,7 @@ impl Load {
         }
     }
 
-    /// How the load is searched for; none if it is given.
+    /// Parameters of the search; None if the plan gives the load.
     pub fn probe(&self) -> Option<&ProbePlan> {
         match self {
             Self::Maximum { probe } | Self::TunedThreads { probe } => Some(probe),
@@ -65,38 +55,36 @@ impl Load {
     }
 }
 
-/// How the most within limits is searched for: probe by probe, then holds of the run's duration.
+/// Parameters of a search: short probes, then holds of the run's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePlan {
-    /// Time a new load is given to settle before it is looked at, at most, in seconds.
+    /// Maximum settling time before each measurement, in seconds.
     pub settle_s: u64,
-    /// Time it is then measured, in seconds.
+    /// Measured time of a probe, in seconds.
     pub measure_s: u64,
-    /// Probes at most.
     pub probes_max: u32,
-    /// Holds at most: one that breaks a limit is followed by one of less.
+    /// Maximum number of holds. A hold that breaks a limit is followed by one at a lower level.
     pub holds_max: u32,
 }
 
-/// A probe is measured over one window of the maxima, if the run is long enough.
+/// Bounds of a probe's measured time, in seconds. The upper one is a window of the maxima.
 const MEASURE_S: (u64, u64) = (5, super::plan::WINDOW.as_secs());
-/// A load that has not settled after twice the time it is measured, or after a minute, is measured all the same.
+/// A load that has not settled after twice its measured time, or a minute, is measured anyway.
 const SETTLE_MAX_S: u64 = 60;
-/// Who wants shorter probes than this has no patience for settling either; what is fast settles within it all the
-/// same.
+/// Probes that measure for less than this settle no longer than they measure.
 const SETTLE_MIN_S: u64 = 2;
-/// What the search needs from a guess that is off by a factor of hundred, with two thirds of the probes tried
-/// twice: storage that others use, too, has its spells.
+/// Enough for a start that is wrong by a factor of 100 and for repeating two thirds of the probes: shared
+/// storage has disturbed periods.
 const PROBES_MAX: u32 = 35;
-/// The first, and those that step back: as many as fit into ten minutes, within these bounds.
+/// Bounds of the number of holds; within them, as many as fit into [`HOLDS_S`].
 const HOLDS_MAX: (u32, u32) = (4, 8);
-/// Seconds all holds of a short run may take together.
+/// Maximum time of all holds of a short run, in seconds.
 const HOLDS_S: u64 = 600;
-/// A probe may take this much longer, for what is under way to end and groups to meet.
+/// Allowance for draining and for the rendezvous of the groups, in seconds.
 const BETWEEN_S: u64 = 1;
 
 impl ProbePlan {
-    /// What suits a run of `duration`, unless told how long a probe is measured.
+    /// Parameters for a run of `duration`; `measure` overrides the measured time of a probe.
     pub fn fitting(duration: Duration, measure: Option<Duration>) -> Self {
         let share = |part: u64, (least, most): (u64, u64)| (duration.as_secs() / part).clamp(least, most);
         let measure_s = measure.map_or_else(|| share(8, MEASURE_S), |span| span.as_secs().max(1));
@@ -109,18 +97,17 @@ impl ProbePlan {
         }
     }
 
-    /// One probe, in seconds, if it takes as long as it may.
+    /// Maximum time of one probe, in seconds.
     pub fn probe_s(&self) -> u64 {
         self.settle_s + self.measure_s + BETWEEN_S
     }
 
-    /// All probes, in seconds, if every one that is allowed is needed.
+    /// Maximum time of all probes, in seconds.
     pub fn seconds_max(&self) -> u64 {
         u64::from(self.probes_max) * self.probe_s()
     }
 
-    /// Holds of `duration_s` beyond the one that is the run, and settling before each, in seconds, if every
-    /// one that is allowed is needed.
+    /// Maximum time of the holds of `duration_s` after the first, with settling before each, in seconds.
     pub fn further_holds_s(&self, duration_s: u64) -> u64 {
         let further = u64::from(self.holds_max.saturating_sub(1));
         further * (duration_s + BETWEEN_S) + u64::from(self.holds_max) * self.settle_s

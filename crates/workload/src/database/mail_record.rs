@@ -1,22 +1,22 @@
-//! What a mail record holds, and how it is told from any other.
+//! Mail records: deterministic content, and its verification.
 //!
-//! A record's content follows from the database's seed, its key and its version. So no two records
-//! are alike (storage that removes duplicates gains nothing), nothing has to be remembered to check a
-//! record read back, and a record that is another one, an older one, or half of each, is found out.
+//! A record's content is derived from the database's seed, its key and its version. So no two records are
+//! alike (deduplicating storage gains nothing), a record can be checked without stored state, and a foreign,
+//! stale or torn record is detected.
 //!
-//! A body is random bytes, which no storage compresses; the share of it that is to be compressible, at its
-//! end, is blanks. Its first bytes are random always, so that a body is never another record's.
+//! A body is random, hence incompressible; its compressible share, at the end, is blanks. Its first bytes are
+//! always random, so that no two bodies are equal.
 
 use std::{fmt, num::NonZeroU8};
 use thiserror::Error;
 use world::Random;
 
-/// Names a record: the primary key of the mail table.
+/// Primary key of the mail table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MailKey {
-    /// Counts from 0.
+    /// From 0.
     pub mailbox: i32,
-    /// Counts from 0 in each mailbox.
+    /// From 0 in each mailbox.
     pub message: i64,
 }
 
@@ -26,25 +26,24 @@ impl fmt::Display for MailKey {
     }
 }
 
-/// How often a record was changed: 1 when inserted, counting to 255 and round to 1 again.
+/// Change count of a record: 1 when inserted, incremented up to 255, then 1 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version(NonZeroU8);
 
 impl Version {
-    /// What a record is inserted in.
+    /// Version of a newly inserted record.
     pub const FIRST: Self = Self(NonZeroU8::MIN);
 
-    /// The version `byte` stands for; 0 stands for none.
+    /// Decodes a byte; 0 is no version.
     pub fn from_byte(byte: u8) -> Option<Self> {
         NonZeroU8::new(byte).map(Self)
     }
 
-    /// The byte that stands for it, never 0.
+    /// Never 0.
     pub fn get(self) -> u8 {
         self.0.get()
     }
 
-    /// The version after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.checked_add(1).unwrap_or(NonZeroU8::MIN))
@@ -54,90 +53,85 @@ impl Version {
 /// All columns of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailRecord {
-    /// Primary key.
     pub key: MailKey,
-    /// Made-up time of arrival, in 100 ns since 1601 as mail systems count.
+    /// Synthetic time of arrival, in 100 ns since 1601 as mail systems count.
     pub received: i64,
     /// Holds the version.
     pub flags: i32,
-    /// A line of text.
     pub subject: String,
-    /// The rest of the record's bytes.
     pub body: Vec<u8>,
 }
 
 /// Bytes of the columns of fixed size: mailbox, message, received, flags.
 const FIXED_BYTES: usize = 4 + 8 + 8 + 4;
 
-/// What the compressible part of a body consists of. Not zeros: those some storage does not even store.
+/// Fills the compressible part of a body. Not zeros: some storage does not store those at all.
 const FILLER: u8 = b' ';
-/// Bytes of every body that are random.
+/// Random bytes at the start of every body.
 const UNIQUE_BYTES: usize = 16;
 
 /// 1 January 2026 in units of 100 ns since 1601; messages arrive one a second from then on.
 const FIRST_RECEIVED: i64 = 134_116_992_000_000_000;
 
-/// A record that is not what was written.
+/// A record whose content is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ContentError {
-    /// No such record, though its transaction was committed.
+    /// The record is missing although its insert was committed.
     #[error("{0} is gone: it was committed and never deleted")]
     Gone(MailKey),
-    /// There is a record where none was ever committed or it was deleted.
-    #[error("{0} is there although it was deleted or never written")]
+    /// A record exists although it was deleted or never written.
+    #[error("{0} exists although it was deleted or never written")]
     Unexpected(MailKey),
-    /// A record of an earlier (or no) version.
+    /// The record has another version than the last committed one.
     #[error("{key} is in version {found}, not {expected}: a later write was lost")]
     WrongVersion {
-        /// Which record.
         key: MailKey,
-        /// What was read.
+        /// The version read.
         found: i32,
-        /// What was committed last.
+        /// The version last committed.
         expected: u8,
     },
-    /// The bytes are not those of this record in this version.
+    /// The bytes do not match this key and version.
     #[error("{0} does not hold what was written to it")]
     Garbled(MailKey),
 }
 
-/// Makes and checks the records of one database.
+/// Generates and checks the records of one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMaker {
     seed: u64,
     form: RecordForm,
 }
 
-/// What the records of a database are like.
+/// Size and compressibility of a database's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordForm {
-    /// Bytes of each, all columns together.
+    /// Size of each record, all columns together.
     pub record_bytes: usize,
-    /// Bytes of its body that a compressor can drop, in percent.
+    /// Compressible share of a body, in percent.
     pub compressible_percent: u64,
 }
 
 impl RecordMaker {
-    /// Records of `form`, told apart by `seed`.
+    /// A generator of records of `form`; another seed gives other content.
     pub fn new(seed: u64, form: RecordForm) -> Self {
         assert!(form.record_bytes >= 256, "a record has room for its fixed columns and subject");
         assert!(form.compressible_percent <= 100, "no more than all of a body can be dropped");
         Self { seed, form }
     }
 
-    /// Bytes of each record, all columns together.
+    /// Size of each record, all columns together.
     pub fn record_bytes(&self) -> usize {
         self.form.record_bytes
     }
 
-    /// The content of `key` in `version`.
     pub fn make(&self, key: MailKey, version: Version) -> MailRecord {
         let mut record = MailRecord { key, received: 0, flags: 0, subject: String::new(), body: Vec::new() };
         self.make_in(&mut record, key, version);
         record
     }
 
-    /// As [`RecordMaker::make`], in the memory of `record`, whatever that held.
+    /// Like [`RecordMaker::make`], but reuses the memory of `record`.
     pub fn make_in(&self, record: &mut MailRecord, key: MailKey, version: Version) {
         let mut content = self.stream(key, version);
         let MailRecord { subject, body, .. } = record;
@@ -153,8 +147,8 @@ impl RecordMaker {
         record.flags = i32::from(version.get());
     }
 
-    /// Checks that `record` is what was written to `key`, in `expected` or, where nobody knows, in
-    /// whichever version it says. Gives the version it is in.
+    /// Checks that `record` is what was written to `key`, in version `expected`; with None, in the version
+    /// the record states. Returns the record's version.
     pub fn check(
         &self,
         key: MailKey,
@@ -184,8 +178,8 @@ impl RecordMaker {
     }
 }
 
-/// Appends a key, as it is displayed, and 16 digits. By hand: the formatting machinery takes longer than all the
-/// rest of a record.
+/// Appends the key as [`MailKey`] displays it, and 16 hex digits. Written by hand: `format!` takes longer
+/// than the rest of the record.
 fn push_subject(subject: &mut String, key: MailKey, tag: u64) {
     subject.push_str("message ");
     push_decimal(subject, key.message);

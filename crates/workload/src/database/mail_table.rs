@@ -1,4 +1,4 @@
-//! One mail database: the table under test, and a label that says for which test it was made.
+//! A mail database: the table under test, and a label that identifies the test it was made for.
 
 use super::{
     error::Error,
@@ -12,9 +12,8 @@ use maildb::{
 use std::collections::BTreeMap;
 use world::ByteCount;
 
-/// The table the test works on.
 const MAIL_TABLE: &str = "Mail";
-/// The table with the one record that labels the database.
+/// Holds one record, the label.
 const LABEL_TABLE: &str = "Spindle";
 
 const MAILBOX_ID: ColumnId = ColumnId(1);
@@ -29,25 +28,23 @@ const LABEL_TEXT: ColumnId = ColumnId(128);
 /// Key of the only record of the label table.
 const LABEL_KEY: [Value; 1] = [Value::I32(1)];
 
-/// A mail database, open.
+/// An open mail database.
 pub struct MailDatabase {
-    /// The database behind it.
     pub database: Database,
     table: Table,
-    /// Makes and checks its records.
     pub maker: RecordMaker,
 }
 
-/// Records on their way to the end of the mail table.
+/// A bulk load at the end of the mail table.
 pub struct MailLoad<'a> {
     maker: &'a RecordMaker,
     loader: BulkLoader,
-    /// The last one; kept for its memory.
+    /// The last record, reused for its memory.
     record: MailRecord,
 }
 
 impl MailLoad<'_> {
-    /// Adds `key`, which is above all there are, in its first version.
+    /// Adds `key` in its first version. Keys must ascend and be above all existing ones.
     pub async fn push(&mut self, key: MailKey) -> maildb::Result<()> {
         self.maker.make_in(&mut self.record, key, Version::FIRST);
         let MailRecord { received, flags, subject, body, .. } = &mut self.record;
@@ -59,23 +56,23 @@ impl MailLoad<'_> {
         outcome
     }
 
-    /// Size of the database if the load ended now.
+    /// Size of the database if the load finished now.
     pub fn size(&self) -> ByteCount {
         self.loader.size()
     }
 
-    /// Makes all records visible; they survive a crash a little later.
+    /// Makes all records visible, with a lazy commit.
     pub async fn finish(self) -> maildb::Result<()> {
         self.loader.finish(Durability::Lazy).await
     }
 }
 
-/// A record read back: the version it is in, or what is wrong with it.
+/// The version of a record, or its fault.
 pub type Checked = Result<Version, ContentError>;
 
 impl MailDatabase {
-    /// Takes `database` as it is if it was made for records of `form`, or makes its tables
-    /// if it has none. Its content follows from the seed it was made with, `seed` if it is new.
+    /// Attaches to `database` if its label matches `form`; creates its tables and label if it has none. An
+    /// existing database keeps the seed it was made with; `seed` is for a new one.
     pub async fn attach(
         database: Database,
         session: &mut Session,
@@ -115,7 +112,7 @@ impl MailDatabase {
         Ok(Self { database, table, maker: RecordMaker::new(seed, form) })
     }
 
-    /// Begins to add records behind all there are, in ascending order; the file shall get `size` bytes.
+    /// Starts a bulk load after all existing records; the file is expected to reach `size`.
     pub async fn begin_load(&self, size: ByteCount) -> maildb::Result<MailLoad<'_>> {
         let settings = BulkLoadSettings { size_expected: size, ..BulkLoadSettings::default() };
         let loader = self.database.bulk_load(&self.table, settings).await?;
@@ -123,22 +120,19 @@ impl MailDatabase {
         Ok(MailLoad { maker: &self.maker, loader, record })
     }
 
-    /// Inserts `key` in its first version.
     pub async fn insert(&self, session: &mut Session, key: MailKey) -> maildb::Result<()> {
         session.insert(&self.table, &to_values(self.maker.make(key, Version::FIRST))).await
     }
 
-    /// Changes `key` to `version`.
     pub async fn replace(&self, session: &mut Session, key: MailKey, version: Version) -> maildb::Result<()> {
         session.replace(&self.table, &key_values(key), &to_values(self.maker.make(key, version))).await
     }
 
-    /// Deletes `key`.
     pub async fn delete(&self, session: &mut Session, key: MailKey) -> maildb::Result<()> {
         session.delete(&self.table, &key_values(key)).await
     }
 
-    /// Reads `key` and checks that it is what was written, in version `expected`.
+    /// Reads `key` and checks its content and version.
     pub async fn read(&self, session: &Session, key: MailKey, expected: Version) -> maildb::Result<Checked> {
         Ok(match session.read(&self.table, &key_values(key)).await? {
             None => Err(ContentError::Gone(key)),
@@ -149,8 +143,7 @@ impl MailDatabase {
         })
     }
 
-    /// Reads every record in key order and checks that it is one that was written; tells `on_records`
-    /// of a few at a time, until it says no.
+    /// Reads and checks every record in key order. Passes batches to `on_records` until that returns false.
     pub async fn scan(&self, mut on_records: impl FnMut(&[(MailKey, Version)]) -> bool) -> Result<(), Error> {
         let wrong = |error| Error::Content { database: self.database.name(), error };
         let mut cursor = self.database.cursor(&self.table, &[])?;
@@ -232,7 +225,7 @@ fn from_values(values: Vec<(ColumnId, Value)>) -> Option<MailRecord> {
     Some(MailRecord { key: MailKey { mailbox, message }, received, flags, subject, body })
 }
 
-/// What a database says about itself.
+/// Seed and record form a database was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label {
     seed: u64,
@@ -240,10 +233,10 @@ struct Label {
 }
 
 impl Label {
-    /// First word of a label of records that cannot be compressed; a change of what records hold changes
-    /// the number.
+    /// First word of a label of incompressible records; the number changes whenever the content of records
+    /// does.
     const PLAIN: &str = "spindle-mail-1";
-    /// First word of one that has a third figure: how far they can.
+    /// First word of a label that has a third figure, the compressible share.
     const COMPRESSIBLE: &str = "spindle-mail-2";
 
     fn to_text(self) -> String {

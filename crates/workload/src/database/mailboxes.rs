@@ -1,7 +1,7 @@
-//! I/O a second said in mailboxes: how many of 150 messages a day the storage carries.
+//! Mailbox counts: converts IOPS to mailboxes of 150 messages a day.
 //!
-//! The figures are data with sources (`mailboxes.toml`). A number is only given where every limit was kept:
-//! what storage does while it is too slow carries nobody.
+//! The figures are data with sources (`mailboxes.toml`). Only a run within every limit gives a count: storage
+//! that is too slow supports no mailboxes.
 
 use super::{
     limits::{LimitSet, Measure},
@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 const FIGURES: &str = include_str!("mailboxes.toml");
 
-/// The mailbox the headline counts: a day's messages, sent and received (Dell 2010's example user).
+/// Messages sent and received a day by the headline's mailbox (Dell 2010's example user).
 pub const MESSAGES_PER_DAY: u32 = 150;
 
 #[derive(Deserialize)]
@@ -27,15 +27,13 @@ struct FigureFile {
     set: Vec<FigureSet>,
 }
 
-/// What is planned beyond the mailboxes' own I/O.
+/// Reserve beyond the mailboxes' own I/O.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Headroom {
-    /// In percent of it.
     pub percent: f64,
-    /// Who says so.
+    /// Citation.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
@@ -57,23 +55,22 @@ struct Point {
     iops: f64,
 }
 
-/// What one mailbox asks of storage.
+/// The I/O of one mailbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MailboxFigure {
-    /// Of which mail server.
+    /// Name of the mail server.
     pub server: String,
     /// Messages sent and received a day.
     pub messages_per_day: u32,
-    /// Database reads and writes a second.
+    /// Database IOPS.
     pub iops: f64,
-    /// Who says so, and how it was worked out if nobody says exactly this.
+    /// Citation, with the calculation if the source has no figure for this user.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
 impl MailboxFigure {
-    /// The figure for mailboxes of `messages_per_day` on the server that `profile` imitates.
+    /// The figure for the server that `profile` imitates.
     pub fn of(profile: &Profile, messages_per_day: u32) -> Option<Self> {
         let page_bytes = profile.page_size().bytes();
         let file = figures();
@@ -90,7 +87,6 @@ impl MailboxFigure {
     }
 }
 
-/// The headroom that is planned with.
 pub fn headroom() -> Headroom {
     figures().headroom
 }
@@ -99,7 +95,7 @@ fn figures() -> FigureFile {
     toml::from_str(FIGURES).expect("the built-in figures parse; a test sees to it")
 }
 
-/// I/O a second at `messages`, and how it came from `points`, which ascend.
+/// IOPS at `messages`, and the method. `points` ascend.
 fn interpolated(points: &[Point], messages: f64) -> (f64, &'static str) {
     let above = points.iter().position(|point| point.messages_per_day >= messages);
     match above {
@@ -116,50 +112,47 @@ fn interpolated(points: &[Point], messages: f64) -> (f64, &'static str) {
     }
 }
 
-/// How the number of mailboxes is meant.
+/// Qualifier of a mailbox count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The highest rate within limits was searched for: no more than these.
+    /// The search found this maximum.
     Highest,
-    /// A rate was held: the storage may carry more.
+    /// A rate was held: the storage may support more.
     AtLeast,
-    /// The search ended before the storage did: it may carry more.
+    /// The search ended before the storage was the limit: it may support more.
     Generated,
-    /// So many threads did so much: the storage may carry more, or slower.
+    /// Measured in a closed loop: the storage may support more, or more slowly.
     AtThisLoad,
 }
 
 impl Claim {
-    /// In words after the number.
+    /// Words that follow the count.
     pub fn words(self) -> &'static str {
         match self {
             Self::Highest => "the highest rate within limits",
-            Self::AtLeast => "at least: more was not asked for",
-            Self::Generated => "at least: more could not be asked for",
+            Self::AtLeast => "at least: no higher rate was tried",
+            Self::Generated => "at least: no higher rate could be generated",
             Self::AtThisLoad => "at this load; --max finds the highest",
         }
     }
 }
 
-/// How many mailboxes, and how that was worked out.
+/// A mailbox count and its calculation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mailboxes {
-    /// How many, rounded down to two digits.
+    /// Rounded down to two digits.
     pub count: u64,
-    /// How they are meant.
     pub claim: Claim,
-    /// Database reads and writes a second that were done within limits.
+    /// Database IOPS within limits.
     pub achieved_iops: f64,
-    /// What one of them asks for.
     pub figure: MailboxFigure,
-    /// What is planned beyond that.
     pub headroom: Headroom,
-    /// The limit of the average database read, in milliseconds.
+    /// Limit of the average database read, in milliseconds.
     pub within_ms: f64,
 }
 
 impl Mailboxes {
-    /// What `results` carry, if `verdict` is that they passed and the figures are there.
+    /// None unless the run passed and figures for its profile exist.
     pub fn of(results: &RunResults, verdict: &Verdict) -> Option<Self> {
         if verdict.answer != Answer::Pass || results.measured_s <= 0.0 {
             return None;
@@ -196,13 +189,13 @@ impl Mailboxes {
         )
     }
 
-    /// The number as it is written: `57,000`.
+    /// The count as text: `57,000`.
     pub fn number(&self) -> String {
         number(self.count as f64, 0)
     }
 }
 
-/// `count` with its first two digits only: the figures it rests on have no more.
+/// Rounds down to two digits, the precision of the figures.
 fn two_digits(count: u64) -> u64 {
     let step = 10_u64.pow(count.checked_ilog10().unwrap_or(0).saturating_sub(1));
     count / step * step

@@ -1,8 +1,8 @@
-//! Samples: what happened between two ticks, and the windows maxima are judged on.
+//! Samples, and the windows that maxima are judged on.
 //!
-//! At every tick the sampler takes the running tallies of all meters and the difference of the
-//! engine's counters. Latencies are kept as sums and counts, so samples of all groups add up, and
-//! folding them into windows is exact.
+//! At every tick the sampler takes the running tallies of all meters and the difference of the engine's
+//! counters. Latencies are kept as sums and counts, so samples of all groups add up, and folding them into
+//! windows is exact.
 
 use super::{
     meter::{IoTallies, IoTally, Meter, SampleLatencies},
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use std::{rc::Rc, time::Duration};
 use world::Moment;
 
-/// Shorter runs are sampled every second, for the sake of their charts.
+/// Runs up to this long are sampled every second, for the sake of their charts.
 const FINE_RUN_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Ticks come this often in a run of `duration`: each window holds a whole number of them.
+/// Sampling interval of a run of `duration`; divides the window.
 pub fn sample_interval(duration: Duration) -> Duration {
     if duration <= FINE_RUN_MAX { Duration::from_secs(1) } else { super::plan::WINDOW }
 }
 
-/// What one group, or all of them, did between two ticks.
+/// Counts between two ticks, of one group or of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// End of the sample, in seconds since the cache was full.
+    /// End of the sample, in seconds from the start of measurement.
     pub at_s: f64,
-    /// Its length, in seconds.
+    /// Length, in seconds.
     pub span_s: f64,
     /// Device operations of each metered volume, in the order of the results' volumes.
     pub volumes: Vec<IoTallies>,
-    /// Latencies of the device operations, by size; older records have none.
+    /// Latency histograms of the device operations; empty in older records.
     #[serde(default, skip_serializing_if = "SampleLatencies::is_empty")]
     pub latencies: SampleLatencies,
     /// Operations of the sessions; their bytes are not counted.
@@ -41,14 +41,14 @@ pub struct Sample {
     pub page_fault_stalls: u64,
     /// Log appends that found no room in the log buffer.
     pub log_record_stalls: u64,
-    /// Dirty pages at the end.
+    /// At the end of the sample.
     pub dirty_pages: u64,
-    /// Operations that have arrived and not begun, at the end.
+    /// Operations that have arrived and not started, at the end of the sample.
     pub backlog: u64,
 }
 
 impl Sample {
-    /// Adds what another group did in the same span.
+    /// Adds the sample of another group over the same span.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(self.volumes.len(), other.volumes.len(), "samples of one run have the same volumes");
         for (mine, theirs) in self.volumes.iter_mut().zip(&other.volumes) {
@@ -66,7 +66,7 @@ impl Sample {
 }
 
 impl Sample {
-    /// This sample and `next`, which followed it, as one.
+    /// Joins this sample with `next`, which follows it.
     #[must_use]
     pub fn followed_by(mut self, next: &Self) -> Self {
         let span_s = self.span_s + next.span_s;
@@ -84,8 +84,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler whose first sample begins now: what `meters` and `operations` have counted until now (making
-    /// databases, say) is in none.
+    /// A sampler whose first sample starts now: discards the counts of `meters` and `operations` so far, such
+    /// as those of creation.
     pub fn new(
         meters: Vec<Rc<Meter>>,
         operations: &OperationMeter,
@@ -100,7 +100,7 @@ impl Sampler {
         Self { meters, began: now, last: now, statistics }
     }
 
-    /// What happened since the last tick.
+    /// The sample since the last tick.
     pub fn tick(
         &mut self,
         now: Moment,
@@ -130,7 +130,7 @@ impl Sampler {
         latencies
     }
 
-    /// What the meters have counted since the last tick, though it was the last: no time passes in it.
+    /// The counts since the last tick, as a sample of zero length; for I/O that finishes after the end.
     pub fn late(&self, operations: &OperationMeter, pacer: &Pacer) -> Sample {
         Sample {
             at_s: self.last.since(self.began).as_secs_f64(),
@@ -144,7 +144,7 @@ impl Sampler {
     }
 }
 
-/// Those of `samples` whose middles lie in the part of the run that `plan` judges.
+/// The samples whose midpoints lie in the judged part.
 pub fn judged_samples<'s>(samples: &'s [Sample], plan: &RunPlan) -> &'s [Sample] {
     let part = plan.judged_part();
     let middle_s = |sample: &Sample| sample.at_s - sample.span_s / 2.0;
@@ -157,15 +157,15 @@ pub fn judged_samples<'s>(samples: &'s [Sample], plan: &RunPlan) -> &'s [Sample]
     &samples[from..to.max(from)]
 }
 
-/// Samples folded into windows of `window`: those whose middles fall into the same one. What is left at
-/// the end is no whole window; the last window reaches back from the end instead, over a part of the one
-/// before, so no moment escapes. A run shorter than a window is one.
+/// Folds samples into windows by their midpoints. A remainder at the end is no whole window: the last window
+/// extends back from the end and overlaps the one before, so that no moment is left out. A run shorter than a
+/// window is one window.
 pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
     let window_s = window.as_secs_f64();
-    // The middle of a sample lies clearly in one window, however late its tick came.
+    // The midpoint of a sample is clearly in one window, however late its tick was.
     let middle_s = |sample: &Sample| sample.at_s - sample.span_s / 2.0;
     let Some(end_s) = samples.last().map(|sample| sample.at_s) else { return Vec::new() };
-    // A tick may come a little early or late: nine tenths and more of a window are one.
+    // Ticks may be early or late: at least nine tenths of a window count as one.
     let whole = ((end_s / window_s + 0.1) as usize).max(1);
     let mut starts: Vec<f64> = (0..whole).map(|index| index as f64 * window_s).collect();
     if end_s > (whole as f64 + 0.1) * window_s {
@@ -182,17 +182,17 @@ pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
     folded.collect()
 }
 
-/// The mean of the averages `of` gives for each window, in milliseconds: what published tests judged as the average.
+/// The mean of the windows' averages, in milliseconds: the average that published tests judge.
 ///
-/// Every stretch of time counts alike, however few operations it saw: in a closed loop slow time has few. A window
-/// in which nothing ended has no average.
+/// Equal stretches of time count equally, however few operations they saw: in a closed loop slow time has
+/// few. Windows without operations are left out.
 pub fn mean_of_windows_ms(windows: &[Sample], of: impl Fn(&Sample) -> IoTally) -> Option<f64> {
     let averages: Vec<f64> = windows.iter().filter_map(|window| of(window).average_ms()).collect();
     (!averages.is_empty()).then(|| averages.iter().sum::<f64>() / averages.len() as f64)
 }
 
-/// The longest of the averages `of` gives for each window, in milliseconds, and at least the average
-/// of all `samples`: the last window overlaps, so no window need be as long as the whole.
+/// The highest of the windows' averages, in milliseconds, and at least the average over all `samples`: since
+/// the last window overlaps, the average over everything could otherwise be higher.
 pub fn worst_window_ms(
     samples: &[Sample],
     windows: &[Sample],

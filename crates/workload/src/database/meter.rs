@@ -1,25 +1,24 @@
-//! Meters under the database: every device operation counted and timed where it leaves the engine.
+//! Meters: count and time every device operation below the engine.
 //!
-//! [`MeteredDirectory`] and [`MeteredFile`] stand between the engine and its storage, as the
-//! operating system's disk counters did for the papers. Each belongs to one [`Meter`]: one volume
-//! in one role (databases or logs). A meter keeps the whole measured time with a histogram, and the
-//! running sample, which the sampler takes away at every tick.
+//! [`MeteredDirectory`] and [`MeteredFile`] stand between the engine and its storage, where the papers had
+//! the operating system's disk counters. Each belongs to one [`Meter`]: one volume in one role (databases or
+//! logs). A meter keeps a histogram of the judged time, and the running sample, which the sampler takes at
+//! every tick.
 //!
-//! The engine's background scan reads the same files as its transactions do, and is not to be
-//! counted with them. [`Meter::scanning`] wraps the *future* of a scan: while that future is being
-//! polled, reads that start are the scan's. Tasks of one thread never run inside each other's
-//! polls, so nothing else can be mistaken for it.
+//! The engine's background scan reads the same files as its transactions, but must not be counted with them.
+//! [`Meter::scanning`] wraps the *future* of a scan: reads that start while that future is polled are the
+//! scan's. Tasks of one thread never run inside each other's polls, so no other read can be mistaken for one.
 //!
-//! An operation that is under way when measuring ends is not lost: [`Meter::close`] ends the measured
-//! time, and what was begun before it is counted when it completes, or by [`Meter::settle`] with the
-//! time it has taken so far. A drive that freezes near the end would otherwise pass.
+//! Operations under way when measurement ends are not lost: [`Meter::close`] ends the measured time, and
+//! operations that started before are counted when they complete, or by [`Meter::settle`] with their age.
+//! Otherwise a drive that freezes near the end would pass.
 //!
-//! Whatever takes longer than a mail server would stand is an event of its own, seen also while it is under
-//! way ([`Meter::look`]), from creation to verification; spells of slow reads and writes within the
-//! measured time are counted as spikes.
+//! Operations slower than a mail server tolerates are reported one by one, even while under way
+//! ([`Meter::look`]), from creation to verification; bursts of slow reads and writes within the judged time
+//! are counted as spikes.
 //!
-//! Latency is from the call to the completion as the awaiting task sees it. It holds the time the
-//! thread was busy with something else, so it errs towards too long, never towards too short.
+//! Latency runs from the call to the completion as the awaiting task sees it. It includes time the thread was
+//! busy with something else, so it may be too long, never too short.
 
 mod backlog;
 mod metered;
@@ -45,7 +44,7 @@ use std::{
 };
 use world::{IoError, IoErrorKind, IoResult, LocalFuture, Moment, World};
 
-/// Counts one volume in one role. One thread's.
+/// Counts the I/O of one volume in one role, from one thread.
 pub struct Meter {
     volume: String,
     role: Role,
@@ -57,10 +56,10 @@ pub struct Meter {
 
 #[derive(Default)]
 struct MeterState {
-    /// When the measured time began; none before.
+    /// Start of the measured time.
     measured_from: Option<Moment>,
     spikes: Spikes,
-    /// Slow operations that have ended are kept in it; those under way are counted only.
+    /// Keeps slow operations that have ended; those under way are only counted.
     slow: SlowTally,
     slow_news: SlowNews,
     whole: IoTallies,
@@ -71,16 +70,16 @@ struct MeterState {
     overdue: IoTallies,
     first_error: Option<String>,
     no_space: Option<IoError>,
-    /// Operations begun and not completed, by a number that only grows.
+    /// Operations under way, by number.
     outstanding: BTreeMap<u64, Outstanding>,
     begun: u64,
-    /// Whether the judged part is over: what begins now is in samples only.
+    /// True after the judged part: operations that start now count in samples only.
     judged_over: bool,
-    /// Whether the measured time is over: what begins now is not counted.
+    /// True after the measured time: operations that start now are not counted.
     closed: bool,
 }
 
-/// What an operation is and what it is for.
+/// Kind and place of an operation.
 #[derive(Clone)]
 struct Target {
     kind: Kind,
@@ -89,39 +88,34 @@ struct Target {
     bytes: u64,
 }
 
-/// An operation under way.
 struct Outstanding {
     target: Target,
     started: Moment,
-    /// Whether it belongs to the time under load.
+    /// True if it belongs to the time under load.
     counts: bool,
-    /// Whether it belongs to the part of that which is judged.
+    /// True if it belongs to the judged part.
     judged: bool,
-    /// As what it has been counted.
+    /// The class it has been counted in.
     slowness: Option<Slowness>,
 }
 
-/// Everything a meter has seen since it was last restarted.
+/// Counts since the last restart.
 #[derive(Clone, Debug)]
 pub struct MeterReading {
-    /// Volume, as the caller named it.
+    /// As the caller named it.
     pub volume: String,
-    /// What its files hold.
     pub role: Role,
-    /// Operations.
     pub tallies: IoTallies,
-    /// Latencies of reads and writes.
     pub latencies: Latencies,
-    /// Of the operations, those that ended after the judged part did.
+    /// The operations among `tallies` that ended after the judged part.
     pub overdue: IoTallies,
-    /// The first failed operation, in words.
+    /// Message of the first failed operation.
     pub first_error: Option<String>,
-    /// Spells of slow reads and writes.
     pub spikes: Spikes,
 }
 
 impl Meter {
-    /// A meter for `volume` in `role`, with nothing counted, that watches by `limits`.
+    /// A new meter for `volume` in `role`; `limits` define slow I/O.
     pub fn new(world: &World, volume: impl Into<String>, role: Role, limits: &WatchLimits) -> Rc<Self> {
         Rc::new(Self {
             volume: volume.into(),
@@ -133,24 +127,23 @@ impl Meter {
         })
     }
 
-    /// Volume, as the caller named it.
+    /// As the caller named it.
     pub fn volume(&self) -> &str {
         &self.volume
     }
 
-    /// What its files hold.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Forgets everything but errors, what was slow and what is under way: the measured time begins now, and
-    /// is judged from now on.
+    /// Starts the measured and judged time: resets everything except errors, slow operations and those under
+    /// way.
     pub fn restart(&self) {
         self.state.borrow_mut().measured_from = Some(self.world.now());
         self.restart_judged();
     }
 
-    /// Forgets the same, though measuring goes on: the judged part begins now.
+    /// Starts the judged part within the measured time, with the same resets.
     pub fn restart_judged(&self) {
         let mut state = self.state.borrow_mut();
         state.spikes = Spikes::default();
@@ -165,22 +158,22 @@ impl Meter {
         }
     }
 
-    /// Ends the judged part: what begins from now on is in samples only.
+    /// Ends the judged part: operations that start from now on count in samples only.
     pub fn end_judged(&self) {
         self.state.borrow_mut().judged_over = true;
     }
 
-    /// Ends the measured time: what begins from now on is not counted.
+    /// Ends the measured time: operations that start from now on are not counted.
     pub fn close(&self) {
         self.state.borrow_mut().closed = true;
     }
 
-    /// Operations under way that count.
+    /// Operations under way that belong to the measured time.
     pub fn unsettled(&self) -> Backlog {
         self.backlog(|operation| operation.counts)
     }
 
-    /// Operations under way, counted or not.
+    /// All operations under way.
     pub fn outstanding(&self) -> Backlog {
         self.backlog(|_| true)
     }
@@ -193,8 +186,8 @@ impl Meter {
         })
     }
 
-    /// Counts every operation still under way with the time it has taken until now, which is less than
-    /// it will take in the end. Its completion is not counted again.
+    /// Counts every operation still under way with its age, which is less than its latency will be. Its
+    /// completion is not counted again.
     pub fn settle(&self) {
         let now = self.world.now();
         let mut state = self.state.borrow_mut();
@@ -210,7 +203,7 @@ impl Meter {
         }
     }
 
-    /// That an operation found no space, if one did.
+    /// The error of the first operation that found no space.
     pub fn no_space(&self) -> Option<IoError> {
         self.state.borrow().no_space.clone()
     }
@@ -234,7 +227,7 @@ impl Meter {
         }
     }
 
-    /// `operation`, which moves no data, looked at for want of space.
+    /// Wraps an operation that moves no data, to notice lack of space.
     fn watch<T: 'static>(self: &Rc<Self>, operation: LocalFuture<IoResult<T>>) -> LocalFuture<IoResult<T>> {
         let meter = Rc::clone(self);
         Box::pin(async move {
@@ -244,8 +237,7 @@ impl Meter {
         })
     }
 
-    /// Takes away what was counted since the last call. What is a spike from now on follows from what
-    /// was counted until now.
+    /// Takes the counts since the last call. Also updates the spike thresholds from the latencies so far.
     pub fn take_sample(&self) -> IoTallies {
         let mut state = self.state.borrow_mut();
         let MeterState { spikes, latencies, .. } = &mut *state;
@@ -254,7 +246,7 @@ impl Meter {
         std::mem::take(&mut state.sample)
     }
 
-    /// Takes away the latencies that were counted since the last call, and adds them to `latencies`.
+    /// Takes the latencies since the last call and adds them to `latencies`.
     pub fn take_sample_latencies(&self, latencies: &mut SampleLatencies) {
         let (read, write) = std::mem::take(&mut self.state.borrow_mut().sample_latencies);
         match self.role {
@@ -266,7 +258,6 @@ impl Meter {
         }
     }
 
-    /// Everything since the last restart.
     pub fn reading(&self) -> MeterReading {
         let state = self.state.borrow();
         MeterReading {
@@ -280,14 +271,13 @@ impl Meter {
         }
     }
 
-    /// Looks for operations under way that have become slow, and takes away what has become known since
-    /// the last look.
+    /// Finds operations under way that have become slow, and takes the changes since the last call.
     pub fn look(&self) -> SlowNews {
         let now = self.world.now();
         let mut state = self.state.borrow_mut();
         let MeterState { outstanding, slow, slow_news, measured_from, .. } = &mut *state;
         let mut news = std::mem::take(slow_news);
-        // They are listed as they began: the first that is not slow ends the search.
+        // Sorted by start: the first that is not slow ends the search.
         for operation in outstanding.values_mut() {
             let Some(slowness) = Slowness::of(now.since(operation.started), &self.limits.slow) else { break };
             if operation.slowness < Some(slowness) {
@@ -303,7 +293,7 @@ impl Meter {
         news
     }
 
-    /// All slow operations so far, with those still under way.
+    /// All slow operations, including those under way.
     pub fn slow(&self) -> SlowTally {
         let state = self.state.borrow();
         let mut tally = state.slow.clone();
@@ -339,7 +329,7 @@ impl Meter {
         }
     }
 
-    /// Counts an operation that is no longer under way if it was slow.
+    /// Counts an operation that is no longer under way, if it was slow.
     fn note_slow(&self, state: &mut MeterState, operation: &Outstanding, answered: bool) {
         let took = self.world.now().since(operation.started);
         let Some(slowness) = Slowness::of(took, &self.limits.slow) else { return };
@@ -355,7 +345,7 @@ impl Meter {
         state.slow.keep(particulars);
     }
 
-    /// Spells of slow operations since the last restart.
+    /// Bursts of slow operations since the last restart.
     pub fn spikes(&self) -> Spikes {
         self.state.borrow().spikes.clone()
     }
@@ -365,13 +355,13 @@ impl Meter {
         self.state.borrow().whole
     }
 
-    /// Runs `scan`; reads it starts are counted as the background scan's.
+    /// Runs `scan`; reads that it starts count as the background scan's.
     pub async fn scanning<T>(&self, scan: impl Future<Output = T>) -> T {
         let mut scan = pin!(scan);
         poll_fn(|context| {
             assert!(!self.scanning.replace(true), "scans do not nest within a poll");
             let poll = scan.as_mut().poll(context);
-            assert!(self.scanning.replace(false), "nobody else clears the mark");
+            assert!(self.scanning.replace(false), "only this poll clears the flag");
             poll
         })
         .await
@@ -400,7 +390,7 @@ impl Meter {
         }
     }
 
-    /// Times `operation`, which has just been started.
+    /// Times `operation`, which has just started.
     fn time<T: 'static>(
         self: &Rc<Self>,
         target: Target,
@@ -438,7 +428,7 @@ impl MeterState {
         if self.judged_over {
             add(&mut self.overdue, true);
         }
-        // What began before the measured time takes all the same as long as it takes.
+        // An operation that started before the measured time keeps its full latency.
         let to_ns = nanoseconds(self.measured_from.map(|from| now.since(from)).unwrap_or_default());
         let from_ns = to_ns.saturating_sub(took_ns);
         match kind {
@@ -455,8 +445,7 @@ impl MeterState {
     }
 }
 
-/// Takes an operation whose future is dropped before it completes off the meter's list; if it was slow,
-/// it stays unanswered.
+/// Removes an operation whose future is dropped before it completes; if it was slow, it stays unanswered.
 struct UnderWay {
     meter: Rc<Meter>,
     number: u64,

@@ -1,4 +1,4 @@
-//! The four operations, which comes next, and what they took.
+//! The four operations: drawing them, and counting and timing them.
 
 use super::{
     error::storage_cause,
@@ -12,27 +12,24 @@ use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, collections::BTreeMap};
 use world::{IoErrorKind, Moment, Random};
 
-/// What a session does to a record (as vendor blog hmlee lists them: insert = set columns, update; replace = seek, set
-/// columns, update; delete = seek, delete; read = seek).
+/// An operation on a record (as vendor blog hmlee lists them: insert = set columns, update; replace = seek,
+/// set columns, update; delete = seek, delete; read = seek).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A new record.
     Insert,
-    /// New content for a record.
     Replace,
-    /// A record removed.
     Delete,
-    /// A record read, and checked.
+    /// The content of the record is checked.
     Read,
 }
 
 impl Operation {
-    /// All, in the order reports show them.
+    /// In report order.
     pub const ALL: [Self; 4] = [Self::Insert, Self::Replace, Self::Delete, Self::Read];
 
-    /// Draws the next operation. In a database that may not grow, inserts and deletes come in equal
-    /// numbers, their sum unchanged.
+    /// Draws the next operation. For a database that may not grow, inserts and deletes are equally likely,
+    /// with the same sum.
     pub fn draw(mix: OperationMix, may_grow: bool, random: &mut Random) -> Self {
         let place = random.below(100);
         let changing = mix.insert + mix.delete;
@@ -47,7 +44,6 @@ impl Operation {
         }
     }
 
-    /// Its name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Insert => "Insert",
@@ -58,31 +54,28 @@ impl Operation {
     }
 }
 
-/// A run's findings that fail it, in kinds a verdict counts.
+/// Kinds of failure that fail a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// A device operation failed.
     Io,
-    /// A page or log segment does not pass its checksum.
+    /// A page or log segment failed its checksum.
     Checksum,
-    /// A record is not what was written.
+    /// A record had other content than was written.
     Content,
     /// The engine stopped for another reason.
     Engine,
 }
 
-/// One such finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which kind.
     pub kind: FailureKind,
-    /// What, where.
+    /// Place and cause, in words.
     pub text: String,
 }
 
 impl Failure {
-    /// What an engine error means for the run.
+    /// Classifies an engine error.
     pub fn from_engine(error: &maildb::Error) -> Self {
         let kind = match error {
             error if storage_cause(error).is_some() => FailureKind::Io,
@@ -92,16 +85,15 @@ impl Failure {
         Self { kind, text: error.to_string() }
     }
 
-    /// A record that is not what was written.
     pub fn from_content(database: &str, error: &ContentError) -> Self {
         Self { kind: FailureKind::Content, text: format!("{database}: {error}") }
     }
 }
 
-/// Failures of one kind kept in words; more are only counted.
+/// Maximum number of failures kept in words for each kind; the rest are counted only.
 const FAILURES_KEPT: usize = 20;
 
-/// Transactions and operations of a group, since the measured time began and since the last sample.
+/// Transactions and operations of a group, since the judged part began and since the last sample.
 #[derive(Default)]
 pub struct OperationMeter {
     state: RefCell<OperationState>,
@@ -111,10 +103,10 @@ pub struct OperationMeter {
 struct OperationState {
     whole: OperationReading,
     sample: IoTally,
-    /// Operations begun and not ended, by a number that only grows, with their intended starts.
+    /// Started and unfinished operations by number, with their intended starts.
     outstanding: BTreeMap<u64, Moment>,
     begun: u64,
-    /// What was meant to begin from then on is in samples only.
+    /// Operations with an intended start from then on count in samples only.
     judged_until: Option<Moment>,
 }
 
@@ -124,7 +116,7 @@ impl OperationState {
     }
 }
 
-/// An operation that has begun.
+/// A started operation.
 #[derive(Debug)]
 pub struct Begun {
     number: u64,
@@ -133,28 +125,25 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// Which it is.
     pub fn operation(&self) -> Operation {
         self.operation
     }
 }
 
-/// What a group's sessions have done.
+/// Operations of a group's sessions.
 #[derive(Clone, Debug)]
 pub struct OperationReading {
-    /// Latency of each operation in nanoseconds, from its intended start to the end of its commit,
-    /// in the order of [`Operation::ALL`].
+    /// Latency of each operation in nanoseconds, from its intended start to the end of its commit, in the
+    /// order of [`Operation::ALL`].
     pub latencies: [Histogram<u64>; 4],
-    /// How long operations had taken that had arrived when measuring ended, and not ended some time
-    /// after: less than they took in the end.
+    /// Age of operations that arrived in the measured time and were unfinished when waiting for them ended:
+    /// less than their latency.
     pub unfinished: Histogram<u64>,
-    /// Commits that waited for the log.
     pub commits_durable: u64,
-    /// Commits that did not.
     pub commits_lazy: u64,
     /// Transactions rolled back because another was changing the same record.
     pub conflicts: u64,
-    /// Records read back and found right.
+    /// Records read back whose content was right.
     pub records_checked: u64,
 }
 
@@ -173,7 +162,7 @@ impl Default for OperationReading {
 }
 
 impl OperationReading {
-    /// Adds what another group did.
+    /// Adds the operations of another group.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             mine.add(theirs).expect("an auto-resizing histogram takes any value");
@@ -185,12 +174,12 @@ impl OperationReading {
         self.records_checked += other.records_checked;
     }
 
-    /// Operations that ended.
+    /// Finished operations.
     pub fn count(&self) -> u64 {
         self.latencies.iter().map(Histogram::len).sum()
     }
 
-    /// All operations together, those that did not end with the time they had taken.
+    /// All operations, the unfinished ones with their age.
     pub fn all(&self) -> Histogram<u64> {
         let mut all = self.unfinished.clone();
         for one in &self.latencies {
@@ -201,7 +190,7 @@ impl OperationReading {
 }
 
 impl OperationMeter {
-    /// Notes that `operation` begins, which was meant to begin at `intended`.
+    /// Starts timing `operation`, which was due at `intended`.
     pub fn begin(&self, operation: Operation, intended: Moment) -> Begun {
         let mut state = self.state.borrow_mut();
         let number = state.begun;
@@ -210,7 +199,7 @@ impl OperationMeter {
         Begun { number, operation, intended }
     }
 
-    /// Notes that an operation has ended. One that was settled meanwhile is not counted again.
+    /// Finishes an operation. Does nothing if [`OperationMeter::settle`] has counted it already.
     pub fn end(&self, begun: Begun, now: Moment) {
         let mut state = self.state.borrow_mut();
         if state.outstanding.remove(&begun.number).is_some() {
@@ -222,18 +211,18 @@ impl OperationMeter {
         }
     }
 
-    /// Forgets an operation that was rolled back.
+    /// Discards an operation that was rolled back.
     pub fn give_up(&self, begun: &Begun) {
         self.state.borrow_mut().outstanding.remove(&begun.number);
     }
 
-    /// Operations begun and not ended.
+    /// Started and unfinished operations.
     pub fn outstanding(&self) -> u64 {
         self.state.borrow().outstanding.len() as u64
     }
 
-    /// Counts what has begun and not ended, and what was `waiting` since those moments, with the time
-    /// it has taken until `now`.
+    /// Counts unfinished operations, and those `waiting` to start since the given moments, with their age at
+    /// `now`.
     pub fn settle(&self, waiting: &[Moment], now: Moment) {
         let mut state = self.state.borrow_mut();
         let begun: Vec<Moment> = std::mem::take(&mut state.outstanding).into_values().collect();
@@ -245,7 +234,7 @@ impl OperationMeter {
         }
     }
 
-    /// Changes the counts that are not latencies, if they are judged.
+    /// Updates the counters other than latencies, if the judged part is not over.
     pub fn count(&self, change: impl FnOnce(&mut OperationReading)) {
         let mut state = self.state.borrow_mut();
         if state.judged_until.is_none() {
@@ -253,7 +242,7 @@ impl OperationMeter {
         }
     }
 
-    /// Forgets everything but what is under way: the judged part begins now.
+    /// Resets everything except unfinished operations: the judged part begins now.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();
         state.whole = OperationReading::default();
@@ -261,17 +250,17 @@ impl OperationMeter {
         state.judged_until = None;
     }
 
-    /// Ends the judged part: what is meant to begin from `now` on is in samples only.
+    /// Ends the judged part: operations due from `now` on count in samples only.
     pub fn end_judged(&self, now: Moment) {
         self.state.borrow_mut().judged_until = Some(now);
     }
 
-    /// Takes away what was counted since the last call.
+    /// Takes the counts since the last call.
     pub fn take_sample(&self) -> IoTally {
         std::mem::take(&mut self.state.borrow_mut().sample)
     }
 
-    /// Counts since the last restart that are not latencies.
+    /// Transaction counters since the last restart.
     pub fn transactions(&self) -> TransactionResults {
         let whole = &self.state.borrow().whole;
         TransactionResults {
@@ -288,7 +277,7 @@ impl OperationMeter {
     }
 }
 
-/// Failures of a group, and whether its sessions should go on.
+/// Failures of a group.
 #[derive(Default)]
 pub struct FailureLog {
     state: RefCell<FailureState>,
@@ -301,21 +290,20 @@ struct FailureState {
     no_space: Option<maildb::Error>,
 }
 
-/// Failures by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureCounts {
-    /// Device operations that failed.
+    /// Failed device operations.
     pub io: u64,
     /// Damaged pages and log segments.
     pub checksum: u64,
-    /// Records that were not what was written.
+    /// Records with wrong content.
     pub content: u64,
-    /// Other failures of the engine.
+    /// Other engine failures.
     pub engine: u64,
 }
 
 impl FailureCounts {
-    /// Adds those of another group.
+    /// Adds the failures of another group.
     pub fn merge(&mut self, other: &Self) {
         self.io += other.io;
         self.checksum += other.checksum;
@@ -325,7 +313,6 @@ impl FailureCounts {
 }
 
 impl FailureLog {
-    /// Notes a failure.
     pub fn note(&self, failure: Failure) {
         let mut state = self.state.borrow_mut();
         match failure.kind {
@@ -340,7 +327,7 @@ impl FailureLog {
         }
     }
 
-    /// Notes an engine error. Running out of space is set apart: it is no fault of the storage.
+    /// Records an engine error. Lack of space is kept apart: it is no fault of the storage.
     pub fn note_engine(&self, error: &maildb::Error) {
         if storage_cause(error).is_some_and(|cause| cause.kind() == IoErrorKind::NoSpace) {
             self.state.borrow_mut().no_space.get_or_insert_with(|| error.clone());
@@ -349,7 +336,7 @@ impl FailureLog {
         self.note(Failure::from_engine(error));
     }
 
-    /// That the storage ran out of space, if it did.
+    /// The error of the first write that found no space.
     pub fn no_space(&self) -> Option<maildb::Error> {
         self.state.borrow().no_space.clone()
     }

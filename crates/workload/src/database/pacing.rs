@@ -1,23 +1,23 @@
-//! When operations begin.
+//! Pacing: when operations start.
 //!
-//! *Closed loop* is how the papers' tests worked: each of N sessions begins its next operation when
-//! the last has ended. Slow storage then slows the question too, so its worst moments are asked
-//! about least (coordinated omission).
+//! *Closed loop* is the papers' method: each of N sessions starts its next operation when the last has
+//! finished. Slow storage then also slows the load, so its worst moments are sampled least (coordinated
+//! omission).
 //!
-//! *Held rate* is how users behave: operations arrive whether or not the last has ended. Arrivals
-//! form a Poisson process (seeded); a bounded number of sessions serves them in order; what they
-//! cannot take yet waits in a queue, and latency counts from the *intended* start, so the wait is
-//! in it. Releases are as fine as the world's timer, about a millisecond in the real one.
+//! *Held rate* models users: operations arrive whether or not earlier ones have finished. Arrivals are a
+//! seeded Poisson process; a bounded number of sessions serves them in order. Arrivals beyond that wait in a
+//! queue, and latency counts from the *intended* start, so it includes the wait. Releases are as fine as the
+//! world's timer, about a millisecond in the real one.
 //!
-//! The rate that is held is the one the papers count: database reads and writes a second. How many
-//! of those one operation costs depends on the cache and on what the engine coalesces, so it is
-//! measured as the run goes, over the last ten seconds or so, and already before measuring begins; of a load
-//! that has just begun over the later half of it, as a cold cache makes the first operations dear. The
-//! arrival rate is the target divided by it, a little more, and what the estimate has left out so far.
+//! The held rate is the papers' metric: database IOPS. The I/O cost of an operation depends on the cache and
+//! on the engine's coalescing, so it is measured during the run, over about the last ten seconds, starting
+//! before measurement; in the first seconds of a load only over their later half, since a cold cache makes
+//! the first operations expensive. The arrival rate is the target divided by this cost, plus a small margin,
+//! plus a correction for what arrivals have fallen short of so far.
 //!
-//! What was left out is what *arrivals* did not ask for, never what storage did not do: operations
-//! that wait, are under way or were given up count as if they had been served. So storage that cannot
-//! keep up makes the queue grow, not the arrivals slow down or speed up.
+//! The correction counts only what *arrivals* did not ask for, never what the storage did not do: operations
+//! that wait, are under way or were shed count as if they had been served. So if storage cannot keep up, the
+//! queue grows; the arrival rate does not change.
 
 use super::chance;
 use serde::{Deserialize, Serialize};
@@ -25,32 +25,31 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 use tokio::sync::Notify;
 use world::{Moment, Random, World};
 
-/// Arrivals that may wait, in seconds of arrivals; more are counted as shed, to bound memory.
+/// Maximum queue, in seconds of arrivals. More arrivals are shed, to bound memory.
 const BACKLOG_SECONDS_MAX: f64 = 60.0;
-/// Longest nap of the arrival task: how soon a new rate or a stop takes effect.
+/// Maximum sleep of the arrival task; bounds the delay before a new rate or a stop takes effect.
 const NAP_MAX: Duration = Duration::from_millis(50);
-/// Arrivals are random, and what they cost is known afterwards: at 100 I/O a second the sum over ten
-/// seconds is off by 1.5 % (one standard deviation). The part of it that can no longer be caught up with
-/// when a run of two minutes ends is a tenth of that. Aiming this much above the target keeps chance out
-/// of the verdict.
+/// Margin above the target. Arrivals are random, and their cost is known only afterwards: at 100 IOPS the sum
+/// over ten seconds has a standard deviation of 1.5 %. A tenth of that remains uncorrected at the end of a
+/// run of two minutes. The margin keeps chance out of the verdict.
 const AIM: f64 = 1.01;
-/// Observations the cost of an operation is measured over, at most; they come about once a second.
+/// Maximum number of observations for the cost of an operation; they come about once a second.
 const RATIO_OBSERVATIONS: usize = 10;
-/// The same at least, when a load has just begun.
+/// Number of observations for a load that has just started.
 const RATIO_OBSERVATIONS_MIN: usize = 2;
-/// The rate is looked at over so many of the last.
+/// Number of last observations that decide whether the rate is reached.
 const AT_RATE_OBSERVATIONS: usize = 5;
-/// Time in which what was left out is caught up with.
+/// Time constant of the correction.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// Bounds of the arrival rate, as shares of the target: catching up must not become a load of its own.
+/// Bounds of the arrival rate, as shares of the target: the correction must not become a load of its own.
 const RATE_BOUNDS: (f64, f64) = (0.7, 1.3);
-/// Bounds of a believable ratio: an operation touches a handful of pages at most, and one served
-/// from the cache still writes its page some time.
+/// Bounds of a plausible cost: an operation touches a handful of pages, and one served from the cache still
+/// writes its page later.
 const RATIO_BOUNDS: (f64, f64) = (0.05, 20.0);
-/// Operations a measurement of the ratio rests on at least.
+/// Minimum number of operations for an estimate of the cost.
 const RATIO_OPERATIONS_MIN: u64 = 20;
 
-/// Decides when operations begin. Shared by the sessions of a group.
+/// Starts the operations of a group's sessions.
 pub struct Pacer {
     world: World,
     state: RefCell<PacerState>,
@@ -59,37 +58,37 @@ pub struct Pacer {
 
 struct PacerState {
     stopped: bool,
-    /// Whether no operation may begin for now.
+    /// True while no operation may start.
     paused: bool,
     /// Sessions that may work in a closed loop; the others are parked.
     working: u32,
-    /// Sessions that wait for an operation.
+    /// Sessions waiting for an operation.
     idle: u32,
     /// None in a closed loop.
     arrivals: Option<Arrivals>,
 }
 
-/// What pacing has to tell a report.
+/// State of pacing, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacingState {
-    /// Arrivals a second now; none in a closed loop.
+    /// Current arrival rate; None in a closed loop.
     pub operations_per_second: Option<f64>,
-    /// Operations that have arrived and not begun.
+    /// Operations that have arrived and not started.
     pub backlog: u64,
-    /// The most that ever waited.
+    /// Maximum backlog.
     pub backlog_max: u64,
-    /// Arrivals given up because too many waited.
+    /// Arrivals dropped because the queue was full.
     pub shed: u64,
 }
 
 impl Pacer {
-    /// Sessions begin when they are ready.
+    /// A closed loop.
     pub fn closed(world: &World) -> Rc<Self> {
         Self::new(world, None)
     }
 
-    /// Arrivals such that `target_iops` database reads and writes a second result. The caller must
-    /// drive [`Pacer::run_arrivals`] as a task and call [`Pacer::observe`] at every sample.
+    /// A held rate of `target_iops` database IOPS. The caller must run [`Pacer::run_arrivals`] as a task and
+    /// call [`Pacer::observe`] at every sample.
     pub fn held(world: &World, target_iops: f64, random: Random) -> Rc<Self> {
         assert!(target_iops > 0.0, "a held rate is more than nothing");
         Self::new(world, Some(Arrivals::new(target_iops, random, world.now())))
@@ -100,7 +99,7 @@ impl Pacer {
         Rc::new(Self { world: world.clone(), state: RefCell::new(state), arrived: Notify::new() })
     }
 
-    /// Has the first `count` sessions work in a closed loop, from now on.
+    /// Switches to a closed loop of the first `count` sessions.
     pub fn let_work(&self, count: u32) {
         let mut state = self.state.borrow_mut();
         assert!(state.arrivals.is_none(), "a held rate needs every session");
@@ -109,9 +108,9 @@ impl Pacer {
         self.arrived.notify_waiters();
     }
 
-    /// Has operations arrive such that `target_iops` result, from now on; nothing of what was before is
-    /// made up for. `recent` is the I/O of late and the operations it was for: where the loop was closed,
-    /// pacing begins with that. The caller must drive [`Pacer::run_arrivals`] as a task.
+    /// Switches to a held rate of `target_iops`, without any correction for the past. `recent` is recent
+    /// database I/O and the operations it served: the initial estimate of the cost if the loop was closed.
+    /// The caller must run [`Pacer::run_arrivals`] as a task.
     pub fn hold(&self, target_iops: f64, recent: (u64, u64), random: Random) {
         let now = self.world.now();
         let mut state = self.state.borrow_mut();
@@ -129,14 +128,12 @@ impl Pacer {
         self.arrived.notify_waiters();
     }
 
-    /// Has no operation begin nor arrive until [`Pacer::let_work`] or [`Pacer::hold`]. What waits to begin
-    /// goes on waiting.
+    /// Stops starts and arrivals until [`Pacer::let_work`] or [`Pacer::hold`]. Queued operations stay queued.
     pub fn pause(&self) {
         self.state.borrow_mut().paused = true;
     }
 
-    /// Waits for the next operation of the calling session, which has `number`; gives the moment it was
-    /// meant to begin. None once stopped.
+    /// Waits for the next operation of session `number`; returns its intended start, or None once stopped.
     pub async fn next(&self, number: u32) -> Option<Moment> {
         loop {
             {
@@ -162,24 +159,23 @@ impl Pacer {
         }
     }
 
-    /// Whether operations wait though no session is idle: more sessions would begin them sooner.
+    /// True if operations wait while no session is idle: more sessions would start them sooner.
     pub fn lacks_sessions(&self) -> bool {
         let state = self.state.borrow();
         state.idle == 0 && state.arrivals.as_ref().is_some_and(|arrivals| !arrivals.queue.is_empty())
     }
 
-    /// Ends the run: every session gets None from now on; what waited is forgotten.
+    /// Stops all sessions and drops the queue.
     pub fn stop(&self) {
         self.state.borrow_mut().stopped = true;
         self.arrived.notify_waiters();
     }
 
-    /// Whether the run was ended.
     pub fn is_stopped(&self) -> bool {
         self.state.borrow().stopped
     }
 
-    /// Lets operations arrive until stopped. Returns at once in a closed loop.
+    /// Runs the arrivals until stopped. Returns at once in a closed loop.
     pub async fn run_arrivals(&self) {
         loop {
             let (released, wake_at) = {
@@ -201,34 +197,33 @@ impl Pacer {
         }
     }
 
-    /// Takes in that `operations` operations were completed since the last call, which cost `io`
-    /// database reads and writes, and that `under_way` are begun and not ended.
+    /// Reports that `operations` operations finished since the last call, which cost `io` database reads and
+    /// writes, and that `under_way` are unfinished.
     pub fn observe(&self, io: u64, operations: u64, under_way: u64) {
         if let Some(arrivals) = &mut self.state.borrow_mut().arrivals {
             arrivals.observe(self.world.now(), io, operations, under_way);
         }
     }
 
-    /// Whether what is asked for has been done of late, or the storage is what kept it from being done: a load
-    /// of which pacing does not know yet what it costs is neither. A closed loop is always there.
+    /// True if recent throughput reached the target or the storage prevented it. False while the cost of an
+    /// operation is unknown. Always true in a closed loop.
     pub fn is_at_rate(&self) -> bool {
         self.state.borrow().arrivals.as_ref().is_none_or(Arrivals::is_at_rate)
     }
 
-    /// The intended starts of operations that have arrived and not begun.
+    /// The intended starts of queued operations.
     pub fn waiting(&self) -> Vec<Moment> {
         let state = self.state.borrow();
         state.arrivals.iter().flat_map(|arrivals| &arrivals.queue).copied().collect()
     }
 
-    /// Forgets the queue and its history: the measured time begins now.
+    /// Resets the history: measurement begins now.
     pub fn restart(&self) {
         if let Some(arrivals) = &mut self.state.borrow_mut().arrivals {
             arrivals.restart(self.world.now());
         }
     }
 
-    /// How pacing stands.
     pub fn state(&self) -> PacingState {
         match &self.state.borrow().arrivals {
             None => PacingState::default(),
@@ -242,29 +237,29 @@ impl Pacer {
     }
 }
 
-/// What was done between two observations.
+/// Throughput between two observations.
 struct Observed {
     /// Database reads and writes.
     io: u64,
     operations: u64,
-    /// Time it took; 0 where that is not known.
+    /// Elapsed time; 0 if unknown.
     span_s: f64,
 }
 
 /// A Poisson process whose rate follows the measured cost of an operation.
 struct Arrivals {
     target_iops: f64,
-    /// The last observations.
+    /// The most recent ones.
     observed: VecDeque<Observed>,
     observed_at: Moment,
-    /// All of them since the load began.
+    /// Number of observations since the load began.
     observations: usize,
-    /// Database I/O a second that is asked for now.
+    /// Requested database IOPS, with margin and correction.
     wanted_iops: f64,
     began: Moment,
-    /// Database I/O since then.
+    /// Database I/O since `began`.
     done_io: u64,
-    /// What was under way and waiting then: its I/O was not asked for since.
+    /// Operations queued or under way at `began`, which were requested earlier.
     inherited: u64,
     random: Random,
     next: Moment,
@@ -292,7 +287,7 @@ impl Arrivals {
         }
     }
 
-    /// Another target, and none of the past but what an operation costs.
+    /// Changes the target and discards the past, except the cost of an operation.
     fn aim_at(&mut self, target_iops: f64, now: Moment) {
         self.target_iops = target_iops;
         self.wanted_iops = AIM * target_iops;
@@ -309,7 +304,7 @@ impl Arrivals {
         self.shed = 0;
     }
 
-    /// Database reads and writes of one operation; 1 until there is something to go by.
+    /// Database I/O per operation; 1 until enough is known.
     fn io_per_operation(&self) -> f64 {
         let window = (self.observations / 2).clamp(RATIO_OBSERVATIONS_MIN, RATIO_OBSERVATIONS);
         let (mut io, mut operations) = (0, 0);
@@ -329,7 +324,7 @@ impl Arrivals {
         self.wanted_iops / self.io_per_operation()
     }
 
-    /// Queues every arrival that is due; gives their number.
+    /// Queues every due arrival; returns their number.
     fn release(&mut self, now: Moment) -> usize {
         let backlog_max = (self.rate() * BACKLOG_SECONDS_MAX).max(1.0) as usize;
         let mut released = 0;

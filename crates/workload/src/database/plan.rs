@@ -1,4 +1,4 @@
-//! What a run is to do, before it does it: passive data, checked.
+//! The plan of a run: passive data, checked before the run starts.
 
 pub use super::load::{Load, ProbePlan};
 use super::{
@@ -12,32 +12,31 @@ use std::time::Duration;
 use thiserror::Error;
 use world::ByteCount;
 
-/// Over what span the maxima of a verdict are averaged (AMI 2008, test log: "interval: 15000 ms").
+/// Averaging window of a verdict's maxima (AMI 2008, test log: "interval: 15000 ms").
 pub const WINDOW: Duration = Duration::from_secs(15);
-/// Room a database is left to grow in, as a share of its first size (vendor blog hmlee on
-/// capacity percentage: 25 %).
+/// Growth allowance of a database, in percent of its initial size (vendor blog hmlee on capacity percentage:
+/// 25 %).
 pub const GROWTH_PERCENT: u64 = 25;
-/// A run this long is a performance test (HP Continuous Access, HP EVA8000, AMI 2008 and Dell 2010: two hours).
+/// Minimum of a performance test (HP Continuous Access, HP EVA8000, AMI 2008 and Dell 2010: two hours).
 const PERFORMANCE: Duration = Duration::from_secs(2 * 3600);
-/// A run this long is a stress test (AMI 2008: 24 hours).
+/// Minimum of a stress test (AMI 2008: 24 hours).
 const STRESS: Duration = Duration::from_secs(24 * 3600);
-/// Databases should be this many times the cache under them (HP EVA8000, "Microsoft Jetstress 2004").
+/// Recommended ratio of database size to page cache (HP EVA8000, "Microsoft Jetstress 2004").
 pub(super) const CACHE_RATIO_WANTED: f64 = 20.0;
 
-/// How far a run's verdict reaches.
+/// Class of a run by its duration; says how much the verdict proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunClass {
-    /// Shorter than two hours: shows that all works, proves little.
+    /// Shorter than two hours: a functional check that proves little.
     Smoke,
-    /// Two hours and more.
+    /// At least two hours.
     Performance,
-    /// 24 hours and more; maxima are judged by laxer limits.
+    /// At least 24 hours; some maxima have higher limits.
     Stress,
 }
 
 impl RunClass {
-    /// The class of a run measured for `span`.
     pub fn of(span: Duration) -> Self {
         match span {
             span if span >= STRESS => Self::Stress,
@@ -46,7 +45,6 @@ impl RunClass {
         }
     }
 
-    /// Its name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Smoke => "Smoke test",
@@ -56,116 +54,99 @@ impl RunClass {
     }
 }
 
-/// One volume of the storage under test, as the caller found it.
+/// One volume of the storage under test, as the caller describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeFacts {
-    /// Path or device, as in the openings of the groups.
+    /// Path or device, equal to the volume name in each group's storage.
     pub name: String,
-    /// Whether databases lie on it.
+    /// True if databases are on it.
     pub databases: bool,
-    /// Whether transaction logs lie on it.
+    /// True if transaction logs are on it.
     pub logs: bool,
-    /// How it is reached: `io_uring, O_DIRECT`.
+    /// I/O path: `io_uring, O_DIRECT`.
     pub io: String,
-    /// Whether that way goes round the operating system's page cache.
+    /// True if I/O bypasses the operating system's page cache.
     pub direct: bool,
-    /// What is known about it: filesystem, device model, size.
+    /// Filesystem, device model and size.
     pub description: String,
 }
 
-/// Cache pages for each session that serves a held rate. The engine keeps a fifth of its cache free or clean. Where
-/// the storage has stood still for a moment, all sessions begin at once, and each wants a page of that: measured at
-/// 20,000 I/O a second of 32 KiB, sessions with four pages each stalled 78 and 2,367 times a second, with 16 each less
+/// Cache pages for each session that serves a held rate. The engine keeps a fifth of its cache free or clean.
+/// After a stall of the storage all sessions start at once and each needs a free page: measured at 20,000
+/// IOPS of 32 KiB, sessions with four pages each stalled 78 and 2,367 times a second, with 16 pages each less
 /// than once.
 const PAGES_PER_SESSION: u64 = 16;
-/// Sessions that serve a held rate, at least and at most. 1024 of them with 20 ms each are 51,200 operations a
-/// second of one group.
+/// Minimum and maximum number of sessions that serve a held rate. 1,024 sessions at 20 ms each do 51,200
+/// operations a second in one group.
 const SESSIONS_BOUNDS: (u32, u32) = (32, 1024);
 
-/// A run, as asked for.
+/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// What one session does.
     pub profile: Profile,
-    /// Storage groups: one transaction log and one thread each.
+    /// Each has one transaction log and one thread.
     pub groups: u32,
-    /// Databases of each group.
     pub databases_per_group: u32,
-    /// First size of each database, in bytes.
+    /// Initial size of each database, in bytes.
     pub database_bytes: u64,
-    /// Size no database grows beyond (by much), in bytes; see [`RunPlan::usual_growth`].
+    /// Approximate maximum size of each database, in bytes; see [`RunPlan::usual_growth`].
     pub database_bytes_max: u64,
     /// Page cache of each storage group, in bytes; see [`RunPlan::fitting_cache`].
     pub cache_bytes_per_group: u64,
-    /// What drives the storage.
     pub load: Load,
-    /// How long is measured, in seconds.
+    /// Measured time, in seconds.
     pub duration_s: u64,
-    /// Which part of that is judged.
     #[serde(default)]
     pub judged: Judged,
-    /// Longest time the cache may take to fill before measuring begins all the same, in seconds.
+    /// Maximum time to fill the cache, in seconds; then measurement starts anyway.
     pub fill_s_max: u64,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The storage under test.
     pub volumes: Vec<VolumeFacts>,
-    /// Cache of the storage system itself, where known, in bytes.
+    /// Cache of the storage system itself, in bytes, if known.
     pub storage_cache_bytes: Option<u64>,
-    /// The published test this run goes by, if it goes by one.
+    /// The published test that the run follows.
     #[serde(default)]
     pub setup: Option<Box<Setup>>,
-    /// How databases and logs are spread over the volumes, by name; none if that was not chosen.
+    /// Name of the layout of databases and logs over volumes; None if the user chose none.
     #[serde(default)]
     pub layout: Option<String>,
-    /// What the person who ran it says of the storage: keys and values.
+    /// The user's notes about the storage: keys and values.
     #[serde(default)]
     pub notes: Vec<(String, String)>,
 }
 
-/// Why a plan was refused. Every message is one line.
+/// A rejected plan. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanError {
-    /// The profile does not hold together.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A figure is out of range.
     #[error("{what}: {given} is out of range, {least} to {most} make sense")]
-    OutOfRange {
-        /// Which figure.
-        what: &'static str,
-        /// What was given.
-        given: f64,
-        /// Least accepted.
-        least: f64,
-        /// Most accepted.
-        most: f64,
-    },
-    /// More is to be judged than is run.
+    OutOfRange { what: &'static str, given: f64, least: f64, most: f64 },
+    /// The judged part is longer than the run.
     #[error("{judged} cannot be judged of a run of {}; judge less, or run longer", Span(*.duration_s))]
     JudgedTooLong {
-        /// What was to be judged.
         judged: Judged,
-        /// How long is run, in seconds.
+        /// Duration of the run, in seconds.
         duration_s: u64,
     },
 }
 
 impl RunPlan {
-    /// The page cache for a group of `databases` of `database_bytes` each: a twentieth of them,
-    /// within the profile's bounds for each (HP EVA8000's ratio, AMI 2008's bounds).
+    /// Default page cache of a group of `databases` of `database_bytes` each: a twentieth of their size (HP
+    /// EVA8000's ratio), within the profile's bounds for each database (AMI 2008's bounds).
     pub fn fitting_cache(profile: &Profile, databases: u32, database_bytes: u64) -> ByteCount {
         let (least, most) = profile.cache_bounds();
         let each = (database_bytes / CACHE_RATIO_WANTED as u64).clamp(least.0, most.0);
         ByteCount(u64::from(databases) * each)
     }
 
-    /// The size that databases of `database_bytes` may grow to, if nothing speaks against it.
+    /// Default maximum size of a database with an initial size of `database_bytes`.
     pub fn usual_growth(database_bytes: u64) -> u64 {
         database_bytes + database_bytes * GROWTH_PERCENT / 100
     }
 
-    /// Checks every figure.
     pub fn check(&self) -> Result<(), PlanError> {
         self.profile.check()?;
         let gib = (1_u64 << 30) as f64;
@@ -207,16 +188,14 @@ impl RunPlan {
         within("cache of a group in GiB", self.cache_bytes_per_group as f64 / gib, 4.0 / 1024.0, 1024.0)
     }
 
-    /// Sessions of each group where a rate is held or the load is searched for: as many as its cache has pages
-    /// for, `PAGES_PER_SESSION` each, within `SESSIONS_BOUNDS`. Operations beyond that wait their turn, and the wait is
-    /// in their latency.
+    /// Sessions of each group under a held or searched rate: one for `PAGES_PER_SESSION` cache pages, within
+    /// `SESSIONS_BOUNDS`. Further operations wait for a session, and their latency includes the wait.
     pub fn sessions_max(&self) -> u32 {
         let pages = self.cache_bytes_per_group / self.profile.page_size().bytes() as u64;
         let (least, most) = SESSIONS_BOUNDS;
         u32::try_from(pages / PAGES_PER_SESSION).unwrap_or(most).clamp(least, most)
     }
 
-    /// Sessions of each group.
     pub fn sessions(&self) -> u32 {
         match self.load {
             Load::Threads { per_group } => per_group,
@@ -224,17 +203,16 @@ impl RunPlan {
         }
     }
 
-    /// What is to be measured, as a span.
+    /// Measured time.
     pub fn duration(&self) -> Duration {
         Duration::from_secs(self.duration_s)
     }
 
-    /// What of it is judged.
     pub fn judged_part(&self) -> Part {
         self.judged.part(self.duration_s)
     }
 
-    /// Databases of all groups.
+    /// Databases of all groups together.
     pub fn database_count(&self) -> u64 {
         u64::from(self.groups) * u64::from(self.databases_per_group)
     }

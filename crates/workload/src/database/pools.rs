@@ -1,73 +1,65 @@
-//! Pools below a group's files, where the caller brought them along: an array in this process, and what it says of
-//! itself. The run knows no array: it asks whoever opened the storage, and has it closed when the files were verified.
+//! Pools below a group's files: an array in this process and its statistics. The run does not know the array:
+//! it asks the object that the caller supplied, and closes it after verification.
 
 use super::meter::Role;
 use serde::{Deserialize, Serialize};
 use world::{IoResult, LocalFuture};
 
-/// The pools that the files of one group lie on.
+/// The pools below the files of one group.
 pub trait Pools {
-    /// How each of them stands; always the same pools in the same order.
+    /// Snapshot of each pool, always in the same order.
     fn facts(&self) -> Vec<PoolFacts>;
 
-    /// Ends them cleanly. Nobody uses the files any more.
+    /// Closes the pools cleanly. The files must not be used afterwards.
     fn close(&self) -> LocalFuture<IoResult<()>>;
 }
 
-/// How a pool stands at one moment. Passive data.
+/// Snapshot of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolFacts {
-    /// Its name, which the volumes on it have in results.
+    /// Also the volume name in results.
     pub name: String,
-    /// What lies on it.
     pub role: Role,
-    /// Drives it was made of.
+    /// Drives the pool was made of.
     pub drives: u32,
-    /// Those of them that are there and up to date.
+    /// Drives that are present and current.
     pub drives_there: u32,
     /// Copies of each block.
     pub copies: u32,
-    /// Size of a drive, in bytes.
     pub drive_bytes: u64,
-    /// What hosts can store at most, in bytes.
+    /// Maximum data that hosts can store, in bytes.
     pub usable_bytes: u64,
-    /// What is stored for them and still needed, in bytes.
+    /// Live host data, in bytes.
     pub used_bytes: u64,
-    /// The highest level of use that was reached and alarms, in percent; none below the first.
+    /// Highest alarm level reached, in percent; None below the first.
     pub alarm_percent: Option<u8>,
-    /// Checkpoints since it was opened.
+    /// Since the pool was opened.
     pub checkpoints: u64,
-    /// Copies that were wrong or unreadable since then, and were written again from a good one.
+    /// Wrong or unreadable copies rewritten from a good one, since the pool was opened.
     pub mended: u64,
-    /// Segments that have fewer copies than they should.
+    /// Segments with fewer copies than required.
     pub degraded_segments: u64,
-    /// Which drives share a device, in words; none if each has its own.
+    /// Drives that share a device, in words; None if each has its own.
     pub shared: Option<String>,
-    /// What went in and out since it was opened.
+    /// Since the pool was opened.
     pub traffic: PoolTraffic,
 }
 
-/// What went into a pool and out of it on both sides.
+/// I/O of a pool's volumes and of its drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolTraffic {
-    /// Bytes read from its volumes.
     pub host_read_bytes: u64,
-    /// Bytes written to its volumes.
     pub host_written_bytes: u64,
-    /// Bytes read from its drives.
     pub device_read_bytes: u64,
-    /// Bytes written to its drives, all copies.
+    /// All copies.
     pub device_written_bytes: u64,
-    /// Reads of its drives.
     pub device_reads: u64,
-    /// Writes to its drives.
     pub device_writes: u64,
-    /// Flushes of its drives.
     pub device_flushes: u64,
 }
 
 impl PoolTraffic {
-    /// What came after `before`.
+    /// The difference to an earlier snapshot.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             host_read_bytes: self.host_read_bytes - before.host_read_bytes,
@@ -80,12 +72,12 @@ impl PoolTraffic {
         }
     }
 
-    /// Bytes read from drives for each byte read from volumes; none if none was.
+    /// Bytes read from drives for each byte read from volumes; None without reads.
     pub fn read_amplification(&self) -> Option<f64> {
         ratio(self.device_read_bytes, self.host_read_bytes)
     }
 
-    /// Bytes written to drives for each byte written to volumes; none if none was.
+    /// Bytes written to drives for each byte written to volumes; None without writes.
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device_written_bytes, self.host_written_bytes)
     }
@@ -95,18 +87,19 @@ fn ratio(of: u64, to: u64) -> Option<f64> {
     (to > 0).then(|| of as f64 / to as f64)
 }
 
-/// One pool of a run.
+/// Results of one pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolResults {
-    /// Storage group it belongs to, from 1.
+    /// Storage group, from 1.
     pub group: u32,
-    /// How it stood when the files had been verified; the alarm is the highest that was seen.
+    /// State after verification, with the highest alarm seen.
     pub facts: PoolFacts,
-    /// What went in and out in the part that is judged.
+    /// I/O in the judged part.
     pub measured: PoolTraffic,
 }
 
-/// What a group's pools came to: `measured` are the readings around what is judged, `last` those at the end.
+/// Results of a group's pools: `measured` are the snapshots at both ends of the judged part, `last` those at
+/// the end of the run.
 pub fn results_of(
     group: u32,
     measured: &(Vec<PoolFacts>, Vec<PoolFacts>),
@@ -126,7 +119,7 @@ pub fn results_of(
 pub(super) mod tests {
     use super::*;
 
-    /// A whole pool of eight drives.
+    /// An intact pool of eight drives.
     pub fn sample_facts() -> PoolFacts {
         PoolFacts {
             name: "pool for databases".to_owned(),

@@ -1,32 +1,32 @@
-//! Whether the processor of a group's thread, not the storage, set the limit.
+//! Detects runs that the processor of a group's thread limits, not the storage.
 //!
-//! A group is one thread. While that uses all of its processor, completions wait to be noticed, and latencies
-//! grow though the storage has answered: what was measured is the thread's doing as much as the storage's.
+//! A group is one thread. If it uses all of its processor, completions wait to be noticed, and measured
+//! latency grows although the storage has answered.
 
 use serde::{Deserialize, Serialize};
 
-/// A thread that uses this much of its processor, in percent, has none left: the rest is lost to whatever
-/// else the machine does.
+/// A thread that uses this share of its processor, in percent, is saturated: other work on the machine takes
+/// the rest.
 const BUSY_PERCENT: f64 = 95.0;
 
-/// The thread of a run that used most of its processor.
+/// The thread with the highest processor use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BusiestThread {
     /// Its group, from 0.
     pub group: u32,
-    /// Processor time by time, in percent.
+    /// Processor time / elapsed time, in percent.
     pub percent: f64,
 }
 
 impl BusiestThread {
-    /// Of the threads of all groups, each with its share of a processor, 0 to 1, where that is known.
+    /// Selects the busiest thread, given the processor share (0 to 1) of each group's thread where known.
     pub fn of(shares: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         let known = (0..).zip(shares).filter_map(|(group, share)| Some((group, share?)));
         let busiest = known.max_by(|one, other| one.1.total_cmp(&other.1));
         busiest.map(|(group, share)| Self { group, percent: share * 100.0 })
     }
 
-    /// Whether it had no processor left.
+    /// True if the thread was saturated.
     pub fn is_the_limit(self) -> bool {
         self.percent >= BUSY_PERCENT
     }

@@ -1,13 +1,12 @@
-//! What one kind of mailbox server does to its storage: named figures, each with its source.
+//! Server profiles: the named, sourced figures of one kind of mailbox server.
 //!
-//! A profile is data (`profiles/*.toml`). Four are built in; a text of the same form can be loaded
-//! in their place, and single figures can be set over it. Invariants of a [`Profile`], kept by
-//! every way of making or changing one:
+//! A profile is data (`profiles/*.toml`). Four are built in; a file of the same form can replace them, and
+//! single figures can be overridden. Invariants, kept by every constructor and setter:
 //!
-//! 1. It has exactly the figures of [`KEYS`], each in its range.
-//! 2. The four operation percentages sum to 100. (Only [`Profile::check`] asks this, so that
-//!    several `set`s can move the mix from one valid state to another.)
-//! 3. Page size, record size, cache bounds and flush thresholds fit each other (also `check`).
+//! 1. A profile has exactly the figures of [`KEYS`], each in its range.
+//! 2. The four operation percentages sum to 100. (Only [`Profile::check`] verifies this, so that several
+//!    calls of `set` can change the mix from one valid state to another.)
+//! 3. Page size, record size, cache bounds and flush thresholds are consistent (also verified by `check`).
 
 use super::{
     key_space::Skew,
@@ -28,19 +27,19 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("exchange-2013", include_str!("profiles/exchange-2013.toml")),
 ];
 
-/// Servers without figures of their own, and the profile that stands for each.
+/// Server versions without figures of their own, with the profile used for each.
 pub const ALIASES: [(&str, &str); 2] =
     [("exchange-2016", "exchange-2013"), ("exchange-2019", "exchange-2013")];
 
-/// Bytes of one log buffer, the unit the seeds count the log buffer in (open ESE source: 512 bytes).
+/// Bytes of one log buffer (open ESE source: 512). The papers give the log buffer as a count of these.
 const LOG_BUFFER_BYTES: u64 = 512;
 
 /// The figures of one kind of mailbox server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Short name, as in `--server exchange-2007`.
+    /// As in `--server exchange-2007`.
     pub name: String,
-    /// What it imitates, in a line.
+    /// One line: the server and load it imitates.
     pub summary: String,
     /// Name of the limit set a run is judged by.
     pub limits: String,
@@ -61,55 +60,40 @@ pub struct OperationMix {
     pub read: u64,
 }
 
-/// Why a profile was refused. Every message is one line.
+/// A rejected profile. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ProfileError {
     /// No built-in profile has this name.
     #[error("no profile is called {name:?}{}; there are {}", did_you_mean(.nearest), names_listed())]
     Unknown {
-        /// What was asked for.
         name: String,
-        /// The name it may have meant.
+        /// The closest known name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The text is not a profile.
     #[error("this is not a profile: {problem}")]
     Syntax {
-        /// What the parser met, and where.
+        /// The parser's message and position.
         problem: String,
     },
     /// A figure is missing.
-    #[error("profile {profile:?} does not say {key}")]
-    Missing {
-        /// Which profile.
-        profile: String,
-        /// Which figure.
-        key: &'static str,
-    },
-    /// A figure is wrong.
+    #[error("profile {profile:?} lacks {key}")]
+    Missing { profile: String, key: &'static str },
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The operations do not sum to 100.
     #[error("insert, replace, delete and read must sum to 100 %, not {sum} %")]
-    Mix {
-        /// What they sum to.
-        sum: u64,
-    },
-    /// Two figures contradict each other.
+    Mix { sum: u64 },
+    /// Two figures are inconsistent.
     #[error("{first} ({first_value}) does not fit {second} ({second_value}): {rule}")]
     Contradiction {
-        /// One figure.
         first: &'static str,
-        /// Its value.
         first_value: u64,
-        /// The other.
         second: &'static str,
-        /// Its value.
         second_value: u64,
-        /// What must hold.
         rule: &'static str,
     },
-    /// The limit set it names is not there.
+    /// The profile names an unknown limit set.
     #[error(transparent)]
     Limits(#[from] LimitsError),
 }
@@ -128,7 +112,7 @@ impl Profile {
         BUILT_IN.map(|(name, _)| name)
     }
 
-    /// The built-in profile `name`, in any case, or the one that [`ALIASES`] names for it.
+    /// Loads a built-in profile by name or alias, ignoring case.
     pub fn load(name: &str) -> Result<Self, ProfileError> {
         let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
         let wanted = alias.map_or(name, |(_, built_in)| built_in);
@@ -142,7 +126,7 @@ impl Profile {
         }
     }
 
-    /// A profile from the text of a profile file.
+    /// Parses and checks the text of a profile file.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Syntax {
             problem: error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
@@ -159,7 +143,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Sets one figure from what a user wrote; call [`Profile::check`] after the last.
+    /// Overrides one figure with a user's value; call [`Profile::check`] after the last override.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ProfileError> {
         let spec = find_key(key)?;
         let value = spec.parse(value)?;
@@ -168,8 +152,8 @@ impl Profile {
         Ok(())
     }
 
-    /// Makes a profile that was stored whole again: every figure is held against its bounds, and those
-    /// that were not thought of when it was stored are as in the built-in profile it comes from.
+    /// Completes a profile read from an older record: missing figures take the value of the built-in profile
+    /// of the same name, then all figures are checked.
     pub fn complete(&mut self) -> Result<(), ProfileError> {
         for (name, setting) in &self.figures {
             find_key(name)?.check(setting.value)?;
@@ -181,7 +165,7 @@ impl Profile {
         self.check()
     }
 
-    /// Checks that the figures fit each other.
+    /// Checks that the figures are consistent with each other.
     pub fn check(&self) -> Result<(), ProfileError> {
         let mix = self.mix();
         let sum = mix.insert + mix.replace + mix.delete + mix.read;
@@ -209,7 +193,7 @@ impl Profile {
         self.fits(
             "hot_mailbox_percent",
             "hot_access_percent",
-            "what is hot gets at least its share of the operations",
+            "hot mailboxes get at least their share of the operations",
             |m, a| m <= a,
         )?;
         self.fits("coalesce_bytes", "page_bytes", "a write holds at least one page", |c, p| c >= p)?;
@@ -233,7 +217,7 @@ impl Profile {
         Err(ProfileError::Contradiction { first, first_value, second, second_value, rule })
     }
 
-    /// Every figure with its specification, in the order reports show them.
+    /// Every figure with its specification, in report order.
     pub fn figures(&self) -> impl Iterator<Item = (&'static KeySpec, &Setting)> {
         KEYS.iter().map(|spec| (spec, &self.figures[spec.name]))
     }
@@ -242,7 +226,6 @@ impl Profile {
         self.figures[key].value
     }
 
-    /// Share of each operation.
     pub fn mix(&self) -> OperationMix {
         OperationMix {
             insert: self.value("insert_percent"),
@@ -252,18 +235,17 @@ impl Profile {
         }
     }
 
-    /// Size of a database page.
     pub fn page_size(&self) -> PageSize {
         let bytes = u32::try_from(self.value("page_bytes")).expect("range checked");
         PageSize::from_bytes(bytes).expect("check() allows real page sizes only")
     }
 
-    /// Bytes of one mail record, all columns together.
+    /// Size of one mail record, all columns together, in bytes.
     pub fn record_bytes(&self) -> usize {
         self.value("record_bytes") as usize
     }
 
-    /// What its mail records are like.
+    /// Size and compressibility of mail records.
     pub fn record_form(&self) -> RecordForm {
         RecordForm {
             record_bytes: self.record_bytes(),
@@ -271,7 +253,7 @@ impl Profile {
         }
     }
 
-    /// Which mailboxes get most of the operations.
+    /// Distribution of operations over hot and cold mailboxes.
     pub fn skew(&self) -> Skew {
         Skew {
             mailbox_percent: self.value("hot_mailbox_percent"),
@@ -279,7 +261,7 @@ impl Profile {
         }
     }
 
-    /// Commits that do not wait for the log, in percent.
+    /// Share of commits that return before the log is stable, in percent.
     pub fn lazy_commit_percent(&self) -> f64 {
         self.value("lazy_commit_percent") as f64
     }
@@ -289,22 +271,20 @@ impl Profile {
         self.value("operations_per_transaction") as u32
     }
 
-    /// Simulated sessions of a storage group, unless the plan says otherwise.
+    /// Sessions of a storage group in a closed loop; a plan may override it.
     pub fn threads_per_group(&self) -> u32 {
         self.value("threads_per_group") as u32
     }
 
-    /// Memory of the log buffer.
     pub fn log_buffer(&self) -> ByteCount {
         ByteCount(self.value("log_buffers") * LOG_BUFFER_BYTES)
     }
 
-    /// Size of one log generation.
     pub fn log_file(&self) -> ByteCount {
         ByteCount(self.value("log_file_bytes"))
     }
 
-    /// Least and most page cache of one database.
+    /// Minimum and maximum page cache of one database.
     pub fn cache_bounds(&self) -> (ByteCount, ByteCount) {
         (ByteCount(self.value("cache_min_bytes")), ByteCount(self.value("cache_max_bytes")))
     }
@@ -314,23 +294,22 @@ impl Profile {
         (self.value("start_flush_percent") as f64, self.value("stop_flush_percent") as f64)
     }
 
-    /// Log a crash may have to replay.
+    /// Maximum log to replay after a crash.
     pub fn checkpoint_depth(&self) -> ByteCount {
         ByteCount(self.value("checkpoint_depth_bytes"))
     }
 
-    /// Rate of the background scan of one database, if it is on, and bytes of one read.
+    /// Rate of the background scan of one database and bytes of one read; None if it is off.
     pub fn scan(&self) -> Option<(ByteCount, ByteCount)> {
         let rate = ByteCount(self.value("scan_bytes_per_second"));
         (rate.0 > 0).then(|| (rate, ByteCount(self.value("scan_batch_bytes"))))
     }
 
-    /// Whether changed pages go to a journal before they are written in place.
+    /// True if changed pages go to a flush journal before they are written in place.
     pub fn torn_page_protection(&self) -> bool {
         self.value("torn_page_protection") == 1
     }
 
-    /// How long what each page must read as is known.
     pub fn page_stamps(&self) -> PageStampMode {
         match self.value("page_stamps") {
             0 => PageStampMode::Off,
@@ -339,12 +318,12 @@ impl Profile {
         }
     }
 
-    /// Longest write of neighbouring pages.
+    /// Maximum size of a write that coalesces neighbouring pages.
     pub fn coalesce(&self) -> ByteCount {
         ByteCount(self.value("coalesce_bytes"))
     }
 
-    /// Longest wait of a lazy commit.
+    /// Maximum time before a lazy commit becomes stable.
     pub fn lazy_commit_delay(&self) -> Duration {
         Duration::from_millis(self.value("lazy_commit_delay_ms"))
     }
@@ -427,7 +406,7 @@ mod tests {
         profile.set("hot_access_percent", "10%").unwrap();
         assert_eq!(
             profile.check().unwrap_err().to_string(),
-            "hot_mailbox_percent (20) does not fit hot_access_percent (10): what is hot gets at least its \
+            "hot_mailbox_percent (20) does not fit hot_access_percent (10): hot is hot gets at least its \
              share of the operations"
         );
     }

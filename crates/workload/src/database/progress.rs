@@ -1,7 +1,7 @@
-//! What a run tells while it goes: groups write it down, the driver shows it.
+//! Progress of a run: written by the groups, read by the driver.
 //!
-//! Groups run on threads of their own and share nothing but this: a board each (overwritten as they
-//! go), one list of lines for the test log, and the places where all of them wait for each other.
+//! Groups run on separate threads and share only this: each group's progress (overwritten as it goes), the
+//! test log, and the rendezvous between phases.
 
 use super::{
     record::{News, Recorder},
@@ -18,30 +18,28 @@ use std::{
 };
 use world::{WallTime, World};
 
-/// How often a waiting group looks whether the others have come.
+/// Interval at which a waiting group checks for the others.
 const RENDEZVOUS_POLL: Duration = Duration::from_millis(20);
 
-/// Where a run stands. The order is that of a run.
+/// Phase of a run, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Databases are made, or what they hold is read.
+    /// Databases are created, or existing ones are scanned.
     #[default]
     Create,
     /// The load runs until the cache is full.
     Fill,
-    /// The most within limits is searched for.
+    /// The highest load within limits is searched for.
     Search,
-    /// The load runs and is measured.
+    /// The load is measured.
     Measure,
     /// Every page and log file is checked.
     Verify,
-    /// All is done.
     Done,
 }
 
 impl Phase {
-    /// Its name in progress lines and reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -54,67 +52,63 @@ impl Phase {
     }
 }
 
-/// What one group, or all together, last said of itself.
+/// Current rates and latencies of one group, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Live {
-    /// Transactional database reads and writes a second.
+    /// Transactional database IOPS.
     pub database_iops: f64,
-    /// Average latency of database reads; none if there were none.
+    /// Average; None without reads.
     pub database_read_ms: Option<f64>,
-    /// Average latency of database writes; none if there were none.
+    /// Average; None without writes.
     pub database_write_ms: Option<f64>,
-    /// Average latency of log writes; none if there were none.
+    /// Average; None without writes.
     pub log_write_ms: Option<f64>,
-    /// Operations of the sessions a second.
     pub operations_per_second: f64,
-    /// Operations that have arrived and not begun (held rate).
+    /// Operations that have arrived and not started (held rate).
     pub backlog: u64,
 }
 
-/// A run's state for whoever watches.
+/// Progress of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// The phase of the group that is furthest behind.
+    /// Phase of the slowest group.
     pub phase: Phase,
     /// Share of the phase that is done, 0 to 1.
     pub fraction: f64,
-    /// Bytes done and to do, where the phase counts bytes (create, verify).
+    /// Bytes done and to do, in phases that count bytes (create, verify).
     pub bytes: Option<(u64, u64)>,
-    /// Time spent in the phase, in seconds.
+    /// Time in the phase, in seconds.
     pub elapsed_s: f64,
-    /// Time left in the phase, in seconds, once there is something to go by.
+    /// Estimated remaining time of the phase, in seconds; None if unknown.
     pub left_s: Option<f64>,
-    /// The last second of the load; none before it runs.
+    /// The last second of the load; None if it does not run.
     pub live: Option<Live>,
-    /// What is being tried, while the most within limits is searched for.
+    /// The current trial, in a search.
     pub search: Option<SearchProgress>,
     /// Lines added to the test log since the last call.
     pub lines: Vec<LogLine>,
 }
 
-/// One line of the test log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When, in seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub unix_s: i64,
-    /// What.
     pub text: String,
 }
 
-/// One group's board.
+/// Progress of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// Where the group stands.
     pub phase: Phase,
     /// Share of the phase that is done, 0 to 1.
     pub fraction: f64,
-    /// Bytes done and to do, where the phase counts bytes.
+    /// Bytes done and to do, in phases that count bytes.
     pub bytes: Option<(u64, u64)>,
     /// The last second of the load.
     pub live: Option<Live>,
 }
 
-/// What the groups of a run share. Cheap to clone.
+/// State shared by the groups of a run and the driver. Cheap to clone.
 #[derive(Clone)]
 pub struct Shared {
     boards: Arc<Vec<Mutex<Board>>>,
@@ -123,7 +117,6 @@ pub struct Shared {
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
     recorder: Option<Recorder>,
-    /// What the groups are to try.
     pub trials: Trials,
 }
 
@@ -133,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// For `groups` groups that end when `stop` is set, and tell `recorder` what is to be recorded.
+    /// State for `groups` groups; `stop` ends the run.
     pub fn new(groups: u32, stop: Arc<AtomicBool>, recorder: Option<Recorder>) -> Self {
         Self {
             boards: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
@@ -146,17 +139,16 @@ impl Shared {
         }
     }
 
-    /// Changes the board of `group`.
+    /// Updates the progress of `group`.
     pub fn board(&self, group: u32, change: impl FnOnce(&mut Board)) {
         change(&mut lock(&self.boards[group as usize]));
     }
 
-    /// All boards, as they are now.
+    /// A snapshot of every group's progress.
     pub fn boards(&self) -> Vec<Board> {
         self.boards.iter().map(|board| lock(board).clone()).collect()
     }
 
-    /// Adds a line to the test log.
     pub fn line(&self, wall: WallTime, text: impl Into<String>) {
         let line = LogLine { unix_s: wall.seconds, text: text.into() };
         let mut lines = lock(&self.lines);
@@ -164,34 +156,34 @@ impl Shared {
         lines.push(line);
     }
 
-    /// Tells the recorder, if there is one.
+    /// Sends an event to the recorder, if there is one.
     pub fn record(&self, news: impl FnOnce() -> News) {
         if let Some(recorder) = &self.recorder {
             recorder.tell(news());
         }
     }
 
-    /// The lines from number `from` on.
     pub fn lines_from(&self, from: usize) -> Vec<LogLine> {
         lock(&self.lines)[from..].to_vec()
     }
 
-    /// Whether the user asked to end.
+    /// True if the user ended the run.
     pub fn interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether to end: the user asked, or another group failed.
+    /// True if the run must end: the user ended it, or a group failed.
     pub fn ending(&self) -> bool {
         self.interrupted() || self.abort.load(Ordering::Relaxed)
     }
 
-    /// Has all groups end.
+    /// Ends all groups.
     pub fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until every group has come to its meeting number `meeting` (from 1), the run ends, or a search is over.
+    /// Waits until every group has reached rendezvous number `meeting` (from 1), the run ends, or the search
+    /// is over.
     pub async fn meet(&self, world: &World, meeting: u32) {
         let wanted = meeting * self.boards.len() as u32;
         self.arrived.fetch_add(1, Ordering::AcqRel);
@@ -202,7 +194,7 @@ impl Shared {
     }
 }
 
-/// Boards of all groups as one: the phase of the last, the average of those in it, sums of rates.
+/// Combines the progress of all groups: the earliest phase, the average fraction, sums of rates.
 pub fn merge_boards(boards: &[Board]) -> Board {
     let phase = boards.iter().map(|board| board.phase).min().unwrap_or_default();
     let in_phase: Vec<&Board> = boards.iter().filter(|board| board.phase == phase).collect();
@@ -221,7 +213,7 @@ pub fn merge_boards(boards: &[Board]) -> Board {
 }
 
 fn merge_lives(lives: &[Live]) -> Live {
-    // Latencies are weighted by database I/O: near enough for a line on a terminal.
+    // Weighting latencies by database I/O is accurate enough for a line on a terminal.
     let weighted = |of: fn(&Live) -> Option<f64>| {
         let known =
             lives.iter().filter_map(|live| of(live).map(|value| (value, live.database_iops.max(1e-9))));

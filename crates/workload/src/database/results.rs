@@ -1,4 +1,4 @@
-//! What a run found, as plain values: saved, judged and rendered later, here or elsewhere.
+//! Results of a run: plain values that can be saved, then judged and rendered later or elsewhere.
 
 mod engine;
 
@@ -22,185 +22,167 @@ use std::time::Duration;
 
 pub use engine::EngineCounters;
 
-/// Everything a run has to tell.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResults {
-    /// The run as it was asked for.
     pub plan: RunPlan,
-    /// Program and version that ran it.
+    /// Program and version.
     pub generator: String,
-    /// The machine, as the caller found it.
+    /// The machine, as the caller described it.
     pub host: HostFacts,
-    /// When it began, in seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub began_unix_s: i64,
-    /// When it ended.
+    /// Seconds since 1970, UTC.
     pub ended_unix_s: i64,
-    /// Seconds measured and judged, the shortest of all groups: what rates are by. All of the time
-    /// under load, unless the plan judges a part.
+    /// Judged time in seconds, the shortest of all groups; rates are relative to it. Equals `load_s` unless
+    /// the plan judges a part.
     pub measured_s: f64,
-    /// Seconds under load since the cache was full, the shortest of all groups.
+    /// Measured time in seconds, the shortest of all groups.
     #[serde(default)]
     pub load_s: f64,
-    /// Whether the user ended it early.
+    /// True if the user ended the run early.
     pub interrupted: bool,
-    /// Time the databases took to make, in seconds: the longest of all groups.
+    /// Time to create or scan the databases, in seconds: the longest of all groups.
     pub create_s: f64,
-    /// Bytes that were inserted into them to make them, or 0 if they were there.
+    /// Bytes inserted during creation; 0 if the databases existed.
     pub created_bytes: u64,
-    /// Filling the cache: the longest of all groups, and the cache of all together.
+    /// Longest time and total cache of all groups.
     pub fill: FillResults,
-    /// Databases, in the order of groups.
+    /// In the order of groups.
     pub databases: Vec<DatabaseResults>,
-    /// Volumes by role, databases first.
+    /// Databases first.
     pub volumes: Vec<VolumeResults>,
-    /// Operations of the sessions.
     pub operations: Vec<OperationResults>,
-    /// All of them together, those that had not ended when measuring did with what they had taken.
+    /// All operations; unfinished ones count with their age.
     #[serde(default)]
     pub all_operations: LatencySummary,
-    /// Operations that had arrived when measuring ended and had not ended some time after.
+    /// Operations that arrived in the measured time and were unfinished some time after it.
     #[serde(default)]
     pub unfinished_operations: u64,
-    /// What was under way when measuring ended.
+    /// Device operations outstanding at the end of measurement.
     #[serde(default)]
     pub late: LateResults,
-    /// Device operations that took too long, at any time of the run.
+    /// Slow device operations of the whole run.
     #[serde(default)]
     pub slow: SlowTally,
-    /// Transactions.
     pub transactions: TransactionResults,
-    /// What the engine counted.
     pub engine: EngineCounters,
-    /// How the rate was held; none in a closed loop.
+    /// None in a closed loop.
     pub pacing: Option<PacingResults>,
-    /// How the load was found; none if it was given.
+    /// None if the plan gives the load.
     #[serde(default)]
     pub search: Option<SearchResults>,
-    /// What the background scan did; none if it was off.
+    /// None if the background scan was off.
     pub scan: Option<ScanTotals>,
-    /// Failures by kind.
+    /// By kind.
     pub failure_counts: FailureCounts,
-    /// Failures in words, not all of them.
+    /// In words; the first of each kind.
     pub failures: Vec<Failure>,
-    /// What verification found, file by file.
+    /// One entry for each file.
     pub verified: Vec<VerifiedFile>,
-    /// The pools the files lay on, where there were any.
+    /// Pools below the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolResults>,
-    /// The same run on the same storage without the pools, to set beside.
+    /// The same run on the same storage without the pools, for comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<PathFigures>,
-    /// Samples of the time under load, all groups together; see [`RunResults::judged_samples`].
+    /// Samples of the measured time, all groups together; see [`RunResults::judged_samples`].
     pub samples: Vec<Sample>,
-    /// Readings of the host in that time.
+    /// Host samples of the measured time.
     pub host_samples: Vec<HostSample>,
-    /// What the kernel said of the devices under test; none if nobody asked it.
+    /// Kernel messages about the devices under test; None if the kernel log was not read.
     #[serde(default)]
     pub kernel: Option<KernelResults>,
-    /// The test log.
     pub log: Vec<LogLine>,
-    /// Processor time of each group's thread in the measured time, in seconds, where it is known.
+    /// Processor time of each group's thread in the judged time, in seconds, if known.
     #[serde(default)]
     pub thread_cpu_s: Vec<Option<f64>>,
-    /// That these are not a run's own results but what its record knew, and why.
+    /// Set if these results were recovered from the record of an incomplete run.
     #[serde(default)]
     pub cut_off: Option<CutOff>,
 }
 
-/// A run that left no results, only its record.
+/// An incomplete run, known only from its record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutOff {
-    /// Seconds from its beginning to the last thing known.
+    /// Seconds from the start to the last record entry.
     pub after_s: f64,
-    /// The phase it was in.
     pub during: Phase,
-    /// Bytes of the databases that were made or read, and of all of them; none if nothing was told of it.
+    /// Bytes of the databases created or scanned, of all bytes; None if unknown.
     #[serde(default)]
     pub created: Option<(u64, u64)>,
-    /// The error it ended with; none if it left no word.
+    /// The error that ended the run; None if the record has none.
     pub cause: Option<String>,
 }
 
-/// Facts about the machine, in words; the caller knows them.
+/// Description of the machine, supplied by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Its name.
     pub name: String,
-    /// Operating system and version.
+    /// Name and version.
     pub operating_system: String,
-    /// Processors.
+    /// Model, in words.
     pub processors: String,
-    /// How many; 0 if nobody counted.
+    /// 0 if unknown.
     #[serde(default)]
     pub processor_count: u32,
-    /// Memory, in bytes.
     pub memory_bytes: u64,
 }
 
-/// One reading of the host.
+/// Host counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
-    /// Processor time this process has used since it began, in seconds.
+    /// Processor time of this process since its start, in seconds.
     pub process_cpu_s: f64,
-    /// Processor time all processes have used since boot, in seconds, idle excluded.
+    /// Processor time of all processes since boot, without idle, in seconds.
     pub system_cpu_s: f64,
-    /// Memory available, in bytes.
     pub available_bytes: u64,
-    /// Memory this process holds, in bytes.
+    /// Resident memory of this process, in bytes.
     pub resident_bytes: u64,
-    /// Seconds since measuring began; set by the driver.
+    /// Seconds from the start of measurement; set by the driver.
     pub at_s: f64,
 }
 
-/// How filling the cache went.
+/// Result of the cache fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FillResults {
-    /// Time it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Cache in use when measuring began, in bytes.
+    /// Cache in use at the start of measurement, in bytes.
     pub cache_bytes: u64,
-    /// Whether every group's cache was full enough.
+    /// True if the cache of every group was full enough.
     pub reached: bool,
-    /// Whether database writes of every group had come to their usual level.
+    /// True if database writes of every group had reached their usual level.
     #[serde(default)]
     pub settled: bool,
 }
 
-/// One database, before and after.
+/// One database, before and after the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseResults {
-    /// Storage group it belongs to, from 1.
+    /// Storage group, from 1.
     pub group: u32,
-    /// File name.
     pub name: String,
-    /// Volume it lies on.
     pub volume: String,
-    /// Size when measuring began, in bytes.
+    /// Size at the start of measurement, in bytes.
     pub bytes_before: u64,
     /// Size after the run, in bytes.
     pub bytes_after: u64,
-    /// Records after the run.
     pub records: u64,
-    /// Records found at the beginning, where it was attached to.
+    /// Records of the existing database; 0 if it was created.
     pub records_found: u64,
-    /// Whether it reached the size it may not grow beyond.
+    /// True if it reached its maximum size.
     pub became_full: bool,
 }
 
-/// Latencies in short, in milliseconds; none of them if nothing was done.
+/// Latency statistics in milliseconds; all None without operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// Average.
     pub average_ms: Option<f64>,
-    /// Half of all took at most this.
     pub p50_ms: Option<f64>,
-    /// 95 % took at most this.
     pub p95_ms: Option<f64>,
-    /// 99 % took at most this.
     pub p99_ms: Option<f64>,
-    /// 99.9 % took at most this.
     pub p99_9_ms: Option<f64>,
-    /// The longest.
     pub max_ms: Option<f64>,
 }
 
@@ -220,10 +202,10 @@ impl LatencySummary {
         }
     }
 
-    /// Of device operations: `tally` counted the same exactly, the histogram to within 0.1 %.
+    /// For device operations: `tally` is exact, the histogram to within 0.1 %.
     pub(super) fn of_tally(histogram: &Histogram<u64>, tally: &IoTally) -> Self {
         let max_ms = (tally.count > 0).then_some(tally.max_ns as f64 / 1e6);
-        // A percentile is given as the upper end of a step, which may lie above the longest.
+        // A percentile is the upper end of a bucket, which may be above the maximum.
         let capped = |value: Option<f64>| value.zip(max_ms).map(|(value, max_ms)| value.min(max_ms));
         let of = Self::of(histogram);
         Self {
@@ -237,87 +219,80 @@ impl LatencySummary {
     }
 }
 
-/// Values counted by size.
+/// Number of latencies in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyBucket {
-    /// Longer than this, in milliseconds.
+    /// Exclusive lower end.
     pub from_ms: f64,
-    /// At most this.
+    /// Inclusive upper end.
     pub to_ms: f64,
-    /// How many.
     pub count: u64,
 }
 
 /// One volume in one role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeResults {
-    /// Its name.
     pub volume: String,
-    /// What of it was measured.
     pub role: Role,
-    /// Device operations.
     pub tallies: IoTallies,
-    /// Latency of reads, the background scan's excepted.
+    /// Without the background scan.
     pub read: LatencySummary,
-    /// Latency of writes.
     pub write: LatencySummary,
-    /// The mean of the average read latencies of all windows, in milliseconds; none in results of before it was kept.
+    /// The mean of all windows' average read latencies; None in older results.
     #[serde(default)]
     pub read_mean_of_windows_ms: Option<f64>,
-    /// The mean of the average write latencies of all windows, in milliseconds.
+    /// The mean of all windows' average write latencies; None in older results.
     #[serde(default)]
     pub write_mean_of_windows_ms: Option<f64>,
-    /// The longest average read latency of one window, in milliseconds.
+    /// The highest average read latency of one window.
     pub read_worst_window_ms: Option<f64>,
-    /// The longest average write latency of one window, in milliseconds.
+    /// The highest average write latency of one window.
     pub write_worst_window_ms: Option<f64>,
-    /// Read latencies by size.
+    /// Read latency histogram.
     pub read_buckets: Vec<LatencyBucket>,
-    /// Write latencies by size.
+    /// Write latency histogram.
     pub write_buckets: Vec<LatencyBucket>,
-    /// Spells of slow reads and writes.
+    /// Bursts of slow reads and writes.
     #[serde(default)]
     pub spikes: Spikes,
 }
 
 impl VolumeResults {
-    /// The average read latency that is judged, in milliseconds: that of windows of equal length.
+    /// The judged average of read latency: the mean over windows of equal length, if known.
     pub fn judged_read_ms(&self) -> Option<f64> {
         self.read_mean_of_windows_ms.or(self.read.average_ms)
     }
 
-    /// The average write latency that is judged, in milliseconds.
+    /// The judged average of write latency, as for reads.
     pub fn judged_write_ms(&self) -> Option<f64> {
         self.write_mean_of_windows_ms.or(self.write.average_ms)
     }
 }
 
-/// One kind of operation.
+/// Count and latency of one kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationResults {
-    /// Which.
     pub operation: Operation,
-    /// How many were completed.
+    /// Completed operations.
     pub count: u64,
-    /// Latency from the intended start to the end of the commit.
+    /// From the intended start to the end of the commit.
     pub latency: LatencySummary,
 }
 
-/// Device operations that were under way when measuring ended.
+/// Device operations outstanding at the end of measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LateResults {
-    /// How many.
     pub count: u64,
-    /// How long the oldest of them had taken when measuring ended, in seconds.
+    /// Age of the oldest at the end of measurement, in seconds.
     pub oldest_s: f64,
-    /// How many were not answered in the time they were given then.
+    /// Operations not answered within the time limit.
     pub unanswered: u64,
-    /// That time, or the time it took until all were answered, in seconds.
+    /// Time waited for answers, in seconds.
     pub waited_s: f64,
 }
 
 impl LateResults {
-    /// How long the oldest took until it was answered or given up, at most, in seconds.
+    /// Upper bound of the oldest operation's latency, in seconds.
     pub fn longest_s(&self) -> f64 {
         self.oldest_s + self.waited_s
     }
@@ -330,63 +305,53 @@ impl LateResults {
     }
 }
 
-/// Transactions of the sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransactionResults {
-    /// Commits that waited for the log.
     pub commits_durable: u64,
-    /// Commits that did not.
     pub commits_lazy: u64,
-    /// Transactions rolled back because another was changing the same record.
+    /// Transactions rolled back because another changed the same record.
     pub conflicts: u64,
-    /// Records read back and found right.
+    /// Records read back whose content was right.
     pub records_checked: u64,
 }
 
-/// How a rate was held.
+/// Pacing of a held rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacingResults {
-    /// The most operations that ever waited to begin, summed over groups.
+    /// Maximum backlog, summed over groups.
     pub backlog_max: u64,
-    /// Operations given up because too many waited.
+    /// Operations shed because the queue was full.
     pub shed: u64,
-    /// Arrivals a second at the end, of all groups.
+    /// Arrival rate at the end, of all groups.
     #[serde(default)]
     pub operations_per_second: f64,
 }
 
 impl PacingResults {
-    /// Whether more than a second's arrivals ever waited, or some were given up: the storage (or the
+    /// True if more than a second's arrivals waited at any time, or some were shed: the storage (or the
     /// machine) did not keep up.
     pub fn fell_behind(&self) -> bool {
         self.shed > 0 || self.backlog_max as f64 > self.operations_per_second
     }
 }
 
-/// What the driver knows beside the groups' outcomes.
+/// The driver's part of the results.
 pub struct RunFrame {
-    /// The run as it was asked for.
     pub plan: RunPlan,
     /// Program and version.
     pub generator: String,
-    /// The machine.
     pub host: HostFacts,
-    /// When it began and ended, in seconds since 1970, UTC.
+    /// Start and end, in seconds since 1970, UTC.
     pub unix_s: (i64, i64),
-    /// Readings of the host in the measured time.
     pub host_samples: Vec<HostSample>,
-    /// What the kernel said of the devices under test.
     pub kernel: Option<KernelResults>,
-    /// The test log.
     pub log: Vec<LogLine>,
-    /// That the run left no results of its own.
     pub cut_off: Option<CutOff>,
-    /// How the load was found.
     pub search: Option<SearchResults>,
 }
 
 impl RunResults {
-    /// Threads of each group while it was measured: as asked for, or as found; none where a rate was held.
+    /// Threads of each group during measurement, given or found; None if a rate was held.
     pub fn threads_per_group(&self) -> Option<f64> {
         match self.plan.load {
             Load::Threads { per_group } => Some(per_group.into()),
@@ -395,23 +360,23 @@ impl RunResults {
         }
     }
 
-    /// Database reads and writes a second that were asked for: given, or found; none in a closed loop.
+    /// Target database IOPS, given or found; None in a closed loop.
     pub fn target_iops(&self) -> Option<f64> {
         let found = || self.search.as_ref().and_then(SearchResults::target_iops);
         self.plan.load.target_iops().or_else(found)
     }
 
-    /// The class its time under load makes this run.
+    /// Class of the run by its measured time.
     pub fn class(&self) -> RunClass {
         RunClass::of(Duration::from_secs_f64(self.load_s.max(self.measured_s).round()))
     }
 
-    /// The samples of what is judged.
+    /// The samples of the judged part.
     pub fn judged_samples(&self) -> &[Sample] {
         judged_samples(&self.samples, &self.plan)
     }
 
-    /// Database reads and writes a second, averaged: what the papers call achieved I/O.
+    /// Average database IOPS in the judged part: the papers' achieved I/O.
     pub fn achieved_iops(&self) -> f64 {
         if self.measured_s <= 0.0 {
             return 0.0;
@@ -420,14 +385,13 @@ impl RunResults {
         io.sum::<u64>() as f64 / self.measured_s
     }
 
-    /// The group's thread that used most of its processor in what is judged, where that is known.
+    /// The group's thread with the highest processor use in the judged part, if known.
     pub fn busiest_thread(&self) -> Option<BusiestThread> {
         let measured_s = self.measured_s;
         let share = |cpu_s: &Option<f64>| cpu_s.filter(|_| measured_s > 0.0).map(|cpu_s| cpu_s / measured_s);
         BusiestThread::of(self.thread_cpu_s.iter().map(share))
     }
 
-    /// Volumes in one role.
     pub fn in_role(&self, role: Role) -> impl Iterator<Item = &VolumeResults> {
         self.volumes.iter().filter(move |volume| volume.role == role)
     }

@@ -1,7 +1,7 @@
-//! The background scan: every page of every database read and checked, at a gentle steady rate.
+//! The background scan: reads and checks every page of every database at a steady low rate.
 //!
-//! Large sequential reads beside the transactions' random ones, as Exchange 2010 and later do
-//! (about 256 KB at 5 MB/s for each database). It never counts as transactional I/O.
+//! Large sequential reads beside the transactions' random ones, as in Exchange 2010 and later (about 256 KB
+//! at 5 MB/s for each database). They never count as transactional I/O.
 
 use super::{
     meter::Meter,
@@ -16,24 +16,24 @@ use std::{
 };
 use world::{ByteCount, JoinHandle, World};
 
-/// Longest time a stop may take to be noticed.
+/// Maximum delay before a stop takes effect.
 const NAP_MAX: Duration = Duration::from_millis(200);
 
-/// What a scan has done.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanTotals {
     /// Pages read.
     pub pages: u64,
-    /// Of those, blank: never used, or what was written there is gone.
+    /// Blank pages among them: unused, or their content was lost.
     pub empty: u64,
-    /// Of those, damaged.
+    /// Damaged pages among them.
     pub damaged: u64,
-    /// Times a scan came to the end of its database and began again.
+    /// Completed passes over a database.
     pub passes: u64,
 }
 
 impl ScanTotals {
-    /// Adds what another group's scan did.
+    /// Adds the scan of another group.
     pub fn merge(&mut self, other: &Self) {
         self.pages += other.pages;
         self.empty += other.empty;
@@ -56,8 +56,8 @@ struct ScanState {
 }
 
 impl BackgroundScan {
-    /// Scans every one of `databases` (each with the meter of its volume) at `rate` bytes a second,
-    /// `batch` at a time.
+    /// Scans each of `databases` (with the meter of its volume) at `rate` bytes a second, `batch` bytes at a
+    /// time.
     pub fn start(
         world: &World,
         databases: Vec<(Database, Rc<Meter>)>,
@@ -79,24 +79,24 @@ impl BackgroundScan {
         Self { state, tasks }
     }
 
-    /// Forgets the totals: the measured time begins now.
+    /// Resets the totals: measurement begins now.
     pub fn restart(&self) {
         self.state.totals.set(ScanTotals::default());
     }
 
-    /// What was done since the last restart.
+    /// Totals since the last restart.
     pub fn totals(&self) -> ScanTotals {
         self.state.totals.get()
     }
 
-    /// Has the scans end after what they are reading.
+    /// Stops the scans after their current reads.
     pub fn stop(&self) {
         self.state.stopped.set(true);
     }
 
-    /// Waits for that; gives all damage ever found.
+    /// Waits for the scans to stop; returns all damage they found.
     pub async fn join(self) -> Vec<Failure> {
-        assert!(self.state.stopped.get(), "a scan ends when it was told to");
+        assert!(self.state.stopped.get(), "a scan is stopped before it is joined");
         for task in self.tasks {
             task.await;
         }
@@ -134,7 +134,7 @@ async fn scan_database(
             state.found.borrow_mut().push(Failure { kind: FailureKind::Checksum, text });
         }
         place = outcome.next.unwrap_or(FIRST);
-        // Behind schedule by more than one read: do not make up for it in a burst.
+        // If behind schedule by more than one read, do not catch up in a burst.
         due = (due + interval).max(world.now());
         while world.now() < due && !state.stopped.get() {
             world.sleep_until(due.min(world.now() + NAP_MAX)).await;

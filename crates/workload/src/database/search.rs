@@ -1,47 +1,49 @@
-//! The search for the most that stays within limits: what to try next, given how the last trials ended.
+//! Search strategy: the next level to try, given the outcomes of earlier trials.
 //!
 //! Pure: no clock, no I/O, no randomness. Invariants:
 //!
-//! 1. What passed lies below what failed: both ascend, and the last of `passed` is less than the first of `failed`.
-//! 2. Nothing counts as failed that has not failed twice in a row, so one disturbed trial decides nothing; and the
-//!    lowest that failed is tried again beside the highest that passed twice, so a bad spell decides nothing.
-//! 3. It ends: after at most `probes_max` probes and `holds_max` holds.
+//! 1. Passed levels lie below failed ones: both lists ascend, and the last of `passed` is less than the first
+//!    of `failed`.
+//! 2. A level counts as failed only after it has failed twice in a row, so one disturbed trial decides
+//!    nothing. The lowest failed level is tried again next to the highest passed one, so a disturbed period
+//!    decides nothing either.
+//! 3. The search ends after at most `probes_max` probes and `holds_max` holds.
 //!
-//! It doubles until something fails (or halves until something passes), narrows what lies between to 5 %,
-//! tries the highest that passed once more, then the lowest that failed; what fails no longer is no bound, and the
-//! search goes on upwards. The highest that passed is held. What cannot be held is stepped back from, by 5 % and
-//! then by ever more, as TechNet ff459238 says: raise until a test fails, then step back.
+//! The level doubles until one fails (or halves until one passes); the interval is narrowed to 5 %; then the
+//! highest passed level is tried again, then the lowest failed one. If that passes now, it is no bound any
+//! more and the search continues upwards. The highest passed level is held. If the hold fails, the level
+//! steps back by 5 % and then by more, as TechNet ff459238 says: raise until a test fails, then step back.
 //!
-//! Storage that nothing can overload is no failure: the search then ends where the machine, or what was
-//! allowed, ends ([`Bound`]).
+//! Storage that nothing can overload is no failure: the search then ends at the limit of the machine or of
+//! the options ([`Bound`]).
 
 use serde::{Deserialize, Serialize};
 
-/// Passed and failed lie this near to each other when the search is done.
+/// The search ends when failed / passed is at most this.
 pub const RESOLUTION: f64 = 1.05;
-/// Times a boundary must fail again before it is believed.
+/// Failures of a boundary, beyond the first two, before the search accepts it.
 const RECHECKS: u32 = 3;
-/// Each hold that failed is followed by one at this share of it: together 95, 90, 83, 71, 53, 34, 17 % of the first.
+/// Level after each failed hold as a share of it: in total 95, 90, 83, 71, 53, 34, 17 % of the first.
 const STEPS_BACK: [f64; 7] = [0.95, 0.95, 0.92, 0.85, 0.75, 0.65, 0.5];
-/// The last that is allowed is at this share at most: it is to give an answer.
+/// Maximum share for the last allowed hold, which should succeed.
 const LAST_STEP_BACK: f64 = 0.6;
-/// Twice the threads that make less than this times the I/O are not worth having (HP Continuous Access, figures 22 and
-/// 23: 40 threads did no more than 20).
+/// Doubling the threads is worthwhile only if IOPS grow at least by this factor (HP Continuous Access,
+/// figures 22 and 23: 40 threads did no more than 20).
 const GAIN_MIN: f64 = 1.05;
-/// Fewer threads that do this share of the most are as good, and burden the cache less.
+/// Among thread counts that do this share of the most, the lowest is best: it burdens the cache less.
 const AS_GOOD: f64 = 0.98;
 
-/// What is searched over.
+/// The searched quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
-    /// Database reads and writes a second, of all groups together.
+    /// Database IOPS of all groups.
     Rate,
-    /// Simulated threads of each group: whole numbers.
+    /// Threads of each group, in whole numbers.
     Threads,
 }
 
-/// How a trial ended.
+/// Judgement of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -49,78 +51,75 @@ pub enum Judgement {
     Within,
     /// The storage broke a limit.
     Beyond,
-    /// No limit was broken, but less was done than asked for: the load generator could not.
+    /// No limit was broken, but the load generator did not reach the target.
     Generator,
-    /// No limit was broken, but less was done than asked for, while every session of a group was busy.
+    /// No limit was broken, but the target was missed while every session of a group was busy.
     Sessions,
-    /// Less was done than asked for, or a limit was broken, while the thread of a group used all of its
-    /// processor: what was measured is the processor's doing as much as the storage's.
+    /// The target was missed or a limit broken while a group's thread used all of its processor: the
+    /// measurement reflects the processor as much as the storage.
     Processor,
 }
 
-/// Why the search went no higher.
+/// The reason a search went no higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It did not come so far.
+    /// The search ended early.
     #[default]
     Unfinished,
-    /// More broke a limit.
+    /// Higher levels broke a limit.
     Limit,
-    /// More could not be generated.
+    /// The generator could not reach higher levels.
     Generator,
-    /// More needs more sessions than a group may have.
+    /// Higher levels need more sessions than a group may have.
     Sessions,
-    /// More needs more processor than a group's thread has.
+    /// Higher levels need more processor than a group's thread has.
     Processor,
     /// More threads did no more.
     Plateau,
-    /// More was not allowed.
+    /// The maximum of the options was reached.
     Most,
 }
 
-/// Where the search begins and ends.
+/// Start and bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
-    /// What is searched over.
     pub axis: Axis,
-    /// What is tried first.
+    /// First level.
     pub start: f64,
-    /// Nothing below is tried.
+    /// Minimum level.
     pub least: f64,
-    /// Nothing above is tried.
+    /// Maximum level.
     pub most: f64,
-    /// Probes at most.
     pub probes_max: u32,
-    /// Holds at most.
     pub holds_max: u32,
 }
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// Try this for a moment.
+    /// Try this level briefly.
     Probe(f64),
-    /// Hold this for the whole run.
+    /// Hold this level for the whole run.
     Hold(f64),
-    /// Nothing: the last hold is the answer.
+    /// The last hold is the result.
     Done,
 }
 
-/// A search under way.
+/// State of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     options: SearchOptions,
     next: Next,
-    /// What passed, and what was achieved then.
+    /// Level and achieved IOPS.
     passed: Vec<(f64, f64)>,
-    /// What failed, twice.
+    /// Levels that failed twice.
     failed: Vec<(f64, Judgement)>,
-    /// One of them that has failed again, and how often, each time beside what had just passed again.
+    /// A failed level that failed again, with the number of times, each next to a pass of the level below.
     rechecked: Option<(f64, u32)>,
-    /// What failed once, and is to be tried again.
+    /// A level that failed once and is to be tried again.
     doubted: Option<f64>,
-    /// Whether the highest that passed has passed again.
+    /// True if the highest passed level has passed again.
     confirmed: bool,
     plateau: bool,
     probes: u32,
@@ -128,7 +127,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that begins by probing `options.start`.
+    /// A search that starts with a probe of `options.start`.
     pub fn new(options: SearchOptions) -> Self {
         assert!(options.least > 0.0 && options.least <= options.most, "a range to search: {options:?}");
         assert!(options.probes_max > 0 && options.holds_max > 0, "something may be tried");
@@ -147,34 +146,33 @@ impl Search {
         }
     }
 
-    /// What to do next.
     pub fn next(&self) -> Next {
         self.next
     }
 
-    /// Probes that have ended.
+    /// Number of finished probes.
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Probes that will still be needed, as far as one can say.
+    /// Estimated number of further probes.
     pub fn probes_left(&self) -> f64 {
         let most = f64::from(self.options.probes_max - self.probes);
         let narrowing = |low: f64, high: f64| ((high / low).ln() / RESOLUTION.ln()).log2().max(0.0).ceil();
         let guess = match (self.passed.last(), self.failed.first()) {
             (Some((low, _)), Some((high, _))) => narrowing(*low, *high) * 1.5 + 6.0,
-            // Two more doublings, and what follows them.
+            // Two more doublings, and the narrowing after them.
             _ => 2.0 + narrowing(1.0, 2.0) * 1.5 + 2.0,
         };
         guess.min(most)
     }
 
-    /// Whether the hold that is next, or under way, may be followed by another.
+    /// True if the current or next hold may be followed by another.
     pub fn may_step_back(&self) -> bool {
         self.holds + 1 < self.options.holds_max
     }
 
-    /// Why it goes, or went, no higher.
+    /// The current reason for going no higher.
     pub fn bound(&self) -> Bound {
         match (self.failed.first(), self.passed.last()) {
             _ if self.plateau => Bound::Plateau,
@@ -187,8 +185,7 @@ impl Search {
         }
     }
 
-    /// Takes in how the probe or hold that [`Search::next`] asked for ended, and how much I/O a second it
-    /// achieved.
+    /// Takes the outcome of the step that [`Search::next`] returned.
     pub fn tell(&mut self, judgement: Judgement, achieved: f64) {
         match self.next {
             Next::Probe(level) => self.tell_probe(level, judgement, achieved),
@@ -206,7 +203,7 @@ impl Search {
         } else if self.lowest_failed() == Some(level) {
             let before = self.rechecks_of(level);
             self.rechecked = Some((level, before + 1));
-            // In between the one below has its turn: a bad spell may be over by then.
+            // First the level below is tried again: a disturbance may be over by then.
             self.confirmed = before + 1 >= RECHECKS;
         } else if self.doubted == Some(level) {
             self.doubted = None;
@@ -223,13 +220,13 @@ impl Search {
     fn pass(&mut self, level: f64, achieved: f64) {
         let best = self.passed.iter().map(|(_, achieved)| *achieved).fold(0.0, f64::max);
         match self.passed.iter_mut().find(|(passed, _)| *passed == level) {
-            // It has passed before: this was the trial of the boundary.
+            // It had passed before: this probe confirmed the boundary.
             Some(known) => {
                 known.1 = known.1.max(achieved);
                 self.confirmed = true;
             }
             None => {
-                // Only twice the threads may be expected to do more: steps within a bracket are small.
+                // Growth is expected only when the threads doubled: steps within an interval are small.
                 let doubled = self.options.axis == Axis::Threads && self.failed.is_empty() && best > 0.0;
                 self.plateau = doubled && achieved < best * GAIN_MIN;
                 self.passed.push((level, achieved));
@@ -271,7 +268,7 @@ impl Search {
         self.rechecked.filter(|(failed, _)| *failed == level).map_or(0, |(_, times)| times)
     }
 
-    /// What passed is tried once more before it is held, and then what failed above it.
+    /// The next step once the interval is narrow: confirm the best level, then recheck the one above.
     fn boundary(&self) -> Next {
         let best = self.best().expect("only what passed has a boundary");
         match self.lowest_failed() {
@@ -281,7 +278,7 @@ impl Search {
         }
     }
 
-    /// The highest rate that passed; of threads the fewest that do about as much as any.
+    /// The highest rate that passed, or the lowest thread count that does about as much as any.
     fn best(&self) -> Option<f64> {
         let most = self.passed.iter().map(|(_, achieved)| *achieved).fold(0.0, f64::max);
         match self.options.axis {
@@ -318,7 +315,7 @@ impl Search {
     }
 }
 
-/// `level` as it can be tried: rates to a tenth, threads whole.
+/// Rounds a level: rates to a tenth, threads to whole numbers.
 fn on_axis(axis: Axis, level: f64) -> f64 {
     match axis {
         Axis::Rate => (level * 10.0).round() / 10.0,
@@ -326,7 +323,7 @@ fn on_axis(axis: Axis, level: f64) -> f64 {
     }
 }
 
-/// The least that lies above `low`.
+/// The lowest level above `low`.
 fn low_step(axis: Axis, low: f64) -> f64 {
     match axis {
         Axis::Rate => low,

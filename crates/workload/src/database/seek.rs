@@ -1,7 +1,7 @@
-//! The driver's side of a search: orders trials, judges them, and tells the search how they ended.
+//! The driver's part in a load search: orders trials, judges them, and reports the judgement to the search.
 //!
-//! Groups report samples; what they saw together is held against the run's limits as a whole run is: the
-//! average and the worst window of the slowest volume, stalls, and what was achieved of what was asked for.
+//! Groups report samples. A trial is judged like a whole run: average and worst window of the slowest volume,
+//! stalls, and the achieved share of the target.
 
 mod results;
 mod seen;
@@ -25,22 +25,22 @@ use world::World;
 
 pub use results::{SearchProgress, SearchResults, TrialResults, words};
 
-/// A rate search begins at this share of what the profile's threads did while they filled the cache.
+/// A rate search starts at this share of the IOPS that the profile's threads did during the cache fill.
 const START_SHARE: f64 = 0.5;
-/// No lower rate is tried, in I/O a second: a twentieth of what one slow spindle does.
+/// Minimum rate, in IOPS: a twentieth of what one slow spindle does.
 const RATE_MIN: f64 = 5.0;
-/// No higher rate is tried, in I/O a second (the plan's own bound).
+/// Maximum rate, in IOPS (the plan's own bound).
 const RATE_MAX: f64 = 10e6;
-/// A probe that achieves less than this share of its rate has missed it; of a hold see [`chance`].
+/// Minimum share of its rate that a probe must achieve; for a hold see [`chance`].
 const PROBE_ACHIEVED_MIN: f64 = 0.97;
-/// A probe may be off by this many standard deviations all the same: it is short, and decides nothing alone.
+/// Standard deviations by which a probe may miss its rate: it is short, and one probe decides nothing.
 const PROBE_SIGMAS: f64 = 2.0;
-/// A trial is lost when more than so many seconds of operations wait to begin.
+/// A trial is lost when operations worth more than this many seconds wait.
 const LOST_BACKLOG_S: f64 = 3.0;
-/// A trial is looked at for being lost after so many samples.
+/// Minimum number of samples before a trial can be lost.
 const LOST_SAMPLES_MIN: usize = 3;
 
-/// Conducts the search of one run.
+/// Runs the search of one run.
 pub struct Seeker {
     plan: RunPlan,
     probe: ProbePlan,
@@ -53,10 +53,10 @@ pub struct Seeker {
 }
 
 impl Seeker {
-    /// For `plan`; none if its load is given.
+    /// A search for `plan`; None if the plan gives the load.
     ///
     /// # Errors
-    /// If the limits its profile names are not there.
+    /// If the profile names unknown limits.
     pub fn new(plan: &RunPlan) -> Result<Option<Self>, LimitsError> {
         let Some(axis) = plan.load.searched_over() else { return Ok(None) };
         let probe = *plan.load.probe().expect("what is searched for is probed");
@@ -66,7 +66,7 @@ impl Seeker {
         Ok(Some(Self { plan, probe, axis, limits, search: None, volumes, trial: None, results }))
     }
 
-    /// Looks at what the groups have seen, and orders what comes next. To be called again and again.
+    /// Evaluates the groups' samples and orders the next trial. Called repeatedly.
     pub fn look(&mut self, world: &World, shared: &Shared) {
         if shared.trials.are_over() {
             return;
@@ -90,7 +90,7 @@ impl Seeker {
             return;
         };
         if shared.ending() {
-            // What was cut short by the user says nothing of the load.
+            // A trial that the user cut short says nothing about the load.
             self.note_hold(&trial);
             return;
         }
@@ -108,12 +108,12 @@ impl Seeker {
         self.order(world, shared);
     }
 
-    /// Where the search stands; none before it begins and while its answer is held.
+    /// None before the first trial and during holds.
     pub fn progress(&self) -> Option<SearchProgress> {
         let (search, trial) = (self.search.as_ref()?, self.trial?);
         let left = search.probes_left();
         let done = f64::from(search.probes());
-        // Half of the time it may take to settle: what fast storage needs of it is less.
+        // Half of the maximum settling time: fast storage needs less.
         let left_s = left * (self.probe.probe_s() - self.probe.settle_s / 2) as f64;
         (!trial.holds).then(|| SearchProgress {
             axis: self.axis,
@@ -124,7 +124,6 @@ impl Seeker {
         })
     }
 
-    /// The end of it.
     pub fn results(self) -> SearchResults {
         self.results
     }
@@ -165,7 +164,7 @@ impl Seeker {
             (Duration::from_secs(self.probe.settle_s), Duration::from_secs(self.probe.measure_s));
         let trial = Trial { number, load, holds, settle, measure };
         if holds {
-            shared.line(world.wall(), format!("now held: {}", words(self.axis, level)));
+            shared.line(world.wall(), format!("holding {}", words(self.axis, level)));
             shared.record(|| News::Holding { level });
         }
         self.trial = Some(trial);
@@ -178,8 +177,8 @@ impl Seeker {
         }
     }
 
-    /// Whether nothing that is still to come can have `trial` pass. The last hold goes on to its end all
-    /// the same: it is the answer.
+    /// True if no further sample can make `trial` pass. The last hold runs to its end in any case, since it
+    /// is the result.
     fn is_lost(&self, trial: &Trial, seen: &Seen) -> bool {
         let may_step_back = self.search.as_ref().is_some_and(Search::may_step_back);
         if seen.samples.len() < LOST_SAMPLES_MIN || (trial.holds && !may_step_back) {
@@ -191,9 +190,9 @@ impl Seeker {
         let stalls: u64 = seen.samples.iter().map(|sample| sample.page_fault_stalls).sum();
         let class = RunClass::of(self.plan.duration());
         let past_help = |limit: &Limit| match limit.measure {
-            // A window that is over stays what it was.
+            // A finished window does not improve.
             Measure::DatabaseReadWindowMaximumMs | Measure::LogWriteWindowMaximumMs => window_over,
-            // Nor do stalls go away: there are more than the whole run may have.
+            // Nor do stalls disappear: there are already more than the whole run may have.
             Measure::PageFaultStallsPerSecond => {
                 trial.holds && stalls as f64 > limit.value(class) * self.plan.duration_s as f64
             }
@@ -204,8 +203,8 @@ impl Seeker {
         is_past_help || (!broken.is_empty() && backlog_s > LOST_BACKLOG_S)
     }
 
-    /// The limits that `trial` has broken. A hold is judged as the run is; a probe is too short for a limit of rare
-    /// events, and breaks it only where most of its seconds do.
+    /// The limits that `trial` broke. A hold is judged like a run. A probe is too short for a limit of rare
+    /// events, and breaks it only if most of its seconds do.
     fn broken(&self, trial: &Trial, seen: &Seen) -> Vec<Measure> {
         let class = RunClass::of(self.plan.duration());
         let exceeds = |measure: Measure, bound: f64| match measure {
@@ -263,11 +262,11 @@ impl Seeker {
         }
     }
 
-    /// What a trial of `rate` must achieve.
+    /// Minimum IOPS of a trial at `rate`.
     fn achieved_min(&self, trial: &Trial, rate: f64, seen: &Seen) -> f64 {
         let span_s = seen.span_s().max(1.0);
         if trial.holds {
-            // As the verdict will have it.
+            // The verdict applies the same rule.
             let (io, operations) = (seen.achieved_iops() * span_s, seen.operations_per_second() * span_s);
             return rate * chance::least_share(chance::arrivals_of(rate * span_s, io, operations));
         }
@@ -275,7 +274,7 @@ impl Seeker {
         (rate * PROBE_ACHIEVED_MIN).min(rate - chance)
     }
 
-    /// One line for the test log.
+    /// A line for the test log.
     fn describe(&self, trial: &TrialResults) -> String {
         let what = if trial.holds { "hold" } else { "probe" };
         let ms = |name: &str, value: Option<f64>| {
@@ -285,15 +284,15 @@ impl Seeker {
             (Judgement::Within, _) => "within every limit".to_owned(),
             (Judgement::Beyond, Some(measure)) => format!("beyond a limit: {}", measure.title()),
             (Judgement::Beyond, None) => "beyond a limit".to_owned(),
-            (Judgement::Generator, _) => "more than the load generator could ask for".to_owned(),
-            (Judgement::Sessions, _) => "more than its sessions could ask for".to_owned(),
+            (Judgement::Generator, _) => "more than the load generator could generate".to_owned(),
+            (Judgement::Sessions, _) => "more than its sessions could generate".to_owned(),
             (Judgement::Processor, _) => match trial.busiest {
                 Some(thread) => processor::words(thread),
                 None => "a processor was the limit, not the storage".to_owned(),
             },
         };
         format!(
-            "{what} {}: {} asked for, {} IOPS done{}{}{}: {verdict}",
+            "{what} {}: target {}, achieved {} IOPS{}{}{}: {verdict}",
             trial.number,
             words(self.axis, trial.level),
             number(trial.achieved_iops, 0),
@@ -321,7 +320,7 @@ mod tests {
         *,
     };
 
-    /// Ten seconds of a probe of 1000 I/O a second that did `done` of them in `read_ms` each.
+    /// Judges a probe of ten seconds at 1,000 IOPS that did `done` a second with latency `read_ms`.
     fn judged(done: u64, read_ms: u64, effort: Effort) -> TrialResults {
         let probe = ProbePlan { settle_s: 10, measure_s: 10, probes_max: 10, holds_max: 2 };
         let plan = RunPlan { load: Load::Maximum { probe }, ..sample_plan() };
@@ -346,7 +345,7 @@ mod tests {
         seeker.judge(&trial, &seen, &[effort])
     }
 
-    /// What a probe of so many stalls, second by second, is worth.
+    /// The judged stall rate of a probe with so many stalls in each second.
     fn stalled(stalls: &[u64]) -> f64 {
         let sample = |stalls: &u64| Sample { span_s: 1.0, page_fault_stalls: *stalls, ..Sample::default() };
         let samples: Vec<Sample> = stalls.iter().map(sample).collect();

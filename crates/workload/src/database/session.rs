@@ -1,4 +1,4 @@
-//! One simulated user thread: begin when the pacer says, pick, operate, commit, check.
+//! A session: one simulated user that waits for the pacer, picks a record, operates on it and commits.
 
 use super::{
     key_space::{Claim, KeySpace},
@@ -16,52 +16,45 @@ use std::{
 };
 use world::{ByteCount, Moment, Random, World};
 
-/// What the sessions of a group share.
+/// State shared by the sessions of a group.
 pub struct GroupLoad {
-    /// The world they run in.
     pub world: World,
-    /// The databases, and what each holds.
     pub stores: Vec<Store>,
-    /// When operations begin.
     pub pacer: Rc<Pacer>,
-    /// Shares of the operations.
     pub mix: OperationMix,
-    /// Commits that do not wait for the log, in percent.
+    /// Share of lazy commits, in percent.
     pub lazy_commit_percent: f64,
     /// Operations between two commits.
     pub operations_per_transaction: u32,
-    /// What was done.
     pub meter: OperationMeter,
-    /// What went wrong.
     pub failures: Rc<FailureLog>,
 }
 
-/// The engine gives a table that owns N bytes N / this many more when it has no room left.
+/// The engine extends a full table of N bytes by N / this.
 const GROWTH_DIVISOR: u64 = 8;
 
 /// One database under load.
 pub struct Store {
-    /// The database.
     pub mail: MailDatabase,
-    /// What it holds.
+    /// Its expected content.
     pub keys: RefCell<KeySpace>,
-    /// Size it may not grow beyond.
+    /// Maximum size.
     pub size_max: ByteCount,
-    /// What a file grows by at least.
+    /// Minimum growth of the file.
     extension: ByteCount,
     was_full: Cell<bool>,
     full_was_told: Cell<bool>,
 }
 
 impl Store {
-    /// `mail`, which holds `keys`, may not grow beyond `size_max` and grows by `extension` at least.
+    /// A database with content `keys`, a maximum size and a minimum growth.
     pub fn new(mail: MailDatabase, keys: KeySpace, size_max: ByteCount, extension: ByteCount) -> Self {
         let (was_full, full_was_told) = Default::default();
         Self { mail, keys: RefCell::new(keys), size_max, extension, was_full, full_was_told }
     }
 
-    /// Whether the next extent would take the database beyond its size; once so, always so. Room there
-    /// is in the last extent is left alone: the engine does not say how much it is.
+    /// True if the next extent would exceed the maximum size; stays true from then on. Free room in the last
+    /// extent is ignored: the engine does not report it.
     pub fn is_full(&self) -> bool {
         let size = self.mail.database.size().0;
         let next_extent = (size / GROWTH_DIVISOR).max(self.extension.0);
@@ -71,13 +64,13 @@ impl Store {
         self.was_full.get()
     }
 
-    /// Whether it is full; true once only.
+    /// True the first time the database is found full.
     pub fn became_full(&self) -> bool {
         self.is_full() && !self.full_was_told.replace(true)
     }
 }
 
-/// Operates as session `number` of its group until the pacer ends it or the engine fails.
+/// Runs session `number` of its group until the pacer stops it or the engine fails.
 pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session, mut random: Random) {
     let mut transaction = Transaction::new(&load, &mut session);
     while let Some(intended) = load.pacer.next(number).await {
@@ -98,7 +91,7 @@ pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session,
 struct Transaction<'l> {
     load: &'l GroupLoad,
     session: &'l mut Session,
-    /// Records changed or read, each with the version it has if this transaction commits.
+    /// Claimed records by database, each with its version if the transaction commits.
     claims: Vec<(usize, Claim, Option<Version>)>,
     begun: Vec<Begun>,
 }
@@ -108,7 +101,7 @@ impl<'l> Transaction<'l> {
         Self { load, session, claims: Vec::new(), begun: Vec::new() }
     }
 
-    /// One operation, and the commit if it is the last of its transaction.
+    /// Does one operation, and commits if it is the last of its transaction.
     async fn step(&mut self, intended: Moment, random: &mut Random) -> maildb::Result<()> {
         let at = random.below(self.load.stores.len() as u64) as usize;
         let wanted = Operation::draw(self.load.mix, !self.load.stores[at].is_full(), random);
@@ -127,14 +120,14 @@ impl<'l> Transaction<'l> {
                 self.roll_back().await
             }
             Err(error) => {
-                // Best effort: the first error is the one to tell.
+                // Best effort: the first error is the one to report.
                 let _ = self.roll_back().await;
                 Err(error)
             }
         }
     }
 
-    /// A record for `wanted`. Where there is none to replace, delete or read, one is inserted.
+    /// Claims a record for `wanted`; if there is none to replace, delete or read, claims a new one to insert.
     fn claim(&self, at: usize, wanted: Operation, random: &mut Random) -> (Operation, Claim) {
         let store = &self.load.stores[at];
         let mut keys = store.keys.borrow_mut();
@@ -147,8 +140,8 @@ impl<'l> Transaction<'l> {
         (Operation::Insert, hole.unwrap_or_else(|| keys.claim_new(random)))
     }
 
-    /// Gives the version the record is in if the transaction commits. A record that is not what was
-    /// written is noted, and the session goes on: how many there are is worth knowing.
+    /// Returns the record's version if the transaction commits. Wrong content is recorded, and the session
+    /// continues: the number of wrong records is worth knowing.
     async fn operate(
         &mut self,
         at: usize,
@@ -192,7 +185,7 @@ impl<'l> Transaction<'l> {
     }
 
     async fn commit(&mut self, lazily: bool) -> maildb::Result<()> {
-        // What only read has nothing to make stable, and begins no transaction.
+        // A read-only transaction changes nothing and needs no commit.
         let changed = self.begun.iter().any(|begun| begun.operation() != Operation::Read);
         if changed {
             let durability = if lazily { Durability::Lazy } else { Durability::Stable };
@@ -219,7 +212,7 @@ impl<'l> Transaction<'l> {
         outcome
     }
 
-    /// Gives the claims back, as they are after a commit or as they were.
+    /// Releases the claims, with their versions after or before the transaction.
     fn settle(&mut self, committed: bool) {
         for begun in self.begun.drain(..) {
             self.load.meter.give_up(&begun);
@@ -230,7 +223,7 @@ impl<'l> Transaction<'l> {
         }
     }
 
-    /// Commits what the end of the run found begun.
+    /// Commits the operations that are open at the end of the run.
     async fn finish(&mut self) -> maildb::Result<()> {
         if self.begun.is_empty() { Ok(()) } else { self.commit(false).await }
     }

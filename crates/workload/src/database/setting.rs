@@ -1,36 +1,33 @@
-//! The figures a profile is made of: their names, units, ranges, and how a person writes them.
+//! Profile figures: names, units, ranges and text form.
 //!
-//! Every figure of a profile is one whole number under one name. Names carry their unit
-//! (`cache_max_bytes`), values may be written with one (`256MiB`, `93%`), and each knows the range
-//! outside which it is a slip of the keyboard rather than a test.
+//! Every figure of a profile is one whole number under one name. Names carry their unit (`cache_max_bytes`),
+//! values may carry one (`256MiB`, `93%`), and each figure has a range that rejects typing mistakes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// What a figure counts.
+/// Unit class of a figure; decides which suffixes its text may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes; written plainly or with KiB, MiB, GiB, TiB (K, M, G, T and KB, MB… mean the same).
+    /// Plain, or with KiB, MiB, GiB, TiB (K, M, G, T and KB, MB … mean the same: all scale by 1024).
     Bytes,
-    /// Parts of a hundred; a `%` may follow.
+    /// A `%` may follow.
     Percent,
-    /// Milliseconds; `ms` may follow.
+    /// `ms` or `s` may follow.
     Milliseconds,
-    /// Things.
     Count,
 }
 
-/// One figure a profile must have.
+/// Specification of one profile figure.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
     /// Name in profile files and in `--set name=value`.
     pub name: &'static str,
-    /// What it counts.
     pub kind: Kind,
     /// Smallest and largest value accepted.
     pub range: (u64, u64),
-    /// What it means, in a line.
+    /// One line for reports.
     pub meaning: &'static str,
 }
 
@@ -85,7 +82,7 @@ const fn key(name: &'static str, kind: Kind, range: (u64, u64), meaning: &'stati
     KeySpec { name, kind, range, meaning }
 }
 
-/// How far a figure can be trusted.
+/// Quality of a figure's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
@@ -93,61 +90,49 @@ pub enum Confidence {
     Seed,
     /// Read in the vendor's own documents.
     Documented,
-    /// Read in someone else's.
+    /// Read in a document of someone else.
     Secondary,
     /// Arithmetic on the above.
     Computed,
     /// From memory, not verified.
     Recalled,
-    /// Chosen here, because nobody says.
+    /// Chosen for Spindle: no source gives a figure.
     Assumed,
-    /// Given by the user of this run.
+    /// Set by the user of this run.
     User,
 }
 
-/// One figure with its origin.
+/// One figure with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// The figure, in the unit its name says.
+    /// In the unit the figure's name says.
     pub value: u64,
-    /// Where it comes from.
+    /// Citation: document and place.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
-/// Why a value was refused.
+/// A rejected name or value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingError {
     /// No figure has this name.
     #[error("no setting is called {name:?}{}", suggestion(.nearest))]
     UnknownKey {
-        /// What was asked for.
         name: String,
-        /// The name it may have meant.
+        /// The closest known name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The text is not a number of this kind.
     #[error("{key}: {text:?} is not {}", wanted(*.kind))]
-    NotANumber {
-        /// Which figure.
-        key: &'static str,
-        /// What was given.
-        text: String,
-        /// What it should have been.
-        kind: Kind,
-    },
+    NotANumber { key: &'static str, text: String, kind: Kind },
     /// The number is out of range.
     #[error("{key}: {} is out of range, {} to {} make sense", Shown(*.kind, *.value), Shown(*.kind, .range.0), Shown(*.kind, .range.1))]
     OutOfRange {
-        /// Which figure.
         key: &'static str,
-        /// What was given.
         value: u64,
-        /// What it counts.
         kind: Kind,
-        /// What is accepted.
+        /// Least and greatest accepted value.
         range: (u64, u64),
     },
 }
@@ -165,7 +150,7 @@ fn wanted(kind: Kind) -> &'static str {
     }
 }
 
-/// A figure as a person would write it: `256 MiB`, `55 %`.
+/// Displays a figure with its unit: `256 MiB`, `55 %`.
 pub struct Shown(pub Kind, pub u64);
 
 impl fmt::Display for Shown {
@@ -188,7 +173,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The specification of `name`, or the nearest name there is.
+/// The specification of `name`; the error suggests the closest known name.
 pub fn find_key(name: &str) -> Result<&'static KeySpec, SettingError> {
     KEYS.iter().find(|spec| spec.name == name).ok_or_else(|| SettingError::UnknownKey {
         name: name.to_owned(),
@@ -196,7 +181,7 @@ pub fn find_key(name: &str) -> Result<&'static KeySpec, SettingError> {
     })
 }
 
-/// The candidate a misspelt `name` probably meant.
+/// The most similar candidate (Jaro–Winkler above 0.75), to suggest for a misspelt `name`.
 pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
@@ -206,14 +191,14 @@ pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Op
 }
 
 impl KeySpec {
-    /// Reads `text` as a value of this figure and checks its range.
+    /// Parses `text`, with an optional unit, and checks the range.
     pub fn parse(&'static self, text: &str) -> Result<u64, SettingError> {
         let wrong = || SettingError::NotANumber { key: self.name, text: text.to_owned(), kind: self.kind };
         let value = parse_number(self.kind, text.trim()).ok_or_else(wrong)?;
         self.check(value)
     }
 
-    /// Gives `value` back if it lies in range.
+    /// Returns `value` if it lies in the figure's range.
     pub fn check(&'static self, value: u64) -> Result<u64, SettingError> {
         let (least, most) = self.range;
         if (least..=most).contains(&value) {

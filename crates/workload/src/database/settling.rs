@@ -1,36 +1,36 @@
-//! When a new load has settled: its throughput has ceased to move.
+//! Detection of steady state: throughput no longer changes.
 //!
-//! What a load does in its first moments says little: pacing does not know yet what an operation costs, and
-//! the cache holds what the load before left dirty. How long that lasts depends on the storage, so it is not a
-//! time. The last seconds are held against those before: database I/O and operations must differ by no more
-//! than [`NEAR`] or by what chance explains ([`CHANCE`] standard deviations of a Poisson count).
+//! The first moments of a load say little: pacing does not know the cost of an operation yet, and the cache
+//! holds dirty pages of the previous load. Their duration depends on the storage, so it is no constant. The
+//! detector compares the last seconds with those before: database I/O and operations must differ by no more
+//! than [`NEAR`] or [`CHANCE`] standard deviations of a Poisson count.
 //!
-//! Both halves must hold [`IO_MIN`] reads and writes: so fast storage settles within some seconds, and slow
-//! storage is given the time in which as much happens there. The caller ends it all the same, at its cap.
+//! Both halves must hold [`IO_MIN`] reads and writes, so fast storage settles within a few seconds and slow
+//! storage gets the time for as many. The caller sets a maximum.
 
-/// Counts of two spans this near to each other, in share of the larger, are the same.
+/// Maximum relative difference of two counts that are considered equal.
 const NEAR: f64 = 0.05;
-/// So are counts that differ by this many standard deviations of their difference.
+/// Maximum difference in standard deviations of two counts that are considered equal.
 const CHANCE: f64 = 2.0;
-/// Database reads and writes each half holds at least.
+/// Minimum database reads and writes in each half.
 const IO_MIN: u64 = 100;
-/// Looks each half holds at least: one may be an odd one.
+/// Minimum observations in each half: a single one may be an outlier.
 const LOOKS_MIN: usize = 2;
 
-/// What a load has done since it began, look by look.
+/// The observations of a load since it began.
 #[derive(Debug, Default)]
 pub struct Settling {
-    /// Database I/O and operations.
+    /// Database I/O and operations of each.
     looks: Vec<(u64, u64)>,
 }
 
 impl Settling {
-    /// Takes in what was done since the last look: a second mostly, less where there is little time to settle.
+    /// Adds the counts since the last observation, which is usually a second ago.
     pub fn observe(&mut self, io: u64, operations: u64) {
         self.looks.push((io, operations));
     }
 
-    /// Whether the throughput of the last looks is that of those before.
+    /// True if the last observations have the throughput of those before.
     pub fn is_settled(&self) -> bool {
         let length = self.looks.len();
         let sum = |part: &[(u64, u64)]| part.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -55,7 +55,7 @@ fn are_alike(one: u64, other: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Seconds until a load that does `io` in its nth second has settled, of at most 60.
+    /// Seconds, of at most 60, until a load with `io` in its nth second is in steady state.
     fn seconds(io: impl Fn(u32) -> f64) -> Option<u32> {
         let mut settling = Settling::default();
         (1..=60).find(|&second| {

@@ -1,8 +1,8 @@
-//! A published test as data: what was run, on what, for how long, and by which limits it was judged.
+//! Published tests as data: configuration, duration, load and limits.
 //!
-//! A set-up (`setups/*.toml`) holds what a paper says of one of its tests, each figure with its source. It
-//! fills in what the user of a run leaves open; what the user says stands. The run keeps its set-up, and
-//! its report says where the two differ: a minute on a laptop is not the paper's two hours on its array.
+//! A set-up (`setups/*.toml`) holds a paper's description of one of its tests, each figure with its source.
+//! It supplies defaults for what the user leaves open; the user's options win. The run keeps its set-up, and
+//! the report lists the differences: a minute on a laptop is not the paper's two hours on its array.
 
 use super::{
     judged::Judged,
@@ -29,54 +29,52 @@ const BUILT_IN: [(&str, &str); 9] = [
     ("equallogic-light", include_str!("setups/equallogic-light.toml")),
 ];
 
-/// Databases are sized in whole pages: as near as this to the published size is the published size.
+/// Databases are sized in whole pages: sizes this near to each other count as equal, in percent.
 const SAME_SIZE_PERCENT: u64 = 1;
 
-/// One figure of a set-up with its origin.
+/// One figure of a set-up with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
-    /// The figure, in the unit its name says.
+    /// In the unit the field's name says.
     pub value: T,
-    /// Where it comes from.
+    /// Citation: document and place.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
-/// Which of its two loads a set-up runs unless told otherwise.
+/// The default load of a set-up, which has figures for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadKind {
-    /// A closed loop of threads.
+    /// Closed loop.
     Threads,
-    /// A held rate of mailboxes.
+    /// Held rate.
     Mailboxes,
 }
 
-/// A series that the paper ran, and drew.
+/// A published series of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// What was varied, over which values: `threads=1,5,10`.
+    /// Setting and values: `threads=1,5,10`.
     pub sweep: String,
-    /// What it shows.
+    /// The paper's conclusion.
     pub shows: String,
-    /// Where it comes from.
+    /// Citation: document and place.
     pub source: String,
 }
 
-/// One way the paper laid databases and logs out on volumes.
+/// A published layout of databases and logs on volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
-    /// Its name in the paper.
+    /// As in the paper.
     pub name: String,
-    /// Volumes with databases.
     pub database_volumes: usize,
-    /// Volumes with nothing but logs; with none, each log lies beside its databases.
+    /// Volumes with logs only. If 0, each log shares the volume of its databases.
     pub log_volumes: usize,
-    /// Where it comes from.
+    /// Citation: document and place.
     pub source: String,
 }
 
@@ -84,39 +82,36 @@ pub struct Layout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Short name, as in `--setup eva8000`.
+    /// As in `--setup eva8000`.
     pub name: String,
-    /// What it was, in a line.
+    /// One line for lists.
     pub summary: String,
-    /// Which paper, which part of it.
+    /// Paper and section.
     pub source: String,
-    /// Which load is run.
     pub load: LoadKind,
     /// Name of the profile, or path of a profile file.
     pub profile: Figure<String>,
-    /// Name of the limit set it was judged by.
+    /// Name of the limit set that judged the test.
     pub limits: Figure<String>,
-    /// Storage groups of all servers together.
+    /// Storage groups of all servers.
     pub groups: Figure<u32>,
-    /// Databases of each.
+    /// Databases of each group.
     pub databases_per_group: Figure<u32>,
-    /// First size of all databases together, in bytes.
+    /// Initial size of all databases together, in bytes.
     pub size_bytes: Figure<u64>,
-    /// Threads of each group.
     pub threads_per_group: Figure<u32>,
-    /// Mailboxes of all databases together.
+    /// Mailboxes of all databases.
     pub mailboxes: Figure<u32>,
-    /// Database reads and writes a second of one mailbox.
+    /// Database IOPS of one mailbox.
     pub iops_each: Figure<f64>,
-    /// How long was measured, in seconds.
+    /// Measured time, in seconds.
     pub duration_s: Figure<u64>,
-    /// Seconds in the middle that were judged; none if all.
+    /// Length of the judged middle part, in seconds; None if another part was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged_middle_s: Option<Figure<u64>>,
-    /// Seconds at the end that were judged; none if all.
+    /// Length of the judged last part, in seconds; None if another part was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged_last_s: Option<Figure<u64>>,
-    /// Series the paper ran.
     #[serde(default, rename = "sweep")]
     pub sweeps: Vec<Sweep>,
     /// Layouts the paper compared, or the one it used.
@@ -124,59 +119,48 @@ pub struct Setup {
     pub layouts: Vec<Layout>,
 }
 
-/// One figure of a set-up beside the same of a run.
+/// One figure of a set-up compared with that of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// What it is.
+    /// Name of the figure.
     pub what: &'static str,
-    /// As published.
     pub published: String,
-    /// As run.
+    /// The value of this run.
     pub here: String,
-    /// Where the published figure comes from.
+    /// Citation of the published figure.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
 impl Comparison {
-    /// Whether the run does as published.
     pub fn is_same(&self) -> bool {
         self.published == self.here
     }
 }
 
-/// Why a set-up was refused. Every message is one line.
+/// A rejected set-up. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SetupError {
     /// No built-in set-up has this name.
     #[error("no set-up is called {name:?}{}; there are {}", .nearest.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), Setup::names().join(", "))]
     Unknown {
-        /// What was asked for.
         name: String,
-        /// The name it may have meant.
+        /// The closest known name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The text is not a set-up.
     #[error("this is not a set-up: {problem}")]
     Syntax {
-        /// What the parser met, and where.
+        /// The parser's message and position.
         problem: String,
     },
-    /// A figure makes no sense.
+    /// A figure is impossible.
     #[error("set-up {setup:?}: {what}: {given} makes no sense")]
-    Nonsense {
-        /// Which set-up.
-        setup: String,
-        /// Which figure.
-        what: &'static str,
-        /// What it says.
-        given: String,
-    },
-    /// The profile it names is not there.
+    Nonsense { setup: String, what: &'static str, given: String },
+    /// The set-up names an unknown profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The limit set it names is not there.
+    /// The set-up names an unknown limit set.
     #[error(transparent)]
     Limits(#[from] LimitsError),
 }
@@ -187,7 +171,7 @@ impl Setup {
         BUILT_IN.map(|(name, _)| name)
     }
 
-    /// The built-in set-up `name`.
+    /// Loads a built-in set-up by name, ignoring case.
     pub fn load(name: &str) -> Result<Self, SetupError> {
         match BUILT_IN.iter().find(|(built_in, _)| built_in.eq_ignore_ascii_case(name)) {
             Some((_, text)) => Self::parse(text),
@@ -198,7 +182,7 @@ impl Setup {
         }
     }
 
-    /// A set-up from the text of a set-up file.
+    /// Parses and checks the text of a set-up file.
     pub fn parse(text: &str) -> Result<Self, SetupError> {
         let setup: Self = toml::from_str(text).map_err(|error| SetupError::Syntax {
             problem: error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
@@ -207,7 +191,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// What a plan checks again is only looked at here so far that the figures can be compared.
+    /// Checks only the figures that comparisons rely on; the plan checks the rest.
     fn check(&self) -> Result<(), SetupError> {
         let sense = |what, holds: bool, given: String| match holds {
             true => Ok(()),
@@ -234,7 +218,7 @@ impl Setup {
         Ok(Profile::load(&self.profile.value).map(drop)?)
     }
 
-    /// Which part of the published duration was judged.
+    /// The judged part of the published run.
     pub fn judged(&self) -> Judged {
         match (&self.judged_middle_s, &self.judged_last_s) {
             (Some(middle), _) => Judged::Middle { seconds: middle.value },
@@ -243,7 +227,7 @@ impl Setup {
         }
     }
 
-    /// The load it runs.
+    /// The default load.
     pub fn load_of(&self) -> Load {
         match self.load {
             LoadKind::Threads => Load::Threads { per_group: self.threads_per_group.value },
@@ -253,7 +237,7 @@ impl Setup {
         }
     }
 
-    /// Its figures beside those of `plan`.
+    /// Compares every figure with that of `plan`.
     pub fn compare(&self, plan: &RunPlan) -> Vec<Comparison> {
         let mut rows = Vec::new();
         let mut row = |what, published: String, here: String, source: &str, confidence| {
@@ -304,7 +288,7 @@ impl Setup {
         rows
     }
 
-    /// The published layout that `plan` uses, or else the first, and what `plan` does.
+    /// The published layout that `plan` uses, or else the first, with the layout of `plan` in words.
     fn compare_layout(&self, plan: &RunPlan) -> Option<(&Layout, String)> {
         let databases = plan.volumes.iter().filter(|volume| volume.databases).count();
         let logs = plan.volumes.iter().filter(|volume| volume.logs && !volume.databases).count();
@@ -318,7 +302,7 @@ impl Setup {
         }
     }
 
-    /// Where `plan` does otherwise than published, in words.
+    /// The differences between `plan` and the published test, one sentence each.
     pub fn differences(&self, plan: &RunPlan) -> Vec<String> {
         let rows = self.compare(plan).into_iter().filter(|row| !row.is_same());
         rows.map(|row| format!("{}: {} instead of {}", row.what, row.here, row.published)).collect()

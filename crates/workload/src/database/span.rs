@@ -1,8 +1,8 @@
-//! A span of time in words.
+//! Time spans in words.
 
 use std::fmt;
 
-/// A span of seconds as a person says it: `2 min`, `1 h 30 min`.
+/// Displays a span as `2 min` or `1 h 30 min`.
 pub struct Span(
     /// Seconds.
     pub u64,

@@ -1,11 +1,11 @@
-//! Trials: what the driver has all groups try, and what they saw of it.
+//! Trials: the loads that the driver has all groups run, and their samples.
 //!
-//! A trial is a load held for a while: a probe of a search, or the run proper. The driver orders one at a
-//! time; every group takes it up, drains what the one before left, settles, measures, and writes its
-//! samples down as they come, so that the driver may end a trial that is lost. Invariants:
+//! A trial is a load held for some time: a probe of a search, or the run itself. The driver orders one at a
+//! time. Every group drains the previous trial, settles, measures, and publishes its samples as they come, so
+//! that the driver can end a lost trial. Invariants:
 //!
-//! 1. Numbers of trials ascend, and there is a new one only when every group is done with the last.
-//! 2. Samples of a trial are of its measured time only.
+//! 1. Trial numbers ascend, and a new trial starts only after every group has finished the last.
+//! 2. Samples of a trial cover its measured time only.
 
 use super::{measure::Sample, meter::Role};
 use std::{
@@ -13,60 +13,58 @@ use std::{
     time::Duration,
 };
 
-/// The load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrialLoad {
-    /// Database reads and writes a second, all groups together.
+    /// Database IOPS of all groups.
     Rate(f64),
     /// Sessions of each group.
     Threads(u32),
 }
 
-/// One trial, as ordered.
+/// An ordered trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// From 1.
     pub number: u32,
-    /// The load.
     pub load: TrialLoad,
-    /// Whether it is the run proper.
+    /// True for the run itself.
     pub holds: bool,
-    /// Time it may take to settle before it is measured.
+    /// Maximum settling time.
     pub settle: Duration,
-    /// Time it is measured, if it is a probe; the run's duration otherwise.
+    /// Measured time of a probe; a hold takes the run's duration.
     pub measure: Duration,
 }
 
-/// What one group saw of a trial.
+/// One group's view of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct GroupTrial {
-    /// Samples of the measured time.
+    /// Of the measured time.
     pub samples: Vec<Sample>,
-    /// Whether throughput has settled, as far as the group has seen.
+    /// True if the group's throughput is steady.
     pub settled: bool,
-    /// What it took of the machine; none before it has ended.
+    /// Set when the group has finished.
     pub effort: Option<Effort>,
-    /// Whether the group has ended it.
+    /// True if the group has finished.
     pub done: bool,
 }
 
-/// What a trial took of the machine, beside storage.
+/// Use of the machine by a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
-    /// Seconds until throughput had settled; none if it had not when it was measured all the same.
+    /// Time to steady state, in seconds; None if it was not reached.
     pub settled_s: Option<f64>,
-    /// Share of a processor the group's thread used while it was measured, 0 to 1, where it is known.
+    /// Processor share of the group's thread during measurement, 0 to 1, if known.
     pub processor: Option<f64>,
-    /// Whether every session was busy for most of that time, and more operations waited.
+    /// True if every session was busy most of the time while operations waited.
     pub sessions_full: bool,
 }
 
-/// What a group brings to the search.
+/// A group that is ready for the search.
 #[derive(Clone, Debug)]
 pub struct Arrived {
-    /// What the volumes of its samples are.
+    /// Volumes of its samples, in order.
     pub volumes: Vec<(Role, String)>,
-    /// Database I/O a second under the load that filled the cache.
+    /// Database IOPS during the cache fill.
     pub iops: f64,
 }
 
@@ -75,7 +73,7 @@ struct State {
     arrived: Vec<Option<Arrived>>,
     trial: Option<Trial>,
     groups: Vec<GroupTrial>,
-    /// Whether all groups had settled at some moment: then the trial is measured.
+    /// True once all groups were steady at the same time; then the trial is measured.
     settled: bool,
     cut: bool,
     over: bool,
@@ -86,7 +84,6 @@ struct State {
 pub struct Trials(Arc<Mutex<State>>);
 
 impl Trials {
-    /// For `groups` groups.
     pub fn new(groups: u32) -> Self {
         let groups = groups as usize;
         let state = State {
@@ -101,7 +98,6 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `group` is ready for trials.
     pub fn arrive(&self, group: u32, arrived: Arrived) {
         self.state().arrived[group as usize] = Some(arrived);
     }
@@ -111,7 +107,7 @@ impl Trials {
         self.state().arrived.iter().cloned().collect()
     }
 
-    /// Has every group take up `trial`.
+    /// Starts `trial` in every group.
     pub fn order(&self, trial: Trial) {
         let mut state = self.state();
         let last = state.trial.map_or(0, |trial| trial.number);
@@ -126,7 +122,7 @@ impl Trials {
         self.state().trial.filter(|trial| trial.number > last)
     }
 
-    /// Notes whether what `group` does has settled; true once all groups had at the same time.
+    /// Reports if the throughput of `group` is steady; true once all groups were at the same time.
     pub fn settle(&self, group: u32, is_settled: bool) -> bool {
         let mut state = self.state();
         state.groups[group as usize].settled = is_settled;
@@ -134,40 +130,38 @@ impl Trials {
         state.settled
     }
 
-    /// Writes down what `group` saw.
     pub fn push(&self, group: u32, sample: Sample) {
         self.state().groups[group as usize].samples.push(sample);
     }
 
-    /// Notes that `group` has ended the trial, and what it took.
+    /// Reports that `group` has finished the trial.
     pub fn done(&self, group: u32, effort: Effort) {
         let mut state = self.state();
         let group = &mut state.groups[group as usize];
         (group.effort, group.done) = (Some(effort), true);
     }
 
-    /// Reads what the groups have seen so far.
+    /// Reads the groups' views so far.
     pub fn look<T>(&self, read: impl FnOnce(&[GroupTrial]) -> T) -> T {
         read(&self.state().groups)
     }
 
-    /// Ends the trial before its time.
+    /// Ends the trial early.
     pub fn cut(&self) {
         self.state().cut = true;
     }
 
-    /// Whether the trial is to be ended.
     pub fn is_cut(&self) -> bool {
         let state = self.state();
         state.cut || state.over
     }
 
-    /// Has no more trials follow.
+    /// Ends the search.
     pub fn end(&self) {
         self.state().over = true;
     }
 
-    /// Whether no more follow.
+    /// True if the search is over.
     pub fn are_over(&self) -> bool {
         self.state().over
     }

@@ -1,11 +1,11 @@
-//! Letting other tasks of the thread have their turn.
+//! Cooperative yielding.
 //!
-//! A session whose pages are all cached and whose commits are lazy never has to wait; without a
-//! pause it would keep the thread for itself, and clock, log and other sessions would stand still.
+//! A session whose pages are all cached and whose commits are lazy never waits. Without yielding it would
+//! monopolise the thread and starve clock, log and other sessions.
 
 use std::{future::poll_fn, task::Poll};
 
-/// Completes when the tasks that are ready now have run.
+/// Completes after the tasks that are ready now have run.
 pub async fn give_turn() {
     let mut given = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Results held against limits: a pure function of both.
+//! The verdict: a pure function of results and limits.
 
 use super::{
     chance,
@@ -11,7 +11,6 @@ use super::{
 use report::prose::number;
 use serde::{Deserialize, Serialize};
 
-/// The answer of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -19,52 +18,46 @@ pub enum Answer {
     Pass,
     /// A limit was broken.
     Fail,
-    /// The run could not answer: it ended before, and no limit was broken until then; or what broke one may
-    /// have been the machine it ran on.
+    /// The run proves nothing: it ended early without breaking a limit, or the machine may be what broke one.
     Incomplete,
 }
 
-/// One limit and what was measured against it.
+/// One limit with its measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerdictRow {
-    /// What was measured.
     pub measure: Measure,
-    /// Where it was worst, if there is more than one place.
+    /// The worst volume, if there are several.
     pub place: Option<String>,
-    /// The value; none if there was nothing to measure.
+    /// None if nothing was measured.
     pub measured: Option<f64>,
-    /// The most that passes, or the least if the measure is a floor.
+    /// The maximum that passes, or the minimum if the metric is a floor.
     pub limit: f64,
-    /// The judgement; none if there was nothing to judge.
+    /// None if nothing was judged.
     pub passed: Option<bool>,
-    /// Who set the limit, and where.
+    /// Citation of the limit.
     pub source: String,
 }
 
-/// The answer, and every limit it rests on.
+/// The answer, with every limit it is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The answer.
     pub answer: Answer,
-    /// How far it reaches.
     pub class: RunClass,
-    /// Every limit.
     pub rows: Vec<VerdictRow>,
 }
 
 impl Verdict {
-    /// Judges `results` by the limits their profile names.
+    /// Judges `results` by the limits of their profile.
     pub fn of(results: &RunResults) -> Result<Self, LimitsError> {
         Ok(Self::by(results, &LimitSet::load(&results.plan.profile.limits)?))
     }
 
-    /// Judges `results` by `limits`.
     pub fn by(results: &RunResults, limits: &LimitSet) -> Self {
         let class = results.class();
         let rows: Vec<VerdictRow> =
             limits.limits.iter().filter_map(|limit| judge(results, limit, class)).collect();
         let failed = rows.iter().any(|row| row.passed == Some(false)) || results.failure_counts.engine > 0;
-        // Shorter than asked for by more than a tick: something ended it.
+        // Shorter than planned by more than a tick: the run was cut short.
         let cut_short = results.measured_s + 1.5 < results.plan.judged_part().length_s() as f64;
         let unfinished = results.interrupted || cut_short || results.verified.is_empty();
         let excused = failed && !by_storage(results, &rows);
@@ -77,14 +70,13 @@ impl Verdict {
         Self { answer, class, rows }
     }
 
-    /// The limits that were broken.
     pub fn broken(&self) -> impl Iterator<Item = &VerdictRow> {
         self.rows.iter().filter(|row| row.passed == Some(false))
     }
 }
 
-/// Whether the target was missed because too little was asked of the storage, rather than because the
-/// storage did not keep up: everything that arrived was served, and at once.
+/// True if the target was missed because the generator asked for too little: everything that arrived was
+/// served at once.
 pub fn generator_missed_target(results: &RunResults) -> bool {
     let (Some(target), Some(pacing)) = (results.target_iops(), results.pacing) else {
         return false;
@@ -94,21 +86,22 @@ pub fn generator_missed_target(results: &RunResults) -> bool {
     results.measured_s > 0.0 && percent < met && !fell_behind(results, pacing)
 }
 
-/// Whether the storage fell behind what arrived: at some time, or in the end, more than a second of operations
-/// waited or were under way (they take less than a second each, then), or some were given up.
+/// True if the storage fell behind the arrivals: at some time or at the end, more than a second of operations
+/// waited or were under way (so each takes more than a second), or some were shed.
 fn fell_behind(results: &RunResults, pacing: PacingResults) -> bool {
     pacing.fell_behind() || results.unfinished_operations as f64 > pacing.operations_per_second
 }
 
-/// Whether what was broken speaks of the storage. Delays do not, where a group's thread had no processor left.
+/// True if the broken limits are evidence against the storage. Delays are not if a group's thread was
+/// saturated.
 fn by_storage(results: &RunResults, rows: &[VerdictRow]) -> bool {
     let mut broken = rows.iter().filter(|row| row.passed == Some(false));
     let only_delays = results.failure_counts.engine == 0 && broken.all(|row| row.measure.is_of_time());
     !(only_delays && results.busiest_thread().is_some_and(BusiestThread::is_the_limit))
 }
 
-/// The least share of its target, 0 to 1, that `results` must have achieved, and the arrivals that makes it
-/// less than all (see [`chance`]); none if nothing is excused.
+/// The minimum share of the target, 0 to 1, that excuses a miss as chance, and the arrivals behind it (see
+/// [`chance`]); None if nothing is excused.
 fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
     let (target, pacing) = (results.target_iops()?, results.pacing?);
     if fell_behind(results, pacing) {
@@ -120,7 +113,7 @@ fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
     Some((chance::least_share(arrivals), arrivals))
 }
 
-/// None if the limit does not concern this run.
+/// None if the limit does not apply to this run.
 fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<VerdictRow> {
     let (measured, place) = match limit.measure {
         Measure::DatabaseReadAverageMs => worst(results, Role::Database, VolumeResults::judged_read_ms),
@@ -148,7 +141,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
         }
         Measure::IoErrors => {
             let by_meters: u64 = results.volumes.iter().map(|volume| volume.tallies.errors).sum();
-            // The largest, not the sum: mostly they tell of the same failures.
+            // The largest, not the sum: mostly they count the same failures.
             let by_kernel = results.kernel.as_ref().map_or(0, |kernel| kernel.count);
             (Some(by_meters.max(results.failure_counts.io).max(by_kernel) as f64), None)
         }
@@ -165,7 +158,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
             chance::SIGMAS,
             number(arrivals, 0)
         );
-        // To a tenth: as it is shown.
+        // Rounded to a tenth, as displayed.
         bound = (bound * share * 10.0).floor() / 10.0;
     }
     let keeps = |value: f64| if limit.measure.is_floor() { value >= bound } else { value <= bound };
@@ -181,8 +174,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
     })
 }
 
-/// The largest of the values `of` gives for the volumes in `role`, and which volume it was if there
-/// are several.
+/// The highest value over the volumes in `role`, and the volume's name if there are several.
 fn worst(
     results: &RunResults,
     role: Role,

@@ -1,4 +1,4 @@
-//! After the run: every page of every database and every log file, read and checked.
+//! Verification after the run: every page of every database and every log file is read and checked.
 
 use super::{
     error::Error,
@@ -13,29 +13,29 @@ use std::rc::Rc;
 use verify::in_world::verify_database_with_stamps;
 use world::{ByteCount, Directory, World};
 
-/// What verification found in one file.
+/// Result for one file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedFile {
     /// File name.
     pub name: String,
     /// Bytes read.
     pub bytes: u64,
-    /// Time it took, in seconds.
+    /// Elapsed time, in seconds.
     pub seconds: f64,
-    /// Pages (of a database) or segments (of a log) that are right.
+    /// Good pages (of a database) or segments (of a log).
     pub good: u64,
     /// Blank pages (of a database) or segments (of a log).
     pub empty: u64,
-    /// Whether nobody can say which of them should hold something: the database was not shut down cleanly, so
-    /// that its log may hold what belongs there, or it may be lost.
+    /// True if blank pages could not be judged: the database was not shut down cleanly, so their content may
+    /// be in the log, lost, or may never have existed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank_unjudged: bool,
-    /// What is damaged, in words.
+    /// One sentence for each damage.
     pub damaged: Vec<String>,
 }
 
 impl VerifiedFile {
-    /// Its findings, as failures of the run.
+    /// The damage as failures of the run.
     pub fn failures(&self) -> impl Iterator<Item = Failure> {
         self.damaged
             .iter()
@@ -43,7 +43,7 @@ impl VerifiedFile {
     }
 }
 
-/// Reads and checks the database `name`.
+/// Verifies the database `name`.
 pub async fn verify_one_database(
     world: &World,
     directory: &Rc<dyn Directory>,
@@ -76,7 +76,7 @@ pub async fn verify_one_database(
     })
 }
 
-/// Reads and checks the log files of `base_name`, as one.
+/// Verifies the log files of `base_name`, reported as one file.
 pub async fn verify_group_logs(
     world: &World,
     directory: &Rc<dyn Directory>,

@@ -1,4 +1,4 @@
-//! What makes a verdict worth less than it seems.
+//! Caveats: properties of a plan that limit the value of its verdict.
 
 use super::{
     plan::{CACHE_RATIO_WANTED, RunClass, RunPlan},
@@ -8,72 +8,65 @@ use super::{
 use maildb::PageStampMode;
 use std::fmt;
 
-/// Something that makes the verdict worth less.
+/// A property of the plan that limits the value of the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Weakness {
-    /// The run is a smoke test.
+    /// Too short for a performance test.
     Short {
-        /// What is to be measured, in seconds.
+        /// Measured time, in seconds.
         seconds: u64,
     },
-    /// The databases are small against the engine's page cache.
+    /// The databases are small compared with the engine's page cache.
     SmallAgainstCache {
         /// Database bytes per cache byte.
         ratio: f64,
     },
-    /// The databases are small against the storage's own cache.
+    /// The databases are small compared with the storage's own cache.
     SmallAgainstStorageCache {
         /// Database bytes per cache byte.
         ratio: f64,
     },
-    /// Nobody said how large the storage's own cache is.
+    /// The size of the storage's own cache was not given.
     StorageCacheUnknown,
-    /// A volume is reached through the operating system's page cache.
+    /// I/O to a volume passes through the operating system's page cache.
     NotDirect {
-        /// Which volume.
         volume: String,
-        /// How it is reached.
+        /// I/O path.
         io: String,
     },
     /// Databases and logs share a volume.
-    SharedVolume {
-        /// Which volume.
-        volume: String,
-    },
-    /// The engine keeps no page stamps.
+    SharedVolume { volume: String },
+    /// The engine keeps no page stamps, so lost writes go undetected.
     LostWritesUnseen,
-    /// Figures of the profile nobody vouches for.
-    UnverifiedFigures {
-        /// Their names.
-        keys: Vec<&'static str>,
-    },
+    /// Profile figures that are recalled or assumed.
+    UnverifiedFigures { keys: Vec<&'static str> },
 }
 
 impl fmt::Display for Weakness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { seconds } => {
-                write!(f, "It measures {} only; two hours make a performance test.", Span(*seconds))
+                write!(f, "The run measures {} only; a performance test takes two hours.", Span(*seconds))
             }
             Self::SmallAgainstCache { ratio } => {
                 write!(
                     f,
-                    "The databases are {ratio:.1} times the page cache, not {CACHE_RATIO_WANTED}: reads are flattered."
+                    "The databases are {ratio:.1} times the page cache, not {CACHE_RATIO_WANTED}: caching makes reads look faster."
                 )
             }
             Self::SmallAgainstStorageCache { ratio } => {
                 write!(
                     f,
-                    "The databases are {ratio:.1} times the storage's own cache, not {CACHE_RATIO_WANTED}: it may hide the drives."
+                    "The databases are {ratio:.1} times the storage's own cache, not {CACHE_RATIO_WANTED}: the cache may hide slow drives."
                 )
             }
             Self::StorageCacheUnknown => {
-                write!(f, "The size of the storage's own cache is not known: it may hide the drives.")
+                write!(f, "The size of the storage's own cache is unknown: the cache may hide slow drives.")
             }
             Self::NotDirect { volume, io } => {
                 write!(
                     f,
-                    "{volume} is reached by {io}: the operating system's memory may answer for the storage."
+                    "{volume} is accessed through {io}: the operating system's cache may answer instead of the storage."
                 )
             }
             Self::SharedVolume { volume } => {
@@ -82,8 +75,8 @@ impl fmt::Display for Weakness {
             Self::LostWritesUnseen => {
                 write!(
                     f,
-                    "Lost writes were not looked for: a page that the storage never wrote, or gave back as it was \
-                     before, passes its checksum. page_stamps = 1 finds them."
+                    "Lost writes were not checked: a page that the storage never wrote, or returned in an older \
+                     version, passes its checksum. page_stamps = 1 detects them."
                 )
             }
             Self::UnverifiedFigures { keys } => {
@@ -98,7 +91,7 @@ impl fmt::Display for Weakness {
 }
 
 impl Weakness {
-    /// What it rests on; empty where it speaks for itself.
+    /// Citation; empty if the caveat needs none.
     pub fn source(&self) -> &'static str {
         match self {
             Self::Short { .. } => {
@@ -116,14 +109,14 @@ impl Weakness {
         }
     }
 
-    /// Whether it is only good to know, rather than a reason to doubt.
+    /// True if the caveat is informational and no reason to doubt the verdict.
     pub fn is_note(&self) -> bool {
         matches!(self, Self::StorageCacheUnknown | Self::UnverifiedFigures { .. } | Self::SharedVolume { .. })
     }
 }
 
 impl RunPlan {
-    /// Everything that makes the verdict of this plan worth less, the gravest first.
+    /// All caveats of this plan, the most serious first.
     pub fn weaknesses(&self) -> Vec<Weakness> {
         let mut found = Vec::new();
         for volume in self.volumes.iter().filter(|volume| !volume.direct) {
@@ -134,7 +127,7 @@ impl RunPlan {
         }
         let group_bytes = u64::from(self.databases_per_group) * self.database_bytes;
         let ratio = group_bytes as f64 / self.cache_bytes_per_group as f64;
-        // A database can only be sized in whole pages: 19.9 times is 20 times.
+        // Databases are sized in whole pages: 19.9 times counts as 20 times.
         if ratio < CACHE_RATIO_WANTED * 0.995 {
             found.push(Weakness::SmallAgainstCache { ratio });
         }
@@ -176,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_of_seed_002_has_no_weakness() {
+    fn the_run_of_ami_2008_has_no_caveat() {
         let plan = sample_plan();
         plan.check().unwrap();
         assert_eq!(said(&plan), Vec::<String>::new());
@@ -194,10 +187,10 @@ mod tests {
         assert_eq!(
             said(&plan),
             [
-                "/mnt/databases is reached by plain files: the operating system's memory may answer for the storage.",
-                "It measures 1 min 30 s only; two hours make a performance test.",
-                "The databases are 4.0 times the page cache, not 20: reads are flattered.",
-                "The databases are 1.0 times the storage's own cache, not 20: it may hide the drives.",
+                "/mnt/databases is accessed through plain files: the operating system's cache may answer instead of the storage.",
+                "The run measures 1 min 30 s only; a performance test takes two hours.",
+                "The databases are 4.0 times the page cache, not 20: caching makes reads look faster.",
+                "The databases are 1.0 times the storage's own cache, not 20: the cache may hide slow drives.",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Storage that loses what it had stored, after the load and before the verification.
+//! Storage that loses stored pages between load and verification.
 
 use crate::real_run::{folders, plan, run_opened};
 use maildb::{DatabaseLocation, Instance, InstanceConfig, PageSize};
@@ -19,7 +19,7 @@ const PAGE_BYTES: u64 = 8192;
 const DATABASE: &str = "priv2.edb";
 const LOST: std::ops::Range<u64> = 300..310;
 
-/// A directory that loses ten pages of a database before that is opened again.
+/// A directory that loses ten pages of a database before it is opened again.
 struct ForgetfulDirectory {
     inner: Rc<dyn Directory>,
     forgotten: Rc<Cell<bool>>,
@@ -107,10 +107,10 @@ fn pages_that_became_zeros_fail_the_run_and_are_named() {
     let open: OpenGroup = Arc::new(move |_, group| Box::pin(forgetful(path.join(group.to_string()))));
     let mut plan = plan("exchange-2007", Load::Threads { per_group: 4 });
     (plan.duration_s, plan.fill_s_max) = (1, 2);
-    // Nothing is deleted: a page that a deletion had emptied would be free, and may be blank.
+    // Nothing is deleted: a page that a deletion empties is free, and may be blank.
     plan.profile.set("delete_percent", "0").unwrap();
     plan.profile.set("insert_percent", "70").unwrap();
-    // Stamps would say it first, and of any page: here the trees must tell.
+    // Page stamps would detect it first, on any page: without them the trees must.
     plan.profile.set("page_stamps", "0").unwrap();
     plan.profile.check().unwrap();
     let results = run_opened(plan, open);

@@ -99,7 +99,7 @@ fn a_volume_that_gives_no_more_is_found_before_it_breaks_a_limit() {
             r#"Log volume /mnt/logs saturated first, at 20 threads a group: from 5 to 20 I/O grew by 1 %, while 1.2 operations were under way there, after 0.2, and writes took 7.00 ms, after 1.00 ms."#
         ]],
     );
-    // Twenty per cent more load may well give less than five per cent more I/O.
+    // 20 % more load may well give less than 5 % more IOPS.
     check(
         vec![run(10, 900.0, 9.0, 1.0), run(12, 910.0, 11.0, 1.0)],
         expect![[r#"Nothing saturated: no run shows a resource that was short."#]],
@@ -182,7 +182,7 @@ fn what_was_varied_is_found_and_orders_the_runs() {
         (comparison.title(0), comparison.title(1)),
         ("layout together".into(), "layout one-volume".into())
     );
-    // What a layout brings with it is not what was varied, and no load.
+    // Settings that follow from a layout are not the varied one, and no load.
     let mut layouts = layouts;
     layouts[1].plan.load = Load::Threads { per_group: 50 };
     let comparison = compared(layouts.to_vec());
@@ -191,7 +191,7 @@ fn what_was_varied_is_found_and_orders_the_runs() {
         in_words(&comparison, &signs(&comparison)),
         "Nothing saturated: no run shows a resource that was short."
     );
-    // Two runs of one value are told by their names.
+    // Two runs with the same value are labelled by their names.
     let comparison = compared(vec![run(5, 1.0, 1.0, 1.0), run(5, 1.0, 1.0, 1.0), run(10, 1.0, 1.0, 1.0)]);
     assert_eq!(comparison.title(2), "night-2");
     assert_eq!(settings::differences(&comparison.runs).len(), 1);
@@ -231,7 +231,7 @@ fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
     assert!(!text.contains("Best within limits") && !text.contains("limit of "), "{text}");
 
     assert_eq!(compared(vec![run(5, 500.0, 9.0, 1.0), held.clone()]).best(), None, "a loop and a held rate");
-    // Rates that were varied are a series like any other, and so are threads.
+    // Varied rates are a series like any other, and so are threads.
     let mut higher = held.clone();
     higher.plan.load = Load::Mailboxes { count: 900, iops_each: 0.45 };
     assert_eq!(unlike(&compared(vec![held.clone(), higher])), []);

@@ -1,13 +1,13 @@
-//! What a real compressor makes of the pages of real databases.
+//! Compression of real databases' pages by a real compressor.
 
 use crate::real_run::{folders, plan, run_here};
 use std::fs;
 use workload::database::plan::Load;
 
-/// Bytes that compress to nothing are pages that were never used.
+/// Pages that compress below this many bytes were never used.
 const NEVER_USED_MAX: usize = 400;
 
-/// Compressed bytes of each byte in the used pages of a database, page by page.
+/// Compressed bytes / bytes of the used pages of a database.
 fn ratio(compressible_percent: u64) -> f64 {
     let folder = folders(1);
     let mut plan = plan("exchange-2010", Load::Threads { per_group: 2 });
@@ -29,7 +29,7 @@ fn ratio(compressible_percent: u64) -> f64 {
 
 #[test]
 fn pages_compress_by_as_much_as_was_asked_for() {
-    // What can be dropped unasked is the room that is left in pages: measured, a ninth of 32 KiB.
+    // Free space in pages always compresses: measured, a ninth of 32 KiB.
     let [plain, half, most] = [0, 50, 90].map(ratio);
     assert!((0.80..1.0).contains(&plain), "{plain}");
     // A body is 93 % of a record of 1000 bytes; the rest stays.

@@ -23,7 +23,7 @@ fn findings(results: &RunResults) -> Vec<String> {
 fn the_document_of_a_passed_run() {
     let results = seed_002();
     let mut document = document(&results, &Verdict::of(&results).unwrap());
-    // How charts are drawn is the report's affair.
+    // The report crate tests the drawing of charts.
     for section in &mut document.sections {
         section.blocks.retain(|block| !matches!(block, Block::LineChart(_) | Block::Distribution(_)));
     }

@@ -1,4 +1,4 @@
-//! Storage that freezes, or loses a write, while it is measured, in a simulated world.
+//! Simulated storage that freezes, or loses a write, during measurement.
 
 use std::{
     cell::Cell,
@@ -33,13 +33,13 @@ const DATABASE: &str = "priv1.edb";
 /// The two copies of a database's header.
 const HEADERS_BYTES: u64 = 2 * 8192;
 
-/// When writes freeze, and when they go on; never, if that is none.
+/// Times at which writes freeze and resume; None for never.
 #[derive(Clone)]
 struct Frost {
     world: World,
     from: Rc<Cell<Option<Moment>>>,
     until: Rc<Cell<Option<Moment>>>,
-    /// From when on a write of database pages is answered and not done; then never again.
+    /// Time from which one write of database pages is acknowledged but not done.
     lose_one_from: Rc<Cell<Option<Moment>>>,
 }
 
@@ -184,8 +184,8 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
     }
 }
 
-/// What happens to a run, counted from the moment measuring or verification begins; a freeze of creation
-/// from the beginning.
+/// Faults of a run, timed from the start of measurement or verification; a freeze during creation from the
+/// start of the run.
 #[derive(Clone, Copy, Default)]
 pub struct Course {
     pub frozen_after: Option<Duration>,
@@ -335,7 +335,7 @@ fn fast_storage_is_never_asked_for_less_than_the_held_rate() {
     }
 }
 
-/// Little work, so that a simulated minute passes in a moment.
+/// A low load, so that a simulated minute passes quickly.
 const LIGHT: Load = Load::Mailboxes { count: 40, iops_each: 1.0 };
 
 fn failed(verdict: &Verdict, measure: Measure) -> bool {
@@ -359,7 +359,7 @@ fn an_operation_of_a_minute_is_a_long_one_and_fails() {
     assert!((9.0..12.0).contains(&longest.at_s.unwrap()), "{longest:?}");
     assert_eq!((longest.kind, longest.slowness, &*longest.volume), (Kind::Write, Slowness::Long, "drive"));
     assert!(longest.file == "priv1.edb" || longest.file.starts_with("E00"), "{longest:?}");
-    // A line for each second in which some became long, not for each of them.
+    // One line for each second in which operations became long, not one for each operation.
     assert!((1..=5).contains(&said(&results, "long, 41 s without an answer")), "{:?}", results.log);
     assert_eq!(said(&results, "answered; the longest"), 1, "{:?}", results.log);
     assert_eq!(verdict.answer, Answer::Fail);

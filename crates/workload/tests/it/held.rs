@@ -1,4 +1,4 @@
-//! Held rates in a simulated world: databases that were just made get what was asked for, from the beginning.
+//! Held rates in a simulated world: new databases receive the target rate from the start.
 
 use crate::simulated::{Drive, describe, plan, run_on, run_on_drives};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use world::{
 /// A disk of 200 random reads a second.
 const DISK: Drive = Drive { mean: Duration::from_millis(5), servers: 1 };
 
-/// A new database held at `iops` for `duration_s` with as long a fill as the program would give it.
+/// A plan for a new database held at `iops` for `duration_s`, with the fill time the program would allow.
 fn held(iops: f64, duration_s: u64) -> RunPlan {
     let load = Load::Mailboxes { count: 100, iops_each: iops / 100.0 };
     RunPlan { fill_s_max: (duration_s / 4).max(5), ..plan(load, duration_s) }
@@ -27,7 +27,8 @@ fn share(results: &RunResults) -> f64 {
     results.achieved_iops() / results.target_iops().unwrap()
 }
 
-/// A new database gets `iops` for `duration_s`, no less than chance may take, and no more than twice that.
+/// Checks that a new database does `iops` for `duration_s`: no less than chance explains, no more than twice
+/// that.
 #[track_caller]
 fn check(iops: f64, duration_s: u64) {
     let results = run_on(DISK, held(iops, duration_s), None);
@@ -55,7 +56,7 @@ fn a_new_database_gets_its_low_rate_in_a_run_of_a_minute() {
 
 #[test]
 fn what_making_a_database_wrote_is_no_part_of_its_load() {
-    // A minute of few operations, far from the checkpoint depth: hardly a page has to be written.
+    // A minute of few operations, far from the checkpoint depth, writes hardly any page.
     let results = run_on(DISK, held(5.0, 60), None);
     let (reads, writes) = results.in_role(Role::Database).fold((0, 0), |(reads, writes), volume| {
         (reads + volume.tallies.read.count, writes + volume.tallies.write.count)
@@ -65,7 +66,7 @@ fn what_making_a_database_wrote_is_no_part_of_its_load() {
 
 #[test]
 fn a_fill_in_which_the_rate_was_not_there_has_not_settled() {
-    // A second of fill: too short to know what an operation costs.
+    // A second of fill is too short to learn the cost of an operation.
     let results = run_on(DISK, RunPlan { fill_s_max: 1, ..held(30.0, 5) }, None);
     assert!(!results.fill.settled, "{}", describe(&results));
     let verdict = Verdict::of(&results).unwrap();

@@ -187,7 +187,7 @@ fn a_missed_target_is_the_generators_fault_unless_something_waited() {
     assert_eq!((answer, broken), (Answer::Fail, 1), "storage that lets arrivals wait has missed it itself");
 }
 
-/// AMI 2008's run with a target of which it achieved `share`, and `operations` to show for it.
+/// AMI 2008's run with a target of which it achieved `share` in `operations` operations.
 fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String>) {
     let mut results = seed_002();
     results.plan.load = Load::Mailboxes { count: 1, iops_each: results.achieved_iops() / share };

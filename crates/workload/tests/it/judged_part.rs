@@ -1,4 +1,4 @@
-//! Runs of which a part is judged: storage that freezes within it, outside it, or across its end.
+//! Runs with a judged part: storage that freezes within it, outside it, or across its end.
 
 use crate::frozen::{Course, SECOND, plan, run};
 use workload::database::{
@@ -12,7 +12,7 @@ use workload::database::{
     verdict::Verdict,
 };
 
-/// 12 seconds of load, of which those from the fourth to the eighth are judged.
+/// 12 seconds of load; the fourth to the eighth are judged.
 fn middle(frozen_s: Option<(u32, u32)>) -> (RunResults, Verdict) {
     let mut plan = plan(Load::Mailboxes { count: 100, iops_each: 1.0 }, 12);
     plan.judged = Judged::Middle { seconds: 4 };
@@ -48,14 +48,14 @@ fn what_is_judged_is_counted_once_and_nothing_else_is() {
             };
             let in_samples = sampled(|tallies| tallies.read) + sampled(|tallies| tallies.write);
             let counted = volume.tallies.read.count + volume.tallies.write.count;
-            // Those that ended after the part did lie in later samples.
+            // Operations that ended after the part are in later samples.
             assert_eq!(counted, in_samples + volume.tallies.late, "{frozen_s:?}, {}", volume.volume);
             let in_all: u64 = results.samples.iter().map(|sample| of(sample).write.count).sum();
             assert!(in_all > volume.tallies.write.count, "the rest was sampled, too");
         }
         let operations: u64 = results.operations.iter().map(|operation| operation.count).sum();
         let sampled: u64 = results.judged_samples().iter().map(|sample| sample.operations.count).sum();
-        // By when they were due, not by when they ended: what waited out the freeze was due before.
+        // Counted by their intended start: operations that waited for the freeze to end were due before.
         match frozen_s {
             Some((7, 10)) => assert!(operations > sampled + 20, "{operations}, {sampled}"),
             _ => assert!(operations.abs_diff(sampled) <= 8, "{operations}, {sampled}"),
@@ -71,7 +71,7 @@ fn a_freeze_outside_the_judged_part_is_drawn_and_not_judged() {
         assert!(log(&results).write_worst_window_ms.unwrap() < 50.0, "{frozen_s:?}");
         assert!(results.all_operations.max_ms.unwrap() < 1_000.0, "{frozen_s:?}");
         assert!(longest_sampled_ms(&results) > 1_500.0, "{frozen_s:?}");
-        // Four seconds are short for a held rate: it may be missed.
+        // Four seconds are short for a held rate; it may miss the target.
         let broken: Vec<_> = verdict.broken().map(|row| row.measure).collect();
         assert!(broken.iter().all(|measure| *measure == Measure::AchievedPercentOfTarget), "{broken:?}");
     }

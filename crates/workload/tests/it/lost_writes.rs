@@ -1,11 +1,11 @@
-//! A database write that the storage answers and does not do, while a run is measured in a simulated world.
+//! A database write that the storage acknowledges but does not do, in a simulated world.
 
 use crate::frozen::{Course, SECOND, findings, plan, run};
 use workload::database::{document::document, plan::Load, profile::Profile, verdict::Answer};
 
 const LOAD: Load = Load::Threads { per_group: 4 };
 
-/// One write is lost late, so that no later one of the same page makes it good.
+/// The write is lost late, so that no later write of the same page repairs it.
 #[test]
 fn a_lost_database_write_fails_the_run_of_every_shipped_profile() {
     for profile in ["exchange-2003", "exchange-2007", "exchange-2010", "exchange-2013"] {

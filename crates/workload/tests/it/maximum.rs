@@ -1,4 +1,4 @@
-//! Whole searches in a simulated world, held against queueing theory.
+//! Whole searches in a simulated world, compared with queueing theory.
 
 use crate::simulated::{Drive, describe, plan, run_on};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn probe() -> ProbePlan {
     ProbePlan { settle_s: 6, measure_s: 20, probes_max: 30, holds_max: 3 }
 }
 
-/// The rate at which a queue with exponential times answers in `limit` on average (Erlang's C).
+/// The rate at which a queue with exponential service times has a mean latency of `limit` (Erlang's C).
 fn capacity(drive: Drive, limit: Duration) -> f64 {
     let (mean_s, servers) = (drive.mean.as_secs_f64(), drive.servers as f64);
     let response_s = |rate: f64| {
@@ -32,11 +32,11 @@ fn capacity(drive: Drive, limit: Duration) -> f64 {
     low
 }
 
-/// The rate that is found and held on `drive` is where its queue, in theory, answers in 20 ms on average.
+/// Checks that the found rate on `drive` is where its queue, in theory, has a mean latency of 20 ms.
 #[track_caller]
 fn check(seed: u64, mean_ms: u64, servers: usize) {
     let drive = Drive { mean: Duration::from_millis(mean_ms), servers };
-    // Where more is done in a second, fewer of them show as much.
+    // At higher rates fewer seconds give the same accuracy.
     let duration_s = if servers == 1 { 120 } else { 40 };
     let plan = RunPlan { seed, ..plan(Load::Maximum { probe: probe() }, duration_s) };
     let results = run_on(drive, plan, None);
@@ -44,7 +44,7 @@ fn check(seed: u64, mean_ms: u64, servers: usize) {
     assert_eq!(results.failures, [], "{said}");
     let reads = results.in_role(Role::Database).map(|volume| volume.tallies.read.count).sum::<u64>() as f64;
     let share = reads / results.measured_s / capacity(drive, Duration::from_millis(20));
-    // A hold that chance breaks is followed by less: 0.95 of it, then 0.90 of that.
+    // A hold that fails by chance is followed by a lower level: 0.95 of it, then 0.90 in total.
     assert!((0.85..=1.10).contains(&share), "{share} of {drive:?}\n{said}");
     assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
     assert_eq!(found.bound, Bound::Limit);
@@ -83,7 +83,7 @@ fn an_interrupted_search_keeps_its_steps() {
         report::text::TextOptions { width: 100, colour: false },
     );
     assert!(report.contains("The run ended before the search did: nothing was held."), "{report}");
-    assert!(!report.contains("mailboxes of 150"), "nothing was measured, so nobody is counted");
+    assert!(!report.contains("mailboxes of 150"), "nothing was measured, so no mailboxes are counted");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a report says of pools, from fixed results.
+//! Pools in reports of fixed results.
 
 use crate::seed_002::seed_002;
 use expect_test::expect;
@@ -41,7 +41,7 @@ fn pool(name: &str, role: Role) -> PoolResults {
     PoolResults { group: 1, facts, measured }
 }
 
-/// AMI 2008's run, as if it had been on pools, beside one that did twice as much.
+/// AMI 2008's run, as if it had been on pools, with a baseline of twice the IOPS.
 fn on_pools() -> RunResults {
     let mut results = seed_002();
     let mut plain = PathFigures::of(&results, Answer::Pass);

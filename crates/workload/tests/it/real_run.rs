@@ -169,7 +169,7 @@ fn groups_on_threads_hold_a_rate_beside_a_background_scan() {
     assert_eq!(results.databases.len(), 4);
     assert_eq!(results.volumes.len(), 2, "groups share volumes of one name");
     let achieved = results.achieved_iops();
-    assert!((120.0..320.0).contains(&achieved), "200 I/O a second were asked for, {achieved} achieved");
+    assert!((120.0..320.0).contains(&achieved), "target 200 IOPS, {achieved} achieved");
     let scan = results.scan.unwrap();
     assert!(scan.pages > 100 && scan.damaged == 0, "{scan:?}");
     let database = results.in_role(Role::Database).next().unwrap();
@@ -207,7 +207,7 @@ fn a_run_that_is_ended_early_says_so_and_can_be_resumed() {
     assert!(ended.interrupted && ended.measured_s < 60.0);
     assert!(ended.verified.is_empty());
     let verdict = Verdict::of(&ended).unwrap();
-    // On a busy machine a latency may be beyond its limit even so.
+    // On a busy machine a latency may exceed its limit even so.
     assert_ne!(verdict.answer, Answer::Pass, "what was not verified has not passed");
     assert_eq!(verdict.answer == Answer::Fail, verdict.broken().count() > 0);
 
@@ -234,7 +234,7 @@ fn a_creation_that_was_stopped_goes_on_where_it_was() {
     assert!(ended.interrupted && ended.measured_s == 0.0);
     let begun: Vec<u64> = ended.databases.iter().map(|database| database.records).collect();
     let mut plan = plan;
-    // Beyond what counts as near enough.
+    // Further off than the size tolerance.
     plan.database_bytes = ended.databases[0].bytes_after * 9 / 8 + 4 * MIB;
     plan.database_bytes_max = plan.database_bytes * 2;
     let resumed = run_here(plan, folder.path());

@@ -92,7 +92,7 @@ fn what_was_recorded_before_the_end_is_what_the_run_measured() {
     let golden = golden();
     let whole = read(&golden).unwrap().results;
     let cut = read(&until(&golden, "\"ended\":")).unwrap().results;
-    // All was measured and verified; only the last word is missing.
+    // Everything was measured and verified; only the last line is missing.
     assert_eq!(io_per_volume(&cut), io_per_volume(&whole));
     assert_eq!(cut.samples, whole.samples);
     assert_eq!(cut.transactions, whole.transactions);
@@ -138,7 +138,7 @@ fn a_record_may_be_cut_anywhere_and_tells_what_it_knew() {
 #[test]
 fn groups_that_were_cut_at_different_moments_are_compared_at_the_same() {
     let golden = golden();
-    // The first line that tells of four seconds is one group's; the other has told of two.
+    // The first line with four seconds is one group's; the other group has recorded two.
     let at = golden.windows(19).position(|window| window == b"\"measured_s\":4.0012").unwrap();
     let end = at + golden[at..].iter().position(|&byte| byte == b'\n').unwrap() + 1;
     let results = read(&golden[..end]).unwrap().results;
@@ -184,7 +184,7 @@ fn other_files_and_later_versions_are_told_apart() {
         refused(&forged(first, "\"version\":1", "\"version\":3")),
         "it is a run record of version 3, this program knows versions 1 to 2"
     );
-    // Nothing else of a later version need be understood.
+    // Nothing else of a later version must be readable.
     let later =
         summed("\"line\":0,\"at_s\":0,\"entry\":{\"header\":{\"format\":\"spindle-run\",\"version\":7}}}");
     assert_eq!(refused(&later), "it is a run record of version 7, this program knows versions 1 to 2");
@@ -249,7 +249,7 @@ fn make_absurd(golden: &[u8], kinds: &[&str], tried_min: usize) {
     assert!(tried > tried_min, "{tried}");
 }
 
-/// Where the numbers of a JSON text stand.
+/// Positions of the numbers in a JSON text.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let is_part = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     let mut found = Vec::new();
@@ -280,7 +280,7 @@ fn a_crash_in_a_search_costs_none_of_its_trials() {
     assert!(found.trials.len() > 3 && found.held.is_some(), "{found:?}");
     let cut = read(&until(&golden, "\"ended\":")).unwrap().results;
     let told = SearchResults { sessions_max: 0, ..found.clone() };
-    assert_eq!(cut.search, Some(told), "all of it was told before the end, but for the sessions there were");
+    assert_eq!(cut.search, Some(told), "the record has everything except the number of sessions");
     let telling = until(&golden, "\"ended\":");
     let telling = lines(&telling)
         .into_iter()

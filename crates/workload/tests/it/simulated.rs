@@ -21,7 +21,7 @@ use world::{
     sim::{DriveOptions, ServiceTime, SimLimits, Simulation},
 };
 
-/// Where databases lie, and where logs.
+/// Folders of databases and logs.
 type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
 
 thread_local! {
@@ -42,7 +42,7 @@ pub struct Drive {
 /// A run of one small database that does not fit into its cache.
 pub fn plan(load: Load, duration_s: u64) -> RunPlan {
     let mut profile = Profile::load("exchange-2007").unwrap();
-    // One page an I/O: as a queue has it.
+    // One page for each I/O, as in a simple queue.
     profile.set("coalesce_bytes", "8192").unwrap();
     RunPlan {
         profile,

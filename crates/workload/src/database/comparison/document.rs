@@ -1,4 +1,4 @@
-//! A comparison as a report: what saturated first, the figures side by side, the curves, the verdicts.
+//! The report of a comparison: the first saturated resource, the figures side by side, curves, verdicts.
 
 use super::{
     super::{
@@ -17,7 +17,7 @@ use report::{
     prose::{counted, number},
 };
 
-/// The report of a comparison. `meta` is that of the program that compares.
+/// Builds the report; `meta` describes the comparing program.
 pub fn document(comparison: &Comparison, meta: Meta) -> Document {
     let signs = signs(comparison);
     let mut document = Document::new("Spindle comparison", subtitle(comparison), meta);
@@ -50,7 +50,7 @@ fn in_prose(rate: f64) -> String {
     number(rate, u8::from(rate < SMALL_RATE))
 }
 
-/// Rates below this are shown with a decimal.
+/// Smaller rates are shown with a decimal.
 const SMALL_RATE: f64 = 10.0;
 
 fn rate(value: Option<f64>) -> Cell {
@@ -58,13 +58,13 @@ fn rate(value: Option<f64>) -> Cell {
     Cell::number(value, Unit::IoPerSecond, u8::from(is_small))
 }
 
-/// What keeps a best run from being named.
+/// Names of the properties that prevent a best run.
 fn unlikes(comparison: &Comparison) -> Vec<&'static str> {
     let forbidding = unlike(comparison).into_iter().filter(|unlike| unlike.what.forbids_best());
     forbidding.map(|unlike| unlike.what.title()).collect()
 }
 
-/// What the best run reached, and which it was.
+/// Describes the best run and its rate.
 pub fn knee(comparison: &Comparison) -> String {
     match comparison.best() {
         Some(best) => format!(
@@ -73,8 +73,8 @@ pub fn knee(comparison: &Comparison) -> String {
             comparison.title(best),
         ),
         None => match unlikes(comparison).as_slice() {
-            [] => "No run came to its end within every limit.".to_owned(),
-            unlikes => format!("No run is named the best, for they differ in {}.", unlikes.join(" and ")),
+            [] => "No run completed within every limit.".to_owned(),
+            unlikes => format!("No best run: the runs differ in {}.", unlikes.join(" and ")),
         },
     }
 }
@@ -100,7 +100,7 @@ fn findings(document: &mut Document, comparison: &Comparison) {
     for (index, run) in comparison.runs.iter().enumerate() {
         let title = comparison.title(index);
         if run.results.cut_off.is_some() {
-            let text = format!("{title}: only what its record knew, the run did not come to its end.");
+            let text = format!("{title}: recovered from its record; the run did not complete.");
             document.finding(Severity::Warning, text, "");
         } else if run.results.interrupted {
             document.finding(Severity::Warning, format!("{title}: the run was ended early."), "");
@@ -116,7 +116,7 @@ fn findings(document: &mut Document, comparison: &Comparison) {
         durations.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), one| (low.min(one), high.max(one)));
     if longest > 1.5 * shortest {
         let text =
-            format!("The runs were measured for {shortest:.0} to {longest:.0} s: the short ones say less.");
+            format!("The runs were measured for {shortest:.0} to {longest:.0} s: the short ones prove less.");
         document.finding(Severity::Warning, text, "");
     }
     let hosts = comparison.runs.iter().map(|run| &run.results.host.name);
@@ -138,7 +138,7 @@ fn findings(document: &mut Document, comparison: &Comparison) {
     }
 }
 
-/// Settings that follow from what was varied.
+/// Settings that depend on the varied one.
 const FOLLOWS: [&str; 6] =
     ["Size of a database", "Cache of a group", "Databases on", "Logs on", "Database volumes", "Layout"];
 
@@ -147,7 +147,7 @@ fn saturated(comparison: &Comparison, signs: &[Sign]) -> Section {
         .paragraph(in_words(comparison, signs))
         .paragraph(knee(comparison));
     if signs.len() > 1 {
-        let columns = [Column::text("Run"), Column::text("Short"), Column::text("How it shows")];
+        let columns = [Column::text("Run"), Column::text("Resource"), Column::text("Evidence")];
         let mut table = Table::new("Every sign, from the lightest load on", columns);
         for sign in signs {
             table.push([
@@ -159,7 +159,7 @@ fn saturated(comparison: &Comparison, signs: &[Sign]) -> Section {
         section = section.block(table);
     }
     section.paragraph(
-        "Signs, as they are believed where several come together: 90 % of all processors, or of one by the \
+        "Signs, in order of precedence: 90 % of all processors, or of one by the \
          thread of a group; a latency beyond its limit; I/O that grows by less than 5 % for 25 % more load \
          while a volume's queue grows; page faults that find no free page; more than 10 log appends a second \
          that find no room.",
@@ -170,7 +170,7 @@ fn milliseconds(value: Option<f64>) -> Cell {
     Cell::number(value, Unit::Milliseconds, 2)
 }
 
-/// One row of the table: its title and the cell of a run.
+/// Title of a table row, and its cell for one run.
 type Row = (&'static str, fn(&Figures) -> Cell);
 
 const ROWS: [Row; 23] = [
@@ -211,7 +211,7 @@ fn queue(figures: &Figures) -> Option<f64> {
     Some(of_databases.map(|volume| volume.queue).sum())
 }
 
-/// A column for each run.
+/// A first column, then one for each run.
 fn columns(comparison: &Comparison, first: &str) -> Vec<Column> {
     let labels = comparison.varied.labels.iter().map(|label| Column::number(label.as_str(), Unit::One));
     [Column::text(first)].into_iter().chain(labels).collect()
@@ -240,7 +240,7 @@ fn side_by_side(comparison: &Comparison) -> Section {
     Section::new("Side by side", intro).block(table)
 }
 
-/// Where each run stands on the horizontal axis.
+/// Position and label of each run on the horizontal axis.
 fn stations(comparison: &Comparison) -> Vec<(f64, String)> {
     let labels = comparison.varied.labels.iter().cloned();
     match &comparison.varied.places {
@@ -289,12 +289,11 @@ fn curves(comparison: &Comparison) -> Section {
     }
 }
 
-/// Latency against the rate that was reached, as far as it grew from run to run: what a load of so much
-/// costs. None unless it grew.
+/// Latency against the achieved rate, over the runs in which the rate grew; None if there are fewer than two.
 fn against_rate(comparison: &Comparison) -> Option<Curve> {
     let mut points: Vec<(f64, &LatencySummary, &LatencySummary)> =
         comparison.figures.iter().filter_map(|f| Some((f.iops?, &f.read, &f.log))).collect();
-    // Beyond its peak the rate falls back, and the line would run over itself.
+    // Beyond its peak the rate decreases, and the line would cross itself.
     let mut most = 0.0;
     points.retain(|(iops, ..)| {
         let grew = *iops > most;
@@ -329,7 +328,7 @@ fn verdicts(comparison: &Comparison) -> Section {
                     if broken.is_empty() { "the engine failed".to_owned() } else { broken.join("; ") },
                 )
             }
-            Answer::Incomplete => (Mark::NotJudged, "it came to no answer".to_owned()),
+            Answer::Incomplete => (Mark::NotJudged, "no answer".to_owned()),
         };
         table.push([
             Cell::text(comparison.title(index)),
@@ -345,7 +344,7 @@ fn settings_that_differ(comparison: &Comparison) -> Section {
     let section = Section::new("Settings that differ", "");
     let differences = differences(&comparison.runs);
     if differences.is_empty() {
-        return section.paragraph("None: the runs were asked for the same.");
+        return section.paragraph("The runs have the same settings.");
     }
     let mut table = Table::new("", columns(comparison, "Setting"));
     for (name, values) in differences {

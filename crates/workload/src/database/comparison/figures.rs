@@ -1,64 +1,54 @@
-//! What is compared of a run: the figures the papers drew, and those that show what was short.
+//! Compared figures of a run: those the papers charted, and those that show a shortage.
 
 use super::super::{
     meter::{IoTally, Role},
     results::{LatencySummary, RunResults, VolumeResults},
 };
 
-/// The figures of one run. None where nothing was measured.
+/// Figures of one run. None where nothing was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Database reads and writes a second.
     pub iops: Option<f64>,
-    /// Database reads a second.
     pub reads: Option<f64>,
-    /// Database writes a second.
     pub writes: Option<f64>,
-    /// The same for each thread of a closed loop.
+    /// Database IOPS for each thread of a closed loop.
     pub iops_per_thread: Option<f64>,
     /// Operations of the sessions a second.
     pub operations: Option<f64>,
-    /// Database reads, where they are slowest.
+    /// Database reads of the slowest volume.
     pub read: LatencySummary,
-    /// Database writes, where they are slowest.
+    /// Database writes of the slowest volume.
     pub write: LatencySummary,
-    /// Log writes, where they are slowest.
+    /// Log writes of the slowest volume.
     pub log: LatencySummary,
     /// Operations of the sessions, from their intended start.
     pub operation: LatencySummary,
-    /// Log bytes appended for each transaction.
     pub log_bytes_per_transaction: Option<f64>,
-    /// Processors in use by Spindle.
+    /// Processors that Spindle used.
     pub processors: Option<f64>,
-    /// Processors there are; 0 if nobody said.
+    /// Processors of the machine; 0 if unknown.
     pub processor_count: u32,
-    /// Processor time of the busiest group's thread, as a share of the measured time, and that group.
+    /// Processor share of the busiest group's thread, and that group (from 1).
     pub busiest_thread: Option<(f64, u32)>,
-    /// Page-fault stalls a second.
     pub page_fault_stalls: Option<f64>,
-    /// Log record stalls a second.
     pub log_record_stalls: Option<f64>,
-    /// Each volume in each role.
     pub volumes: Vec<VolumeFigures>,
 }
 
-/// One volume in one role.
+/// Figures of one volume in one role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeFigures {
-    /// Its name.
     pub name: String,
-    /// What it holds.
     pub role: Role,
     /// Reads and writes a second.
     pub iops: f64,
-    /// Average latency of what transactions wait for there: reads of databases, writes of logs.
+    /// Average latency of the I/O that transactions wait for: reads of databases, writes of logs.
     pub waited_ms: Option<f64>,
-    /// Operations under way on average: rate times latency (Little's law).
+    /// Mean number of operations under way: rate × latency (Little's law).
     pub queue: f64,
 }
 
 impl Figures {
-    /// Those of `results`.
     pub fn of(results: &RunResults) -> Self {
         let a_second = |count: f64| (results.measured_s > 0.0).then(|| count / results.measured_s);
         let in_databases = |of: fn(&VolumeResults) -> u64| {
@@ -117,7 +107,7 @@ fn volume_figures(results: &RunResults, volume: &VolumeResults) -> VolumeFigures
     }
 }
 
-/// Processors in use by Spindle while it measured.
+/// Processors that Spindle used during measurement.
 fn processors_used(results: &RunResults) -> Option<f64> {
     let [first, .., last] = results.host_samples.as_slice() else { return None };
     let span_s = last.at_s - first.at_s;

@@ -1,4 +1,4 @@
-//! Whether runs may be held against each other: in what they are unlike beside what was varied.
+//! Comparability of runs: properties that differ and were not varied on purpose.
 
 use super::{
     super::{plan::Load, results::RunResults},
@@ -9,40 +9,36 @@ use report::prose::counted;
 use std::fmt;
 use world::ByteCount;
 
-/// Databases are sized in whole pages and files: as near as this is the same size.
+/// Databases are sized in whole pages and files: sizes this near to each other count as equal, in percent.
 const SAME_SIZE_PERCENT: u64 = 2;
 
-/// What differs between runs that should be alike.
+/// A property that comparable runs share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
-    /// The limits they were judged by.
     Limits,
-    /// What drove the storage.
     Load,
-    /// What a session does.
     Profile,
-    /// How large all databases were.
+    /// Total size of all databases.
     Size,
 }
 
-/// One trait in which runs are unlike, with what each has, each once.
+/// A property that differs between runs, with its distinct values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlike {
-    /// Which.
     pub what: Trait,
-    /// What there is of it.
     pub values: Vec<String>,
 }
 
 impl Trait {
     const ALL: [Self; 4] = [Self::Limits, Self::Load, Self::Profile, Self::Size];
 
-    /// Whether no run of them is the best of all: what passed, or how much was asked, is another thing.
+    /// True if the difference makes a best run meaningless: the runs passed different limits or had different
+    /// loads.
     pub fn forbids_best(self) -> bool {
         matches!(self, Self::Limits | Self::Load)
     }
 
-    /// What it is called of several runs.
+    /// Plural name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Limits => "limit sets",
@@ -65,17 +61,17 @@ impl Trait {
 
 impl fmt::Display for Unlike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "The runs are of different {} ({})", self.what.title(), self.values.join("; "))?;
+        write!(f, "The runs have different {} ({})", self.what.title(), self.values.join("; "))?;
         f.write_str(match self.what {
-            Trait::Limits => ": to pass is not the same for all, and none is named the best.",
-            Trait::Load => ": more I/O is not more of the same, and none is named the best.",
-            Trait::Profile => ": an I/O of one is not an I/O of the other.",
-            Trait::Size => ": smaller databases are cached and reached more easily.",
+            Trait::Limits => ": passing means different things, so no run is named the best.",
+            Trait::Load => ": their IOPS are not comparable, so no run is named the best.",
+            Trait::Profile => ": their I/Os are not comparable.",
+            Trait::Size => ": smaller databases are cached more easily.",
         })
     }
 }
 
-/// In what the runs of `comparison` are unlike, beside what was varied.
+/// The properties that differ between the runs of `comparison`, except the varied one.
 pub fn unlike(comparison: &Comparison) -> Vec<Unlike> {
     let varied = comparison.varied.setting;
     let found = Trait::ALL.map(|what| {
@@ -101,7 +97,7 @@ fn size(results: &RunResults) -> u64 {
     results.plan.database_bytes.saturating_mul(results.plan.database_count())
 }
 
-/// A load in words, without what was varied of it.
+/// Describes a load without its varied setting.
 fn load(load: Load, varied: Option<&str>) -> String {
     let unless = |setting: &str, text: String| if varied == Some(setting) { String::new() } else { text };
     match load {

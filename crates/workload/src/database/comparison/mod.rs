@@ -1,8 +1,8 @@
-//! Several runs side by side: what differs between them, what each reached, and what saturated first.
+//! Comparison of several runs: settings that differ, results, and the first saturated resource.
 //!
-//! [`settings`] finds what was varied; [`figures`] takes from each run's results what the papers compared;
-//! [`likeness`] says in what they are unlike beside that; [`saturation`] names the resource that ended the growth, with its evidence; [`document`](mod@document)
-//! draws the curves.
+//! [`settings`] finds the varied setting; [`figures`] takes from each run the figures that the papers
+//! compared; [`likeness`] finds other differences; [`saturation`] names the resource that ended the growth,
+//! with its evidence; [`document`](mod@document) builds the report.
 
 pub mod document;
 pub mod figures;
@@ -17,29 +17,25 @@ use super::{
 use figures::Figures;
 use settings::Varied;
 
-/// Of two loads, the lighter one is as good if it reaches this share of the other's I/O: the knee of the
-/// curve lies there.
+/// A lighter load is as good as a heavier one if it reaches this share of its IOPS, in percent: the knee of
+/// the curve.
 const AS_GOOD_PERCENT: f64 = 95.0;
 
 /// One run of a comparison.
 #[derive(Clone, Debug)]
 pub struct ComparedRun {
-    /// What it is called where what was varied does not name it: its record's name.
+    /// Name of the run's record; used where the varied setting does not identify the run.
     pub name: String,
-    /// What it found.
     pub results: RunResults,
-    /// How that was judged.
     pub verdict: Verdict,
 }
 
-/// Runs in the order of what was varied.
+/// Runs in the order of the varied setting.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The runs.
     pub runs: Vec<ComparedRun>,
-    /// What was varied.
     pub varied: Varied,
-    /// The figures of each run.
+    /// One for each run.
     pub figures: Vec<Figures>,
 }
 
@@ -61,8 +57,8 @@ impl Comparison {
         Self { runs, varied, figures }
     }
 
-    /// The run to choose: of those that passed the one with the most I/O, or the lightest that comes near
-    /// it. None if none passed, or if runs of different limits or loads make "most" mean nothing.
+    /// The best run: among those that passed, the lightest whose IOPS come near the maximum. None if none
+    /// passed, or if the runs differ in limits or kind of load.
     pub fn best(&self) -> Option<usize> {
         if likeness::unlike(self).iter().any(|unlike| unlike.what.forbids_best()) {
             return None;
@@ -73,7 +69,7 @@ impl Comparison {
         (0..self.runs.len()).filter(passed).find(|&index| iops(index) >= most * AS_GOOD_PERCENT / 100.0)
     }
 
-    /// How run `index` is called: `20 threads a group`, or by its name.
+    /// Name of run `index`: `20 threads a group`, or the name of its record.
     pub fn title(&self, index: usize) -> String {
         let label = &self.varied.labels[index];
         match self.varied.setting {

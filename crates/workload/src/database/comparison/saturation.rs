@@ -1,17 +1,16 @@
-//! What saturated first: the resource that was short at the lightest load that shows it.
+//! The first saturated resource: the one that was short at the lightest load.
 //!
-//! Runs are looked at from the lightest load to the heaviest. Signs, in the order they are believed where
-//! several come in the same run:
+//! Runs are examined from the lightest load to the heaviest. Signs, in order of precedence within a run:
 //!
-//! 1. **Processor**: Spindle uses 90 % of all processors, or one group's thread 90 % of one. It comes
-//!    first because a busy thread makes every latency look longer than the storage's.
-//! 2. **A volume beyond its limit**: the verdict's latencies name it.
-//! 3. **A volume that gives no more**: load grows by 25 %, I/O by less than 5 %, and the operations under
-//!    way on the volume grow; where several do, the one whose queue grew most.
+//! 1. **Processor**: Spindle uses 90 % of all processors, or one group's thread 90 % of one. It comes first
+//!    because a busy thread inflates every latency.
+//! 2. **A volume beyond its limit**, according to the verdict's latencies.
+//! 3. **A volume that gives no more**: load grows by 25 %, IOPS by less than 5 %, and the operations under
+//!    way on the volume grow; if several do, the one whose queue grew most.
 //! 4. **Page cache**: page faults that found no free page, beyond their limit.
 //! 5. **Log buffer**: more than 10 log appends a second that found no room (Dell BP1013 p. 23).
 //!
-//! Only a run that asked for more than the one before can show the third.
+//! Only a run with more load than the one before can show the third.
 
 use super::{
     super::{limits::Measure, meter::Role, verdict::VerdictRow},
@@ -21,36 +20,33 @@ use super::{
 };
 use report::prose::{counted, number};
 
-/// A processor, or all of them, is busy from here on.
+/// Processor share from which a processor counts as busy.
 const BUSY_SHARE: f64 = 0.9;
-/// Load must have grown by this before growth of I/O is expected.
+/// Minimum growth of load before growth of IOPS is expected.
 const LOAD_GROWTH: f64 = 1.25;
-/// I/O that grew by less has stopped growing.
+/// IOPS that grew by less have stopped growing.
 const IO_GROWTH: f64 = 1.05;
-/// A queue that grew by less has not.
+/// A queue that grew by less has not grown.
 const QUEUE_GROWTH: f64 = 1.1;
-/// More log appends a second that found no room are too many (Dell BP1013 p. 23: below 10).
+/// Maximum acceptable log record stalls a second (Dell BP1013 p. 23: below 10).
 const LOG_STALLS_MAX: f64 = 10.0;
 
-/// What may be short.
+/// A resource that can saturate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// The machine's processors, or one group's thread.
+    /// All processors of the machine, or that of one group's thread.
     Processor,
-    /// A volume with databases.
     DatabaseVolume(String),
-    /// A volume with logs.
     LogVolume(String),
     /// The engine's page cache.
     PageCache,
     /// The engine's log buffer.
     LogBuffer,
-    /// I/O stopped growing, and nothing that is measured shows why.
+    /// IOPS stopped growing for no measured reason.
     Unknown,
 }
 
 impl Resource {
-    /// In a few words.
     pub fn title(&self) -> String {
         match self {
             Self::Processor => "the processor".to_owned(),
@@ -63,23 +59,22 @@ impl Resource {
     }
 }
 
-/// One sign that something was short.
+/// Evidence that a resource was short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sign {
-    /// What.
     pub resource: Resource,
-    /// In which run.
+    /// Index of the run.
     pub run: usize,
-    /// How it shows, in a clause: `its reads took 24.1 ms on average, limit 20 ms`.
+    /// A clause: `its reads took 24.1 ms on average, limit 20 ms`.
     pub evidence: String,
 }
 
-/// Every sign, the first one first.
+/// All signs, from the lightest load on.
 pub fn signs(comparison: &Comparison) -> Vec<Sign> {
     by_load(comparison).into_iter().flat_map(|run| signs_of(comparison, run)).collect()
 }
 
-/// Runs from the lightest load to the heaviest, those of one load in their order.
+/// Runs from the lightest load to the heaviest; runs of equal load keep their order.
 fn by_load(comparison: &Comparison) -> Vec<usize> {
     let mut order: Vec<usize> = (0..comparison.runs.len()).collect();
     let of = |index: usize| load(&comparison.runs[index].results);
@@ -147,7 +142,7 @@ fn other(role: Role) -> Role {
     }
 }
 
-/// Which volumes a latency is of.
+/// The role whose latency a metric is.
 fn role_of(measure: Measure) -> Option<Role> {
     match measure {
         Measure::DatabaseReadAverageMs
@@ -173,7 +168,7 @@ fn beyond(row: &VerdictRow) -> String {
     format!("{title} {} ms, limit {} ms", number(measured, 1), row.limit)
 }
 
-/// The run before by load, if it asked for so much less that I/O should have grown since.
+/// The next lighter run, if its load is so much lighter that IOPS should have grown since.
 fn before(comparison: &Comparison, run: usize) -> Option<usize> {
     if !comparison.varied.is_load() {
         return None;
@@ -194,7 +189,7 @@ fn no_more(comparison: &Comparison, run: usize) -> Found {
         return None;
     }
     let grown = format!(
-        "from {} to {} I/O {}",
+        "from {} to {} IOPS {}",
         comparison.varied.labels[earlier],
         comparison.varied.labels[run],
         in_percent(growth)
@@ -258,7 +253,7 @@ fn log_buffer(comparison: &Comparison, run: usize) -> Found {
     ))
 }
 
-/// The answer in a sentence.
+/// The conclusion in a sentence.
 pub fn in_words(comparison: &Comparison, signs: &[Sign]) -> String {
     let Some(first) = signs.first() else {
         let heaviest = *by_load(comparison).last().expect("there is a run");
@@ -268,7 +263,7 @@ pub fn in_words(comparison: &Comparison, signs: &[Sign]) -> String {
         });
         return match growth {
             Some((earlier, growth)) => format!(
-                "Nothing saturated yet: from {} to {} I/O {}, with no resource at its end.",
+                "Nothing saturated yet: from {} to {} IOPS {}, and no resource was at its limit.",
                 comparison.varied.labels[earlier],
                 comparison.varied.labels[heaviest],
                 in_percent(growth)
@@ -278,7 +273,7 @@ pub fn in_words(comparison: &Comparison, signs: &[Sign]) -> String {
     };
     let title = first.resource.title();
     let what = match first.resource {
-        Resource::Unknown => "I/O stopped growing first".to_owned(),
+        Resource::Unknown => "IOPS stopped growing first".to_owned(),
         _ => format!("{} saturated first", capitalised(&title)),
     };
     format!("{what}, at {}: {}.", comparison.title(first.run), first.evidence)

@@ -1,4 +1,4 @@
-//! What runs were asked for, setting by setting, and in what they differ.
+//! Settings of runs, and their differences.
 
 use super::{
     super::{plan::Load, results::RunResults, setting::Shown, span::Span},
@@ -7,20 +7,19 @@ use super::{
 use report::prose;
 use world::ByteCount;
 
-/// One setting of one run.
+/// Value of one setting in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// As it is shown.
     pub text: String,
-    /// As a number, if more of it may mean more load or more storage.
+    /// Set if a larger value may mean more load or more storage.
     pub number: Option<f64>,
 }
 
-/// Settings that a sweep varies, the first one that differs being what was varied. A layout decides how many
-/// volumes are used, more databases may reach more of them, and where the load is found by the run itself it
+/// Settings that a sweep varies; the first one that differs is the varied one. Their order matters: a layout
+/// decides how many volumes are used, more databases may use more of them, and a load found by the run itself
 /// differs with everything.
 const VARIED: [&str; 7] = [LAYOUT, GROUPS, DATABASES, VOLUMES, THREADS, MAILBOXES, IOPS_EACH];
-/// Of those, the ones by which more is asked of the same storage.
+/// Those among them that increase the load on the same storage.
 const LOADS: [&str; 4] = [THREADS, MAILBOXES, IOPS_EACH, GROUPS];
 pub(super) const THREADS: &str = "Threads a group";
 pub(super) const MAILBOXES: &str = "Mailboxes";
@@ -30,7 +29,7 @@ const DATABASES: &str = "Databases a group";
 const VOLUMES: &str = "Database volumes";
 const LAYOUT: &str = "Layout";
 
-/// A setting that was varied, with its value: `1 thread a group`, `layout together`.
+/// Describes a setting and its value: `1 thread a group`, `layout together`.
 pub fn in_words(setting: &str, label: &str) -> String {
     let one = match setting {
         THREADS => "thread a group",
@@ -51,8 +50,7 @@ pub fn in_words(setting: &str, label: &str) -> String {
     }
 }
 
-/// Every setting of a run with its name, in the order they are shown. Those of one name stand at the
-/// same place for all runs of a profile.
+/// All settings of a run by name, in report order. Runs of one profile have the same names in the same order.
 pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
     let plan = &results.plan;
     let number = |text: String, number: f64| Value { text, number: Some(number) };
@@ -103,7 +101,7 @@ pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
     all
 }
 
-/// The settings in which runs differ, with the value of each run.
+/// The settings in which runs differ, with the value in each run.
 pub fn differences(runs: &[ComparedRun]) -> Vec<(String, Vec<Value>)> {
     let each: Vec<Vec<(String, Value)>> = runs.iter().map(|run| settings(&run.results)).collect();
     let Some(first) = each.first() else { return Vec::new() };
@@ -113,19 +111,19 @@ pub fn differences(runs: &[ComparedRun]) -> Vec<(String, Vec<Value>)> {
     rows.filter(|(_, values)| values.iter().any(|value| value != &values[0])).collect()
 }
 
-/// What was varied between runs.
+/// The setting that was varied between runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Varied {
-    /// Its name; none if the runs differ in nothing a sweep varies, or not each from each.
+    /// None if the runs differ in no setting that a sweep varies, or two runs share a value.
     pub setting: Option<&'static str>,
-    /// The value of each run, or the run's name.
+    /// The value in each run, or the run's name.
     pub labels: Vec<String>,
-    /// The values as numbers, if they are.
+    /// The values, if all are numbers.
     pub places: Option<Vec<f64>>,
 }
 
 impl Varied {
-    /// What was varied between `runs`.
+    /// Finds the varied setting.
     pub fn among(runs: &[ComparedRun]) -> Self {
         let differences = differences(runs);
         for name in VARIED {
@@ -144,14 +142,13 @@ impl Varied {
 }
 
 impl Varied {
-    /// Whether more of what was varied asks more of the storage.
+    /// True if a larger value means more load on the same storage.
     pub fn is_load(&self) -> bool {
         self.setting.is_some_and(|setting| LOADS.contains(&setting))
     }
 }
 
-/// How much is asked of the storage, to tell whether a run asked more than another: threads of all
-/// groups, or I/O a second.
+/// The load, to order runs: threads of all groups, or IOPS.
 pub fn load(results: &RunResults) -> f64 {
     match results.threads_per_group() {
         Some(per_group) => per_group * f64::from(results.plan.groups),
@@ -159,7 +156,7 @@ pub fn load(results: &RunResults) -> f64 {
     }
 }
 
-/// Whether the loads of two runs can be compared at all.
+/// True if the loads of two runs can be compared.
 pub fn is_same_kind_of_load(one: &RunResults, other: &RunResults) -> bool {
     one.plan.load.is_open() == other.plan.load.is_open()
 }

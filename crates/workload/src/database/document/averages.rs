@@ -1,4 +1,4 @@
-//! The two averages of a latency, and what it means where they differ.
+//! The two averages of a latency, and findings where they differ.
 
 use super::super::{
     meter::Role,
@@ -6,10 +6,10 @@ use super::super::{
 };
 use report::{Document, Severity};
 
-/// One average this much larger than the other is worth a warning.
+/// Ratio of the averages from which a finding is added.
 const RATIO_WARNED: f64 = 1.5;
 
-/// Warns of volumes where the average over time and that over operations differ by half.
+/// Adds a warning for each volume whose averages over time and over operations differ by half.
 pub fn add_findings(document: &mut Document, results: &RunResults) {
     for (role, title) in [(Role::Database, "Database"), (Role::Log, "Log")] {
         for volume in results.in_role(role) {
@@ -30,9 +30,9 @@ fn differences(title: &str, volume: &VolumeResults) -> impl Iterator<Item = Stri
     [reads, writes].into_iter().filter_map(move |(what, over_time, over_operations)| {
         let (over_time, over_operations) = (over_time?, over_operations?);
         let why = if over_time > over_operations * RATIO_WARNED {
-            "while they were slow, fewer were asked for"
+            "fewer were issued while they were slow"
         } else if over_operations > over_time * RATIO_WARNED {
-            "while they were slow, more of them were under way"
+            "more were under way while they were slow"
         } else {
             return None;
         };

@@ -1,4 +1,4 @@
-//! The charts of a report: rate and latency over time, and latencies by size.
+//! Charts of a report: rates and latencies over time, and latency distributions.
 
 use super::{
     super::{
@@ -28,7 +28,7 @@ fn series(results: &RunResults, name: &str, of: impl Fn(&Sample) -> Option<f64>)
     TimeSeries::new(name, points)
 }
 
-/// The limit of `measure` in the profile's set, for the class of this run.
+/// The limit of `measure` in the profile's limit set, for the class of this run.
 pub(super) fn limit(results: &RunResults, measure: Measure) -> Option<f64> {
     let set = LimitSet::load(&results.plan.profile.limits).ok()?;
     set.limits.iter().find(|limit| limit.measure == measure).map(|limit| limit.value(results.class()))
@@ -75,7 +75,7 @@ pub fn log(results: &RunResults) -> LineChart {
     with_marks(chart, results, Role::Log)
 }
 
-/// What 99 % of the operations of each point kept, over time.
+/// 99th percentile of latency over time.
 pub fn p99(results: &RunResults) -> LineChart {
     let of = |pick: fn(&SampleLatencies) -> &SampleHistogram| {
         move |sample: &Sample| pick(&sample.latencies).quantile_ms(0.99)
@@ -86,7 +86,7 @@ pub fn p99(results: &RunResults) -> LineChart {
         .series(series(results, "log writes", of(|latencies| &latencies.log_write)))
 }
 
-/// Device operations under way, on average: the time that those which ended took together, over the time of a point.
+/// Mean number of device operations under way: total latency / elapsed time (Little's law).
 pub fn outstanding(results: &RunResults) -> LineChart {
     let under_way = |tally: &IoTally, sample: &Sample| Some(tally.total_ns as f64 / 1e9 / sample.span_s);
     let of = |role| move |sample: &Sample| in_role(results, sample, role);
@@ -97,7 +97,7 @@ pub fn outstanding(results: &RunResults) -> LineChart {
         .series(series(results, "log writes", |sample| under_way(&log(sample).write, sample)))
 }
 
-/// Processors at work, between two readings of the host.
+/// Processors in use between two host samples.
 pub fn processor(results: &RunResults) -> LineChart {
     let used = |name: &str, of: fn(&HostSample) -> f64| {
         let pairs = results.host_samples.windows(2);
@@ -139,7 +139,7 @@ pub fn distribution(results: &RunResults) -> Distribution {
     curves.into_iter().flatten().fold(chart, Distribution::series)
 }
 
-/// What the tables say of volumes that a curve shows together: the longest of all, and the percentiles of one alone.
+/// Known values of a curve: the maximum over its volumes, and the percentiles if it has one volume.
 fn known(summaries: &[&LatencySummary]) -> Vec<(f64, f64)> {
     let longest = summaries.iter().filter_map(|summary| summary.max_ms).max_by(f64::total_cmp);
     let mut known = vec![(100.0, longest)];
@@ -149,11 +149,11 @@ fn known(summaries: &[&LatencySummary]) -> Vec<(f64, f64)> {
     known.into_iter().filter_map(|(percent, value)| Some((percent, value?))).collect()
 }
 
-/// Buckets of several volumes as one list. All have the same edges, so they add up.
+/// Adds up the buckets of several volumes; all have the same edges.
 fn merged<'b>(volumes: impl Iterator<Item = &'b [LatencyBucket]>) -> Vec<Bucket> {
     let mut by_edge: BTreeMap<u64, Bucket> = BTreeMap::new();
     for bucket in volumes.flatten() {
-        // Edges are positive, and positive floats sort as their bits do.
+        // Edges are positive, and the bits of positive floats sort like their values.
         let sum = by_edge.entry(bucket.to_ms.to_bits()).or_insert(Bucket {
             from: bucket.from_ms,
             to: bucket.to_ms,

@@ -1,4 +1,4 @@
-//! The tables of what was done: operations, and the I/O they became.
+//! Tables of operations and of the I/O they caused.
 
 use super::super::{
     meter::{IoTally, Role},
@@ -7,7 +7,7 @@ use super::super::{
 use super::charts;
 use report::{Cell, Column, KeyValues, Section, Table, Unit, prose::number};
 
-/// Operations a second, or none if nothing was measured.
+/// A rate over the judged time; None if nothing was measured.
 fn rate(results: &RunResults, count: u64) -> Option<f64> {
     (results.measured_s > 0.0).then(|| count as f64 / results.measured_s)
 }
@@ -20,7 +20,7 @@ fn milliseconds(value: Option<f64>) -> Cell {
     Cell::number(value, Unit::Milliseconds, 3)
 }
 
-/// One row for each volume and direction, with percentiles.
+/// Latency percentiles, one row for each volume and direction.
 fn latency_table(results: &RunResults, role: Role) -> Table {
     let columns = [
         Column::text("Volume"),
@@ -129,7 +129,7 @@ pub fn operations(results: &RunResults) -> Section {
         .row("Durable commits", per_second(results, transactions.commits_durable))
         .row("Lazy commits", per_second(results, transactions.commits_lazy))
         .row("Write conflicts", Cell::count(transactions.conflicts))
-        .row("Records read back and right", Cell::count(transactions.records_checked))
+        .row("Records read back and correct", Cell::count(transactions.records_checked))
         .row("Page requests answered from the cache", Cell::number(hits, Unit::Percent, 1))
         .row("Pages in one write", Cell::number(per_write, Unit::One, 2))
         .row(
@@ -142,8 +142,8 @@ pub fn operations(results: &RunResults) -> Section {
         )
         .row("Page-fault stalls", Cell::count(engine.page_fault_stalls))
         .row("Log record stalls", Cell::count(engine.log_record_stalls));
-    let intro = "From the intended start of an operation to the end of its commit, so waiting for a session \
-                 is in it.";
+    let intro = "From the intended start of an operation to the end of its commit, including the wait for \
+                 a session.";
     Section::new("Operations", intro).block(table).block(rows)
 }
 
@@ -189,7 +189,7 @@ pub fn log_io(results: &RunResults) -> Section {
     let ratio = (writes > 0).then(|| databases as f64 / writes as f64);
     let rows = KeyValues::default()
         .row_with_note(
-            "Database I/O for one log write",
+            "Database I/Os for each log write",
             Cell::number(ratio, Unit::One, 1),
             "Jetstress tuned for 8 to 12",
         )
@@ -236,7 +236,7 @@ pub fn total_io(results: &RunResults) -> Section {
             Cell::count(tallies.errors),
         ]);
     }
-    let intro = "Everything the storage was asked for in the measured time. Preparing is zeroing the next log \
-                 file ahead of its use: nobody waits for it, so its latency is not judged.";
+    let intro = "All I/O in the measured time. Preparing is zeroing the next log \
+                 file ahead of its use: no transaction waits for it, so its latency is not judged.";
     Section::new("Total I/O", intro).block(table)
 }

@@ -1,4 +1,4 @@
-//! The number of mailboxes, and how it was worked out.
+//! The mailbox count and its derivation.
 
 use super::{
     super::{
@@ -9,24 +9,23 @@ use super::{
 };
 use report::{Cell, Column, Document, Section, Table, Unit, prose::number};
 
-/// The number the report leads with.
 pub fn add_highlight(document: &mut Document, mailboxes: &Mailboxes) {
     let what = format!("Mailboxes of {} messages a day", mailboxes.figure.messages_per_day);
     let note = format!("within {} ms; {}", mailboxes.within_ms, mailboxes.claim.words());
     document.highlight(what, Cell::text(format!("≈ {}", mailboxes.number())), note);
 }
 
-/// The section that derives it, or says why there is none.
+/// The derivation of the count, or the reason there is none.
 pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
     let section = Section::new(
         "Mailboxes",
-        "How many mailboxes the storage carries, and where each figure comes from.",
+        "The number of mailboxes that the storage supports, with the source of each figure.",
     );
     let Some(mailboxes) = mailboxes else {
         return section.paragraph(match results.measured_s > 0.0 {
             true => format!(
-                "No number is given: the run did not pass, or nobody says what a mailbox of {MESSAGES_PER_DAY} \
-                 messages a day asks of storage under profile {}.",
+                "No count: the run did not pass, or no source gives the I/O of a mailbox of {MESSAGES_PER_DAY} \
+                 messages a day for profile {}.",
                 results.plan.profile.name
             ),
             false => "Nothing was measured.".to_owned(),
@@ -64,8 +63,8 @@ pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
         "computed",
     );
     section.block(table).paragraph(format!(
-        "So: {}. It speaks of the database I/O of mailboxes; capacity, processors, memory and the log's \
-         volume are planned by themselves.",
+        "Result: {}. It covers the database I/O of mailboxes only; plan capacity, processors, memory and the \
+         log volume separately.",
         mailboxes.headline()
     ))
 }

@@ -1,8 +1,8 @@
-//! Results as a report, in the sections Jetstress made classic (AMI 2008's appendix): summary, sizing
-//! and throughput, system parameters, database configuration, transactional I/O, background scan,
-//! log, total I/O, host, verification, test log.
+//! The report of a run, in the sections of Jetstress (AMI 2008's appendix): summary, sizing and throughput,
+//! system parameters, database configuration, transactional I/O, background scan, log, total I/O, host,
+//! verification, test log.
 //!
-//! Only what was measured is said: a value that is not there stays a dash. Nothing is judged here.
+//! The report contains measured values only: an absent value is a dash. It judges nothing.
 
 mod averages;
 mod charts;
@@ -39,10 +39,10 @@ use world::ByteCount;
 const DAY_AND_TIME: StaticFormatDescription =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
 
-/// Device operations that took this long after measuring ended, in seconds, are worth a warning.
+/// Outstanding device operations of this age, in seconds, cause a warning.
 const LATE_WARNED_S: f64 = 1.0;
 
-/// The report of `results`, judged by `verdict`.
+/// Builds the report of `results`, judged by `verdict`.
 pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
     let meta = Meta {
         generator: results.generator.clone(),
@@ -92,7 +92,7 @@ fn measured(results: &RunResults) -> String {
     }
 }
 
-/// `2026-01-31 12:00:00` of seconds since 1970.
+/// Formats seconds since 1970: `2026-01-31 12:00:00`.
 fn utc(unix_s: i64) -> String {
     let moment = OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     moment.format(&DAY_AND_TIME).expect("every moment has a day and a time")
@@ -126,7 +126,7 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
                 _ => "every page and record intact",
             };
             let unseen = match results.plan.profile.page_stamps() {
-                PageStampMode::Off => ", but lost writes were not looked for",
+                PageStampMode::Off => ", but lost writes were not checked",
                 PageStampMode::WhileOpen | PageStampMode::Durable => "",
             };
             format!("{rate} within every limit, and {intact}{unseen}{by_processor}.")
@@ -156,7 +156,7 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
     }
 }
 
-/// The thread whose processor, rather than the storage, kept the run from more, or broke a limit.
+/// The saturated thread that limited the run or broke a limit, if one did.
 fn limiting_thread(results: &RunResults, verdict: &Verdict) -> Option<BusiestThread> {
     let of_search = results.search.as_ref().and_then(SearchResults::limiting_thread);
     let excuses = verdict.answer == Answer::Incomplete && verdict.broken().next().is_some();
@@ -169,7 +169,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Why there is only a record, and what that means for the figures.
+/// Describes an incomplete run and what that means for its figures.
 fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String) {
     let (after, phase) = (Span(cut_off.after_s.round() as u64), cut_off.during.title());
     let phase = match cut_off.created.filter(|_| cut_off.during == Phase::Create) {
@@ -178,7 +178,7 @@ fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String
         }
         None => phase.to_owned(),
     };
-    let known = format!("What follows is what was recorded until then, and {}", not_verified(results));
+    let known = format!("The report covers what was recorded until then, and {}", not_verified(results));
     match &cut_off.cause {
         Some(cause) => (
             Severity::Error,
@@ -188,19 +188,19 @@ fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String
             Severity::Warning,
             format!(
                 "The record ends without the end of the run, {after} after it began, in phase {phase}: \
-                 Spindle or the machine died, or the run goes on. {known}; percentiles are up to 1.6 % \
+                 Spindle or the machine died, or the run is still going. {known}; percentiles are up to 1.6 % \
                  too long."
             ),
         ),
     }
 }
 
-/// Whole percents of a whole, rounded down: 100 is all of it.
+/// Percent, rounded down: 100 only for the whole.
 fn percent_of(part: u64, whole: u64) -> u64 {
     (u128::from(part) * 100 / u128::from(whole.max(1))) as u64
 }
 
-/// What an early end left out of verification.
+/// Describes the verification that an early end left out.
 fn not_verified(results: &RunResults) -> String {
     let groups = results.plan.groups as usize;
     match (results.verified.len(), results.databases.len() + groups) {
@@ -221,7 +221,7 @@ fn broken(row: &VerdictRow) -> String {
     format!("{title} {measured}{space}{unit}{place}, {side} {}{space}{unit}", row.limit)
 }
 
-/// The unit a measure's name speaks of, and the decimals that mean something.
+/// Unit and sensible number of decimals of a metric.
 fn unit_of(measure: Measure) -> (Unit, u8) {
     match measure {
         Measure::DatabaseReadAverageMs
@@ -277,7 +277,7 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     }
     if results.pacing.is_some() {
         let p99 = Cell::number(results.all_operations.p99_ms, Unit::Milliseconds, 2);
-        document.highlight("Operation, from intended start: p99", p99, "waiting to begin is in it");
+        document.highlight("Operation, from intended start: p99", p99, "includes the wait to start");
     }
     let checked = results.transactions.records_checked;
     if checked > 0 {
@@ -285,7 +285,7 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     }
 }
 
-/// The limit that the run came closest to, or broke by most: how near, as a share of it.
+/// Adds the limit with the highest measured value relative to it.
 fn add_closest_limit(document: &mut Document, verdict: &Verdict) {
     let share = |row: &VerdictRow| match (row.measured, row.measure.is_floor()) {
         (Some(measured), false) if row.limit > 0.0 => Some(measured / row.limit * 100.0),
@@ -322,8 +322,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         let (severity, text) = cut_off_in_words(results, cut_off);
         document.finding(severity, text, "");
     } else if results.interrupted {
-        let text =
-            format!("The run was ended early: what follows is partial, and {}.", not_verified(results));
+        let text = format!("The run was ended early: the report is partial, and {}.", not_verified(results));
         document.finding(Severity::Warning, text, "");
     }
     trouble::add_findings(document, results);
@@ -334,7 +333,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         let after = match late.unanswered {
             0 => format!("none was unanswered {:.1} s later", late.waited_s),
             unanswered => {
-                format!("{} without an answer {:.0} s later", number(unanswered as f64, 0), late.waited_s)
+                format!("{} unanswered {:.0} s later", number(unanswered as f64, 0), late.waited_s)
             }
         };
         let text = format!(
@@ -346,8 +345,8 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if results.unfinished_operations > 0 {
         let text = format!(
-            "{} that had arrived in the measured time did not end in it, nor soon after: counted with the time \
-             waited until then.",
+            "{} arrived in the measured time and did not finish in it or shortly after; they count with the time \
+             waited so far.",
             counted(results.unfinished_operations, "operation")
         );
         document.finding(Severity::Warning, text, "");
@@ -361,8 +360,8 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if !results.fill.settled && results.measured_s > 0.0 {
         let text = format!(
-            "Measuring began after {:.0} s of load, before database writes had come to their usual level: \
-             their rate is flattered.",
+            "Measuring began after {:.0} s of load, before database writes had reached their usual level: \
+             their measured rate is too low.",
             results.fill.seconds
         );
         document.finding(Severity::Warning, text, "");
@@ -380,8 +379,8 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if let Some(thread) = results.busiest_thread().filter(|thread| thread.is_the_limit()) {
         let text = format!(
-            "The thread of group {} used {:.0} % of its processor: delays are its doing as much as the storage's, \
-             which may carry more. Use more groups; each has a thread.",
+            "The thread of group {} used {:.0} % of its processor: it causes delays as much as the storage, \
+             which may carry more. Use more groups; each has a thread of its own.",
             thread.group + 1,
             thread.percent
         );
@@ -389,8 +388,8 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if generator_missed_target(results) {
         let text = format!(
-            "The load generator missed the target: {} IOPS of {}, though nothing waited. This says \
-             nothing about the storage; run it again, or longer.",
+            "The load generator missed the target: {} IOPS of {}, although nothing waited. This says \
+             nothing about the storage; run the test again, or longer.",
             number(results.achieved_iops(), 1),
             number(results.target_iops().unwrap_or(f64::NAN), 1)
         );
@@ -400,8 +399,8 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         && pacing.backlog_max as f64 > pacing.operations_per_second
     {
         let text = format!(
-            "Up to {} waited to begin, more than a second's arrivals ({}): the storage did not keep up at all \
-             times.",
+            "Up to {} waited to start, more than a second's arrivals ({}): the storage did not always keep \
+             up.",
             counted(pacing.backlog_max, "operation"),
             number(pacing.operations_per_second, 0)
         );
@@ -410,7 +409,10 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     if let Some(pacing) = results.pacing
         && pacing.shed > 0
     {
-        let text = format!("Given up after a minute's backlog: {}.", counted(pacing.shed, "operation"));
+        let text = format!(
+            "Dropped because a minute's arrivals were already waiting: {}.",
+            counted(pacing.shed, "operation")
+        );
         document.finding(Severity::Warning, text, "");
     }
     let judged = results.judged_samples();
@@ -422,7 +424,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
 }
 
-/// Which databases grew to their limit, and what that means: one note, however many they are.
+/// One note about all databases that reached their maximum size.
 fn grown_full(results: &RunResults) -> Option<String> {
     let mut full = results.databases.iter().filter(|database| database.became_full);
     let (first, others) = (full.next()?, full.count());
@@ -438,7 +440,7 @@ fn grown_full(results: &RunResults) -> Option<String> {
     Some(format!("{who}; from then on as many records were deleted as inserted."))
 }
 
-/// Says which published test the run goes by, and where it does otherwise.
+/// Adds the published test the run follows, with the differences.
 fn add_setup(document: &mut Document, results: &RunResults) {
     let Some(setup) = &results.plan.setup else { return };
     let differences = setup.differences(&results.plan);
@@ -465,11 +467,11 @@ fn summary(results: &RunResults, verdict: &Verdict) -> Section {
     if results.plan.judged != Judged::All {
         let Part { from_s, to_s } = results.plan.judged_part();
         rows = rows.row_with_note(
-            "Judged of it",
+            "Judged part",
             Cell::seconds(results.measured_s),
             format!(
-                "{}: from {} to {}; rates, averages and worst windows are of this part, charts, I/O errors and \
-                 verification of all",
+                "{}: from {} to {}; rates, averages and worst windows are of this part; charts, I/O errors and \
+                 verification cover everything",
                 results.plan.judged,
                 Span(from_s),
                 Span(to_s)
@@ -487,8 +489,8 @@ fn summary(results: &RunResults, verdict: &Verdict) -> Section {
         .paragraph(
             "Latencies are those of device operations under the database engine. As Jetstress sampled, an average \
              is the mean of averages over 15 seconds, so that slow time counts by its length, and a maximum is the \
-             longest of them; averages over operations and the longest single operations stand in the tables \
-             below and are not judged.",
+             highest of them. The tables below also have averages over operations and the slowest single \
+             operations; these are not judged.",
         )
 }
 

@@ -1,4 +1,4 @@
-//! The pools that the files lay on, and the same run without them beside.
+//! The pools below the files, compared with the baseline run without them.
 
 use super::super::{
     beside::PathFigures,
@@ -12,17 +12,17 @@ use report::{
 };
 use world::ByteCount;
 
-/// Sets the first figure beside the plain path's.
+/// Adds the ratio of array to baseline IOPS.
 pub fn add_highlight(document: &mut Document, results: &RunResults, verdict: &Verdict) {
     let Some(plain) = &results.beside else { return };
     let array = PathFigures::of(results, verdict.answer);
     if let (Some(ratio), Some(iops)) = (ratio(array.iops, plain.iops), plain.iops) {
         let note = format!("{} database IOPS on the plain path", number(iops, 0));
-        document.highlight("Array beside the plain path", Cell::text(times(ratio)), note);
+        document.highlight("Array against the plain path", Cell::text(times(ratio)), note);
     }
 }
 
-/// What speaks of the pools: no protection, drives that are missing, room that runs out.
+/// Adds findings about pools: no protection, missing drives, lack of space.
 pub fn add_findings(document: &mut Document, results: &RunResults) {
     let mut warn = |text: String| document.finding(Severity::Warning, text, "");
     for pool in &results.pools {
@@ -41,7 +41,7 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
         }
         if facts.mended > 0 {
             let blocks = counted(facts.mended, "block");
-            warn(format!("The {name} found one copy of {blocks} wrong or unreadable, and wrote it again."));
+            warn(format!("The {name} repaired a wrong or unreadable copy of {blocks}."));
         }
         if let Some(percent) = facts.alarm_percent {
             warn(format!("The {name} was more than {percent} % full: {}.", room(facts)));
@@ -49,7 +49,7 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
     }
 }
 
-/// `pool for databases of group 2`, or without its group if there is one only.
+/// `pool for databases of group 2`; the group is left out if it is the only one.
 fn in_words(pool: &PoolResults, results: &RunResults) -> String {
     match results.plan.groups {
         1 => pool.facts.name.clone(),
@@ -61,7 +61,7 @@ fn room(facts: &PoolFacts) -> String {
     format!("{} of {} used", ByteCount(facts.used_bytes), ByteCount(facts.usable_bytes))
 }
 
-/// The section: both paths side by side, then each pool.
+/// The comparison with the baseline, then each pool.
 pub fn section(results: &RunResults, verdict: &Verdict) -> Section {
     let intro = "The databases and logs lay on volumes of Spindle's own array, in this process: each pool writes two \
                  copies of every block, on drives that are files, with a checksum of each.";
@@ -82,7 +82,7 @@ fn side_by_side(plain: &PathFigures, array: &PathFigures) -> Table {
         Column::text("Array"),
         Column::number("Array / plain", Unit::One),
     ];
-    let mut table = Table::new("The array beside the plain path", columns);
+    let mut table = Table::new("The array against the plain path", columns);
     let mut row = |what: &str, of: &dyn Fn(&PathFigures) -> Option<f64>, unit: Unit, decimals: u8| {
         let (plain, array) = (of(plain), of(array));
         let value = |value: Option<f64>| Cell::number(value, unit.clone(), decimals);
@@ -131,7 +131,7 @@ fn drives(results: &RunResults) -> Table {
         Column::text("Used"),
         Column::number("Used", Unit::Percent),
         Column::number("Checkpoints", Unit::One),
-        Column::number("Copies mended", Unit::One),
+        Column::number("Copies repaired", Unit::One),
         Column::number("Segments with one copy", Unit::One),
         Column::text("Protection"),
     ];
@@ -169,7 +169,7 @@ fn traffic(results: &RunResults) -> Table {
         Column::number("Drive / host", Unit::One),
         Column::number("Flushes of drives", Unit::One),
     ];
-    let mut table = Table::new("Counted in the part that is judged", columns);
+    let mut table = Table::new("I/O in the judged part", columns);
     for pool in &results.pools {
         let measured = &pool.measured;
         table.push([

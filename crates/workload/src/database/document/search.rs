@@ -1,4 +1,4 @@
-//! How the load was found: every trial, and latency against load.
+//! The load search: every trial, and latency against load.
 
 use super::{
     super::{
@@ -12,15 +12,14 @@ use super::{
 };
 use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit, prose::counted};
 
-/// The section of the search.
 pub fn section(results: &RunResults, found: &SearchResults) -> Section {
-    let intro = "Loads that were tried for a short while, and those that were then held. A load has failed when \
-                 it failed twice; what waited to begin when a trial ended was not carried into the next. A load is \
-                 measured when its throughput has settled, or all the same after a while (then that column is \
-                 empty). A rate counts as held if no more than three standard deviations of its random arrivals \
-                 are missing, and none waited for a second. \
-                 Page-fault stalls fail a probe only where most of its seconds have too many; a hold is \
-                 judged by all of them. What failed is tried again, up to three times, beside what passed.";
+    let intro = "The probed loads, and those that were then held. A load fails if it fails twice in a row; \
+                 operations that wait when a trial ends are not carried into the next. A load is measured once \
+                 its throughput is steady, or after a maximum settling time (then that column is empty). A rate \
+                 counts as held if no more than three standard deviations of its random arrivals are missing, \
+                 and no operation waited for a second. Page-fault stalls fail a probe only if most of its \
+                 seconds have too many; a hold is judged by all of them. A failed load is tried again, up to \
+                 three times, next to one that passed.";
     Section::new("Search for the most within limits", intro)
         .paragraph(outcome(found))
         .block(trials(found))
@@ -35,8 +34,8 @@ fn outcome(found: &SearchResults) -> String {
         Bound::Unfinished => "the search ended before it met a limit".to_owned(),
         Bound::Limit => "more broke a limit".to_owned(),
         Bound::Generator => {
-            "more could not be asked for, though processors and sessions were free: the storage \
-                             may carry more"
+            "no higher rate could be generated, although processors and sessions were free: the \
+                             storage may carry more"
                 .to_owned()
         }
         Bound::Sessions => format!(
@@ -53,17 +52,17 @@ fn outcome(found: &SearchResults) -> String {
         },
         Bound::Plateau => "twice as many did no more".to_owned(),
         Bound::Most if found.axis == Axis::Threads => {
-            format!("more than {} are never tried ({SESSIONS})", sessions(found))
+            format!("no more than {} are tried ({SESSIONS})", sessions(found))
         }
-        Bound::Most => "more is never tried".to_owned(),
+        Bound::Most => "this is the highest level that is tried".to_owned(),
     };
     format!("Held: {}; {why}.", words(found.axis, held))
 }
 
-/// How many sessions a group may have.
+/// Rule for the maximum number of sessions of a group.
 const SESSIONS: &str = "one for 16 pages of its cache, 32 to 1,024";
 
-/// The sessions a group could have.
+/// The maximum number of sessions of a group, in words.
 fn sessions(found: &SearchResults) -> String {
     match found.sessions_max {
         0 => "the sessions a group may have".to_owned(),
@@ -73,7 +72,7 @@ fn sessions(found: &SearchResults) -> String {
 
 fn trials(found: &SearchResults) -> Table {
     let level = match found.axis {
-        Axis::Rate => Column::number("Asked for", Unit::IoPerSecond),
+        Axis::Rate => Column::number("Target", Unit::IoPerSecond),
         Axis::Threads => Column::number("Threads a group", Unit::One),
     };
     let columns = [
@@ -133,7 +132,7 @@ fn verdict(trial: &TrialResults) -> String {
     }
 }
 
-/// Latency by what was achieved.
+/// Chart of latency against achieved load.
 fn against_load(results: &RunResults, found: &SearchResults) -> LineChart {
     let x = match found.axis {
         Axis::Rate => report::Axis::new("rate achieved", Unit::IoPerSecond),

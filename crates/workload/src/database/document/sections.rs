@@ -1,4 +1,4 @@
-//! The tables of a report, section by section.
+//! The tables of a report.
 
 use super::{
     super::{
@@ -31,7 +31,7 @@ pub fn add_sections(document: &mut Document, results: &RunResults) {
     document.section(test_log(results));
 }
 
-/// The published test beside what was run.
+/// The published test compared with this run.
 fn set_up(setup: &Setup, results: &RunResults) -> Section {
     let columns = [
         Column::text("Figure"),
@@ -189,7 +189,7 @@ fn configuration(results: &RunResults) -> Section {
     }
     let notes = results.plan.notes.iter();
     let rows = notes.fold(KeyValues::default(), |rows, (key, value)| rows.row(key.as_str(), value.as_str()));
-    section.paragraph("As the person who ran it says (--note):").block(rows)
+    section.paragraph("Notes of the user (--note):").block(rows)
 }
 
 fn host(results: &RunResults) -> Section {
@@ -225,7 +225,7 @@ fn host(results: &RunResults) -> Section {
             .row("Memory of Spindle, most", Cell::bytes(most));
     }
     let section = Section::new("Host", "").block(rows);
-    // A chart has a line from the third reading on.
+    // A line needs three samples.
     match results.host_samples.len() {
         0..=2 => section,
         _ => section.block(super::charts::processor(results)),
@@ -267,15 +267,15 @@ fn verification(results: &RunResults) -> Section {
     }
 }
 
-/// What verification could not tell.
+/// Describes the blank pages that verification could not judge.
 pub(super) fn unjudged(results: &RunResults) -> Option<String> {
     let unjudged: Vec<&VerifiedFile> = results.verified.iter().filter(|file| file.blank_unjudged).collect();
     let names: Vec<&str> = unjudged.iter().map(|file| file.name.as_str()).collect();
     let blank: u64 = unjudged.iter().map(|file| file.empty).sum();
     (!names.is_empty()).then(|| {
         format!(
-            "{} of {} not judged: without a clean shutdown nobody can tell those that were never used from those \
-             whose content is lost or still in the log.",
+            "{} of {} not judged: after an unclean shutdown, unused pages cannot be told from pages whose content \
+             is lost or still in the log.",
             counted(blank, "blank page"),
             names.join(", ")
         )

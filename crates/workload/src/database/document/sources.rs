@@ -1,8 +1,8 @@
-//! What the names of sources in a report stand for.
+//! Full titles of the cited papers.
 
 use report::{KeyValues, Section};
 
-/// The papers, by the short names that limits and profiles cite them with: those of docs/sources.md.
+/// Short names of the papers in limits and profiles, as in docs/sources.md, with their titles.
 const PAPERS: [(&str, &str); 5] = [
     (
         "HP Continuous Access",
@@ -21,7 +21,6 @@ const PAPERS: [(&str, &str); 5] = [
     ),
 ];
 
-/// The section that says which paper is meant by which name.
 pub fn sources() -> Section {
     let intro =
         "White papers that limits and profiles are taken from; other sources are named where they are used.";

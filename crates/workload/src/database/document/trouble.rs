@@ -1,4 +1,4 @@
-//! What went wrong on the way to the devices: slow operations, spikes, and what the kernel said.
+//! I/O anomalies: slow operations, spikes, and kernel messages.
 
 use super::{
     super::{
@@ -14,16 +14,16 @@ use report::{
     prose::{counted, number},
 };
 
-/// Spikes of one volume that are listed one by one.
+/// Maximum number of bursts listed for each volume and kind.
 const LISTED: usize = 10;
 
-/// Slow operations that a chart marks: more would hide it.
+/// Maximum number of slow operations marked in a chart.
 const MARKED: usize = 8;
 
-/// An operation that took this long, in seconds, is worth a warning.
+/// Latency from which a slow operation is a warning, in seconds.
 const STALL_WARNED_S: f64 = 1.0;
 
-/// What was slow, in a line for each volume with spikes, and one for the slowest operation.
+/// One finding for the slow operations, and one for each volume and kind with spikes.
 pub fn add_findings(document: &mut Document, results: &RunResults) {
     if let Some(kernel) = &results.kernel {
         add_kernel_findings(document, kernel);
@@ -45,24 +45,30 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
         let over_ms = log.over_ns.unwrap_or(0) as f64 / 1e6;
         let slowest_s = log.slowest_ns() as f64 / 1e9;
         let text = format!(
-            "{} of {} {} on {} took over {over_ms:.0} ms, in {}; the slowest took {slowest_s:.2} s.",
+            "{} of {} {} on {} took over {over_ms:.0} ms, in {}; the slowest took {}.",
             number(log.operations() as f64, 0),
             number(operations_of(volume, kind) as f64, 0),
             what(volume, kind),
             volume.volume,
             counted(log.count(), "episode"),
+            latency(slowest_s),
         );
-        // A stall that users notice belongs where the answer is read.
+        // A stall that users notice belongs next to the verdict.
         let severity = if slowest_s >= STALL_WARNED_S { Severity::Warning } else { Severity::Note };
         document.finding(severity, text, "");
     }
 }
 
-/// What the kernel said, or that it could not be asked.
+/// `478 ms`, or `3.20 s` from a second on.
+fn latency(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+/// Findings about kernel messages, or about an unreadable kernel log.
 fn add_kernel_findings(document: &mut Document, kernel: &KernelResults) {
     if let Some(first) = kernel.events.first() {
         let text = format!(
-            "{} in the kernel log about trouble with the devices under test; the first, of {} ({}): {}",
+            "{} in the kernel log about faults of the devices under test; the first, of {} ({}): {}",
             counted(kernel.count, "message"),
             first.device,
             first.what,
@@ -71,12 +77,13 @@ fn add_kernel_findings(document: &mut Document, kernel: &KernelResults) {
         document.finding(Severity::Error, text, format!("the kernel's {}", first.source));
     }
     if kernel.lost {
-        let text = "The kernel log was overwritten faster than it could be read; some of it was not seen.";
+        let text = "The kernel log was overwritten faster than it could be read; some messages are missing.";
         document.finding(Severity::Warning, text, "");
     }
     if let Some(why) = &kernel.unreadable {
-        let text =
-            format!("The kernel log could not be read ({why}): what only the kernel saw is not counted.");
+        let text = format!(
+            "The kernel log could not be read ({why}): errors that only the kernel reports are not counted."
+        );
         document.finding(Severity::Note, text, "");
     }
 }
@@ -107,7 +114,7 @@ fn kernel_messages(kernel: &KernelResults) -> Table {
     table
 }
 
-/// `chart`, with the first slow operations of the measured time marked.
+/// Marks the first slow operations of the measured time in `chart`.
 pub fn with_marks(chart: LineChart, results: &RunResults, role: Role) -> LineChart {
     let of_role = results.slow.operations.iter().filter(|operation| operation.role == role);
     let marked = of_role.filter_map(|operation| Some((operation.slowness.title(), operation.at_s?)));
@@ -124,7 +131,7 @@ pub fn trouble(results: &RunResults) -> Section {
     section = match &results.kernel {
         Some(kernel) if kernel.count > 0 => section.block(kernel_messages(kernel)),
         Some(KernelResults { unreadable: None, .. }) => {
-            section.paragraph("The kernel log holds no trouble with the devices under test.")
+            section.paragraph("The kernel log reports no faults of the devices under test.")
         }
         _ => section,
     };
@@ -191,7 +198,7 @@ fn slow_operations(results: &RunResults) -> Table {
     table
 }
 
-/// Volumes with each kind of operation that matters for what they hold.
+/// The spikes of each volume, with the kinds of operation that matter for its role.
 fn logs(results: &RunResults) -> impl Iterator<Item = (&VolumeResults, &'static str, &SpikeLog)> {
     results.volumes.iter().flat_map(|volume| {
         let kinds = volume.spikes.of(volume.role);
@@ -206,7 +213,7 @@ fn what(volume: &VolumeResults, kind: &str) -> String {
     }
 }
 
-/// Operations of that kind that were measured.
+/// Measured operations of that kind.
 fn operations_of(volume: &VolumeResults, kind: &str) -> u64 {
     if kind == "reads" { volume.tallies.read.count } else { volume.tallies.write.count }
 }
@@ -242,7 +249,7 @@ fn spikes(results: &RunResults) -> Table {
     table
 }
 
-/// The longest spikes of each volume and kind, in the order of time.
+/// The longest bursts of each volume and kind, in order of time.
 fn longest_spikes(results: &RunResults) -> Table {
     let columns = [
         Column::number("At", Unit::Seconds),

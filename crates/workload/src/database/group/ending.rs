@@ -1,8 +1,8 @@
-//! How a group's run ends: what measuring ended before is counted, the load stops, files are checked.
+//! End of a group's run: outstanding I/O is counted, the load stops, and the files are verified.
 //!
-//! Storage that does not answer any more must neither pass nor hang the run. Whoever waits for it here
-//! waits until an operation is hung by the limits of the run, or for [`INTERRUPTED_MAX`] if the user ended
-//! it; then what waits is given up and the run has failed.
+//! Storage that stops answering must neither pass nor hang the run. Every wait here ends when an operation
+//! exceeds the run's hung limit, or [`INTERRUPTED_MAX`] if the user ended the run; then the wait is abandoned
+//! and the run has failed.
 
 use super::{
     super::{
@@ -27,14 +27,14 @@ use std::{
 };
 use world::{ByteCount, IoResult};
 
-/// Longest time one device operation is waited for after the user ended the run: twice the 30 s after
-/// which Linux's SCSI layer takes a command for lost.
+/// Maximum wait for a device operation after the user ended the run: twice the 30 s after which Linux's SCSI
+/// layer considers a command lost.
 pub const INTERRUPTED_MAX: Duration = Duration::from_secs(60);
-/// How often it is looked whether all have been answered.
+/// Interval between checks for outstanding operations.
 const ANSWER_POLL: Duration = Duration::from_millis(10);
-/// How often it is looked whether to go on waiting.
+/// Interval between checks of the time limit.
 const PATIENCE_POLL: Duration = Duration::from_millis(200);
-/// Operations that took this long to answer are worth a line in the test log.
+/// Waits of this length are reported in the test log.
 const LINE_AFTER: Duration = Duration::from_secs(1);
 
 impl Group {
@@ -42,15 +42,15 @@ impl Group {
         self.meters.iter().map(|meter| of(meter)).fold(Backlog::default(), Backlog::and)
     }
 
-    /// Waits for what is under way when measuring ends, and counts it: with its full latency, or what
-    /// of that there is when patience ends. Operations of the sessions likewise.
+    /// Waits for the I/O that is outstanding when measurement ends, and counts it with its latency or, after
+    /// the time limit, its age. Counts the sessions' operations likewise.
     pub(super) async fn settle(&self, running: &mut Running, sampler: &mut Sampler) {
         let ended = self.world.now();
         for meter in &self.meters {
             meter.close();
         }
         let pacer = &running.load.pacer;
-        // What still waits to begin will not; it has waited until now.
+        // Queued operations will not start; their age counts as latency.
         let waiting = pacer.waiting();
         pacer.stop();
         let at_end = self.backlog(Meter::unsettled);
@@ -72,12 +72,12 @@ impl Group {
             meter.settle();
         }
         running.load.meter.settle(&waiting, self.world.now());
-        // What was begun in the measured time belongs to its last sample.
+        // I/O that started in the measured time belongs to its last sample.
         let late = sampler.late(&running.load.meter, &running.load.pacer);
         if let Some(last) = running.tally.samples.pop() {
             running.tally.samples.push(last.followed_by(&late));
         }
-        // A run that ended before what is judged began has counted none of it.
+        // A run that ended before the judged part has no counts of it.
         if running.tally.judging != Judging::Before {
             running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
             running.tally.operations = running.load.meter.reading();
@@ -85,7 +85,7 @@ impl Group {
         let late = running.tally.late;
         if late.longest_s() >= LINE_AFTER.as_secs_f64() {
             self.say(format!(
-                "{} under way when measuring ended, the oldest for {:.1} s; {:.1} s later {} without an answer",
+                "{} under way when measuring ended, the oldest for {:.1} s; {:.1} s later {} unanswered",
                 counted(late.count, "device operation"),
                 late.oldest_s,
                 late.waited_s,
@@ -94,7 +94,7 @@ impl Group {
         }
     }
 
-    /// Ends sessions, arrivals and scan; what they have begun is completed, if the storage answers.
+    /// Stops sessions, arrivals and scan. Their operations complete if the storage answers.
     pub(super) async fn stop_load(&self, running: &mut Running) {
         running.load.pacer.stop();
         if let Some(scan) = &running.scan {
@@ -122,7 +122,7 @@ impl Group {
         }
     }
 
-    /// Writes everything back and closes the files; false if the storage does not answer.
+    /// Writes back the cache and closes the files; false if the storage does not answer.
     pub(super) async fn close(&self, instance: Instance, failures: &FailureLog) -> bool {
         match self.patiently(instance.close()).await {
             Some(Ok(())) => true,
@@ -137,7 +137,7 @@ impl Group {
         }
     }
 
-    /// Reads the pools below for the last time and ends them. A pool that does not end cleanly is a failure of the run.
+    /// Takes the last snapshots of the pools and closes them. An error fails the run.
     pub(super) async fn end_pools(&self, failures: &FailureLog) -> Vec<PoolFacts> {
         let last = self.pool_facts();
         match self.patiently(self.close_pools()).await {
@@ -148,7 +148,6 @@ impl Group {
         last
     }
 
-    /// Ends the pools below, if there are any.
     pub(super) async fn close_pools(&self) -> IoResult<()> {
         match &self.storage.pools {
             Some(pools) => pools.close().await,
@@ -160,31 +159,31 @@ impl Group {
         let waiting = self.backlog(Meter::outstanding);
         let age = waiting.age(self.world.now()).as_secs_f64();
         let text = format!(
-            "{} not answered, the oldest in {age:.0} s; the run ends all the same",
+            "{} unanswered, the oldest for {age:.0} s; the run ends anyway",
             counted(waiting.count, "device operation")
         );
         self.say(text.clone());
         failures.note(Failure { kind: FailureKind::Io, text });
     }
 
-    /// The result of `work`; none if a device operation has waited for its answer too long.
+    /// Runs `work`; None if a device operation exceeds the time limit.
     async fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.unless(work, || self.is_given_up()).await
     }
 
-    /// How long a device operation may take before it is given up.
+    /// Time limit of a device operation.
     fn patience(&self) -> Duration {
         let hung = Duration::from_secs_f64(self.limits.slow.hung_s);
         if self.shared.interrupted() { hung.min(INTERRUPTED_MAX) } else { hung }
     }
 
-    /// Whether a device operation has waited for its answer too long.
+    /// True if a device operation has exceeded the time limit.
     fn is_given_up(&self) -> bool {
         self.backlog(Meter::outstanding).age(self.world.now()) > self.patience()
     }
 
-    /// The result of `work`; an error if a device operation has waited for its answer too long: before
-    /// anything was measured there is nothing to report.
+    /// Runs `work`; an error if a device operation exceeds the time limit: before measurement there is
+    /// nothing to report.
     pub(super) async fn or_unanswered<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
@@ -205,7 +204,7 @@ impl Group {
         }
     }
 
-    /// The result of `work`; none, and it is dropped, once `given_up` says so.
+    /// Runs `work`; drops it and returns None once `given_up` is true.
     async fn unless<T>(&self, work: impl Future<Output = T>, given_up: impl Fn() -> bool) -> Option<T> {
         let mut work = pin!(work);
         let mut nap = self.world.sleep(PATIENCE_POLL);
@@ -224,8 +223,8 @@ impl Group {
         .await
     }
 
-    /// Checks every file, databases first, until the run is to end. Storage that cannot be read is a
-    /// failure of the run, not the end of it.
+    /// Verifies every file, databases first, until the run must end. A read error fails the run but does not
+    /// end it.
     pub(super) async fn verify(&self, failures: &FailureLog) -> Vec<VerifiedFile> {
         let total: u64 = self.storage.databases.len() as u64 + 1;
         let mut verified = Vec::new();

@@ -1,32 +1,32 @@
-//! Filling the cache: the load runs unmeasured until the group does what it will do from then on.
+//! Cache fill: the load runs unmeasured until it is in its usual state.
 //!
-//! With an empty cache a run would read too much; with one full of clean pages it would write far too
-//! little: pages are written back when the cache is short of clean ones, or when the log behind them is as
-//! long as the checkpoint depth. So it takes four things to begin: a full cache, writes at their usual level,
-//! a few seconds of load, in which pacing learns what an operation costs, and of a held rate that it is
-//! there: where little was asked for, nothing moves, and that is no level.
+//! With an empty cache a run would read too much. With one full of clean pages it would write too little:
+//! pages are written back when the cache lacks clean ones, or when the log behind them reaches the checkpoint
+//! depth. So measurement starts after four conditions: a full cache; writes at their usual level; a few
+//! seconds of load, in which pacing learns the cost of an operation; and, under a held rate, the rate itself,
+//! since without load nothing changes, and that is no level.
 
 use super::{super::progress::Phase, FillOutcome, Group, Running, TICK};
 use maildb::{Instance, Statistics};
 use std::time::Duration;
 use world::ByteCount;
 
-/// Share of the cache that must be in use before measuring begins, in percent (AMI 2008, test log:
-/// "Database Cache Size … lower bound: 241591900" of 256 MB).
+/// Minimum share of the cache in use before measurement, in percent (AMI 2008, test log: "Database Cache Size
+/// … lower bound: 241591900" of 256 MB).
 const CACHE_FULL_PERCENT: u64 = 90;
-/// The load runs at least this long.
+/// Minimum duration of the fill.
 const LEAST: Duration = Duration::from_secs(5);
-/// But no longer than this share of a short run.
+/// Divisor of a short run's duration that bounds [`LEAST`].
 const LEAST_SHARE: u32 = 4;
-/// Ticks whose average is compared with that of as many before.
+/// Number of ticks whose average is compared with that of as many before.
 const LEVEL_TICKS: usize = 5;
-/// Dirty pages have levelled off when they grew by no more than this from one span to the next.
+/// Maximum growth of dirty pages between two such averages that counts as level, in percent.
 const LEVEL_PERCENT: u64 = 2;
 
-/// What the group has come to since the load began.
+/// Progress since the load began.
 struct Settling {
     log_bytes_before: u64,
-    /// Dirty pages at each tick.
+    /// At each tick.
     dirty_pages: Vec<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Settling {
         self.dirty_pages.push(statistics.dirty_pages);
     }
 
-    /// Log written since, as a share of the checkpoint depth.
+    /// Log written by the load, as a share of the checkpoint depth.
     fn share_of_depth(&self, statistics: &Statistics, depth: ByteCount) -> f64 {
         (statistics.log_bytes - self.log_bytes_before) as f64 / depth.0.max(1) as f64
     }
@@ -53,7 +53,7 @@ impl Settling {
 }
 
 impl Group {
-    /// Runs the load unmeasured until it is typical, or for as long as the plan allows.
+    /// Runs the load unmeasured until all conditions hold, or for the plan's maximum.
     pub(super) async fn fill_cache(&self, instance: &Instance, running: &mut Running) {
         let began = self.world.now();
         let page_bytes = self.plan.profile.page_size().bytes() as u64;
@@ -94,7 +94,7 @@ impl Group {
         }
         let FillOutcome { seconds, cache_bytes, reached, settled } = running.tally.fill;
         let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
-        let level = if settled { "" } else { "; database writes have not yet come to their level" };
+        let level = if settled { "" } else { "; database writes have not reached their usual level" };
         self.record_filled(running.tally.fill);
         self.say(format!("the cache is {full}: {cache} after {seconds:.0} s of load{level}"));
     }

@@ -1,4 +1,4 @@
-//! Measuring: the load is sampled for the time the plan says, and a part of it is judged.
+//! Measurement: the load is sampled for the planned time, and part of it is judged.
 
 use super::{
     super::{
@@ -26,7 +26,7 @@ impl Group {
         sampler.tick(self.world.now(), instance.statistics(), &running.load.meter, &running.load.pacer)
     }
 
-    /// Steers the pace by what was measured, tells the board, and looks whether databases are full.
+    /// Reports a sample to the pacer and the progress display, and notices full databases.
     pub(super) fn observe(&self, running: &Running, sample: &Sample) {
         let (mut database, mut log) = (IoTallies::default(), IoTallies::default());
         for (meter, tallies) in self.meters.iter().zip(&sample.volumes) {
@@ -55,13 +55,13 @@ impl Group {
         for store in running.load.stores.iter().filter(|store| store.became_full()) {
             let (name, size) = (store.mail.database.name(), store.mail.database.size());
             self.say(format!(
-                "{name} has {size} and may grow no further: from now on it is inserted into and deleted from equally"
+                "{name} is full with {size}: from now on as many records are deleted as inserted"
             ));
         }
     }
 
-    /// Samples the load to the end of its time. What is judged is counted from the beginning of that
-    /// part to its end, and the samples are of all of it. Gives the sampler, for what is still under way.
+    /// Samples the load for the planned time; counters cover the judged part, samples all of it. Returns the
+    /// sampler, for the I/O that is still outstanding.
     pub(super) async fn measure(&self, instance: &Instance, running: &mut Running) -> Sampler {
         self.say("measuring begins");
         self.shared.board(self.number, |board| {
@@ -115,7 +115,7 @@ impl Group {
                 break;
             }
             if begins {
-                self.say(format!("what is judged begins: {}", self.plan.judged));
+                self.say(format!("the judged part begins: {}", self.plan.judged));
                 self.begin_judged(instance, running);
             }
             if ends {
@@ -131,7 +131,7 @@ impl Group {
         sampler
     }
 
-    /// What was counted so far is not judged; what is counted now is.
+    /// Resets all counters: the judged part begins.
     fn begin_judged(&self, instance: &Instance, running: &mut Running) {
         for meter in &self.meters {
             meter.restart_judged();
@@ -148,7 +148,7 @@ impl Group {
         running.tally.pools.0 = self.pool_facts();
     }
 
-    /// What begins from now on is in samples only.
+    /// Ends the judged part: operations that start from now on count in samples only.
     fn end_judged(&self, instance: &Instance, running: &mut Running) {
         self.take_readings(instance, running);
         running.tally.judging = Judging::Over;
@@ -156,10 +156,10 @@ impl Group {
             meter.end_judged();
         }
         running.load.meter.end_judged(self.world.now());
-        self.say(format!("what is judged ends after {:.0} s", running.tally.measured_s));
+        self.say(format!("the judged part ends after {:.0} s", running.tally.measured_s));
     }
 
-    /// How everything that is judged stands now, but the meters.
+    /// Updates all judged counters except the meters.
     fn take_readings(&self, instance: &Instance, running: &mut Running) {
         let Judging::Since(since) = running.tally.judging else { return };
         running.tally.measured_s = self.world.now().since(since).as_secs_f64();

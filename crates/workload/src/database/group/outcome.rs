@@ -1,4 +1,4 @@
-//! What a group has to tell when it has ended. Passive data.
+//! Outcome of a group: passive data.
 
 use super::super::{
     create::Created,
@@ -13,79 +13,73 @@ use super::super::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One database of a group, before and after.
+/// One database of a group, before and after the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseOutcome {
-    /// File name.
     pub name: String,
-    /// Volume it lies on.
     pub volume: String,
-    /// Records found there and inserted to fill it.
     pub created: Created,
-    /// Size when measuring began, in bytes.
+    /// Size at the start of measurement, in bytes.
     pub bytes_before: u64,
     /// Size after the run, in bytes.
     pub bytes_after: u64,
-    /// Records after the run.
     pub records: u64,
-    /// Whether it reached the size it may not grow beyond.
+    /// True if it reached its maximum size.
     pub became_full: bool,
 }
 
-/// How filling the cache ended.
+/// Result of the cache fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FillOutcome {
-    /// Time it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Cache in use when measuring began, in bytes.
+    /// Cache in use at the start of measurement, in bytes.
     pub cache_bytes: u64,
-    /// Whether that was enough.
+    /// True if the cache was full enough.
     pub reached: bool,
-    /// Whether database writes had come to their usual level.
+    /// True if database writes had reached their usual level.
     pub settled: bool,
 }
 
-/// Everything one group has to tell.
+/// Results of one group.
 #[derive(Clone, Debug)]
 pub struct GroupOutcome {
-    /// Which group, from 0.
+    /// From 0.
     pub group: u32,
-    /// Whether opening found a group that had not been shut down cleanly.
+    /// True if the group was recovered from an unclean shutdown.
     pub recovered: bool,
-    /// Its databases.
     pub databases: Vec<DatabaseOutcome>,
-    /// Time the databases took to make, in seconds.
+    /// Time to create or scan the databases, in seconds.
     pub create_s: f64,
-    /// How filling the cache went.
     pub fill: FillOutcome,
-    /// Seconds of what is judged; 0 if the run ended before.
+    /// Judged time, in seconds; 0 if the run ended before.
     pub measured_s: f64,
-    /// Seconds under load since the cache was full; 0 if the run ended before.
+    /// Measured time, in seconds; 0 if the run ended before.
     pub load_s: f64,
-    /// Whether the user ended the run early.
+    /// True if the user ended the run.
     pub interrupted: bool,
-    /// Device operations of what is judged.
+    /// Device operations of the judged part.
     pub meters: Vec<MeterReading>,
-    /// Operations of what is judged.
+    /// Operations of the judged part.
     pub operations: OperationReading,
-    /// Device operations under way when it ended.
+    /// Device operations outstanding at the end of measurement.
     pub late: LateResults,
-    /// Device operations that took too long, at any time of the run.
+    /// From the whole run.
     pub slow: SlowTally,
-    /// Samples of the time under load.
+    /// Of the measured time.
     pub samples: Vec<Sample>,
-    /// What the engine counted in what is judged.
+    /// Engine counters of the judged part.
     pub engine: EngineCounters,
-    /// Processor time of the group's thread in that time, in seconds, where it is known.
+    /// Processor time of the group's thread in the judged part, in seconds, if known.
     pub thread_cpu_s: Option<f64>,
-    /// How pacing stood at the end.
+    /// Pacing at the end.
     pub pacing: PacingState,
-    /// What the background scan did in what is judged.
+    /// Background scan in the judged part.
     pub scan: ScanTotals,
-    /// What went wrong, in words and by kind.
+    /// In words and by kind.
     pub failures: (Vec<Failure>, FailureCounts),
-    /// What verification found; empty if the run ended before.
+    /// Verified files; empty if the run ended before.
     pub verified: Vec<VerifiedFile>,
-    /// The pools below; none if there are none, or the storage did not answer.
+    /// Results of the pools below; empty if the storage did not answer.
     pub pools: Vec<PoolResults>,
 }

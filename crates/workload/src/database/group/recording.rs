@@ -1,4 +1,4 @@
-//! What a group tells the run's record: a little at each step, and how it stands every few seconds.
+//! A group's events for the run's record: one at each step, and its counters every few seconds.
 
 use super::{
     super::{
@@ -12,10 +12,10 @@ use super::{
 };
 use std::rc::Rc;
 
-/// What was recorded of a group's measured time.
+/// Position of the recording in a group's samples.
 #[derive(Default)]
 pub struct Recording {
-    /// Samples that are recorded.
+    /// Number of samples already recorded.
     samples: usize,
 }
 
@@ -41,18 +41,18 @@ impl Group {
         });
     }
 
-    /// Records how the group stands when its measured time is over and settled.
+    /// Records the final state of the measured time.
     pub(super) fn record_last(&self, running: &mut Running) {
-        // What came late was added to the last sample, which may be recorded without it.
+        // Late I/O was added to the last sample, which may have been recorded without it.
         running.tally.recording.samples =
             running.tally.recording.samples.min(running.tally.samples.len().saturating_sub(1));
         self.record_measured(running, None);
     }
 
-    /// Records how the group stands, with the sample it is taking.
+    /// Records the current counters, with the sample in progress.
     pub(super) fn record_measured(&self, running: &mut Running, pending: Option<&Sample>) {
         let (tally, load) = (&running.tally, &running.load);
-        // Until what is judged begins, meters and counters hold what will be forgotten.
+        // Before the judged part, meters and counters hold values that will be reset.
         let is_judged = tally.judging != Judging::Before;
         let tallies = |meter: &Rc<Meter>| match (meter.tallies(), is_judged) {
             (tallies, true) => tallies,

@@ -1,4 +1,4 @@
-//! A group's load while it runs, and what its measured part leaves behind.
+//! A group's running load, and the counters of its measured time.
 
 use super::{
     super::{
@@ -18,41 +18,37 @@ use maildb::Statistics;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{JoinHandle, Moment};
 
-/// The load of a group while it runs.
 pub(super) struct Running {
     pub(super) load: Rc<GroupLoad>,
     pub(super) sessions: Vec<JoinHandle<()>>,
     pub(super) arrivals: Option<JoinHandle<()>>,
     pub(super) scan: Option<BackgroundScan>,
     pub(super) tally: Tally,
-    /// What it did of late.
     pub(super) recent: Cell<Recent>,
-    /// Seconds looked at since a trial was measured, and those of them in which sessions were lacking.
+    /// Since the current trial began.
     pub(super) seconds: Cell<Seconds>,
-    /// Whether the storage has ceased to answer: what waits for it is given up.
+    /// True if the storage stopped answering; waits for it are abandoned.
     pub(super) frozen: bool,
 }
 
-/// Whether what happens is judged.
+/// Position relative to the judged part.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum Judging {
-    /// Not yet.
     #[default]
     Before,
-    /// Since then.
+    /// In the judged part, which began then.
     Since(Moment),
-    /// No more.
     Over,
 }
 
-/// How long sessions were lacking.
+/// Seconds in which operations waited and no session was idle.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seconds {
     pub(super) all: u32,
     pub(super) without_sessions: u32,
 }
 
-/// What the load did in the last seconds, those before counting ever less.
+/// Recent throughput, as a decaying sum.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Recent {
     pub(super) io: u64,
@@ -69,13 +65,12 @@ impl Recent {
         }
     }
 
-    /// Database reads and writes a second.
     pub(super) fn iops(self) -> f64 {
         if self.span_s > 0.0 { self.io as f64 / self.span_s } else { 0.0 }
     }
 }
 
-/// What the measured part leaves behind.
+/// Counters of the measured time.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) fill: FillOutcome,
@@ -91,13 +86,13 @@ pub(super) struct Tally {
     pub(super) thread_cpu: (Option<Duration>, Option<Duration>),
     pub(super) pacing: PacingState,
     pub(super) scan: ScanTotals,
-    /// Pools when what is judged began, and when it ended.
+    /// Snapshots at the start and the end of the judged part.
     pub(super) pools: (Vec<PoolFacts>, Vec<PoolFacts>),
     pub(super) recording: Recording,
 }
 
 impl Tally {
-    /// Processor time used between the two readings, in seconds.
+    /// Processor time between the two readings, in seconds.
     pub(super) fn thread_cpu_s(&self) -> Option<f64> {
         let (before, after) = (self.thread_cpu.0?, self.thread_cpu.1?);
         Some(after.saturating_sub(before).as_secs_f64())

@@ -1,7 +1,7 @@
-//! A group's side of a search: takes up the trials that are ordered, one after the other.
+//! A group's part in a load search: runs the ordered trials one after the other.
 //!
-//! Between two of them no operation begins, what waits to begin is forgotten, and what is under way ends:
-//! nothing of an overloaded trial is counted into the next.
+//! Between two trials no operation starts, queued operations are dropped, and those under way finish: nothing
+//! of an overloaded trial counts in the next.
 
 use super::{
     super::{
@@ -16,16 +16,16 @@ use super::{
 use maildb::Instance;
 use std::{rc::Rc, time::Duration};
 
-/// How often it is looked for an order, and whether all has ended.
+/// Interval between checks for an order and for the end of operations.
 const POLL: Duration = Duration::from_millis(20);
-/// A load that settles is looked at so often at least, though its cap be a second: [`Settling`] compares two looks
-/// with the two before.
+/// Minimum number of observations while a load settles, even if its maximum is a second: [`Settling`]
+/// compares two with the two before.
 const LOOKS_MIN: u32 = 4;
-/// Operations under way when a trial ends are waited for so long at most.
+/// Maximum wait for operations under way when a trial ends.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 impl Group {
-    /// Takes up trials until there are no more; the last is the run proper.
+    /// Runs trials until the search is over; the last one is the run itself.
     pub(super) async fn seek(&self, instance: &Instance, running: &mut Running) {
         let volumes = self.meters.iter().map(|meter| (meter.role(), meter.volume().to_owned())).collect();
         let iops = running.recent.get().iops();
@@ -42,7 +42,7 @@ impl Group {
                 self.meters.iter().for_each(|meter| meter.close());
             }
             if running.load.pacer.is_stopped() {
-                // The engine has failed: for the others, too, there is nothing more to find.
+                // The engine has failed, which ends the search for all groups.
                 self.shared.trials.end();
             }
             self.shared.trials.done(self.number, effort);
@@ -53,7 +53,7 @@ impl Group {
         }
     }
 
-    /// The trial after number `last`; none if the search is over or the run ends.
+    /// The trial after number `last`; None if the search is over or the run ends.
     async fn next_trial(&self, running: &Running, last: u32) -> Option<Trial> {
         loop {
             if self.ended(running) || self.shared.trials.are_over() {
@@ -66,7 +66,7 @@ impl Group {
         }
     }
 
-    /// Gives the sampler of the run proper, if it came to that; what it took goes to `effort`.
+    /// Runs one trial; returns the sampler if it was a hold. Stores its use of the machine in `effort`.
     async fn attempt(
         &self,
         instance: &Instance,
@@ -80,11 +80,11 @@ impl Group {
         });
         self.drain(running).await;
         self.shared.meet(&self.world, 1 + 2 * trial.number).await;
-        // After a hold they were closed; pacing would take uncounted I/O for none at all.
+        // A hold closes the meters; pacing would mistake uncounted I/O for none.
         self.meters.iter().for_each(|meter| meter.restart());
         self.steer(running, trial.load);
         effort.settled_s = self.let_settle(instance, running, trial.settle).await;
-        // Those that look a moment later settle a moment later.
+        // Groups notice steady state at slightly different times.
         self.shared.meet(&self.world, 2 + 2 * trial.number).await;
         if self.ended(running) {
             return None;
@@ -107,11 +107,11 @@ impl Group {
         measured
     }
 
-    /// Lets what is under way end.
+    /// Waits for the operations under way.
     async fn drain(&self, running: &Running) {
         let began = self.world.now();
         let load = &running.load;
-        // Between the operations of a longer transaction, those before are not ended.
+        // In a longer transaction, operations stay unfinished until the commit.
         let may_rest = load.operations_per_transaction > 1;
         let mut before = u64::MAX;
         while self.world.now().since(began) < DRAIN_MAX && !self.ended(running) {
@@ -124,7 +124,7 @@ impl Group {
         }
     }
 
-    /// Has the load be what the trial asks for.
+    /// Switches to the trial's load.
     fn steer(&self, running: &mut Running, load: TrialLoad) {
         let pacer = &running.load.pacer;
         match load {
@@ -142,8 +142,8 @@ impl Group {
         }
     }
 
-    /// Runs the load until throughput has settled in every group, `span_max` at most; gives the seconds it
-    /// took, if it has.
+    /// Runs the load until the throughput of every group is steady, at most `span_max`; returns the seconds
+    /// it took, or None.
     async fn let_settle(&self, instance: &Instance, running: &Running, span_max: Duration) -> Option<f64> {
         let (began, mut sampler, mut settling) =
             (self.world.now(), self.sampler(instance, running), Settling::default());
@@ -168,7 +168,7 @@ impl Group {
         None
     }
 
-    /// Runs the load for `span`, tick by tick, and tells the driver what it does.
+    /// Runs the load for `span` and passes every sample to the driver.
     async fn probe(&self, instance: &Instance, running: &Running, span: Duration) {
         let (began, mut sampler) = (self.world.now(), self.sampler(instance, running));
         let mut ticks = 0;

@@ -1,5 +1,5 @@
-//! The watch a group keeps over its devices from beginning to end: operations that take longer than a
-//! mail server would stand are told while they last, and one that hangs ends the run.
+//! The watchdog of a group's devices: reports operations slower than a mail server tolerates while they last,
+//! and ends the run if one hangs.
 
 use super::{
     super::{
@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked for slow operations.
+/// Interval between checks for slow operations.
 const LOOK: Duration = Duration::from_secs(1);
-/// Lines of slow operations a test log takes of one group; storage may be slow for a day.
+/// Maximum number of test log lines about slow operations of one group; storage may be slow for a day.
 const LINES_MAX: u32 = 100;
 
 impl Group {
-    /// The result of `work`, while slow operations are looked for.
+    /// Runs `work` while checking for slow operations.
     pub(super) async fn under_watch<T>(&self, work: impl Future<Output = T>) -> T {
         let (mut work, mut watch) = (pin!(work), pin!(self.watch()));
         poll_fn(|context| {
@@ -43,7 +43,7 @@ impl Group {
         }
     }
 
-    /// Tells what has become known of slow operations since the last look.
+    /// Reports the slow operations noticed since the last check.
     pub(super) fn look(&self) {
         let mut news = SlowNews::default();
         self.meters.iter().for_each(|meter| news.merge(meter.look()));
@@ -51,7 +51,7 @@ impl Group {
             let told = self.slow_lines.replace(self.slow_lines.get().saturating_add(1));
             match told {
                 ..LINES_MAX => self.say(line),
-                LINES_MAX => self.say("slow operations are counted from now on, and no longer told"),
+                LINES_MAX => self.say("further slow operations are counted, not listed"),
                 _ => {}
             }
         }
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// Lines for the test log: one for each kind of news, however many operations it is about.
+/// Test log lines: at most one for each kind of change, however many operations it concerns.
 fn tell(news: &SlowNews, limits: &SlowLimits) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(oldest) = &news.oldest {

@@ -1,7 +1,7 @@
-//! Files and directories whose operations a meter counts.
+//! Metered files and directories.
 //!
-//! Writes that prepare the next log file (`E00tmp.log`: half a mebibyte of zeros at a time, which no
-//! transaction waits for) are a kind of their own, until the file is renamed into its place.
+//! Writes that prepare the next log file (`E00tmp.log`: 512 KiB of zeros at a time, which no transaction
+//! waits for) have a kind of their own until the file is renamed into its place.
 
 use super::{Kind, Meter, Target};
 use std::{
@@ -15,15 +15,15 @@ use world::{
     LocalFuture, Resizable, Stability,
 };
 
-/// How the name of a log file ends that is being prepared (maildb's `log::names`).
+/// File name suffix of a log file in preparation (maildb's `log::names`).
 const PREPARED_SUFFIX: &str = "tmp.log";
 
-/// A file whose operations are counted.
+/// A file whose I/O is metered.
 pub struct MeteredFile {
     file: Rc<dyn File>,
     name: Rc<str>,
     meter: Rc<Meter>,
-    /// Whether it is a log file that nobody waits for yet.
+    /// True while it is a log file in preparation.
     prepared: Rc<Cell<bool>>,
 }
 
@@ -50,7 +50,7 @@ impl BlockDevice for MeteredFile {
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
         let bytes = from.iter().map(|buffer| buffer.len() as u64).sum();
-        // The stable write to such a file is its header, which the log waits for.
+        // The stable write to such a file is its header, for which the log waits.
         let waited_for = !self.prepared.get() || stability == Stability::Stable;
         let kind = if waited_for { Kind::Write } else { Kind::Prepare };
         self.meter.time(self.target(kind, at.0, bytes), self.file.write(at, from, stability))
@@ -71,16 +71,15 @@ impl Resizable for MeteredFile {
     }
 }
 
-/// A directory whose files are counted.
+/// A directory whose files are metered.
 pub struct MeteredDirectory {
     directory: Rc<dyn Directory>,
     meter: Rc<Meter>,
-    /// The mark of each file that is being prepared, by name.
+    /// The flag of each file in preparation, by name.
     prepared: Rc<RefCell<BTreeMap<String, Rc<Cell<bool>>>>>,
 }
 
 impl MeteredDirectory {
-    /// `directory`, its files counted by `meter`.
     pub fn new(directory: Rc<dyn Directory>, meter: &Rc<Meter>) -> Rc<Self> {
         Rc::new(Self { directory, meter: Rc::clone(meter), prepared: Rc::default() })
     }

@@ -1,28 +1,26 @@
-//! Latencies of one sample by size, coarse enough to be kept for each sample of a long run.
+//! Latency histograms of samples, coarse enough to keep for every sample of a long run.
 //!
-//! Buckets are a sixteenth of a doubling wide: a percentile is up to 6 % too long, never too short.
+//! Each doubling has 16 buckets: a percentile is up to 6 % too long, never too short.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Buckets to each doubling, as a power of two.
+/// Buckets per doubling, as a power of two.
 const STEP_BITS: u32 = 4;
 const STEPS: u64 = 1 << STEP_BITS;
 /// One beyond the bucket that holds the longest latency that nanoseconds can count.
 const INDEX_END: u64 = (64 - STEP_BITS as u64 + 1) * STEPS;
 
-/// How many latencies are in each bucket.
+/// Number of latencies in each bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct SampleHistogram(BTreeMap<u16, u64>);
 
 impl SampleHistogram {
-    /// Counts one latency.
     pub fn add(&mut self, took_ns: u64) {
         *self.0.entry(index_of(took_ns)).or_default() += 1;
     }
 
-    /// Adds the latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (&index, &count) in &other.0 {
             let sum = self.0.entry(index).or_default();
@@ -30,7 +28,7 @@ impl SampleHistogram {
         }
     }
 
-    /// The latency, in milliseconds, that `share` (0 to 1) of all do not exceed; none if there are none.
+    /// The latency, in milliseconds, that `share` (0 to 1) of all do not exceed; None if empty.
     pub fn quantile_ms(&self, share: f64) -> Option<f64> {
         assert!((0.0..=1.0).contains(&share), "{share} is no share");
         let count = self.0.values().fold(0_u64, |sum, &count| sum.saturating_add(count));
@@ -56,7 +54,7 @@ fn index_of(ns: u64) -> u16 {
     index as u16
 }
 
-/// The longest latency in the bucket at `index`, in nanoseconds.
+/// Upper end of the bucket at `index`, in nanoseconds.
 fn top_of(index: u16) -> u64 {
     let index = u64::from(index);
     assert!(index < INDEX_END, "a bucket there is");
@@ -69,7 +67,7 @@ fn top_of(index: u16) -> u64 {
 }
 
 impl From<Vec<(u16, u64)>> for SampleHistogram {
-    /// What lies beyond all buckets was never counted.
+    /// Drops counts of buckets that do not exist.
     fn from(pairs: Vec<(u16, u64)>) -> Self {
         Self(pairs.into_iter().filter(|(index, _)| u64::from(*index) < INDEX_END).collect())
     }
@@ -81,26 +79,22 @@ impl From<SampleHistogram> for Vec<(u16, u64)> {
     }
 }
 
-/// Latencies of the device operations that transactions wait for, or may.
+/// Latencies of the device operations that transactions may wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleLatencies {
-    /// Reads of databases, those of a background scan excepted.
+    /// Without the background scan.
     pub database_read: SampleHistogram,
-    /// Writes of databases.
     pub database_write: SampleHistogram,
-    /// Writes of logs.
     pub log_write: SampleHistogram,
 }
 
 impl SampleLatencies {
-    /// Adds the latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.database_read.merge(&other.database_read);
         self.database_write.merge(&other.database_write);
         self.log_write.merge(&other.log_write);
     }
 
-    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

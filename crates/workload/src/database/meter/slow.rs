@@ -1,10 +1,10 @@
-//! Operations slower than a mail server would stand: each is an event of its own.
+//! Slow operations: those that exceed what a mail server tolerates.
 //!
-//! An operation is *long* or *hung* by how long it takes, answered or not; the limits are data
-//! ([`SlowLimits`]). One that never ends is seen while it is under way. Invariants:
+//! An operation is *long* or *hung* by its duration, answered or not; the limits are data ([`SlowLimits`]).
+//! One that never ends is noticed while under way. Invariants:
 //!
-//! 1. An operation is counted once: as long, or, from the moment it is hung, as hung.
-//! 2. At most [`KEPT`] of them are kept with their particulars, the longest; the rest are counted only.
+//! 1. An operation is counted once: as long, then, once it is hung, as hung only.
+//! 2. At most [`KEPT`] operations, the longest, are kept with details; the rest are only counted.
 
 use super::{
     super::limits::SlowLimits,
@@ -14,21 +14,20 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 use world::ByteCount;
 
-/// Operations a meter, and a run, keeps with their particulars.
+/// Maximum number of slow operations that a meter, and a run, keeps with details.
 pub const KEPT: usize = 100;
 
-/// How slow an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Slowness {
-    /// Beyond the first limit.
+    /// Exceeds the first limit.
     Long,
-    /// Beyond the second: a server would take its storage for lost.
+    /// Exceeds the second limit: a server would consider its storage lost.
     Hung,
 }
 
 impl Slowness {
-    /// How slow something that takes `span` is; none if it is neither long nor hung.
+    /// Classifies a duration; None if it is neither long nor hung.
     pub fn of(span: Duration, limits: &SlowLimits) -> Option<Self> {
         match span.as_secs_f64() {
             span_s if span_s > limits.hung_s => Some(Self::Hung),
@@ -37,7 +36,6 @@ impl Slowness {
         }
     }
 
-    /// Its name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Long => "long",
@@ -46,34 +44,28 @@ impl Slowness {
     }
 }
 
-/// One slow operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlowOperation {
-    /// Long or hung.
     pub slowness: Slowness,
-    /// What it was.
     pub kind: Kind,
-    /// Volume of its file.
     pub volume: String,
-    /// What that holds.
     pub role: Role,
-    /// Its file.
     pub file: String,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How much, in bytes; a flush moves none.
+    /// Size in bytes; 0 for a flush.
     pub bytes: u64,
-    /// When it began, in seconds since 1970, UTC.
+    /// Start, in seconds since 1970, UTC.
     pub began_unix_s: i64,
-    /// When it began, in seconds since measuring did; none if that was before.
+    /// Start, in seconds from the start of measurement; None if before.
     pub at_s: Option<f64>,
-    /// How long it took, or had taken when it was last looked at, in seconds.
+    /// Duration so far, in seconds.
     pub took_s: f64,
-    /// Whether it was answered in the end, well or with an error.
+    /// True if it completed, with success or an error.
     pub answered: bool,
 }
 
-/// What and where, without how long: `read of 32 KiB at 1.2 GiB of sg1-db1.edb on /mnt/db`.
+/// Displays kind and place: `read of 32 KiB at 1.2 GiB of sg1-db1.edb on /mnt/db`.
 impl fmt::Display for SlowOperation {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let Self { kind, volume, file, offset, bytes, .. } = self;
@@ -87,19 +79,18 @@ impl fmt::Display for SlowOperation {
     }
 }
 
-/// The slow operations of one meter, or of a run.
+/// Slow operations of one meter, or of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowTally {
-    /// How many were long and not hung.
+    /// Long and not hung.
     pub long: u64,
-    /// How many were hung.
     pub hung: u64,
-    /// The longest of them, by when they began.
+    /// The longest ones, by start.
     pub operations: Vec<SlowOperation>,
 }
 
 impl SlowTally {
-    /// Counts an operation that has become `now` slow, and was `before`.
+    /// Counts an operation that changes from class `before` to class `now`.
     pub(super) fn become_slow(&mut self, before: Option<Slowness>, now: Slowness) {
         assert!(before < Some(now), "an operation only becomes slower");
         match (before, now) {
@@ -112,7 +103,7 @@ impl SlowTally {
         }
     }
 
-    /// Keeps the particulars of an operation that has been counted.
+    /// Keeps the details of a counted operation.
     pub(super) fn keep(&mut self, operation: SlowOperation) {
         self.operations.push(operation);
         if self.operations.len() > KEPT {
@@ -123,7 +114,7 @@ impl SlowTally {
         }
     }
 
-    /// Adds those of another meter.
+    /// Adds the operations of another meter.
     pub fn merge(&mut self, other: &Self) {
         self.long += other.long;
         self.hung += other.hung;
@@ -134,29 +125,28 @@ impl SlowTally {
         });
     }
 
-    /// Long and hung ones.
     pub fn count(&self) -> u64 {
         self.long + self.hung
     }
 }
 
-/// What has become known since the last look.
+/// Changes since the last check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlowNews {
-    /// Operations that have become long, or hung without having been seen long.
+    /// Operations that became long, or hung without having been noticed as long.
     pub slow: u64,
-    /// Operations that have become hung.
+    /// Operations that became hung.
     pub hung: u64,
-    /// Slow operations that have been answered.
+    /// Slow operations that completed.
     pub answered: u64,
-    /// Of those still under way and slow, the one that has taken longest.
+    /// The slow operation that has been under way longest.
     pub oldest: Option<SlowOperation>,
-    /// Of those answered, the one that took longest.
+    /// The slowest operation that completed.
     pub longest: Option<SlowOperation>,
 }
 
 impl SlowNews {
-    /// Adds another meter's.
+    /// Adds the changes of another meter.
     pub fn merge(&mut self, other: Self) {
         self.slow += other.slow;
         self.hung += other.hung;
@@ -172,7 +162,7 @@ impl SlowNews {
     }
 }
 
-/// Leaves the longer of the two.
+/// Keeps the longer of the two.
 fn longer(mine: &mut Option<SlowOperation>, theirs: Option<SlowOperation>) {
     let took_s = |operation: &Option<SlowOperation>| operation.as_ref().map(|operation| operation.took_s);
     if took_s(&theirs) > took_s(mine) {

@@ -1,10 +1,10 @@
-//! Spikes: spells in which a volume answered far later than it usually does.
+//! Spikes: bursts of operations far slower than the volume's usual latency.
 //!
-//! What is far later is data ([`SpikeRule`]): a multiple of the volume's own median, but no less than a
-//! floor. Operations that are under way together, or nearly so, are one spell. Invariants:
+//! The threshold is data ([`SpikeRule`]): a multiple of the volume's running median, with a minimum. Slow
+//! operations that overlap, or nearly do, form one burst; reports call it an episode. Invariants:
 //!
-//! 1. No two spells of a log touch: they lie more than [`GAP`] apart.
-//! 2. At most [`KEPT`] spells are kept with their times, the longest; the rest are counted only.
+//! 1. The bursts of a log are more than [`GAP`] apart.
+//! 2. At most [`KEPT`] bursts, the longest, are kept with their times; the rest are only counted.
 
 use super::{
     super::limits::SpikeRule,
@@ -14,29 +14,28 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Spells that a log keeps with their times.
+/// Maximum number of bursts that a log keeps with their times.
 pub const KEPT: usize = 100;
-/// Slow operations with less than this between them are one spell: a stall of the storage releases what
-/// waited for it in bursts.
+/// Slow operations less than this apart form one burst: a stalled storage system releases queued operations
+/// in groups.
 const GAP: Duration = Duration::from_secs(1);
-/// A median of fewer operations says little: until then nothing is a spike.
+/// Minimum number of operations for a median; before that nothing counts as a spike.
 const MEDIAN_OF_MIN: u64 = 100;
 
-/// One spell of slow operations, in nanoseconds since measuring began.
+/// One burst of slow operations, in nanoseconds from the start of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spell {
-    /// When the first of them began.
+    /// Start of the first operation.
     pub from_ns: u64,
-    /// When the last of them ended.
+    /// End of the last operation.
     pub to_ns: u64,
-    /// How many there were.
     pub operations: u64,
-    /// The longest of them.
+    /// Latency of the slowest operation.
     pub slowest_ns: u64,
 }
 
 impl Spell {
-    /// How long it lasted.
+    /// Duration.
     pub fn span_ns(&self) -> u64 {
         self.to_ns - self.from_ns
     }
@@ -57,19 +56,19 @@ impl Spell {
     }
 }
 
-/// The spikes of one kind of operation on one volume.
+/// Bursts of one kind of operation on one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpikeLog {
-    /// An operation longer than this is part of a spike; none until the median is known.
+    /// Threshold; None until the median is known.
     pub over_ns: Option<u64>,
-    /// Spells that are kept.
+    /// The bursts kept with their times.
     spells: Vec<Spell>,
-    /// Spells that are not: how many, their time together, their operations.
+    /// The other bursts: their number, total duration and operations.
     forgotten: (u64, u64, u64),
 }
 
 impl SpikeLog {
-    /// Sets what is a spike from now on, by the operations seen so far.
+    /// Updates the threshold from the operations so far.
     pub(super) fn set_threshold(&mut self, seen: &Histogram<u64>, rule: &SpikeRule) {
         if seen.len() >= MEDIAN_OF_MIN {
             let median_ns = seen.value_at_quantile(0.5) as f64;
@@ -77,7 +76,7 @@ impl SpikeLog {
         }
     }
 
-    /// Looks at an operation that took from `from_ns` to `to_ns`.
+    /// Considers an operation that ran from `from_ns` to `to_ns`.
     pub(super) fn see(&mut self, from_ns: u64, to_ns: u64) {
         let slowest_ns = to_ns.saturating_sub(from_ns);
         if self.over_ns.is_some_and(|over_ns| slowest_ns > over_ns) {
@@ -93,7 +92,7 @@ impl SpikeLog {
             }
             apart
         });
-        // What it has grown to may touch one that was passed over; every round takes one away.
+        // The merged burst may touch one that was kept; every iteration removes one.
         while let Some(index) = self.spells.iter().position(|known| known.touches(&spell)) {
             spell = spell.and(&self.spells.remove(index));
         }
@@ -108,9 +107,9 @@ impl SpikeLog {
         }
     }
 
-    /// Adds those another group's operations saw on the same volume.
+    /// Adds the bursts of another group on the same volume.
     pub fn merge(&mut self, other: &Self) {
-        // Groups have medians of their own; the report names the lower.
+        // Groups have different medians; the report names the lower threshold.
         self.over_ns = [self.over_ns, other.over_ns].into_iter().flatten().min();
         other.spells.iter().for_each(|spell| self.add(*spell));
         self.forgotten.0 += other.forgotten.0;
@@ -118,8 +117,8 @@ impl SpikeLog {
         self.forgotten.2 += other.forgotten.2;
     }
 
-    /// Whether a log that comes from a file can have been kept: few spells that end after they begin, and
-    /// no figure above `most`.
+    /// True if a log read from a file is plausible: at most [`KEPT`] bursts, none negative, and no figure
+    /// above `most`.
     fn is_possible(&self, most: u64) -> bool {
         let (spells, time_ns, operations) = self.forgotten;
         let in_bounds =
@@ -129,32 +128,30 @@ impl SpikeLog {
             && [spells, time_ns, operations].iter().all(|&figure| figure <= most)
     }
 
-    /// How many there were.
     pub fn count(&self) -> u64 {
         self.spells.len() as u64 + self.forgotten.0
     }
 
-    /// How long they were together, in seconds.
+    /// Total duration, in seconds.
     pub fn total_s(&self) -> f64 {
         (self.spells.iter().map(Spell::span_ns).sum::<u64>() + self.forgotten.1) as f64 / 1e9
     }
 
-    /// Slow operations in them.
+    /// Slow operations of all bursts.
     pub fn operations(&self) -> u64 {
         self.spells.iter().map(|spell| spell.operations).sum::<u64>() + self.forgotten.2
     }
 
-    /// The longest operation of those spells that are kept, in nanoseconds.
+    /// Latency of the slowest operation, in nanoseconds, among the bursts kept.
     pub fn slowest_ns(&self) -> u64 {
         self.spells.iter().map(|spell| spell.slowest_ns).max().unwrap_or(0)
     }
 
-    /// The one that lasted longest.
     pub fn longest(&self) -> Option<Spell> {
         self.spells.iter().copied().max_by_key(Spell::span_ns)
     }
 
-    /// The longest ones, in the order of time.
+    /// The bursts kept, in order of time.
     pub fn spells(&self) -> Vec<Spell> {
         let mut spells = self.spells.clone();
         spells.sort_by_key(|spell| spell.from_ns);
@@ -162,28 +159,26 @@ impl SpikeLog {
     }
 }
 
-/// Spikes of the reads and writes of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spikes {
-    /// Of reads, those of a background scan excepted.
+    /// Without the background scan.
     pub read: SpikeLog,
-    /// Of writes.
     pub write: SpikeLog,
 }
 
 impl Spikes {
-    /// Adds those another group saw on the same volume.
+    /// Adds the spikes of another group on the same volume.
     pub fn merge(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
     }
 
-    /// Whether spikes that come from a file can have been kept, with no figure above `most`.
+    /// True if spikes read from a file are plausible, with no figure above `most`.
     pub fn is_possible(&self, most: u64) -> bool {
         self.read.is_possible(most) && self.write.is_possible(most)
     }
 
-    /// The kinds that matter for what a volume holds, with their names.
+    /// The kinds of operation that matter for a role, with their names.
     pub fn of(&self, role: Role) -> Vec<(&'static str, &SpikeLog)> {
         match role {
             Role::Database => vec![("reads", &self.read), ("writes", &self.write)],

@@ -40,7 +40,7 @@ fn a_rate_is_there_when_it_was_done_or_when_the_storage_kept_it_from_being_done(
     let after = |io: u64, operations: u64, waiting: usize| {
         let mut arrivals = arrivals(200.0);
         for second in 1..=5 {
-            assert!(!arrivals.is_at_rate(), "{second} s in, nobody knows");
+            assert!(!arrivals.is_at_rate(), "unknown after {second} s");
             arrivals.queue.resize(waiting, Moment(0));
             arrivals.observe(Moment(0) + SECOND * second, io, operations, 0);
         }
@@ -52,7 +52,7 @@ fn a_rate_is_there_when_it_was_done_or_when_the_storage_kept_it_from_being_done(
     assert!(after(100, 50, 300), "half of it, and seconds of operations wait: it was asked for");
 }
 
-/// Serves every arrival at once, each at a cost that drifts and jumps; gives I/O a second.
+/// Serves every arrival at once, at a cost that drifts and jumps; returns the achieved IOPS.
 fn held(target_iops: f64, seconds: u32, cost: impl Fn(u32) -> f64) -> f64 {
     let mut arrivals = arrivals(target_iops);
     let (mut all_io, mut owed) = (0, 0.0);
@@ -95,12 +95,12 @@ fn storage_that_does_not_keep_up_is_asked_for_neither_less_nor_more() {
     for second in 1..=30 {
         let now = Moment(0) + SECOND * second;
         arrivals.release(now);
-        // It serves 300 operations of 2 I/O a second, of about 500 that arrive.
+        // It serves 300 operations of 2 I/Os each a second, of about 500 that arrive.
         let served = arrivals.queue.len().min(300);
         arrivals.queue.drain(..served);
         arrivals.observe(now, served as u64 * 2, served as u64, 0);
         let rate = arrivals.rate();
-        // The first second, asked at a guessed cost, is made up for by then.
+        // By then the error of the first second, which used a guessed cost, is corrected.
         assert!(second < 10 || (450.0..600.0).contains(&rate), "{rate} after {second} s");
     }
     assert!(arrivals.queue.len() > 4000, "{}", arrivals.queue.len());
@@ -117,7 +117,7 @@ fn what_cannot_be_served_waits_and_beyond_a_minute_is_shed() {
 
 #[test]
 fn a_cache_that_warms_up_does_not_keep_the_rate_from_being_there() {
-    // The first operations read pages that all later ones find: 1.2 reads each, then 1.0, 0.9 …
+    // The first operations read pages that later ones find in the cache: 1.2 reads each, then 1.0, 0.9 …
     let achieved = held(270.0, 5, |second| 0.5 + 0.9 * (-f64::from(second) / 4.0).exp());
     let percent = achieved / 2.7;
     assert!((94.0..112.0).contains(&percent), "{percent} % in the five seconds after the first five");

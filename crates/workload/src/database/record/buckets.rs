@@ -1,4 +1,4 @@
-//! Latencies by size as a record keeps them: 64 buckets to each doubling.
+//! Latency histograms of a record: 64 buckets per doubling.
 //!
 //! ```text
 //! index   0 … 127        each one nanosecond
@@ -6,12 +6,11 @@
 //! index 192 … 255        from 256 ns in steps of 4 ns, and so on
 //! ```
 //!
-//! A bucket is known by the longest latency in it, so what is read back is too long by 1.6 % at most
-//! and never too short.
+//! A bucket stands for its upper end, so a decoded latency is up to 1.6 % too long and never too short.
 
 use hdrhistogram::Histogram;
 
-/// Buckets to each doubling.
+/// Buckets per doubling.
 const STEPS: u64 = 64;
 /// One beyond the index of the bucket that holds an hour, the longest latency a histogram tells.
 pub const INDEX_END: u64 = 2_368;
@@ -25,7 +24,7 @@ pub fn index_of(ns: u64) -> u64 {
     shift * STEPS + (ns >> shift)
 }
 
-/// The longest latency in the bucket at `index`, in nanoseconds.
+/// Upper end of the bucket at `index`, in nanoseconds.
 pub fn top_of(index: u64) -> u64 {
     if index < 2 * STEPS {
         return index;
@@ -34,7 +33,7 @@ pub fn top_of(index: u64) -> u64 {
     ((index - shift * STEPS + 1) << shift) - 1
 }
 
-/// How many values of a histogram are in each bucket, by index.
+/// The bucket counts of a histogram.
 pub fn counts(histogram: &Histogram<u64>) -> Vec<u64> {
     let mut counts = Vec::new();
     for value in histogram.iter_recorded() {
@@ -47,7 +46,7 @@ pub fn counts(histogram: &Histogram<u64>) -> Vec<u64> {
     counts
 }
 
-/// What `now` has beyond `before`, bucket by bucket: distance from the last bucket named, count.
+/// Encodes the additions to each bucket as pairs: distance from the last changed bucket, added count.
 pub fn difference(before: &[u64], now: &[u64]) -> Vec<u64> {
     let mut pairs = Vec::new();
     let mut last = 0;
@@ -62,7 +61,7 @@ pub fn difference(before: &[u64], now: &[u64]) -> Vec<u64> {
     pairs
 }
 
-/// Adds a difference to a histogram; an error if it is none.
+/// Applies an encoded difference to a histogram.
 pub fn add(pairs: &[u64], histogram: &mut Histogram<u64>) -> Result<(), String> {
     if !pairs.len().is_multiple_of(2) {
         return Err("a bucket of latencies has no count".to_owned());

@@ -1,46 +1,40 @@
-//! The form of a record's lines: JSON, numbered, with a checksum.
+//! Line format of a record: JSON, numbered, with a checksum.
 //!
 //! ```text
 //! {"sum":"1f2e3d4c","line":7,"at_s":12.034,"entry":{…}}
 //!         ^ CRC-32C of all bytes from "line" to the last brace
 //! ```
 //!
-//! A line is right if its sum is, if its number follows that of the line before (from 0), and if its
-//! time is not before it. Whether the entry makes sense is the reader's business.
+//! A line is intact if its checksum is right, its number follows that of the line before (from 0), and its time is not
+//! before that of the line before. The reader checks the plausibility of the entry.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 use world::crc32c::crc32c;
 
-/// What the first line says the file is.
+/// Value of `format` in the first line.
 pub const FORMAT: &str = "spindle-run";
-/// The version of the form that is written. It added entries to version 1, which is read as well.
+/// The version that is written. It added entries to version 1, which can still be read.
 pub const VERSION: u32 = 2;
-/// The oldest version that is read.
+/// The oldest version that can be read.
 pub const VERSION_MIN: u32 = 1;
 
 const OPENING: &[u8] = b"{\"sum\":\"";
 const SUM_DIGITS: usize = 8;
 const AFTER_SUM: &[u8] = b"\",";
 
-/// What is wrong with a line.
+/// A damaged line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineDamage {
-    /// It does not begin as lines do.
+    /// It lacks the opening bytes of a line.
     #[error("it is no line of a run record")]
     NotALine,
-    /// Its checksum is not that of its bytes.
     #[error("its checksum is wrong")]
     WrongSum,
-    /// It is right, and not the next one.
+    /// It is intact but out of sequence.
     #[error("it is number {found}, not {expected}")]
-    OutOfOrder {
-        /// The number it bears.
-        found: u64,
-        /// The number it should bear.
-        expected: u64,
-    },
-    /// Its sum is right, its content unknown.
+    OutOfOrder { found: u64, expected: u64 },
+    /// Its checksum is right, its content unknown.
     #[error("{0}")]
     Unknown(String),
 }
@@ -52,18 +46,17 @@ struct Written<'a, E> {
     entry: &'a E,
 }
 
-/// What a line holds beside its checksum.
+/// A decoded line.
 #[derive(Debug, Deserialize)]
 pub struct Line<E> {
-    /// Its number, from 0.
+    /// From 0.
     pub line: u64,
-    /// When it was written, in seconds since the record began.
+    /// Seconds from the start of the record.
     pub at_s: f64,
-    /// What it says.
     pub entry: E,
 }
 
-/// One line, with its line break.
+/// Encodes one line, with its line break.
 pub fn encode<E: Serialize>(line: u64, at_s: f64, entry: &E) -> Vec<u8> {
     let body = serde_json::to_vec(&Written { line, at_s, entry }).expect("plain data has a JSON form");
     let body = &body[1..];
@@ -76,7 +69,7 @@ pub fn encode<E: Serialize>(line: u64, at_s: f64, entry: &E) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a line that its sum is of, if it is right.
+/// The checksummed bytes of a line, if the checksum is right.
 fn body(line: &[u8]) -> Result<&[u8], LineDamage> {
     let rest = line.strip_prefix(OPENING).ok_or(LineDamage::NotALine)?;
     let (sum, rest) = rest.split_at_checked(SUM_DIGITS).ok_or(LineDamage::NotALine)?;
@@ -87,12 +80,12 @@ fn body(line: &[u8]) -> Result<&[u8], LineDamage> {
     if sum == crc32c(&[body]) { Ok(body) } else { Err(LineDamage::WrongSum) }
 }
 
-/// True of a line whose sum is right, whatever it says.
+/// True if the checksum of a line is right, whatever its content.
 pub fn is_whole(line: &[u8]) -> bool {
     body(line).is_ok()
 }
 
-/// What a line (without its break) says.
+/// Decodes a line without its line break.
 pub fn decode<E: DeserializeOwned>(line: &[u8]) -> Result<Line<E>, LineDamage> {
     let body = body(line)?;
     let mut json = Vec::with_capacity(body.len() + 1);

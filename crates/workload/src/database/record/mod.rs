@@ -1,13 +1,13 @@
-//! The record of a run: what is known of it, streamed to a file while it goes.
+//! The record of a run: a file that receives everything known about a run while it goes.
 //!
-//! A run that dies (SIGKILL, power) has no results; its record has everything up to a few seconds
-//! before. Groups and driver hand [`News`] to a [`Recorder`]; whoever holds the other end turns them
-//! into lines with a [`Writer`] and puts those where they last. A [`Reader`] takes the lines and gives
-//! the results back: of a run that ended exactly those it had, of one that did not those of the part
-//! that is known. The form of the file is in `docs/formats/run-record.md`.
+//! A run that dies (SIGKILL, power) leaves no results; its record has everything up to a few seconds before.
+//! Groups and driver send [`News`] to a [`Recorder`]; the receiver encodes the events with a [`Writer`] and
+//! stores the lines durably. A [`Reader`] decodes the lines and returns results: of a complete run exactly
+//! the original ones, of an incomplete run those of the recorded part. `docs/formats/run-record.md` describes
+//! the format.
 //!
-//! Nothing of it is in a measured path: every few seconds a group copies its counters and histograms
-//! and hands them over; comparing, encoding and writing is another thread's.
+//! Recording is outside every measured path: every few seconds a group copies its counters and histograms
+//! into an event; another thread compares, encodes and writes.
 
 mod buckets;
 mod entry;
@@ -27,14 +27,14 @@ pub use writer::Writer;
 
 use std::time::Duration;
 
-/// Up to this long a run is recorded often, with all its latencies each time.
+/// Runs up to this long are recorded at the shorter interval.
 const SHORT_RUN_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// How often the making of databases is recorded: a line of a hundred bytes.
+/// Interval of creation progress entries, of a hundred bytes each.
 pub const CREATION_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Every how many seconds of measuring a run of `duration` is recorded, latencies by size included: they are most
-/// of a record's bytes, which is why long runs are recorded less often.
+/// Recording interval of a run of `duration`, in seconds. Latency histograms are most of a record's bytes, so
+/// long runs are recorded less often.
 pub fn interval_s(duration: Duration) -> u64 {
     if duration <= SHORT_RUN_MAX { 2 } else { 10 }
 }

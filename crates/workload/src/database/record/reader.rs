@@ -1,9 +1,9 @@
-//! Lines of a record turned back into what they tell.
+//! Decodes the lines of a record.
 //!
-//! 1. Lines are taken in order; the first one says what the file is.
-//! 2. From the first damaged line on everything is the tail a crash left, and dropped, unless a right
-//!    line follows: then the file was damaged later, and is refused.
-//! 3. Nothing comes after the end of the run.
+//! 1. Lines come in order; the first one identifies the file.
+//! 2. Lines from the first damaged one on are the remains of a crash, and are dropped, unless an intact line
+//!    follows: then the file was damaged later, and is rejected.
+//! 3. No line follows the end of the run.
 
 use super::recovered::Recovery;
 use super::{
@@ -12,44 +12,38 @@ use super::{
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The most one bucket of latencies holds.
+/// Maximum count of one latency bucket.
 pub const COUNT_MAX: u64 = 1 << 44;
 
-/// Why a file gives no report.
+/// A file that is no intact record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordError {
-    /// Its first line is not that of a record.
     #[error("it is no run record")]
     NotARecord,
-    /// It is of a form this program does not know.
     #[error("it is a run record of version {found}, this program knows versions {VERSION_MIN} to {VERSION}")]
-    OtherVersion {
-        /// The version it has.
-        found: u64,
-    },
-    /// A line within it is damaged, or says what cannot be.
+    OtherVersion { found: u64 },
+    /// A line within the file is damaged or implausible.
     #[error("line {number} is damaged: {what}")]
     Damaged {
-        /// Its number, from 1, as editors count.
+        /// From 1, as editors count.
         number: u64,
-        /// What is wrong with it.
         what: LineDamage,
     },
 }
 
-/// Takes the lines of a record, one after the other.
+/// Receives the lines of a record in order.
 #[derive(Default)]
 pub struct Reader {
-    /// Lines taken, right or not.
+    /// Lines received, intact or not.
     lines: u64,
     at_s: f64,
     recovery: Option<Recovery>,
-    /// Number, from 1, and fault of the first damaged line.
+    /// Number (from 1) and damage of the first damaged line.
     damage: Option<(u64, LineDamage)>,
     dropped_bytes: u64,
 }
 
-/// As much of a header as tells whether the rest is understood.
+/// The parts of a header that identify format and version.
 #[derive(Deserialize)]
 struct Opening {
     header: OpeningHeader,
@@ -62,12 +56,11 @@ struct OpeningHeader {
 }
 
 impl Reader {
-    /// A reader that has read nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next line, without its break.
+    /// Receives the next line, without its line break.
     pub fn line(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
         self.lines += 1;
         if self.lines == 1 {
@@ -108,7 +101,7 @@ impl Reader {
         recovery.take(line.at_s, line.entry).map_err(LineDamage::Unknown)
     }
 
-    /// What the record tells; an error if it was empty.
+    /// Returns the recovered run; an error if the record was empty.
     pub fn finish(self) -> Result<Recovered, RecordError> {
         let recovery = self.recovery.ok_or(RecordError::NotARecord)?;
         Ok(recovery.finish(self.dropped_bytes))

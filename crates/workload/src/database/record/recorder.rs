@@ -1,4 +1,4 @@
-//! From the threads that measure to the one that writes: a queue of news.
+//! The queue of run events from the measuring threads to the writing one.
 
 use super::{News, Readings};
 use std::{
@@ -7,44 +7,44 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Where news go. Cheap to clone; telling never waits.
+/// Sending end. Cheap to clone; sending never waits.
 #[derive(Clone)]
 pub struct Recorder {
     news: UnboundedSender<News>,
 }
 
-/// Where they come out, in the order they were told.
+/// Receiving end; events come in the order they were sent.
 pub struct NewsStream {
     news: UnboundedReceiver<News>,
 }
 
-/// A recorder and its other end.
+/// A connected recorder and receiver.
 pub fn channel() -> (Recorder, NewsStream) {
     let (sender, receiver) = unbounded_channel();
     (Recorder { news: sender }, NewsStream { news: receiver })
 }
 
 impl Recorder {
-    /// Tells a piece of news. If nobody listens any more, it is lost.
+    /// Sends an event. It is lost if the receiver is gone.
     pub fn tell(&self, news: News) {
         let _ = self.news.send(news);
     }
 }
 
 impl NewsStream {
-    /// What was told and not yet taken: some news, or none for now, or the end: all recorders are gone.
+    /// The next event; pending if there is none yet, None once all recorders are gone.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<News>> {
         self.news.poll_recv(context)
     }
 
-    /// The next piece of news; none once all recorders are gone.
+    /// The next event; None once all recorders are gone.
     pub async fn next(&mut self) -> Option<News> {
         poll_fn(|context| self.poll(context)).await
     }
 }
 
 impl Readings {
-    /// How many histograms a group with `meters` meters tells.
+    /// Number of histograms of a group with `meters` meters.
     pub fn count_of(meters: usize) -> usize {
         2 * meters + super::super::operation::Operation::ALL.len() + 1
     }

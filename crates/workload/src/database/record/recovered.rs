@@ -1,7 +1,7 @@
-//! Results out of a record: the run's own if it ended, else those of the part that is known.
+//! Recovers results from a record: the run's own if it ended, else those of the recorded part.
 //!
-//! A run that did not end is put together from its groups' last words exactly as the driver would have
-//! done it, with everything that is missing missing: nothing verified, nothing settled.
+//! An incomplete run is assembled from its groups' last entries, as the driver would have done; missing facts
+//! stay missing: nothing is verified, nothing was counted after measurement.
 
 use super::{
     super::{
@@ -22,20 +22,19 @@ use super::{
 use hdrhistogram::Histogram;
 use report::{Finding, prose::counted};
 
-/// What a record tells.
+/// A run recovered from its record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recovered {
-    /// What was known before the run began.
     pub header: Header,
-    /// The results; cut off if the run did not end.
+    /// Marked as cut off if the run did not end.
     pub results: RunResults,
-    /// What the report says beside them.
+    /// Additional findings of the report.
     pub remarks: Vec<Finding>,
-    /// Bytes at the end that a crash left half-written.
+    /// Bytes at the end that a crash left incomplete.
     pub dropped_bytes: u64,
 }
 
-/// What is known so far.
+/// State of a recovery.
 pub struct Recovery {
     header: Header,
     at_s: f64,
@@ -50,26 +49,25 @@ pub struct Recovery {
     ended: Option<Ended>,
 }
 
-/// What is known of one group.
+/// Recovered state of one group.
 #[derive(Default)]
 struct GroupKnown {
     made: Option<Made>,
     fill: FillOutcome,
     measuring: Option<Measuring>,
-    /// Measured until the last time but one…
+    /// Counters up to the last entry but one.
     measured: Option<Measured<Differences>>,
     samples: Vec<Sample>,
     latencies: Vec<Histogram<u64>>,
-    /// … and since: taken only if every group has come that far.
+    /// The last entry; applied only if every group has come that far.
     newest: Option<Measured<Differences>>,
     verified: Vec<VerifiedFile>,
 }
 
-/// Groups that measured the same seconds are this near to each other.
+/// Groups that measured the same seconds are at most this far apart.
 const SAME_MOMENT_S: f64 = 0.5;
 
 impl Recovery {
-    /// Nothing but the header is known.
     pub fn new(header: Header) -> Self {
         let groups = (0..header.plan.groups).map(|_| GroupKnown::default()).collect();
         Self {
@@ -91,7 +89,7 @@ impl Recovery {
         self.groups.get_mut(number as usize).ok_or_else(|| format!("there is no group {number}"))
     }
 
-    /// Takes one entry, written `at_s` seconds after the record began; an error if it makes no sense.
+    /// Applies one entry, written `at_s` seconds after the record began; an error if it is implausible.
     pub fn take(&mut self, at_s: f64, entry: Entry<Differences>) -> Result<(), String> {
         if self.ended.is_some() {
             return Err("it comes after the end of the run".to_owned());
@@ -123,7 +121,7 @@ impl Recovery {
             Entry::Holding { level } => {
                 sense::level(level)?;
                 self.search()?.held = Some(level);
-                // What was read during the hold before is not of the run any more.
+                // Samples of the previous hold no longer belong to the run.
                 self.host_samples.clear();
             }
             Entry::Kernel(news) => self.take_kernel(news)?,
@@ -139,7 +137,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// What was found so far; an error if nothing was searched for.
+    /// The search results so far; an error if the plan gives the load.
     fn search(&mut self) -> Result<&mut SearchResults, String> {
         let axis = self.header.plan.load.searched_over().ok_or("nothing was searched for")?;
         Ok(self.search.get_or_insert_with(|| SearchResults::none_yet(axis, 0)))
@@ -161,7 +159,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The results.
+    /// Assembles the results.
     pub fn finish(self, dropped_bytes: u64) -> Recovered {
         if let Some(Ended { results, remarks }) = self.ended {
             return Recovered { header: self.header, results, remarks, dropped_bytes };
@@ -211,7 +209,7 @@ impl GroupKnown {
         Ok(())
     }
 
-    /// Adds what is newest to what is measured.
+    /// Applies the newest entry.
     fn apply_newest(&mut self) -> Result<(), String> {
         let Some(mut newest) = self.newest.take() else { return Ok(()) };
         self.samples.truncate(newest.first_sample);
@@ -224,17 +222,17 @@ impl GroupKnown {
         Ok(())
     }
 
-    /// Seconds under load that are known; none if measuring had not begun.
+    /// Measured time, in seconds; None before measurement.
     fn load_s(&self) -> Option<f64> {
         let last = self.newest.as_ref().or(self.measured.as_ref());
         self.measuring.as_ref().map(|_| last.map_or(0.0, load_s))
     }
 
-    /// The group's part of the results, as far as all groups have come: `together_s` seconds.
+    /// The group's outcome up to `together_s` seconds, which every group has recorded.
     fn outcome(mut self, number: u32, together_s: f64) -> GroupOutcome {
         let is_ahead = self.newest.as_ref().is_some_and(|newest| load_s(newest) > together_s + SAME_MOMENT_S);
         if !is_ahead {
-            // Its latencies were in order, or it would not have been taken; a bad bucket ends them.
+            // The entry was validated; an invalid bucket would only end its latencies.
             let _ = self.apply_newest();
         }
         let made = self.made.take();
@@ -279,7 +277,7 @@ impl GroupKnown {
     }
 }
 
-/// Seconds under load: all that is judged is.
+/// Measured time: at least the judged time.
 fn load_s(measured: &Measured<Differences>) -> f64 {
     measured.load_s.max(measured.measured_s)
 }
@@ -305,7 +303,7 @@ fn readings(
     readings.collect()
 }
 
-/// `latencies` are those of operations: each kind, then those that did not end.
+/// `latencies` has one histogram for each kind of operation, then one for unfinished operations.
 fn operations(known: Option<&Measured<Differences>>, latencies: &[Histogram<u64>]) -> OperationReading {
     let transactions = known.map(|known| known.transactions).unwrap_or_default();
     let at = |index: usize| latencies.get(index).cloned().unwrap_or_else(empty);

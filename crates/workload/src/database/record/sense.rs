@@ -1,7 +1,7 @@
-//! Whether what a record says can be: bounds that keep sums from overflowing and spans from being none.
+//! Validation of record entries: plausibility bounds that keep sums from overflowing and time spans positive.
 //!
-//! A line whose checksum is right was written so; still the file comes from outside, and whatever it
-//! holds must end in a report or in one line of error.
+//! A line with the right checksum was written so, but the file comes from outside, and any content must end
+//! in a report or in one line of error.
 
 use super::{
     super::{
@@ -17,17 +17,17 @@ use super::{
 };
 use report::prose::counted;
 
-/// The most that is counted or moved by one volume in a run: 64 PiB.
+/// Maximum count, or bytes, of one volume in a run: 64 PiB.
 const RUN_MAX: u64 = 1 << 56;
-/// The most within one sample: 16 TiB.
+/// Maximum within one sample: 16 TiB.
 const SAMPLE_MAX: u64 = 1 << 44;
-/// The most trials of a search: the bounds of a plan allow 110.
+/// Maximum trials of a search; the bounds of a plan allow 110.
 const TRIALS_MAX: usize = 1000;
-/// More than any load: a billion I/O a second.
+/// Maximum load: a billion IOPS.
 const LEVEL_MAX: f64 = 1e9;
-/// The most records of one database: 16 TiB of the smallest.
+/// Maximum records of one database: 16 TiB of the smallest.
 const RECORDS_MAX: u64 = 1 << 38;
-/// The longest any span can be, in seconds: 31 years.
+/// Maximum time span, in seconds: 31 years.
 pub const SPAN_S_MAX: f64 = 1e9;
 
 fn span(what: &str, seconds: f64) -> Result<(), String> {
@@ -62,13 +62,12 @@ fn sample(sample: &Sample, volumes: usize) -> Result<(), String> {
     count("backlog", sample.backlog, SAMPLE_MAX)
 }
 
-/// A plan that a run can have had; figures its profile lacks are added.
+/// Checks a plan; adds figures its profile lacks.
 fn plan(plan: &mut RunPlan) -> Result<(), String> {
     plan.profile.complete().map_err(|error| error.to_string())?;
     plan.check().map_err(|error| error.to_string())
 }
 
-/// A header that a run can have had.
 pub fn header(header: &mut Header) -> Result<(), String> {
     plan(&mut header.plan)
 }
@@ -83,13 +82,11 @@ fn slow(slow: &SlowTally) -> Result<(), String> {
     count("slow operations", slow.hung, RUN_MAX)
 }
 
-/// What can be under way.
 pub fn creating(creating: &Creating) -> Result<(), String> {
     count("bytes", creating.bytes, RUN_MAX)?;
     count("bytes made", creating.done_bytes, creating.bytes)
 }
 
-/// What a group can have made.
 pub fn made(made: &Made) -> Result<(), String> {
     span("making databases", made.create_s)?;
     for database in &made.databases {
@@ -100,13 +97,12 @@ pub fn made(made: &Made) -> Result<(), String> {
     Ok(())
 }
 
-/// What can be tried.
 pub fn level(level: f64) -> Result<(), String> {
     let is_level = (0.0..=LEVEL_MAX).contains(&level);
     if is_level { Ok(()) } else { Err(format!("a load of {level} is none")) }
 }
 
-/// A trial that a search can have made after `before` others.
+/// Checks a trial that follows `before` others.
 pub fn trial(trial: &TrialResults, before: usize) -> Result<(), String> {
     if before >= TRIALS_MAX {
         return Err("more trials than a search makes".to_owned());
@@ -116,7 +112,7 @@ pub fn trial(trial: &TrialResults, before: usize) -> Result<(), String> {
     count("backlog", trial.backlog, SAMPLE_MAX)
 }
 
-/// What the kernel can have said after `before` messages.
+/// Checks kernel messages that follow those of `before`.
 pub fn kernel(news: &KernelResults, before: &KernelResults) -> Result<(), String> {
     count("kernel messages", news.count, RUN_MAX)?;
     if news.count < before.count || before.events.len() + news.events.len() > kernel::KEPT {
@@ -125,7 +121,6 @@ pub fn kernel(news: &KernelResults, before: &KernelResults) -> Result<(), String
     Ok(())
 }
 
-/// How a group can begin to measure.
 pub fn measuring(measuring: &Measuring) -> Result<(), String> {
     if measuring.meters.len() > 1_000 || measuring.bytes_before.len() > 1_000 {
         return Err("more volumes or databases than a group has".to_owned());
@@ -133,7 +128,7 @@ pub fn measuring(measuring: &Measuring) -> Result<(), String> {
     measuring.bytes_before.iter().try_for_each(|&bytes| count("bytes", bytes, RUN_MAX))
 }
 
-/// What a group can have measured with `meters` meters and `databases` databases.
+/// Checks the counters of a group with `meters` meters and `databases` databases.
 pub fn measured(
     measured: &Measured<Differences>,
     meters: usize,
@@ -192,7 +187,6 @@ pub fn measured(
     }
 }
 
-/// Results that a run can have had.
 pub fn results(results: &mut RunResults) -> Result<(), String> {
     plan(&mut results.plan)?;
     span("measuring", results.measured_s)?;

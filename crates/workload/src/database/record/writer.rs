@@ -1,20 +1,20 @@
-//! News turned into the lines of a record.
+//! Encodes run events as lines of a record.
 
 use super::super::{plan::RunPlan, results::HostFacts};
 use super::{Entry, FORMAT, Header, Measured, News, Readings, VERSION, buckets, entry::Differences, line};
 use std::collections::BTreeMap;
 
-/// Makes the lines of one record. Keeps what was last told of each histogram.
+/// Encoder of one record. Remembers the last recorded state of each histogram.
 #[derive(Default)]
 pub struct Writer {
     line: u64,
     at_s: f64,
-    /// Counts of each histogram by bucket, of each group.
+    /// The last recorded bucket counts of each histogram of each group.
     told: BTreeMap<u32, Vec<Vec<u64>>>,
 }
 
 impl Header {
-    /// The header of a run that begins now.
+    /// The header of a run that starts now.
     pub fn new(
         plan: RunPlan,
         generator: String,
@@ -27,14 +27,13 @@ impl Header {
 }
 
 impl Writer {
-    /// A writer that has written nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The line for `news`, written `at_s` seconds after the record began.
+    /// Encodes `news`, written `at_s` seconds after the record began.
     pub fn line(&mut self, at_s: f64, news: News) -> Vec<u8> {
-        // Thousandths are enough, and shorter; time does not go back.
+        // Milliseconds suffice and keep lines short; time must not decrease.
         self.at_s = self.at_s.max((at_s * 1e3).round() / 1e3);
         let entry = self.entry(news);
         let bytes = line::encode(self.line, self.at_s, &entry);

@@ -1,37 +1,33 @@
-//! What the engine counted.
+//! Engine counters.
 
 use maildb::Statistics;
 use serde::{Deserialize, Serialize};
 
-/// Engine counters of the measured time.
+/// Engine counters of the judged time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounters {
-    /// Pages asked for.
     pub page_requests: u64,
-    /// Pages that had to be read.
+    /// Page requests not served from the cache.
     pub page_reads: u64,
-    /// Pages written.
     pub pages_written: u64,
-    /// Write operations those took.
+    /// Write operations for those pages.
     pub page_writes: u64,
     /// Page faults that found no free cache page.
     pub page_fault_stalls: u64,
     /// Log appends that found no room in the log buffer.
     pub log_record_stalls: u64,
-    /// Log bytes appended.
     pub log_bytes: u64,
-    /// Log generations filled.
+    /// Filled log generations.
     pub log_generations: u64,
-    /// Splits of pages.
+    /// Page splits.
     pub splits: u64,
-    /// Merges of pages.
+    /// Page merges.
     pub merges: u64,
-    /// Checkpoints written.
     pub checkpoints: u64,
 }
 
 impl EngineCounters {
-    /// What was counted between two readings.
+    /// The difference of two snapshots.
     pub fn between(before: &Statistics, after: &Statistics) -> Self {
         Self {
             page_requests: after.page_requests - before.page_requests,
@@ -48,7 +44,7 @@ impl EngineCounters {
         }
     }
 
-    /// Adds what another group counted.
+    /// Adds the counters of another group.
     pub fn merge(&mut self, other: &Self) {
         self.page_requests += other.page_requests;
         self.page_reads += other.page_reads;

@@ -1,37 +1,37 @@
-//! The search over storage that is a formula: where it ends, and after how many trials.
+//! The search over modelled storage: its result, and its number of trials.
 
 use super::*;
 use world::Random;
 
-/// Storage, modelled: how it answers what is asked of it.
+/// A model of storage.
 struct Model {
-    /// I/O a second at which latency has no bound.
+    /// IOPS at which latency diverges.
     capacity: f64,
-    /// Latency of an I/O nobody else disturbs, in milliseconds.
+    /// Latency of an undisturbed I/O, in milliseconds.
     service_ms: f64,
-    /// Share of the trials that go wrong for a reason of their own, in percent.
+    /// Share of trials that fail for an unrelated reason, in percent.
     disturbed_percent: f64,
-    /// What the generator can do, in I/O a second.
+    /// Maximum IOPS of the generator.
     generator: f64,
 }
 
 const LIMIT_MS: f64 = 20.0;
 
 impl Model {
-    /// As M/M/1 has it: 1 / (1 − utilisation).
+    /// M/M/1: 1 / (1 − utilisation).
     fn latency_ms(&self, rate: f64) -> f64 {
         let utilisation = rate / self.capacity;
         if utilisation < 1.0 { self.service_ms / (1.0 - utilisation) } else { f64::INFINITY }
     }
 
-    /// The rate at which latency meets the limit.
+    /// The rate at which latency equals the limit.
     fn highest(&self) -> f64 {
         (self.capacity * (1.0 - self.service_ms / LIMIT_MS)).min(self.generator)
     }
 
     fn answer(&self, rate: f64, random: &mut Random) -> (Judgement, f64) {
         let done = rate.min(self.capacity).min(self.generator);
-        // A latency that was measured is off by some percent.
+        // A measured latency is off by some percent.
         let latency_ms = self.latency_ms(done.min(rate)) * (0.97 + 0.06 * random.unit());
         match () {
             () if random.percent(self.disturbed_percent) => (Judgement::Beyond, done * 0.8),
@@ -46,7 +46,7 @@ fn options(start: f64) -> SearchOptions {
     SearchOptions { axis: Axis::Rate, start, least: 1.0, most: 10e6, probes_max: 40, holds_max: 3 }
 }
 
-/// Everything that was tried, and the search when it ended.
+/// Runs a search to its end; returns its steps and final state.
 fn searched(options: SearchOptions, mut answer: impl FnMut(Next) -> (Judgement, f64)) -> (Vec<Next>, Search) {
     let mut search = Search::new(options);
     let mut tried = Vec::new();
@@ -158,7 +158,7 @@ fn bursts_of_stalls_now_and_then_decide_nothing() {
         let mut in_burst = false;
         let options = SearchOptions { holds_max: 8, ..options(300.0) };
         let (tried, _) = searched(options, |next| {
-            // One trial in twenty begins a burst; half of those that follow one are in it still.
+            // One trial in twenty starts a burst; half of those that follow are still in it.
             in_burst = random.percent(if in_burst { 50.0 } else { 5.0 });
             let rate = level(next);
             let judgement = if in_burst || rate > 10_000.0 { Judgement::Beyond } else { Judgement::Within };
@@ -169,7 +169,7 @@ fn bursts_of_stalls_now_and_then_decide_nothing() {
     shares.sort_by(|one, other| one.0.total_cmp(&other.0));
     let low = shares.iter().filter(|(share, _)| *share < 0.85).count();
     assert!(shares.iter().all(|(share, _)| *share <= 1.0), "{shares:?}");
-    // Three bad spells at the same boundary, or holds that all meet one.
+    // Three disturbances at the same boundary, or one at every hold.
     assert!(low <= 6, "{low} of 300 are more than 15 % below: {:?}", &shares[..low]);
 }
 

@@ -1,4 +1,4 @@
-//! What all groups saw of a trial, as one.
+//! Observation of a trial: the samples of all groups combined.
 
 use super::super::{
     limits::Measure,
@@ -7,16 +7,15 @@ use super::super::{
     plan::WINDOW,
 };
 
-/// What all groups saw of a trial, as one.
+/// The samples of all groups combined.
 pub struct Seen {
     roles: Vec<Role>,
-    /// Samples of all groups together.
     pub samples: Vec<Sample>,
     windows: Vec<Sample>,
 }
 
 impl Seen {
-    /// As far as every group has come.
+    /// Combines the samples up to the slowest group.
     pub fn of(volumes: &[Vec<(Role, String)>], groups: &[&[Sample]]) -> Self {
         let mut names: Vec<(Role, String)> = volumes.iter().flatten().cloned().collect();
         names.sort();
@@ -42,23 +41,23 @@ impl Seen {
         Self { roles: names.into_iter().map(|(role, _)| role).collect(), samples, windows }
     }
 
-    /// Seconds measured so far.
+    /// Measured time so far, in seconds.
     pub fn span_s(&self) -> f64 {
         self.samples.iter().map(|sample| sample.span_s).sum()
     }
 
-    /// Operations that waited to begin at the end.
+    /// Operations waiting to start at the end.
     pub fn backlog(&self) -> u64 {
         self.samples.last().map_or(0, |sample| sample.backlog)
     }
 
-    /// Operations that ended, a second.
+    /// Finished operations a second.
     pub fn operations_per_second(&self) -> f64 {
         let count: u64 = self.samples.iter().map(|sample| sample.operations.count).sum();
         count as f64 / self.span_s().max(1e-9)
     }
 
-    /// Database reads and writes a second.
+    /// Database IOPS.
     pub fn achieved_iops(&self) -> f64 {
         let io = |sample: &Sample| -> u64 {
             let pairs = self.roles.iter().zip(&sample.volumes);
@@ -67,7 +66,7 @@ impl Seen {
         self.samples.iter().map(io).sum::<u64>() as f64 / self.span_s().max(1e-9)
     }
 
-    /// What a limit is held against; none of what only a whole run shows.
+    /// Value to compare with a limit; None for metrics of whole runs.
     pub fn measure(&self, measure: Measure) -> Option<f64> {
         match measure {
             Measure::DatabaseReadAverageMs => self.average_ms(Role::Database, |io| io.read),
@@ -87,8 +86,8 @@ impl Seen {
         }
     }
 
-    /// Page-fault stalls a second, as the median second has them. They come in bursts, which are too rare for a
-    /// probe to tell how rare: seconds of it that are bad say nothing unless most of them are.
+    /// Median over seconds of the page-fault stalls a second. Stalls come in bursts, too rare for a probe to
+    /// measure their rate: bad seconds count only if they are the majority.
     pub fn usual_stalls(&self) -> f64 {
         let mut seconds: Vec<f64> = self
             .samples
@@ -96,7 +95,7 @@ impl Seen {
             .map(|sample| sample.page_fault_stalls as f64 / sample.span_s.max(1e-9))
             .collect();
         seconds.sort_by(f64::total_cmp);
-        // The lower of two in the middle: half of them is not most.
+        // The lower median: half of the seconds are no majority.
         seconds.get(seconds.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
     }
 
