@@ -20,7 +20,7 @@ use runs::{
     sweep::SweepSpec,
 };
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
-use workload::database::judged::Judged;
+use workload::database::judged_part::JudgedPart;
 use world::ByteCount;
 
 /// Mailboxes in one run.
@@ -154,7 +154,7 @@ pub struct ProveArguments {
 
     /// Part of the measured time that is judged: all, middle:TIME or last:TIME [default: all]
     #[arg(long, value_name = "PART", value_parser = judged)]
-    pub judge: Option<Judged>,
+    pub judge: Option<JudgedPart>,
 
     /// Size of all databases together [default: what is safe, at most 4 GiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
@@ -336,13 +336,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
-fn judged(text: &str) -> Result<Judged, String> {
+fn judged(text: &str) -> Result<JudgedPart, String> {
     let (part, span) = text.split_once(':').unwrap_or((text, ""));
     let seconds = || duration(span).map(|span| span.as_secs());
     match part.to_ascii_lowercase().as_str() {
-        "all" if span.is_empty() => Ok(Judged::All),
-        "middle" if !span.is_empty() => Ok(Judged::Middle { seconds: seconds()? }),
-        "last" if !span.is_empty() => Ok(Judged::Last { seconds: seconds()? }),
+        "all" if span.is_empty() => Ok(JudgedPart::All),
+        "middle" if !span.is_empty() => Ok(JudgedPart::Middle { seconds: seconds()? }),
+        "last" if !span.is_empty() => Ok(JudgedPart::Last { seconds: seconds()? }),
         _ => Err("write all, middle:4h or last:4h".to_owned()),
     }
 }

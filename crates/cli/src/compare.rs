@@ -10,7 +10,7 @@ use runs::{
     outputs::Outputs,
     record_reader,
 };
-use workload::database::comparison::{Comparison, saturation};
+use workload::database::comparison::{RunComparison, saturation};
 use world::{World, real};
 
 /// Runs the verb to its end.
@@ -25,7 +25,7 @@ pub fn compare(arguments: &CompareArguments) -> Result<ExitStatus, Refusal> {
     for path in &arguments.runs {
         runs.push(compared(path, record_reader::read(path)?.results)?);
     }
-    let comparison = Comparison::of(runs);
+    let comparison = RunComparison::of(runs);
     let document = comparison_document(&comparison, now, &own_command());
     let answer = saturation::in_words(&comparison, &saturation::signs(&comparison));
     deliver_whole(&document, &answer, outputs.as_ref(), arguments.json, &console)?;

@@ -1,6 +1,6 @@
 //! Exit status of the program, which scripts rely on.
 
-use report::Outcome;
+use report::VerdictOutcome;
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// The ending for a report's answer.
-    pub fn of(outcome: Option<Outcome>) -> Self {
+    pub fn of(outcome: Option<VerdictOutcome>) -> Self {
         match outcome {
-            Some(Outcome::Pass) => Self::Pass,
-            Some(Outcome::Fail) => Self::Fail,
-            Some(Outcome::Incomplete) | None => Self::NoAnswer,
+            Some(VerdictOutcome::Pass) => Self::Pass,
+            Some(VerdictOutcome::Fail) => Self::Fail,
+            Some(VerdictOutcome::Incomplete) | None => Self::NoAnswer,
         }
     }
 

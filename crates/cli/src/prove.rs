@@ -14,7 +14,7 @@ use crate::{
     exit_status::ExitStatus,
 };
 use pool_events::PoolEventPrinter;
-use report::{Outcome, Refusal};
+use report::{Refusal, VerdictOutcome};
 use request::request_of;
 use runs::{
     cleaning,
@@ -32,7 +32,7 @@ use runs::{
     sweep::SweepSpec,
 };
 use std::sync::Arc;
-use workload::database::{profile::Profile, setup::Setup};
+use workload::database::{profile::ServerProfile, setup::Setup};
 use world::{
     World,
     real::{self, RealOptions, signals::interrupted},
@@ -97,7 +97,7 @@ impl Proving<'_> {
     /// One run on the plain path.
     async fn once(
         &self,
-        (profile, setup): (Profile, Option<Setup>),
+        (profile, setup): (ServerProfile, Option<Setup>),
         survey: &StorageSurvey,
     ) -> Result<ExitStatus, Refusal> {
         let Self { world, arguments, request, console } = *self;
@@ -116,7 +116,7 @@ impl Proving<'_> {
     /// The plain path and then the array, whose answer counts.
     async fn on_pools(
         &self,
-        (profile, setup): (Profile, Option<Setup>),
+        (profile, setup): (ServerProfile, Option<Setup>),
         survey: &StorageSurvey,
     ) -> Result<ExitStatus, Refusal> {
         let Self { world, arguments, request, console } = *self;
@@ -130,7 +130,7 @@ impl Proving<'_> {
         let events = PoolEventPrinter { as_json: arguments.json, is_quiet: console.is_quiet() };
         let context = self.context(&stop, &command);
         let Some(finished) = pools::run::run(world, &run, survey, context, Arc::new(events)).await? else {
-            return Ok(ExitStatus::of(Some(Outcome::Incomplete)));
+            return Ok(ExitStatus::of(Some(VerdictOutcome::Incomplete)));
         };
         let status = deliver(&finished.document, &planned.outputs, arguments.json, console)?;
         next_step::say(console, request, &finished.results);
@@ -141,7 +141,7 @@ impl Proving<'_> {
     async fn sweep(
         &self,
         sweep: &SweepSpec,
-        (profile, setup): (&Profile, Option<&Setup>),
+        (profile, setup): (&ServerProfile, Option<&Setup>),
         survey: StorageSurvey,
     ) -> Result<ExitStatus, Refusal> {
         let Self { world, arguments, request, console } = *self;

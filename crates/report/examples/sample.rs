@@ -11,8 +11,8 @@ use std::{env, fs};
 
 use report::{
     Axis, Bucket, Cell, Column, Distribution, DistributionView, Document, Histogram, KeyValues, LimitCheck,
-    LimitTable, LineChart, Log, Mark, Meta, Outcome, Relation, Section, Severity, Table, TimeSeries, Unit,
-    Verdict,
+    LimitTable, LineChart, LogBlock, Mark, Meta, Relation, Section, Severity, Table, TimeSeries, Unit,
+    Verdict, VerdictOutcome,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -116,7 +116,7 @@ fn sample(run: &Run) -> Result<Document, Box<dyn Error>> {
 fn verdict(run: &Run, read_ms: f64, class: &str) -> Verdict {
     let (outcome, headline) = if run.is_slow {
         (
-            Outcome::Fail,
+            VerdictOutcome::Fail,
             format!(
                 "Database reads averaged {read_ms} ms; the limit is 20 ms. This storage does not carry 9,000 such \
                  mailboxes."
@@ -124,7 +124,7 @@ fn verdict(run: &Run, read_ms: f64, class: &str) -> Verdict {
         )
     } else {
         (
-            Outcome::Pass,
+            VerdictOutcome::Pass,
             format!(
                 "The storage carried 663 IOPS, 123 % of what 9,000 mailboxes ask, with database reads \
                  averaging {read_ms} ms."
@@ -443,7 +443,7 @@ fn host(run: &Run) -> Section {
 }
 
 fn test_log() -> Section {
-    let mut log = Log::default();
+    let mut log = LogBlock::default();
     for (time, text) in [
         ("16:40:02", "Path /mnt/mail-a: xfs, 1.8 TiB free, O_DIRECT, io_uring"),
         ("16:40:02", "Path /mnt/mail-b: xfs, 1.8 TiB free, O_DIRECT, io_uring"),

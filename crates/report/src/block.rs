@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, Mark};
 use crate::chart::{Distribution, LineChart};
-use crate::curve::Curve;
-use crate::reading::Reading;
+use crate::curve::CurveChart;
+use crate::measurement::Measurement;
 use crate::table::Table;
 use crate::unit::Unit;
 
@@ -21,11 +21,11 @@ pub enum Block {
     /// Values over time.
     LineChart(LineChart),
     /// Values against a varied setting.
-    Curve(Curve),
+    Curve(CurveChart),
     /// Distribution of values.
     Distribution(Distribution),
     /// Lines with their times.
-    Log(Log),
+    Log(LogBlock),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,10 +60,10 @@ pub struct LimitCheck {
     /// Name of the value: "Database reads, average".
     pub what: String,
     /// In `unit`.
-    pub measured: Reading,
+    pub measured: Measurement,
     pub relation: Relation,
     /// In `unit`; absent if the value is only reported.
-    pub limit: Reading,
+    pub limit: Measurement,
     /// Unit of value and limit.
     pub unit: Unit,
     /// Digits after the point.
@@ -86,7 +86,7 @@ pub enum Relation {
 
 /// Oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
+pub struct LogBlock {
     pub lines: Vec<LogLine>,
 }
 
@@ -136,7 +136,7 @@ impl LimitCheck {
 
     /// The limit with its direction: `≤ 20 ms`; empty if there is none.
     pub(crate) fn limit_shown(&self) -> String {
-        if self.limit == Reading::NONE {
+        if self.limit == Measurement::NONE {
             return String::new();
         }
         let sign = match self.relation {
@@ -154,7 +154,7 @@ impl LimitCheck {
     }
 }
 
-impl Log {
+impl LogBlock {
     /// Appends a line.
     pub fn push(&mut self, time: impl Into<String>, text: impl Into<String>) {
         self.lines.push(LogLine { time: time.into(), text: text.into() });

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::measurement::Measurement;
 use crate::quantity::{self, ABSENT};
-use crate::reading::Reading;
 use crate::unit::Unit;
 
 /// One value of a table, key–value row or limit.
@@ -19,7 +19,7 @@ pub enum Cell {
     /// A number with a fixed number of decimals, so that columns align.
     Number {
         /// In `unit`.
-        value: Reading,
+        value: Measurement,
         /// Not repeated if the column names it already.
         unit: Unit,
         /// Digits after the point.
@@ -27,7 +27,7 @@ pub enum Cell {
     },
     /// A time span, shown in the unit that reads best.
     Duration {
-        seconds: Reading,
+        seconds: Measurement,
     },
     /// A size, shown scaled by 1024.
     Bytes {
@@ -70,7 +70,7 @@ impl Cell {
     }
 
     /// A number with `decimals` digits after the point; `–` if it is not finite.
-    pub fn number(value: impl Into<Reading>, unit: impl Into<Unit>, decimals: u8) -> Self {
+    pub fn number(value: impl Into<Measurement>, unit: impl Into<Unit>, decimals: u8) -> Self {
         Self::Number { value: value.into(), unit: unit.into(), decimals }
     }
 
@@ -79,7 +79,7 @@ impl Cell {
     }
 
     /// A time span.
-    pub fn seconds(seconds: impl Into<Reading>) -> Self {
+    pub fn seconds(seconds: impl Into<Measurement>) -> Self {
         Self::Duration { seconds: seconds.into() }
     }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_a_dash() {
+    fn an_unmeasured_number_is_a_dash() {
         assert_eq!(Cell::number(f64::NAN, Unit::Milliseconds, 1).shown(&Unit::One), "–");
         assert_eq!(Cell::seconds(f64::INFINITY).shown(&Unit::One), "–");
         assert_eq!(Cell::Empty.shown(&Unit::One), "");

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::reading::Reading;
+use crate::measurement::Measurement;
 use crate::unit::Unit;
 
 /// One axis of a chart.
@@ -41,12 +41,12 @@ pub struct TimeSeries {
 
 /// One sample: `[seconds since the start, value]` in JSON. An absent value breaks the line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "(f64, Reading)", into = "(f64, Reading)")]
+#[serde(from = "(f64, Measurement)", into = "(f64, Measurement)")]
 pub struct TimePoint {
     /// Since the start of the run.
     pub time_s: f64,
     /// In the unit of the vertical axis.
-    pub value: Reading,
+    pub value: Measurement,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct LimitLine {
     /// Name without value: "average limit".
     pub label: String,
     /// In the unit of the axis; an absent limit is not drawn.
-    pub at: Reading,
+    pub at: Measurement,
 }
 
 /// A moment marked on the time axis.
@@ -62,7 +62,7 @@ pub struct LimitLine {
 pub struct ChartEvent {
     pub label: String,
     /// Since the start of the run; an event without a time is not drawn.
-    pub time_s: Reading,
+    pub time_s: Measurement,
 }
 
 /// A distribution of values.
@@ -116,14 +116,14 @@ impl LineChart {
 
     /// Adds a limit at `at` on the vertical axis.
     #[must_use]
-    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Measurement>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
 
     /// Marks the moment `time_s`.
     #[must_use]
-    pub fn event(mut self, label: impl Into<String>, time_s: impl Into<Reading>) -> Self {
+    pub fn event(mut self, label: impl Into<String>, time_s: impl Into<Measurement>) -> Self {
         self.events.push(ChartEvent { label: label.into(), time_s: time_s.into() });
         self
     }
@@ -174,7 +174,7 @@ impl Distribution {
 
     /// Adds a limit at `at` on the axis of values.
     #[must_use]
-    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Measurement>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
@@ -192,13 +192,13 @@ impl From<UncheckedTimeSeries> for TimeSeries {
     }
 }
 
-impl From<(f64, Reading)> for TimePoint {
-    fn from((time_s, value): (f64, Reading)) -> Self {
+impl From<(f64, Measurement)> for TimePoint {
+    fn from((time_s, value): (f64, Measurement)) -> Self {
         Self { time_s, value }
     }
 }
 
-impl From<TimePoint> for (f64, Reading) {
+impl From<TimePoint> for (f64, Measurement) {
     fn from(point: TimePoint) -> Self {
         (point.time_s, point.value)
     }

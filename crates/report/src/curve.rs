@@ -7,12 +7,12 @@ use std::{error, fmt};
 use serde::{Deserialize, Serialize};
 
 use crate::chart::{Axis, LimitLine};
-use crate::reading::Reading;
+use crate::measurement::Measurement;
 
 /// Values at a few stations. The vertical axis always includes zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedCurve")]
-pub struct Curve {
+pub struct CurveChart {
     pub title: String,
     /// The varied setting.
     pub x: String,
@@ -38,7 +38,7 @@ pub struct Station {
 pub struct CurveLine {
     pub name: String,
     /// One for each station, in the unit of the vertical axis.
-    pub values: Vec<Reading>,
+    pub values: Vec<Measurement>,
 }
 
 /// Stored lines and stations that violate the invariants.
@@ -56,7 +56,7 @@ pub enum CurveError {
     },
 }
 
-impl Curve {
+impl CurveChart {
     /// A chart of `y` over ascending stations `(at, label)`, without lines.
     ///
     /// # Panics
@@ -86,7 +86,7 @@ impl Curve {
     /// If it lacks a value for each station.
     #[must_use]
     pub fn line(mut self, name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
-        let values: Vec<Reading> = values.into_iter().map(Reading::from).collect();
+        let values: Vec<Measurement> = values.into_iter().map(Measurement::from).collect();
         assert_eq!(values.len(), self.stations.len(), "one value for each station");
         self.lines.push(CurveLine { name: name.into(), values });
         self
@@ -94,7 +94,7 @@ impl Curve {
 
     /// Adds a limit at `at` on the vertical axis.
     #[must_use]
-    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Measurement>) -> Self {
         self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
@@ -157,7 +157,7 @@ struct UncheckedCurve {
     mark: Option<(usize, String)>,
 }
 
-impl TryFrom<UncheckedCurve> for Curve {
+impl TryFrom<UncheckedCurve> for CurveChart {
     type Error = CurveError;
 
     fn try_from(stored: UncheckedCurve) -> Result<Self, CurveError> {
@@ -191,13 +191,13 @@ mod tests {
     use super::*;
     use crate::unit::Unit;
 
-    fn curve(at: &[f64]) -> Curve {
+    fn curve(at: &[f64]) -> CurveChart {
         let stations = at.iter().map(|at| (*at, at.to_string()));
-        Curve::new("I/O", "threads", Axis::new("rate", Unit::IoPerSecond), stations)
+        CurveChart::new("I/O", "threads", Axis::new("rate", Unit::IoPerSecond), stations)
     }
 
     #[test]
-    fn stations_lie_as_far_apart_as_their_values() {
+    fn stations_are_spaced_like_their_values() {
         let places = |at: &[f64]| (0..at.len()).map(|index| curve(at).place(index)).collect::<Vec<_>>();
         assert_eq!(places(&[0.0, 5.0, 20.0]), [0.0, 0.25, 1.0]);
         assert_eq!(places(&[7.0]), [0.5]);
@@ -205,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_curve_that_is_none_is_refused() {
+    fn an_invalid_stored_curve_is_rejected() {
         let good = serde_json::to_string(&curve(&[1.0, 5.0]).line("a", [Some(1.0), None]).mark(1, "best"));
         let good = good.expect("JSON");
-        let read = |text: &str| serde_json::from_str::<Curve>(text).map_err(|error| error.to_string());
+        let read = |text: &str| serde_json::from_str::<CurveChart>(text).map_err(|error| error.to_string());
         assert!(read(&good).is_ok());
         assert!(read(&good.replace("\"at\":5.0", "\"at\":1.0")).unwrap_err().contains("station 1"));
         assert!(read(&good.replace("[1.0,null]", "[1.0]")).unwrap_err().contains("line 0"));

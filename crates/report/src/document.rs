@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, KeyValue, KeyValues, LimitTable, Log, Paragraph};
+use crate::block::{Block, KeyValue, KeyValues, LimitTable, LogBlock, Paragraph};
 use crate::cell::Cell;
 use crate::chart::{Distribution, LineChart};
-use crate::curve::Curve;
+use crate::curve::CurveChart;
 use crate::table::Table;
 
 /// A report: its subject, its findings, and the evidence.
@@ -42,7 +42,7 @@ pub struct Meta {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    pub outcome: Outcome,
+    pub outcome: VerdictOutcome,
     /// Kind and extent of the test: "Performance test, 2 h".
     pub class: String,
     /// The answer in a sentence.
@@ -51,7 +51,7 @@ pub struct Verdict {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum VerdictOutcome {
     /// Every limit was kept.
     Pass,
     /// A limit was broken.
@@ -141,7 +141,7 @@ impl Section {
     }
 }
 
-impl Outcome {
+impl VerdictOutcome {
     /// The word shown.
     pub fn word(self) -> &'static str {
         match self {
@@ -179,9 +179,9 @@ block_from!(
     Table(Table),
     Limits(LimitTable),
     LineChart(LineChart),
-    Curve(Curve),
+    Curve(CurveChart),
     Distribution(Distribution),
-    Log(Log),
+    Log(LogBlock),
 );
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gravest_finding_comes_first_and_equals_keep_their_order() {
+    fn findings_are_sorted_by_severity_and_keep_their_order() {
         let mut document = Document::new("t", "", Meta::default());
         for (severity, text) in [
             (Severity::Note, "n1"),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_never_flatter() {
+    fn percentiles_are_never_too_short() {
         let counted =
             Histogram::new("x", [bucket(0.0, 1.0, 900), bucket(1.0, 2.0, 99), bucket(5.0, 9.0, 1)]).unwrap();
         assert_eq!(counted.percentile(50.0), Some(1.0));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_that_are_no_histogram_are_refused() {
+    fn invalid_buckets_are_rejected() {
         let refused = |buckets: Vec<Bucket>| Histogram::new("x", buckets).unwrap_err();
         assert_eq!(refused(vec![bucket(1.0, 1.0, 3)]), HistogramError::NotARange { index: 0 });
         assert_eq!(refused(vec![bucket(-1.0, 1.0, 3)]), HistogramError::NotARange { index: 0 });

@@ -6,10 +6,10 @@
 //!
 //! Invariants of the model, on which every renderer relies:
 //!
-//! 1. A number that was not measured is absent, never NaN or infinite ([`Reading`]).
+//! 1. A number that was not measured is absent, never NaN or infinite ([`Measurement`]).
 //! 2. Every row of a [`Table`] has exactly one cell per column.
 //! 3. The points of a [`TimeSeries`] are in time order, at finite times.
-//! 4. The stations of a [`Curve`] ascend, and every line has one value for each.
+//! 4. The stations of a [`CurveChart`] ascend, and every line has one value for each.
 //! 5. The buckets of a [`Histogram`] ascend, do not overlap and are not empty ranges.
 //!
 //! They also hold for documents parsed from JSON: each type validates itself.
@@ -26,9 +26,9 @@ mod histogram;
 pub mod html;
 pub mod json;
 mod markup;
+mod measurement;
 pub mod prose;
 mod quantity;
-mod reading;
 mod refusal;
 mod sampling;
 mod svg;
@@ -36,15 +36,15 @@ mod table;
 pub mod text;
 mod unit;
 
-pub use block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, Log, LogLine, Paragraph, Relation};
+pub use block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, LogBlock, LogLine, Paragraph, Relation};
 pub use cell::{Cell, Mark};
 pub use chart::{
     Axis, ChartEvent, Distribution, DistributionView, LimitLine, LineChart, TimePoint, TimeSeries,
 };
-pub use curve::{Curve, CurveError, CurveLine, Station};
-pub use document::{Document, Finding, Meta, Outcome, Section, Severity, Verdict};
+pub use curve::{CurveChart, CurveError, CurveLine, Station};
+pub use document::{Document, Finding, Meta, Section, Severity, Verdict, VerdictOutcome};
 pub use histogram::{Bucket, Histogram, HistogramError};
-pub use reading::Reading;
+pub use measurement::Measurement;
 pub use refusal::Refusal;
 pub use table::{Align, Column, RaggedRow, Table};
 pub use unit::Unit;

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_thing_is_no_plural() {
+    fn a_count_of_one_is_singular() {
         assert_eq!(counted(1, "run"), "1 run");
         assert_eq!(counted(0, "run"), "0 runs");
         assert_eq!(counted(4_000, "mailbox"), "4,000 mailboxes");
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_kept_apart_and_what_is_not_known_is_a_dash() {
+    fn thousands_are_grouped_and_unknown_numbers_are_dashes() {
         assert_eq!(number(26_427.4, 0), "26,427");
         assert_eq!(number(998.04, 1), "998.0");
         assert_eq!(number(f64::NAN, 1), "–");

@@ -1,7 +1,7 @@
 //! Reduction of samples to drawable columns that keeps every extreme.
 
 use crate::chart::TimePoint;
-use crate::reading::Reading;
+use crate::measurement::Measurement;
 
 /// The samples in one drawn column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,7 +134,7 @@ pub(crate) fn time_range<'a>(series: impl Iterator<Item = &'a [TimePoint]>) -> O
 }
 
 pub(crate) fn value_range<'a>(points: impl Iterator<Item = &'a TimePoint>) -> Option<(f64, f64)> {
-    points.filter_map(|point| Reading::get(point.value)).fold(None, |range, value| match range {
+    points.filter_map(|point| Measurement::get(point.value)).fold(None, |range, value| match range {
         None => Some((value, value)),
         Some((low, high)) => Some((f64::min(low, value), f64::max(high, value))),
     })

@@ -3,8 +3,8 @@
 use report::prose::number;
 use std::time::Duration;
 use workload::database::{
-    progress::{Live, Phase, Progress},
-    seek::words,
+    load_search::describe_level,
+    progress::{LiveFigures, Phase, RunProgress},
 };
 use world::ByteCount;
 
@@ -46,10 +46,14 @@ pub struct ProgressStatus {
 
 impl ProgressStatus {
     /// The progress of a run.
-    pub fn of(progress: &Progress) -> Self {
+    pub fn of(progress: &RunProgress) -> Self {
         let mut figures = Vec::new();
         if let Some(search) = &progress.search {
-            figures.push(format!("searching: {}, probe {}", words(search.axis, search.level), search.probe));
+            figures.push(format!(
+                "searching: {}, probe {}",
+                describe_level(search.axis, search.level),
+                search.probe
+            ));
         }
         if let Some((done, all)) = progress.bytes {
             figures.push(format!("{} of {}", ByteCount(done), ByteCount(all)));
@@ -84,7 +88,7 @@ impl ProgressStatus {
     }
 }
 
-fn live_figures(live: &Live) -> Vec<String> {
+fn live_figures(live: &LiveFigures) -> Vec<String> {
     let mut figures = vec![format!("{} IOPS", number(live.database_iops, 0))];
     let latencies =
         [("read", live.database_read_ms), ("write", live.database_write_ms), ("log", live.log_write_ms)];
@@ -126,18 +130,18 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_tells_its_rate_and_latencies() {
-        let live = Live {
+        let live = LiveFigures {
             database_iops: 812.4,
             database_read_ms: Some(3.06),
             log_write_ms: Some(0.5),
             backlog: 3,
-            ..Live::default()
+            ..LiveFigures::default()
         };
-        let progress = Progress {
+        let progress = RunProgress {
             live: Some(live),
             bytes: Some((1 << 20, 4 << 20)),
             elapsed_s: 2.0,
-            ..Progress::default()
+            ..RunProgress::default()
         };
         assert_eq!(
             ProgressStatus::of(&progress).figures,

@@ -16,13 +16,13 @@ use report::{Document, Finding, Refusal};
 use rustix::io::Errno;
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use workload::database::{
-    self, Error, OpenGroup, Surroundings,
-    beside::PathFigures,
+    self, Error, OpenGroup, RunEnvironment,
+    baseline::PathFigures,
     group::GroupStorage,
-    kernel::LookAtKernel,
+    kernel::KernelLogReader,
     plan::RunPlan,
-    progress::{Phase, Progress},
-    record::{Ended, Header, News, Recorder},
+    progress::{Phase, RunProgress},
+    record::{RecordHeader, Recorder, RunEnd, RunEvent},
     results::RunResults,
 };
 use world::{
@@ -81,7 +81,7 @@ pub fn begin_record(
 ) -> Result<RunRecord, Refusal> {
     let began_unix_s = world.wall().seconds;
     let (generator, command, host) = (GENERATOR.to_owned(), command.to_owned(), survey.host.clone());
-    RunRecord::begin(path, Header::new(plan.clone(), generator, command, host, began_unix_s))
+    RunRecord::begin(path, RecordHeader::new(plan.clone(), generator, command, host, began_unix_s))
 }
 
 /// Makes the databases and shuts them down cleanly. An early end is a refusal: there is nothing to report.
@@ -137,12 +137,14 @@ pub async fn run(
     stop.set_leaves_report(false);
     drop(display);
     if let (Ok(results), Some(pools)) = (&mut outcome, run.pools) {
-        results.beside = Some(pools.plain.clone());
+        results.baseline = Some(pools.plain.clone());
     }
     let remarks: Vec<Finding> = allowance.finding().into_iter().collect();
     let last = match &outcome {
-        Ok(results) => News::Ended(Box::new(Ended { results: results.clone(), remarks: remarks.clone() })),
-        Err(error) => News::Failed(error.to_string()),
+        Ok(results) => {
+            RunEvent::Ended(Box::new(RunEnd { results: results.clone(), remarks: remarks.clone() }))
+        }
+        Err(error) => RunEvent::Failed(error.to_string()),
     };
     let path = record.path().to_owned();
     if let Some(warning) = record.end(last).await {
@@ -161,13 +163,13 @@ pub async fn run(
     Ok(RunOutcome { results, document })
 }
 
-fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> Surroundings {
-    Surroundings {
+fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> RunEnvironment {
+    RunEnvironment {
         open: match run.pools {
             None => opener(run.layout, run.survey),
             Some(pools) => pool_opener(&pools.groups, &pools.events),
         },
-        place: database::Place::Threads(run.context.options),
+        place: database::GroupPlacement::Threads(run.context.options),
         stop: Arc::clone(run.context.stop.flag()),
         generator: GENERATOR.to_owned(),
         host: run.survey.host.clone(),
@@ -177,14 +179,14 @@ fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> Surroundings {
     }
 }
 
-fn show(display: &mut dyn ProgressDisplay, elapsed: Duration, progress: &Progress) {
+fn show(display: &mut dyn ProgressDisplay, elapsed: Duration, progress: &RunProgress) {
     let status = (progress.phase != Phase::Done).then(|| ProgressStatus::of(progress));
     let lines: Vec<&str> = progress.lines.iter().map(|line| line.text.as_str()).collect();
     display.tell(elapsed, status.as_ref(), &lines);
 }
 
 /// The kernel log from now on, for the devices below all locations; an error says why it cannot be read.
-fn kernel_log(survey: &StorageSurvey) -> Result<LookAtKernel, String> {
+fn kernel_log(survey: &StorageSurvey) -> Result<KernelLogReader, String> {
     let mut names = DeviceNames::default();
     for location in &survey.locations.all {
         names.merge(DeviceNames::of_path(location.canonical()));

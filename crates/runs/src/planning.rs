@@ -20,8 +20,8 @@ use std::time::Duration;
 use workload::database::{
     estimate::SpeedGuess,
     limits::{LimitSet, LimitsError},
-    plan::{Load, ProbePlan, RunPlan, VolumeFacts},
-    profile::{Profile, ProfileError},
+    plan::{LoadPlan, ProbePlan, RunPlan, VolumeFacts},
+    profile::{ServerProfile, ServerProfileError},
     setup::Setup,
 };
 use world::{ByteCount, World};
@@ -69,20 +69,20 @@ pub enum StartState {
 }
 
 /// The requested profile, with the figures set on the command line.
-pub fn profile(request: &RunRequest) -> Result<Profile, Refusal> {
+pub fn profile(request: &RunRequest) -> Result<ServerProfile, Refusal> {
     let name = request.profile.as_deref().unwrap_or(PROFILE);
     let is_file = name.contains('/') || name.ends_with(".toml");
-    let refuse = |error: ProfileError| match &error {
-        ProfileError::Unknown { name, nearest: Some(nearest) } => {
+    let refuse = |error: ServerProfileError| match &error {
+        ServerProfileError::Unknown { name, nearest: Some(nearest) } => {
             Refusal::new(format!("no profile is called {name:?}"), format!("did you mean {nearest:?}?"))
         }
         _ => Refusal::new(error.to_string(), ""),
     };
     let mut profile = if is_file {
-        let text = text_file::read("--server", name, &Profile::names())?;
-        Profile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
+        let text = text_file::read("--server", name, &ServerProfile::names())?;
+        ServerProfile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
     } else {
-        Profile::load(name).map_err(refuse)?
+        ServerProfile::load(name).map_err(refuse)?
     };
     if let Some(limits) = &request.limits {
         LimitSet::load(limits).map_err(|error| match error {
@@ -107,7 +107,7 @@ pub fn profile(request: &RunRequest) -> Result<Profile, Refusal> {
 pub fn plan_run(
     world: &World,
     request: &RunRequest,
-    profile: Profile,
+    profile: ServerProfile,
     setup: Option<Setup>,
     survey: &StorageSurvey,
     start: StartState,
@@ -214,15 +214,15 @@ fn copy_intent(request: &RunRequest) -> CopyIntent {
     CopyIntent { keep: request.keep_pristine, restore: request.restore }
 }
 
-fn load(request: &RunRequest, profile: &Profile, duration: Duration) -> Result<Load, Refusal> {
+fn load(request: &RunRequest, profile: &ServerProfile, duration: Duration) -> Result<LoadPlan, Refusal> {
     let probe = ProbePlan::fitting(duration, request.probe);
     let load = match (request.mailboxes, request.iops) {
-        (Some(count), Some(iops_each)) => Load::Mailboxes { count: count.into(), iops_each },
-        _ if request.max => Load::Maximum { probe },
+        (Some(count), Some(iops_each)) => LoadPlan::Mailboxes { count: count.into(), iops_each },
+        _ if request.max => LoadPlan::Maximum { probe },
         _ => match request.threads {
-            Some(Threads::Auto) => Load::TunedThreads { probe },
-            Some(Threads::Count(per_group)) => Load::Threads { per_group },
-            None => Load::Threads { per_group: profile.threads_per_group() },
+            Some(Threads::Auto) => LoadPlan::TunedThreads { probe },
+            Some(Threads::Count(per_group)) => LoadPlan::Threads { per_group },
+            None => LoadPlan::Threads { per_group: profile.threads_per_group() },
         },
     };
     if request.probe.is_some() && load.probe().is_none() {

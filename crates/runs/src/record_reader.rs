@@ -2,7 +2,7 @@
 
 use report::Refusal;
 use std::path::{Path, PathBuf};
-use workload::database::record::{Reader, Recovered};
+use workload::database::record::{RecordReader, RecoveredRun};
 use world::real::{
     LineFile,
     host_files::{self, PathKind},
@@ -16,7 +16,7 @@ const FIRST_LINE_BYTES_MAX: u64 = 4 << 20;
 pub const EXTENSION: &str = "run";
 
 /// Reads the record at `path`. A file that is no record, or a damaged one, is refused.
-pub fn read(path: &Path) -> Result<Recovered, Refusal> {
+pub fn read(path: &Path) -> Result<RecoveredRun, Refusal> {
     let shown = path.display();
     match host_files::kind(path) {
         Ok(PathKind::File) => {}
@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Result<Recovered, Refusal> {
         Err(error) => return Err(Refusal::new(error.to_string(), "")),
     }
     let mut file = LineFile::open(path).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let mut reader = Reader::new();
+    let mut reader = RecordReader::new();
     let mut bytes_max = FIRST_LINE_BYTES_MAX;
     loop {
         let line = match file.next(bytes_max) {

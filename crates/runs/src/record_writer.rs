@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use workload::database::record::{Header, News, NewsStream, Recorder, Writer, channel};
+use workload::database::record::{RecordHeader, RecordWriter, Recorder, RunEvent, RunEvents, channel};
 use world::{
     IoResult, World,
     real::{self, AppendFile, RealOptions, ThreadHandle, host_files},
@@ -36,7 +36,7 @@ fn unwritable(error: &str) -> Refusal {
 
 impl RunRecord {
     /// Makes the file and begins to write.
-    pub fn begin(path: &Path, header: Header) -> Result<Self, Refusal> {
+    pub fn begin(path: &Path, header: RecordHeader) -> Result<Self, Refusal> {
         let file = AppendFile::create(path).map_err(|error| unwritable(&error.to_string()))?;
         Self::begin_in(file, path, header).inspect_err(|_| {
             // A record that could not be begun is removed.
@@ -44,9 +44,9 @@ impl RunRecord {
         })
     }
 
-    fn begin_in(mut file: AppendFile, path: &Path, header: Header) -> Result<Self, Refusal> {
-        let mut writer = Writer::new();
-        let opening = writer.line(0.0, News::Header(Box::new(header)));
+    fn begin_in(mut file: AppendFile, path: &Path, header: RecordHeader) -> Result<Self, Refusal> {
+        let mut writer = RecordWriter::new();
+        let opening = writer.line(0.0, RunEvent::Header(Box::new(header)));
         file.append(&opening).and_then(|()| file.sync()).map_err(|error| unwritable(&error.to_string()))?;
         let (recorder, news) = channel();
         // It moves no data under test: it needs no ring.
@@ -68,7 +68,7 @@ impl RunRecord {
     }
 
     /// Writes the `last` news and ends the record; returns the reason if the record is incomplete.
-    pub async fn end(self, last: News) -> Option<String> {
+    pub async fn end(self, last: RunEvent) -> Option<String> {
         self.recorder.tell(last);
         drop(self.recorder);
         let written = self.thread.join().await;
@@ -88,8 +88,8 @@ impl RunRecord {
 async fn write(
     world: &World,
     mut file: AppendFile,
-    mut writer: Writer,
-    mut news: NewsStream,
+    mut writer: RecordWriter,
+    mut news: RunEvents,
 ) -> IoResult<()> {
     let began = world.now();
     let mut synced = began;

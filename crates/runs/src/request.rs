@@ -2,7 +2,7 @@
 
 use crate::{layout::LayoutKind, remote::RemoteResolver, sweep::SweepSpec};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use workload::database::judged::Judged;
+use workload::database::judged_part::JudgedPart;
 use world::ByteCount;
 
 /// Storage groups in one run: their log prefixes are E00 to E3F.
@@ -40,7 +40,7 @@ pub struct RunRequest {
     pub probe: Option<Duration>,
     /// Time measured.
     pub duration: Option<Duration>,
-    pub judge: Option<Judged>,
+    pub judge: Option<JudgedPart>,
     /// All databases together.
     pub size: Option<ByteCount>,
     /// Cache of each group.

@@ -3,33 +3,33 @@
 use plan::advice::RunFacts;
 use report::Refusal;
 use workload::database::{
-    meter::Role,
+    meter::VolumeRole,
     results::{HostSample, RunResults, VolumeResults},
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 
 /// The facts of a run that rules of advice need.
 pub fn run_facts(results: &RunResults) -> Result<RunFacts, Refusal> {
-    let verdict = Verdict::of(results).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let slowest = |role: Role, of: fn(&VolumeResults) -> Option<f64>| {
+    let verdict = RunVerdict::of(results).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let slowest = |role: VolumeRole, of: fn(&VolumeResults) -> Option<f64>| {
         results.in_role(role).filter_map(of).max_by(f64::total_cmp)
     };
     let bytes: u64 = results.databases.iter().map(|database| database.bytes_before).sum();
     let shared = results.plan.volumes.iter().filter(|volume| volume.databases && volume.logs);
     Ok(RunFacts {
         passed: match verdict.answer {
-            Answer::Pass => Some(true),
-            Answer::Fail => Some(false),
-            Answer::Incomplete => None,
+            VerdictOutcome::Pass => Some(true),
+            VerdictOutcome::Fail => Some(false),
+            VerdictOutcome::Incomplete => None,
         },
         seconds: results.measured_s.round(),
         databases: results.databases.len() as u64,
         gb: bytes as f64 / (1_u64 << 30) as f64,
         iops: results.achieved_iops(),
-        database_read_ms: slowest(Role::Database, VolumeResults::judged_read_ms),
-        database_read_window_ms: slowest(Role::Database, |volume| volume.read_worst_window_ms),
-        database_write_ms: slowest(Role::Database, VolumeResults::judged_write_ms),
-        log_write_ms: slowest(Role::Log, VolumeResults::judged_write_ms),
+        database_read_ms: slowest(VolumeRole::Database, VolumeResults::judged_read_ms),
+        database_read_window_ms: slowest(VolumeRole::Database, |volume| volume.read_worst_window_ms),
+        database_write_ms: slowest(VolumeRole::Database, VolumeResults::judged_write_ms),
+        log_write_ms: slowest(VolumeRole::Log, VolumeResults::judged_write_ms),
         damage: (results.failure_counts.checksum + results.failure_counts.content) as f64,
         processor_percent: processor_percent(&results.host_samples, results.host.processor_count),
         shared_volumes: shared.count() as u64,

@@ -16,17 +16,16 @@ use crate::{
     sweep::{SweepSpec, SweptSetting},
 };
 use report::{
-    Document, Outcome, Refusal, Verdict,
+    Document, Refusal, Verdict, VerdictOutcome,
     duration::{show_duration, show_estimate},
     prose::counted,
 };
 use std::{path::Path, time::Duration};
 use workload::database::{
-    comparison::{ComparedRun, Comparison, document::knee, saturation},
-    profile::Profile,
+    comparison::{ComparedRun, RunComparison, document::knee, saturation},
+    profile::ServerProfile,
     setup::Setup,
-    span::Span,
-    verdict::Answer,
+    time_span::TimeSpan,
 };
 use world::{ByteCount, WallTime, World};
 
@@ -36,7 +35,7 @@ pub struct SweepRequest<'a> {
     /// Everything but the value.
     pub request: &'a RunRequest,
     pub sweep: &'a SweepSpec,
-    pub profile: &'a Profile,
+    pub profile: &'a ServerProfile,
     /// The published test it goes by.
     pub setup: Option<&'a Setup>,
 }
@@ -62,7 +61,7 @@ pub struct SweepAnswer {
     pub document: Document,
     /// The verdict in a line.
     pub line: String,
-    pub outcome: Outcome,
+    pub outcome: VerdictOutcome,
 }
 
 impl PlannedSweep {
@@ -304,12 +303,12 @@ async fn one(
 
 /// Compares the runs that were made; `command` and `now` stand in the document.
 pub fn conclude(runs: Vec<ComparedRun>, ended_early: bool, now: WallTime, command: &str) -> SweepAnswer {
-    let comparison = Comparison::of(runs);
+    let comparison = RunComparison::of(runs);
     let mut document = comparison_document(&comparison, now, command);
     let outcome = outcome(&comparison.runs, ended_early);
     let saturated = saturation::in_words(&comparison, &saturation::signs(&comparison));
     let measured_s: f64 = comparison.runs.iter().map(|run| run.results.measured_s).sum();
-    let class = format!("Sweep, {} measured", Span(measured_s.round() as u64));
+    let class = format!("Sweep, {} measured", TimeSpan(measured_s.round() as u64));
     let early = if ended_early { "The sweep was ended early. " } else { "" };
     let headline = format!("{early}{} {saturated}", knee(&comparison));
     let line = format!("{}: {headline}", outcome.word());
@@ -319,22 +318,22 @@ pub fn conclude(runs: Vec<ComparedRun>, ended_early: bool, now: WallTime, comman
 
 /// Pass if a value passed, fail if none did. Damage in any run fails the sweep, and a run that did not
 /// come to its end makes it incomplete.
-fn outcome(runs: &[ComparedRun], ended_early: bool) -> Outcome {
+fn outcome(runs: &[ComparedRun], ended_early: bool) -> VerdictOutcome {
     let is_damaged = |run: &ComparedRun| {
         let counts = run.results.failure_counts;
         let io = run.results.volumes.iter().any(|volume| volume.tallies.errors > 0);
         io || counts.io + counts.checksum + counts.content + counts.engine > 0
     };
-    let any = |answer: Answer| runs.iter().any(|run| run.verdict.answer == answer);
+    let any = |answer: VerdictOutcome| runs.iter().any(|run| run.verdict.answer == answer);
     if runs.iter().any(is_damaged) {
-        Outcome::Fail
+        VerdictOutcome::Fail
     } else if ended_early {
-        Outcome::Incomplete
-    } else if any(Answer::Pass) {
-        Outcome::Pass
-    } else if any(Answer::Fail) {
-        Outcome::Fail
+        VerdictOutcome::Incomplete
+    } else if any(VerdictOutcome::Pass) {
+        VerdictOutcome::Pass
+    } else if any(VerdictOutcome::Fail) {
+        VerdictOutcome::Fail
     } else {
-        Outcome::Incomplete
+        VerdictOutcome::Incomplete
     }
 }

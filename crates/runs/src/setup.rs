@@ -8,8 +8,8 @@ use crate::{
 use report::Refusal;
 use std::time::Duration;
 use workload::database::{
-    judged::Judged,
-    plan::Load,
+    judged_part::JudgedPart,
+    plan::LoadPlan,
     setup::{Setup, SetupError},
 };
 use world::ByteCount;
@@ -74,19 +74,19 @@ fn fill_in(request: &RunRequest, setup: &Setup) -> RunRequest {
     let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.setting == SweptSetting::Threads);
     if filled.threads.is_none() && filled.mailboxes.is_none() && !filled.max && !is_swept {
         match setup.load_of() {
-            Load::Threads { per_group } => filled.threads = Some(Threads::Count(per_group)),
-            Load::Mailboxes { iops_each, .. } => {
+            LoadPlan::Threads { per_group } => filled.threads = Some(Threads::Count(per_group)),
+            LoadPlan::Mailboxes { iops_each, .. } => {
                 (filled.mailboxes, filled.iops) = (Some(setup.mailboxes.value), Some(iops_each));
             }
             // No published test searched; its load is given.
-            Load::Maximum { .. } | Load::TunedThreads { .. } => {}
+            LoadPlan::Maximum { .. } | LoadPlan::TunedThreads { .. } => {}
         }
     }
     filled
 }
 
 /// The judged part of the run, from `--judge`.
-pub fn judged(request: &RunRequest) -> Judged {
+pub fn judged(request: &RunRequest) -> JudgedPart {
     request.judge.unwrap_or_default()
 }
 
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(eva8000.limits.as_deref(), Some("eva8000"));
         assert_eq!(eva8000.size, Some(ByteCount(375_000_000_000)));
         assert_eq!(eva8000.duration, Some(Duration::from_hours(2)));
-        assert_eq!(eva8000.judge, Some(Judged::All));
+        assert_eq!(eva8000.judge, Some(JudgedPart::All));
     }
 
     #[test]
@@ -131,9 +131,9 @@ mod tests {
         );
         assert_eq!((small.mailboxes, small.iops), (None, None));
         assert_eq!(small.size, Some(ByteCount::gib(1)));
-        assert_eq!(small.judge, Some(Judged::Last { seconds: 24 }), "4 h of 10 h");
-        let all = filled("snapmanager", RunRequest { judge: Some(Judged::All), ..minute });
-        assert_eq!(all.judge, Some(Judged::All));
+        assert_eq!(small.judge, Some(JudgedPart::Last { seconds: 24 }), "4 h of 10 h");
+        let all = filled("snapmanager", RunRequest { judge: Some(JudgedPart::All), ..minute });
+        assert_eq!(all.judge, Some(JudgedPart::All));
         assert_eq!((all.mailboxes, all.iops), (Some(3000), Some(0.32)));
     }
 

@@ -14,8 +14,8 @@ use report::{
 };
 use std::time::Duration;
 use workload::database::{
-    judged::Judged,
-    plan::{Load, RunPlan},
+    judged_part::JudgedPart,
+    plan::{LoadPlan, RunPlan},
 };
 use world::ByteCount;
 
@@ -95,12 +95,12 @@ fn lines(
 ) -> Vec<String> {
     let plan = summary.plan;
     let load = match plan.load {
-        Load::Threads { per_group } => format!("{} each", counted(per_group.into(), "thread")),
-        Load::Mailboxes { count, iops_each } => {
+        LoadPlan::Threads { per_group } => format!("{} each", counted(per_group.into(), "thread")),
+        LoadPlan::Mailboxes { count, iops_each } => {
             format!("{} at {iops_each} IOPS", counted(count, "mailbox"))
         }
-        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
-        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+        LoadPlan::Maximum { .. } => "the highest rate within limits".to_owned(),
+        LoadPlan::TunedThreads { .. } => "the best number of threads".to_owned(),
     };
     let width_after = |column: usize| style.width.map_or(usize::MAX, |width| width.saturating_sub(column));
     let head = if style.bold { format!("\x1b[1m{TITLE}\x1b[0m") } else { TITLE.to_owned() };
@@ -189,7 +189,7 @@ fn lines(
 /// Time of the run, and of its parts.
 fn time(plan: &RunPlan, needs: &ResourceNeeds) -> String {
     let judged = match plan.judged {
-        Judged::All => String::new(),
+        JudgedPart::All => String::new(),
         part => format!(", {part} judged"),
     };
     let measured = format!("{} measured{judged}", show_duration(plan.duration()));

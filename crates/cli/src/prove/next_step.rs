@@ -4,9 +4,9 @@ use crate::{command_line::command_line, console::Console};
 use runs::request::RunRequest;
 use std::time::Duration;
 use workload::database::{
-    plan::Load,
+    plan::LoadPlan,
     results::RunResults,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 
 /// A performance test takes as long (Jetstress' own rule; docs/seeds.md).
@@ -19,7 +19,7 @@ type Step = (String, &'static str);
 
 /// Prints suggestions after a run with `request` that ended with `results`.
 pub fn say(console: &Console, request: &RunRequest, results: &RunResults) {
-    let Ok(verdict) = Verdict::of(results) else { return };
+    let Ok(verdict) = RunVerdict::of(results) else { return };
     console.say("Next:");
     for (command, why) in steps(request, results, &verdict) {
         // A command that is longer than its column keeps two blanks before its remark.
@@ -27,27 +27,27 @@ pub fn say(console: &Console, request: &RunRequest, results: &RunResults) {
     }
 }
 
-fn steps(request: &RunRequest, results: &RunResults, verdict: &Verdict) -> Vec<Step> {
+fn steps(request: &RunRequest, results: &RunResults, verdict: &RunVerdict) -> Vec<Step> {
     let prove = |more: &[&str]| command(request, &[], more);
     let load = load(request);
     let is_damaged = results.failure_counts != Default::default()
         || results.volumes.iter().any(|volume| volume.tallies.errors > 0);
     let is_short = results.plan.duration() < PERFORMANCE_TEST;
-    let is_bare = matches!(results.plan.load, Load::Threads { .. });
-    let seeks = matches!(results.plan.load, Load::Maximum { .. } | Load::TunedThreads { .. });
+    let is_bare = matches!(results.plan.load, LoadPlan::Threads { .. });
+    let seeks = matches!(results.plan.load, LoadPlan::Maximum { .. } | LoadPlan::TunedThreads { .. });
     let broken = verdict.broken().next().is_some();
     let mut steps: Vec<Step> = Vec::new();
     match verdict.answer {
-        Answer::Fail if is_damaged => {
+        VerdictOutcome::Fail if is_damaged => {
             steps.push(("dmesg --level=err,warn".to_owned(), "what the kernel says of the device"));
             steps.extend(verify(request).map(|command| (command, "which pages are damaged")));
             steps.push((prove(&["--attach"]), "the same databases once more: does it happen again?"));
         }
-        Answer::Fail => {
+        VerdictOutcome::Fail => {
             steps.push((prove(&["--max"]), "the highest rate that it does carry"));
             steps.push((prove(&["--sweep", "threads=1,2,5,10,20"]), "from which load on it is too slow"));
         }
-        Answer::Incomplete if broken || results.interrupted || results.cut_off.is_some() => {
+        VerdictOutcome::Incomplete if broken || results.interrupted || results.cut_off.is_some() => {
             steps.push((command(request, &load, &[]), "again, to its end"));
         }
         _ => {

@@ -57,7 +57,7 @@ fn what_the_kernel_says_of_a_failing_drive_is_in_the_report_and_fails_the_run() 
     assert!(rest.iter().any(told), "{rest:?}");
     let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a report"));
     let findings = json["document"]["findings"].to_string();
-    assert!(findings.contains("in the kernel log about trouble with the devices under test"), "{findings}");
+    assert!(findings.contains("in the kernel log about faults of the devices under test"), "{findings}");
 }
 
 #[test]

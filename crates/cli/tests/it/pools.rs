@@ -36,7 +36,7 @@ fn events_in_words(stderr: &str) -> Vec<String> {
 #[track_caller]
 fn ran(said: &Said) {
     answered(said);
-    assert!(said.stdout.contains("Array beside the plain path"), "{}", said.stdout);
+    assert!(said.stdout.contains("Array against the plain path"), "{}", said.stdout);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_run_on_pools_is_reported_beside_the_plain_path_and_survives_the_loss_of_a_d
     let bench = Bench::new();
     ran(&bench.run(&arguments("one", &["--seed", "7"])));
     let html = fs::read_to_string(bench.path("one.html")).expect("a report");
-    let rows = ["The array beside the plain path", "Counted in the part that is judged", "none, demo only"];
+    let rows = ["The array against the plain path", "I/O in the judged part", "none, demo only"];
     for row in rows {
         assert!(html.contains(row), "{row}");
     }

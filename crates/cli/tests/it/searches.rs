@@ -8,7 +8,7 @@ fn a_highest_rate_is_found_held_and_reported() {
     let bench = Bench::new();
     let said = bench.run(&short(&["--max", "--probe", "1s", "--report", "result"]));
     answered(&said);
-    for expected in ["search     at most 35 loads of 3 s each", "searching: ", "probe 1: ", "now held: "] {
+    for expected in ["search     at most 35 loads of 3 s each", "searching: ", "probe 1: ", "holding "] {
         assert!(
             said.stdout.contains(expected) || said.stderr.contains(expected),
             "{expected}: {}\n{}",

@@ -1,6 +1,6 @@
 //! Blocks as HTML.
 
-use crate::block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, Log};
+use crate::block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, LogBlock};
 use crate::cell::{Cell, Mark};
 use crate::html::charts;
 use crate::markup::{breakable, escaped, put};
@@ -180,7 +180,7 @@ fn percent_of_limit(used: f64) -> String {
     }
 }
 
-fn log(log: &Log, section: &str, out: &mut String) {
+fn log(log: &LogBlock, section: &str, out: &mut String) {
     put!(
         out,
         "<div class=\"log\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table>\n",

@@ -2,7 +2,7 @@
 
 use crate::axis::with_unit;
 use crate::chart::{Distribution, LineChart, known};
-use crate::curve::Curve;
+use crate::curve::CurveChart;
 use crate::markup::{escaped, put};
 use crate::quantity::{self, ABSENT};
 use crate::sampling::{self, Summary};
@@ -34,7 +34,7 @@ pub(super) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
 }
 
 /// Writes a curve; `id` is unique on the page.
-pub(super) fn curve(chart: &Curve, id: &str, out: &mut String) {
+pub(super) fn curve(chart: &CurveChart, id: &str, out: &mut String) {
     put!(out, "<figure>\n<figcaption>{}</figcaption>\n", escaped(&chart.title));
     svg::curve(chart, id, out);
     let labels: Vec<String> =

@@ -4,7 +4,7 @@ mod blocks;
 mod charts;
 
 use crate::block::KeyValue;
-use crate::document::{Document, Finding, Outcome, Section, Severity, Verdict};
+use crate::document::{Document, Finding, Section, Severity, Verdict, VerdictOutcome};
 use crate::markup::{escaped, put};
 use crate::unit::Unit;
 
@@ -78,9 +78,9 @@ fn masthead(document: &Document, out: &mut String) {
 
 fn banner(verdict: &Verdict, out: &mut String) {
     let class = match verdict.outcome {
-        Outcome::Pass => "pass",
-        Outcome::Fail => "fail",
-        Outcome::Incomplete => "warn",
+        VerdictOutcome::Pass => "pass",
+        VerdictOutcome::Fail => "fail",
+        VerdictOutcome::Incomplete => "warn",
     };
     put!(
         out,

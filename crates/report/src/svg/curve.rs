@@ -5,7 +5,7 @@ use super::{
     open, series_class, tick_below,
 };
 use crate::axis::{ValueAxis, with_unit};
-use crate::curve::{Curve, CurveLine};
+use crate::curve::{CurveChart, CurveLine};
 use crate::markup::put;
 
 const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 176.0 };
@@ -16,7 +16,7 @@ const MARGIN: f64 = 0.03;
 const LABEL_ROOM: f64 = 7.0;
 
 /// Writes the picture; `id` is unique on its page.
-pub(crate) fn curve(chart: &Curve, id: &str, out: &mut String) {
+pub(crate) fn curve(chart: &CurveChart, id: &str, out: &mut String) {
     let limits: Vec<f64> = chart.limits_within(LIMIT_REACH).collect();
     let high = chart.values().chain(limits.iter().copied()).fold(0.0, f64::max);
     let low = chart.values().fold(0.0, f64::min);
@@ -41,12 +41,12 @@ pub(crate) fn curve(chart: &Curve, id: &str, out: &mut String) {
     out.push_str("</svg>");
 }
 
-fn place(chart: &Curve, index: usize) -> f64 {
+fn place(chart: &CurveChart, index: usize) -> f64 {
     MARGIN + chart.place(index) * (1.0 - 2.0 * MARGIN)
 }
 
 /// The stations' labels, without those that would overlap the one before.
-fn ticks(chart: &Curve, out: &mut String) {
+fn ticks(chart: &CurveChart, out: &mut String) {
     let mut free_from_x = f64::NEG_INFINITY;
     for (index, station) in chart.stations().iter().enumerate() {
         let (x, _) = PLOT.at(place(chart, index), 0.0);
@@ -58,7 +58,7 @@ fn ticks(chart: &Curve, out: &mut String) {
     }
 }
 
-fn draw(chart: &Curve, line: &CurveLine, index: usize, axis: &ValueAxis, out: &mut String) {
+fn draw(chart: &CurveChart, line: &CurveLine, index: usize, axis: &ValueAxis, out: &mut String) {
     let points: Vec<Option<(f64, f64)>> = line
         .values
         .iter()
@@ -81,7 +81,7 @@ fn draw(chart: &Curve, line: &CurveLine, index: usize, axis: &ValueAxis, out: &m
 }
 
 /// Text alternative for screen readers.
-fn description(chart: &Curve) -> String {
+fn description(chart: &CurveChart) -> String {
     let mut parts = Vec::new();
     for line in chart.lines() {
         let values = chart.stations().iter().zip(&line.values).map(|(station, value)| {

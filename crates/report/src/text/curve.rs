@@ -7,12 +7,12 @@ use super::table::{self, Side, TextColumn};
 use super::wrap::wrapped;
 use crate::axis::with_unit;
 use crate::chart::known;
-use crate::curve::Curve;
+use crate::curve::CurveChart;
 
 /// Columns of the strip for each station: a step is easier to see than a dot.
 const STRIP_STEP: usize = 2;
 
-pub(super) fn curve(chart: &Curve, width: usize, paint: Paint, lines: &mut Vec<String>) {
+pub(super) fn curve(chart: &CurveChart, width: usize, paint: Paint, lines: &mut Vec<String>) {
     lines.extend(wrapped(&chart.title, width).iter().map(|line| paint.ink(Ink::Bold, line)));
     let column = |title: &str, side| TextColumn { title: title.to_owned(), unit: String::new(), side };
     let mut columns = vec![column(&chart.x, Side::Left)];

@@ -6,9 +6,9 @@ mod paint;
 mod table;
 mod wrap;
 
-use crate::block::{Block, KeyValue, KeyValues, LimitTable, Log};
+use crate::block::{Block, KeyValue, KeyValues, LimitTable, LogBlock};
 use crate::cell::{Cell, Mark};
-use crate::document::{Document, Finding, Outcome, Section, Severity, Verdict};
+use crate::document::{Document, Finding, Section, Severity, Verdict, VerdictOutcome};
 use crate::unit::Unit;
 
 use paint::{Ink, Paint};
@@ -79,9 +79,9 @@ impl Page {
 
     fn banner(&self, verdict: &Verdict, lines: &mut Vec<String>) {
         let ink = match verdict.outcome {
-            Outcome::Pass => Ink::Pass,
-            Outcome::Fail => Ink::Fail,
-            Outcome::Incomplete => Ink::Warning,
+            VerdictOutcome::Pass => Ink::Pass,
+            VerdictOutcome::Fail => Ink::Fail,
+            VerdictOutcome::Incomplete => Ink::Warning,
         };
         let bar = self.paint.ink(ink, "▌");
         let outcome = verdict.outcome.word().to_uppercase();
@@ -194,7 +194,7 @@ impl Page {
         table::aligned(&columns, &rows, None, self.width, self.paint, lines);
     }
 
-    fn log(&self, log: &Log, lines: &mut Vec<String>) {
+    fn log(&self, log: &LogBlock, lines: &mut Vec<String>) {
         let time_width =
             log.lines.iter().map(|line| display_width(&line.time)).max().unwrap_or(0).min(self.width / 2);
         for line in &log.lines {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use expect_test::{expect, expect_file};
 use report::html::render;
 use report::{
-    Axis, Cell, Column, Document, LineChart, Log, Meta, Section, Severity, Table, TimeSeries, Unit,
+    Axis, Cell, Column, Document, LineChart, LogBlock, Meta, Section, Severity, Table, TimeSeries, Unit,
 };
 
 use crate::small;
@@ -57,7 +57,7 @@ fn every_text_of_a_document_is_escaped() {
     document.meta.created_utc = evil.to_owned();
     document.finding(Severity::Note, evil, evil);
     document.highlight(evil, Cell::number(1.0, evil, 0), evil);
-    let mut log = Log::default();
+    let mut log = LogBlock::default();
     log.push(evil, evil);
     let chart = LineChart::new(evil, Axis::new(evil, evil))
         .series(TimeSeries::new(evil, [(0.0, 1.0), (9.0, 2.0)]))

@@ -1,8 +1,8 @@
 use expect_test::expect;
 use report::json::{self, ReadError};
 use report::{
-    Axis, Cell, Document, KeyValues, LineChart, Mark, Meta, Outcome, Section, Table, TimeSeries, Unit,
-    Verdict,
+    Axis, Cell, Document, KeyValues, LineChart, Mark, Meta, Section, Table, TimeSeries, Unit, Verdict,
+    VerdictOutcome,
 };
 
 use crate::small;
@@ -11,7 +11,7 @@ use crate::small;
 fn the_field_names_are_those_other_programs_rely_on() {
     let mut document = Document::new("t", "", Meta::default());
     document.verdict =
-        Some(Verdict { outcome: Outcome::Pass, class: "smoke".to_owned(), headline: "h".to_owned() });
+        Some(Verdict { outcome: VerdictOutcome::Pass, class: "smoke".to_owned(), headline: "h".to_owned() });
     document.section(
         Section::new("s", "")
             .block(
@@ -97,7 +97,7 @@ fn the_field_names_are_those_other_programs_rely_on() {
 }
 
 #[test]
-fn what_is_read_back_is_what_was_written() {
+fn a_document_round_trips() {
     let document = small();
     assert_eq!(json::parse(&json::render(&document)).unwrap(), document);
     // Doubles whose shortest decimal form a careless parser rounds wrongly.
@@ -110,7 +110,7 @@ fn what_is_read_back_is_what_was_written() {
 }
 
 #[test]
-fn what_is_no_report_is_refused_by_kind() {
+fn other_texts_are_rejected_with_their_kind() {
     assert!(matches!(json::parse("{"), Err(ReadError::Malformed(_))));
     assert!(matches!(json::parse("{}"), Err(ReadError::NotAReport)));
     assert!(matches!(json::parse(r#"{"format": "other", "version": 1}"#), Err(ReadError::NotAReport)));

@@ -7,8 +7,8 @@ mod text;
 
 use report::{
     Axis, Bucket, Cell, Column, Distribution, DistributionView, Document, Histogram, KeyValues, LimitCheck,
-    LimitTable, LineChart, Log, Mark, Meta, Outcome, Paragraph, Relation, Section, Severity, Table,
-    TimeSeries, Unit, Verdict,
+    LimitTable, LineChart, LogBlock, Mark, Meta, Paragraph, Relation, Section, Severity, Table, TimeSeries,
+    Unit, Verdict, VerdictOutcome,
 };
 
 /// A small report with one of every kind of block.
@@ -22,7 +22,7 @@ fn small() -> Document {
     };
     let mut document = Document::new("Storage proof", "one group on /mnt/a", meta);
     document.verdict = Some(Verdict {
-        outcome: Outcome::Fail,
+        outcome: VerdictOutcome::Fail,
         class: "Smoke test, 2 min".to_owned(),
         headline: "Database reads averaged 23.8 ms; the limit is 20 ms.".to_owned(),
     });
@@ -88,7 +88,7 @@ fn small() -> Document {
                 .limit("limit on the average", 20.0),
             ),
     );
-    let mut log = Log::default();
+    let mut log = LogBlock::default();
     log.push("16:40:02", "Attaching databases");
     log.push("16:42:02", "Measuring ends");
     document.section(Section::new("Test log", "").block(log));

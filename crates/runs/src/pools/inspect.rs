@@ -11,7 +11,7 @@ use crate::{layout::FileSlot, location::RunLocation};
 use array::{election::elect, format::MemberState, superblocks::look};
 use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
-use workload::database::meter::Role;
+use workload::database::meter::VolumeRole;
 use world::{
     BlockDevice,
     real::{
@@ -23,7 +23,7 @@ use world::{
 /// Refuses if a pool of `layout` cannot be opened, or could not serve all its data.
 pub async fn check_all(layout: &[GroupDrives], locations: &[RunLocation]) -> Result<(), Refusal> {
     for (group, drives) in layout.iter().enumerate() {
-        for role in [Role::Database, Role::Log] {
+        for role in [VolumeRole::Database, VolumeRole::Log] {
             let name = match layout.len() {
                 1 => pool_name(role).to_owned(),
                 _ => format!("{} of group {}", pool_name(role), group + 1),

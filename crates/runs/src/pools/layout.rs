@@ -7,7 +7,7 @@ use crate::{
 };
 use rustix::fs::stat;
 use std::collections::BTreeMap;
-use workload::database::meter::Role;
+use workload::database::meter::VolumeRole;
 
 /// The drives of one group's pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub struct GroupDrives {
 }
 
 /// Name of the pool of a role.
-pub fn pool_name(role: Role) -> &'static str {
+pub fn pool_name(role: VolumeRole) -> &'static str {
     match role {
-        Role::Database => "pool for databases",
-        Role::Log => "pool for logs",
+        VolumeRole::Database => "pool for databases",
+        VolumeRole::Log => "pool for logs",
     }
 }
 
@@ -56,10 +56,10 @@ pub fn counts_in(layout: &[GroupDrives], location: usize) -> (u32, u32) {
 }
 
 impl GroupDrives {
-    pub fn of(&self, role: Role) -> &[FileSlot] {
+    pub fn of(&self, role: VolumeRole) -> &[FileSlot] {
         match role {
-            Role::Database => &self.databases,
-            Role::Log => &self.logs,
+            VolumeRole::Database => &self.databases,
+            VolumeRole::Log => &self.logs,
         }
     }
 }

@@ -27,7 +27,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use workload::database::meter::Role;
+use workload::database::meter::VolumeRole;
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, IoResult, Random, Stability, World,
     real::{FileDevice, host_files},
@@ -47,10 +47,10 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
-    pub fn drive(&self, role: Role) -> DriveSize {
+    pub fn drive(&self, role: VolumeRole) -> DriveSize {
         match role {
-            Role::Database => self.database_drive,
-            Role::Log => self.log_drive,
+            VolumeRole::Database => self.database_drive,
+            VolumeRole::Log => self.log_drive,
         }
     }
 
@@ -70,8 +70,8 @@ impl PoolPlan {
         };
         format!(
             "the same again on {} and {} for each group, {COPIES} copies of everything",
-            pool(Role::Database),
-            pool(Role::Log)
+            pool(VolumeRole::Database),
+            pool(VolumeRole::Log)
         )
     }
 
@@ -95,7 +95,7 @@ pub async fn make_all(
     let count = pools.layout.len() * 2;
     observer.say(&format!("Making {count} pools: drives of {} together.", pools.bytes()));
     for (group, drives) in pools.layout.iter().enumerate() {
-        for role in [Role::Database, Role::Log] {
+        for role in [VolumeRole::Database, VolumeRole::Log] {
             let name = format!("{} of group {}", pool_name(role), group + 1);
             let made = make(world, &name, drives.of(role), pools.drive(role), locations, stop).await;
             made.map_err(|error| {

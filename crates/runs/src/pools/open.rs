@@ -1,4 +1,4 @@
-//! Pools opened on the thread of their group: volumes on them, and a directory on each volume.
+//! PoolSet opened on the thread of their group: volumes on them, and a directory on each volume.
 //!
 //! A database has a volume of its own, a group's log another. Missing volumes are made, so a run that
 //! was interrupted anywhere continues.
@@ -17,8 +17,8 @@ use array::{
 use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 use workload::database::{
     group::GroupStorage,
-    meter::Role,
-    pools::{PoolFacts, PoolTraffic, Pools},
+    meter::VolumeRole,
+    pools::{PoolFacts, PoolSet, PoolTraffic},
 };
 use world::{
     BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, JoinHandle, LocalFuture, World,
@@ -40,7 +40,7 @@ const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 /// A pool to open, on the group's thread.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
-    pub role: Role,
+    pub role: VolumeRole,
     pub drives: Vec<PathBuf>,
     pub size: DriveSize,
     /// Drives that share a device, in words.
@@ -86,7 +86,7 @@ pub async fn open_group(
     }
     let (series, size) = &group.logs.volumes[0];
     let log = (logs.directory(world, series, *size).await?, logs.name().to_owned());
-    let pools: Rc<dyn Pools> = Rc::new(BothPools([databases, logs]));
+    let pools: Rc<dyn PoolSet> = Rc::new(BothPools([databases, logs]));
     Ok(GroupStorage { databases: files, log, pools: Some(pools) })
 }
 
@@ -120,12 +120,12 @@ impl GroupPool {
             }
         }
         let setting = match spec.role {
-            Role::Database => OpenSetting {
+            VolumeRole::Database => OpenSetting {
                 cache_bytes: DATABASE_CACHE_BYTES,
                 table_entries: DATABASE_TABLE_ENTRIES,
                 ..OpenSetting::default()
             },
-            Role::Log => OpenSetting {
+            VolumeRole::Log => OpenSetting {
                 cache_bytes: LOG_CACHE_BYTES,
                 table_entries: LOG_TABLE_ENTRIES,
                 ..OpenSetting::default()
@@ -177,7 +177,7 @@ impl GroupPool {
             used_bytes: space.used_bytes,
             alarm_percent: space.alarm().map(|alarm| alarm as u8),
             checkpoints: self.pool.checkpoint_number() - self.checkpoint,
-            mended: self.pool.repaired(),
+            repaired: self.pool.repaired(),
             degraded_segments: self.pool.degraded().segments,
             shared: self.spec.shared.clone(),
             traffic: PoolTraffic {
@@ -195,7 +195,7 @@ impl GroupPool {
 
 struct BothPools([GroupPool; 2]);
 
-impl Pools for BothPools {
+impl PoolSet for BothPools {
     fn facts(&self) -> Vec<PoolFacts> {
         self.0.iter().map(GroupPool::facts).collect()
     }
@@ -220,7 +220,7 @@ impl Pools for BothPools {
 }
 
 /// Adds the pool's name to an error.
-fn in_pool(role: Role, error: &array::error::Error) -> IoError {
+fn in_pool(role: VolumeRole, error: &array::error::Error) -> IoError {
     let kind = match error {
         array::error::Error::Full => IoErrorKind::NoSpace,
         _ => IoErrorKind::Other,

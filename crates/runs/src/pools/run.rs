@@ -27,12 +27,12 @@ use std::{
     sync::Arc,
 };
 use workload::database::{
-    beside::PathFigures,
-    meter::Role,
+    baseline::PathFigures,
+    meter::VolumeRole,
     plan::{RunPlan, VolumeFacts},
-    profile::Profile,
+    profile::ServerProfile,
     setup::Setup,
-    verdict::Verdict,
+    verdict::RunVerdict,
 };
 use world::{ByteCount, World, real::host_files::FolderLock};
 
@@ -51,7 +51,7 @@ pub struct PlannedPoolRun {
 pub async fn plan(
     world: &World,
     request: &RunRequest,
-    (profile, setup): (Profile, Option<Setup>),
+    (profile, setup): (ServerProfile, Option<Setup>),
     survey: &StorageSurvey,
 ) -> Result<PlannedPoolRun, Refusal> {
     check(survey)?;
@@ -157,7 +157,7 @@ fn deliver_plain(
     finished: &RunOutcome,
     outputs: &Outputs,
     observer: &dyn RunObserver,
-) -> Result<Verdict, Refusal> {
+) -> Result<RunVerdict, Refusal> {
     outputs.write(&finished.document)?;
     if let Some(verdict) = &finished.document.verdict {
         observer.say(&format!(
@@ -167,13 +167,13 @@ fn deliver_plain(
             outputs.html.display()
         ));
     }
-    Verdict::of(&finished.results).map_err(|error| Refusal::new(error.to_string(), ""))
+    RunVerdict::of(&finished.results).map_err(|error| Refusal::new(error.to_string(), ""))
 }
 
 fn group_pools(pools: &PoolPlan, layout: &[GroupLayout], group: usize, survey: &StorageSurvey) -> GroupPools {
     let locations = &survey.locations.all;
     let drives: &GroupDrives = &pools.layout[group];
-    let endpoint = |role: Role, volumes: Vec<(String, ByteCount)>| PoolSpec {
+    let endpoint = |role: VolumeRole, volumes: Vec<(String, ByteCount)>| PoolSpec {
         role,
         drives: drives.of(role).iter().map(|slot| path_of(slot, locations)).collect(),
         size: pools.drive(role),
@@ -185,16 +185,16 @@ fn group_pools(pools: &PoolPlan, layout: &[GroupLayout], group: usize, survey: &
         layout[group].databases.iter().map(|slot| (slot.name.clone(), thin(pools.database_volume)));
     let log = (layout[group].log.name.clone(), thin(pools.log_volume));
     GroupPools {
-        databases: endpoint(Role::Database, databases.collect()),
-        logs: endpoint(Role::Log, vec![log]),
+        databases: endpoint(VolumeRole::Database, databases.collect()),
+        logs: endpoint(VolumeRole::Log, vec![log]),
     }
 }
 
 /// Facts of the pools as volumes, for the report.
 fn volume_facts(pools: &PoolPlan, survey: &StorageSurvey) -> Vec<VolumeFacts> {
     let locations = &survey.locations;
-    let facts = |role: Role| {
-        let on = if role == Role::Log && !locations.logs.is_empty() {
+    let facts = |role: VolumeRole| {
+        let on = if role == VolumeRole::Log && !locations.logs.is_empty() {
             &locations.logs
         } else {
             &locations.databases
@@ -205,8 +205,8 @@ fn volume_facts(pools: &PoolPlan, survey: &StorageSurvey) -> Vec<VolumeFacts> {
             survey.io[on[0]].map_or_else(|| "not known before the run".to_owned(), |kind| kind.to_string());
         VolumeFacts {
             name: pool_name(role).to_owned(),
-            databases: role == Role::Database,
-            logs: role == Role::Log,
+            databases: role == VolumeRole::Database,
+            logs: role == VolumeRole::Log,
             io: format!("array, its drives by {io}"),
             direct: on.iter().all(|&location| survey.io[location].is_none_or(|kind| kind.is_direct())),
             description: format!(
@@ -216,5 +216,5 @@ fn volume_facts(pools: &PoolPlan, survey: &StorageSurvey) -> Vec<VolumeFacts> {
             ),
         }
     };
-    vec![facts(Role::Database), facts(Role::Log)]
+    vec![facts(VolumeRole::Database), facts(VolumeRole::Log)]
 }

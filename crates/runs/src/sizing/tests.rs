@@ -1,21 +1,21 @@
 //! Sizes that are accepted, and sizes that are refused.
 
 use super::*;
-use workload::database::{judged::Judged, plan::Load, profile::Profile};
+use workload::database::{judged_part::JudgedPart, plan::LoadPlan, profile::ServerProfile};
 
 /// A run with every setting open but the profile.
 pub fn request() -> SizingRequest {
     SizingRequest {
         plan: RunPlan {
-            profile: Profile::load("exchange-2010").expect("built in"),
+            profile: ServerProfile::load("exchange-2010").expect("built in"),
             groups: 1,
             databases_per_group: 1,
             database_bytes: 0,
             database_bytes_max: 0,
             cache_bytes_per_group: 0,
-            load: Load::Threads { per_group: 4 },
+            load: LoadPlan::Threads { per_group: 4 },
             duration_s: BARE_DURATION.as_secs(),
-            judged: Judged::All,
+            judged: JudgedPart::All,
             fill_s_max: 15,
             seed: 1,
             volumes: Vec::new(),

@@ -14,7 +14,7 @@ use crate::{
 };
 use maildb::PageSize;
 use report::{
-    Cell, Document, Meta, Outcome as Word, Section, Severity as Gravity, Verdict,
+    Cell, Document, Meta, Section, Severity as Gravity, Verdict, VerdictOutcome as Word,
     prose::{counted, number},
 };
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use super::{
     group::{DatabaseOutcome, FillOutcome, GroupOutcome},
     measure::{Sample, judged_samples, mean_of_windows_ms, windows, worst_window_ms},
-    meter::{IoTallies, Latencies, Role, SlowTally, Spikes},
+    meter::{IoTallies, Latencies, SlowTally, Spikes, VolumeRole},
     operation::{FailureCounts, Operation, OperationReading},
     plan::{RunPlan, WINDOW},
     results::{
@@ -76,7 +76,7 @@ impl RunResults {
             failures: outcomes.iter().flat_map(|outcome| outcome.failures.0.clone()).collect(),
             verified: outcomes.iter().flat_map(|outcome| outcome.verified.clone()).collect(),
             pools: outcomes.iter().flat_map(|outcome| outcome.pools.clone()).collect(),
-            beside: None,
+            baseline: None,
             samples,
             host_samples: frame.host_samples,
             kernel: frame.kernel,
@@ -143,7 +143,7 @@ fn merge_volumes(
     outcomes: &[GroupOutcome],
     whole: bool,
 ) -> (Vec<VolumeResults>, Vec<Sample>) {
-    let mut names: Vec<(Role, String)> = Vec::new();
+    let mut names: Vec<(VolumeRole, String)> = Vec::new();
     for meter in outcomes.iter().flat_map(|outcome| &outcome.meters) {
         let name = (meter.role, meter.volume.clone());
         if !names.contains(&name) {
@@ -151,7 +151,7 @@ fn merge_volumes(
         }
     }
     names.sort();
-    let place = |role: Role, volume: &str| {
+    let place = |role: VolumeRole, volume: &str| {
         names.iter().position(|name| name.0 == role && name.1 == volume).expect("listed above")
     };
     let mut tallies = vec![IoTallies::default(); names.len()];

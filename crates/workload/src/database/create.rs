@@ -8,9 +8,9 @@
 use super::{
     error::Error,
     key_space::KeySpace,
-    mail_record::{MailKey, Version},
+    mail_record::{MailKey, RecordVersion},
     mail_table::MailDatabase,
-    turn::give_turn,
+    yield_now::yield_now,
 };
 use maildb::{Durability, Session};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ const NEAR_ENOUGH_PERCENT: u64 = 97;
 const SMALL_PERCENT: u64 = 80;
 
 /// Receives progress, and can stop a creation.
-pub trait Watch {
+pub trait CreationObserver {
     /// Reports bytes done of all bytes in this database.
     fn progress(&self, done: ByteCount, total: ByteCount);
     /// True if the creation must stop at the next opportunity.
@@ -36,7 +36,7 @@ pub trait Watch {
 
 /// Result of creating one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Created {
+pub struct CreationOutcome {
     /// Records found in the file.
     pub found: u64,
     pub inserted: u64,
@@ -50,12 +50,12 @@ pub async fn create(
     session: &mut Session,
     keys: &mut KeySpace,
     wanted: ByteCount,
-    watch: &impl Watch,
-) -> Result<Created, Error> {
+    watch: &impl CreationObserver,
+) -> Result<CreationOutcome, Error> {
     let last = scan_existing(mail, keys, watch).await?;
     let found = keys.existing();
     if watch.stopped() {
-        return Ok(Created { found, inserted: 0, complete: false });
+        return Ok(CreationOutcome { found, inserted: 0, complete: false });
     }
     let mut next = last.map_or(MailKey { mailbox: 0, message: 0 }, following);
     let near_enough = ByteCount(wanted.0 / 100 * NEAR_ENOUGH_PERCENT);
@@ -66,7 +66,7 @@ pub async fn create(
         let records =
             if found > 0 { 0 } else { wanted.0 / 100 * SMALL_PERCENT / mail.maker.record_bytes() as u64 };
         let inserted = insert_few(mail, session, keys, records, watch).await?;
-        return Ok(Created { found, inserted, complete: inserted == records });
+        return Ok(CreationOutcome { found, inserted, complete: inserted == records });
     }
     let mut load = mail.begin_load(wanted).await?;
     // The records between two checks must not grow the file beyond its size by a whole extent.
@@ -75,7 +75,7 @@ pub async fn create(
     while load.size().0 + look_bytes < wanted.0 && !stopped {
         for _ in 0..LOOK_RECORDS {
             load.push(next).await?;
-            keys.note(next, Version::FIRST);
+            keys.note(next, RecordVersion::FIRST);
             next = following(next);
             inserted += 1;
         }
@@ -83,7 +83,7 @@ pub async fn create(
         stopped = watch.stopped();
     }
     load.finish().await?;
-    Ok(Created { found, inserted, complete: !stopped })
+    Ok(CreationOutcome { found, inserted, complete: !stopped })
 }
 
 /// Inserts up to `records` records one by one into an empty database; returns the number inserted before a
@@ -93,19 +93,19 @@ async fn insert_few(
     session: &mut Session,
     keys: &mut KeySpace,
     records: u64,
-    watch: &impl Watch,
+    watch: &impl CreationObserver,
 ) -> Result<u64, Error> {
     let mut next = MailKey { mailbox: 0, message: 0 };
     let mut inserted = 0;
     while inserted < records && !watch.stopped() {
         for _ in 0..u64::from(LOOK_RECORDS).min(records - inserted) {
             mail.insert(session, next).await?;
-            keys.note(next, Version::FIRST);
+            keys.note(next, RecordVersion::FIRST);
             next = following(next);
             inserted += 1;
         }
         session.commit(Durability::Lazy).await?;
-        give_turn().await;
+        yield_now().await;
         watch.progress(ByteCount(inserted), ByteCount(records));
     }
     Ok(inserted)
@@ -122,7 +122,7 @@ fn following(key: MailKey) -> MailKey {
 async fn scan_existing(
     mail: &MailDatabase,
     keys: &mut KeySpace,
-    watch: &impl Watch,
+    watch: &impl CreationObserver,
 ) -> Result<Option<MailKey>, Error> {
     let size = mail.database.size();
     let record_bytes = mail.maker.record_bytes() as u64;

@@ -2,14 +2,14 @@
 
 use super::{
     error::Error,
-    group::{Group, GroupStorage},
-    kernel::{KernelWatch, LookAtKernel},
+    group::{GroupRun, GroupStorage},
+    kernel::{KernelLogReader, KernelMonitor},
+    load_search::LoadSearch,
     plan::RunPlan,
-    profile::ProfileError,
-    progress::{Phase, Progress, Shared, merge_boards},
-    record::{CREATION_INTERVAL, Creating, News, Recorder, interval_s},
+    profile::ServerProfileError,
+    progress::{Phase, RunProgress, RunState, merge_progress},
+    record::{CREATION_INTERVAL, CreationProgress, Recorder, RunEvent, interval_s},
     results::{HostFacts, HostSample, RunFrame, RunResults},
-    seek::Seeker,
 };
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -31,17 +31,17 @@ pub type OpenGroup = Arc<dyn Fn(World, u32) -> LocalFuture<IoResult<GroupStorage
 
 /// Threads that run the groups.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum GroupPlacement {
     /// One real thread for each group.
     Threads(RealOptions),
     /// The caller's thread, in the caller's world.
-    Here,
+    CallerThread,
 }
 
 /// A run's connections to its surroundings.
-pub struct Surroundings {
+pub struct RunEnvironment {
     pub open: OpenGroup,
-    pub place: Place,
+    pub place: GroupPlacement,
     /// Set by the caller to end the run early, cleanly, with partial results.
     pub stop: Arc<AtomicBool>,
     /// Program and version, for the report.
@@ -53,7 +53,7 @@ pub struct Surroundings {
     /// Receives the events of the run's record; see [`record`](super::record).
     pub recorder: Option<Recorder>,
     /// Reads the kernel log about twice a second, or says why it cannot. None if there is no kernel log.
-    pub kernel: Option<Result<LookAtKernel, String>>,
+    pub kernel: Option<Result<KernelLogReader, String>>,
 }
 
 /// Runs `plan` and returns its results. Calls `on_progress` about twice a second, and once at the end, on the
@@ -65,23 +65,24 @@ pub struct Surroundings {
 pub async fn run(
     world: &World,
     plan: RunPlan,
-    surroundings: Surroundings,
-    mut on_progress: impl FnMut(&Progress),
+    surroundings: RunEnvironment,
+    mut on_progress: impl FnMut(&RunProgress),
 ) -> Result<RunResults, Error> {
     plan.check()?;
-    let Surroundings { open, place, stop, generator, host, read_host, recorder, kernel } = surroundings;
-    let mut kernel = kernel.map(KernelWatch::new);
-    let shared = Shared::new(plan.groups, stop, recorder);
+    let RunEnvironment { open, place, stop, generator, host, read_host, recorder, kernel } = surroundings;
+    let mut kernel = kernel.map(KernelMonitor::new);
+    let shared = RunState::new(plan.groups, stop, recorder);
     let began_unix_s = world.wall().seconds;
     shared.line(world.wall(), format!("{generator}: testing begins"));
-    let mut seeker = Seeker::new(&plan).map_err(|error| Error::Plan(ProfileError::from(error).into()))?;
+    let mut seeker =
+        LoadSearch::new(&plan).map_err(|error| Error::Plan(ServerProfileError::from(error).into()))?;
     let mut groups = Vec::new();
     for number in 0..plan.groups {
         groups.push(start_group(world, place, &plan, number, &shared, &open, |group| Box::pin(group.run()))?);
     }
-    let mut watch = Watch::new(world, interval_s(plan.duration()));
+    let mut watch = ProgressMonitor::new(world, interval_s(plan.duration()));
     let mut host_samples: Vec<HostSample> = Vec::new();
-    while !groups.iter().all(Started::is_finished) {
+    while !groups.iter().all(GroupHandle::is_finished) {
         world.sleep(LOOK).await;
         kernel.iter_mut().for_each(|kernel| kernel.look(world, &shared));
         if let Some(seeker) = &mut seeker {
@@ -89,10 +90,10 @@ pub async fn run(
         }
         let mut progress = watch.look(world, &shared);
         if let Some(creating) = watch.creating(world, &progress) {
-            shared.record(|| News::Creating(creating));
+            shared.record(|| RunEvent::Creating(creating));
         }
         if let Some(search) =
-            seeker.as_ref().and_then(Seeker::progress).filter(|_| progress.phase == Phase::Search)
+            seeker.as_ref().and_then(LoadSearch::progress).filter(|_| progress.phase == Phase::Search)
         {
             (progress.fraction, progress.left_s) = (search.fraction, Some(search.left_s));
             progress.search = Some(search);
@@ -109,7 +110,7 @@ pub async fn run(
             let sample = HostSample { at_s: progress.elapsed_s, ..read_host() };
             host_samples.push(sample);
             if watch.is_recorded(sample.at_s) {
-                shared.record(|| News::Host(sample));
+                shared.record(|| RunEvent::Host(sample));
             }
         }
         on_progress(&progress);
@@ -134,10 +135,10 @@ pub async fn run(
         host,
         unix_s: (began_unix_s, world.wall().seconds),
         host_samples,
-        kernel: kernel.map(KernelWatch::into_results),
+        kernel: kernel.map(KernelMonitor::into_results),
         log: shared.lines_from(0),
         cut_off: None,
-        search: seeker.map(Seeker::results),
+        search: seeker.map(LoadSearch::results),
     };
     Ok(RunResults::assemble(frame, &outcomes))
 }
@@ -151,24 +152,24 @@ pub async fn run(
 pub async fn prepare(
     world: &World,
     plan: &RunPlan,
-    surroundings: Surroundings,
-    mut on_progress: impl FnMut(&Progress),
+    surroundings: RunEnvironment,
+    mut on_progress: impl FnMut(&RunProgress),
 ) -> Result<bool, Error> {
     plan.check()?;
-    let Surroundings { open, place, stop, recorder, .. } = surroundings;
-    let shared = Shared::new(plan.groups, stop, None);
+    let RunEnvironment { open, place, stop, recorder, .. } = surroundings;
+    let shared = RunState::new(plan.groups, stop, None);
     let mut groups = Vec::new();
     for number in 0..plan.groups {
         groups.push(start_group(world, place, plan, number, &shared, &open, |group| {
             Box::pin(group.prepare())
         })?);
     }
-    let mut watch = Watch::new(world, interval_s(plan.duration()));
-    while !groups.iter().all(Started::is_finished) {
+    let mut watch = ProgressMonitor::new(world, interval_s(plan.duration()));
+    while !groups.iter().all(GroupHandle::is_finished) {
         world.sleep(LOOK).await;
         let progress = watch.look(world, &shared);
         if let (Some(creating), Some(recorder)) = (watch.creating(world, &progress), &recorder) {
-            recorder.tell(News::Creating(creating));
+            recorder.tell(RunEvent::Creating(creating));
         }
         on_progress(&progress);
     }
@@ -184,12 +185,12 @@ pub async fn prepare(
 }
 
 /// A running group.
-enum Started<T> {
+enum GroupHandle<T> {
     Thread(ThreadHandle<Result<T, Error>>),
     Task(JoinHandle<Result<T, Error>>),
 }
 
-impl<T: Send + 'static> Started<T> {
+impl<T: Send + 'static> GroupHandle<T> {
     fn is_finished(&self) -> bool {
         match self {
             Self::Thread(handle) => handle.is_finished(),
@@ -205,23 +206,23 @@ impl<T: Send + 'static> Started<T> {
     }
 }
 
-type Work<T> = fn(Group) -> LocalFuture<Result<T, Error>>;
+type Work<T> = fn(GroupRun) -> LocalFuture<Result<T, Error>>;
 
 fn start_group<T: Send + 'static>(
     world: &World,
-    place: Place,
+    place: GroupPlacement,
     plan: &RunPlan,
     number: u32,
-    shared: &Shared,
+    shared: &RunState,
     open: &OpenGroup,
     work: Work<T>,
-) -> Result<Started<T>, Error> {
+) -> Result<GroupHandle<T>, Error> {
     let (plan, shared, open) = (plan.clone(), shared.clone(), Arc::clone(open));
     let seed = plan.seed;
     let work = move |world: World| -> LocalFuture<Result<T, Error>> {
         Box::pin(async move {
             match open(world.clone(), number).await {
-                Ok(storage) => work(Group::new(&world, plan, number, shared, storage)).await,
+                Ok(storage) => work(GroupRun::new(&world, plan, number, shared, storage)).await,
                 Err(error) => {
                     shared.abort();
                     Err(error.into())
@@ -230,15 +231,17 @@ fn start_group<T: Send + 'static>(
         })
     };
     match place {
-        Place::Here => Ok(Started::Task(world.spawn("storage group", work(world.clone())))),
-        Place::Threads(options) => spawn_thread(&format!("group {number}"), seed, options, work)
-            .map(Started::Thread)
+        GroupPlacement::CallerThread => {
+            Ok(GroupHandle::Task(world.spawn("storage group", work(world.clone()))))
+        }
+        GroupPlacement::Threads(options) => spawn_thread(&format!("group {number}"), seed, options, work)
+            .map(GroupHandle::Thread)
             .map_err(|error| Error::Thread(error.to_string())),
     }
 }
 
 /// Turns the groups' progress into that of the run.
-struct Watch {
+struct ProgressMonitor {
     phase: Phase,
     began: Moment,
     lines_told: usize,
@@ -250,21 +253,21 @@ struct Watch {
     creating_told: Option<Moment>,
 }
 
-impl Watch {
+impl ProgressMonitor {
     fn new(world: &World, record_interval_s: u64) -> Self {
         let (began, creating_told) = (world.now(), None);
         Self { phase: Phase::Create, began, lines_told: 0, record_interval_s, recorded: 0, creating_told }
     }
 
     /// Creation progress, if it is due to be recorded.
-    fn creating(&mut self, world: &World, progress: &Progress) -> Option<Creating> {
+    fn creating(&mut self, world: &World, progress: &RunProgress) -> Option<CreationProgress> {
         let (done_bytes, bytes) = progress.bytes.filter(|_| progress.phase == Phase::Create)?;
         let now = world.now();
         if self.creating_told.is_some_and(|told| now.since(told) < CREATION_INTERVAL) {
             return None;
         }
         self.creating_told = Some(now);
-        Some(Creating { done_bytes, bytes })
+        Some(CreationProgress { done_bytes, bytes })
     }
 
     /// True if a host sample at this time of measurement is due to be recorded.
@@ -274,26 +277,26 @@ impl Watch {
         is_due
     }
 
-    fn look(&mut self, world: &World, shared: &Shared) -> Progress {
-        let board = merge_boards(&shared.boards());
-        if board.phase != self.phase {
-            self.phase = board.phase;
+    fn look(&mut self, world: &World, shared: &RunState) -> RunProgress {
+        let progress = merge_progress(&shared.groups());
+        if progress.phase != self.phase {
+            self.phase = progress.phase;
             self.began = world.now();
-            shared.record(|| News::Phase(board.phase));
+            shared.record(|| RunEvent::Phase(progress.phase));
         }
         let elapsed_s = world.now().since(self.began).as_secs_f64();
         let lines = shared.lines_from(self.lines_told);
         self.lines_told += lines.len();
         // An estimate from the first moments would fluctuate.
-        let can_guess = board.fraction > 0.01 && elapsed_s >= GUESS_AFTER_S;
-        let left_s = can_guess.then(|| elapsed_s * (1.0 - board.fraction) / board.fraction);
-        Progress {
-            phase: board.phase,
-            fraction: board.fraction,
-            bytes: board.bytes,
+        let can_guess = progress.fraction > 0.01 && elapsed_s >= GUESS_AFTER_S;
+        let left_s = can_guess.then(|| elapsed_s * (1.0 - progress.fraction) / progress.fraction);
+        RunProgress {
+            phase: progress.phase,
+            fraction: progress.fraction,
+            bytes: progress.bytes,
             elapsed_s,
             left_s,
-            live: board.live,
+            live: progress.live,
             search: None,
             lines,
         }

@@ -1,6 +1,6 @@
 //! Errors that end a run without results.
 
-use super::{mail_record::ContentError, plan::PlanError};
+use super::{mail_record::ContentError, plan::RunPlanError};
 use maildb::log::LogError;
 use thiserror::Error;
 use world::{IoError, IoErrorKind};
@@ -10,7 +10,7 @@ use world::{IoError, IoErrorKind};
 #[non_exhaustive]
 pub enum Error {
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] RunPlanError),
     /// The storage failed outside the database engine.
     #[error(transparent)]
     Storage(#[from] IoError),

@@ -116,7 +116,7 @@ mod tests {
             (sample_plan(), SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 300 });
         let given = plan.estimate(guess);
         let probe = ProbePlan { settle_s: 30, measure_s: 15, probes_max: 10, holds_max: 3 };
-        plan.load = super::super::plan::Load::Maximum { probe };
+        plan.load = super::super::plan::LoadPlan::Maximum { probe };
         let searched = plan.estimate(guess);
         assert_eq!(searched.search_s, 460);
         assert_eq!(searched.further_holds_s, 2 * 7201 + 3 * 30);

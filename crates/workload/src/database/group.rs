@@ -9,28 +9,28 @@ mod measuring;
 mod outcome;
 mod recording;
 mod running;
-mod seek;
-mod vigil;
+mod search;
+mod watchdog;
 
 use super::{
-    create::{Created, Watch, create},
+    create::{CreationObserver, CreationOutcome, create},
     error::Error,
     key_space::KeySpace,
     limits::{LimitSet, WatchLimits},
     mail_table::MailDatabase,
-    meter::{Meter, MeteredDirectory, Role},
+    meter::{Meter, MeteredDirectory, VolumeRole},
     operation::OperationMeter,
     pacing::Pacer,
-    plan::{Load, RunPlan},
-    pools::{PoolFacts, Pools, results_of},
-    progress::{Phase, Shared},
+    plan::{LoadPlan, RunPlan},
+    pools::{PoolFacts, PoolSet, results_of},
+    progress::{Phase, RunState},
     results::EngineCounters,
     scan::BackgroundScan,
     session::{GroupLoad, Store, run_session},
 };
 use maildb::{DatabaseLocation, Instance, InstanceConfig};
 use report::prose::counted;
-use running::{Judging, Running, Seconds, Tally};
+use running::{JudgingState, MeasuredCounters, RunningLoad, SessionShortage};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -51,15 +51,15 @@ pub struct GroupStorage {
     pub databases: Vec<(Rc<dyn Directory>, String, String)>,
     /// Directory and volume of the transaction log.
     pub log: (Rc<dyn Directory>, String),
-    /// Pools below the files, if their statistics are wanted.
-    pub pools: Option<Rc<dyn Pools>>,
+    /// PoolSet below the files, if their statistics are wanted.
+    pub pools: Option<Rc<dyn PoolSet>>,
 }
 
-pub struct Group {
+pub struct GroupRun {
     world: World,
     plan: Rc<RunPlan>,
     number: u32,
-    shared: Shared,
+    shared: RunState,
     storage: GroupStorage,
     /// Thresholds of slow I/O.
     limits: WatchLimits,
@@ -69,18 +69,19 @@ pub struct Group {
     meters: Vec<Rc<Meter>>,
 }
 
-impl Group {
-    /// Group `number` of a run by a checked `plan`.
-    pub fn new(world: &World, plan: RunPlan, number: u32, shared: Shared, storage: GroupStorage) -> Self {
+impl GroupRun {
+    /// GroupRun `number` of a run by a checked `plan`.
+    pub fn new(world: &World, plan: RunPlan, number: u32, shared: RunState, storage: GroupStorage) -> Self {
         assert_eq!(storage.databases.len(), plan.databases_per_group as usize, "storage as planned");
         let limits =
             LimitSet::load(&plan.profile.limits).expect("a plan that was checked names known limits");
         let limits = limits.watch().clone();
-        let mut meters = vec![Meter::new(world, storage.log.1.clone(), Role::Log, &limits)];
+        let mut meters = vec![Meter::new(world, storage.log.1.clone(), VolumeRole::Log, &limits)];
         for (_, _, volume) in &storage.databases {
-            let known = meters.iter().any(|meter| meter.role() == Role::Database && meter.volume() == volume);
+            let known =
+                meters.iter().any(|meter| meter.role() == VolumeRole::Database && meter.volume() == volume);
             if !known {
-                meters.push(Meter::new(world, volume.clone(), Role::Database, &limits));
+                meters.push(Meter::new(world, volume.clone(), VolumeRole::Database, &limits));
             }
         }
         Self {
@@ -102,7 +103,7 @@ impl Group {
         if outcome.is_err() {
             self.shared.abort();
         }
-        self.shared.board(self.number, |board| board.phase = Phase::Done);
+        self.shared.update(self.number, |progress| progress.phase = Phase::Done);
         outcome
     }
 
@@ -121,7 +122,7 @@ impl Group {
         if outcome.is_err() {
             self.shared.abort();
         }
-        self.shared.board(self.number, |board| board.phase = Phase::Done);
+        self.shared.update(self.number, |progress| progress.phase = Phase::Done);
         outcome
     }
 
@@ -159,7 +160,7 @@ impl Group {
         self.stop_load(&mut running).await;
         let databases = self.database_outcomes(&running.load, &running.tally, &created);
         let failures = Rc::clone(&running.load.failures);
-        let Running { load, tally, frozen, .. } = running;
+        let RunningLoad { load, tally, frozen, .. } = running;
         drop(load);
         let frozen = frozen || !self.close(instance, &failures).await;
         if let Some(error) = failures.no_space() {
@@ -247,7 +248,7 @@ impl Group {
     }
 
     fn database_meter(&self, volume: &str) -> &Rc<Meter> {
-        let on = |meter: &&Rc<Meter>| meter.role() == Role::Database && meter.volume() == volume;
+        let on = |meter: &&Rc<Meter>| meter.role() == VolumeRole::Database && meter.volume() == volume;
         self.meters.iter().find(on).expect("every volume got its meter")
     }
 
@@ -260,7 +261,7 @@ impl Group {
     }
 
     /// Creates all databases concurrently.
-    async fn create(&self, instance: &Instance) -> Result<(Vec<Store>, Vec<Created>), Error> {
+    async fn create(&self, instance: &Instance) -> Result<(Vec<Store>, Vec<CreationOutcome>), Error> {
         let done: Rc<RefCell<Vec<(u64, u64)>>> =
             Rc::new(RefCell::new(vec![(0, self.plan.database_bytes); self.storage.databases.len()]));
         let tasks: Vec<_> = instance
@@ -268,7 +269,7 @@ impl Group {
             .into_iter()
             .enumerate()
             .map(|(index, database)| {
-                let watch = CreateWatch {
+                let watch = GroupCreationObserver {
                     group: self.number,
                     index,
                     done: Rc::clone(&done),
@@ -332,16 +333,16 @@ impl Group {
         Ok((stores, created))
     }
 
-    fn start_load(&self, instance: &Instance, stores: Vec<Store>) -> Running {
+    fn start_load(&self, instance: &Instance, stores: Vec<Store>) -> RunningLoad {
         let (profile, world) = (&self.plan.profile, &self.world);
         let pacer = match self.plan.load {
-            Load::Threads { .. } => Pacer::closed(world),
-            Load::Mailboxes { .. } => {
+            LoadPlan::Threads { .. } => Pacer::closed(world),
+            LoadPlan::Mailboxes { .. } => {
                 let target = self.plan.load.target_iops().expect("mailboxes have a rate");
                 let random = world.random(&format!("arrivals of group {}", self.number));
                 Pacer::held(world, target / f64::from(self.plan.groups), random)
             }
-            Load::Maximum { .. } | Load::TunedThreads { .. } => {
+            LoadPlan::Maximum { .. } | LoadPlan::TunedThreads { .. } => {
                 let pacer = Pacer::closed(world);
                 pacer.let_work(profile.threads_per_group());
                 pacer
@@ -372,14 +373,14 @@ impl Group {
         let is_held = self.plan.load.target_iops().is_some();
         let arrivals = is_held.then(|| world.spawn("arrivals", async move { pacer.run_arrivals().await }));
         let (tally, recent, seconds) = Default::default();
-        Running { load, sessions, arrivals, scan, tally, recent, seconds, frozen: false }
+        RunningLoad { load, sessions, arrivals, scan, tally, recent, seconds, frozen: false }
     }
 
     fn database_outcomes(
         &self,
         load: &GroupLoad,
-        tally: &Tally,
-        created: &[Created],
+        tally: &MeasuredCounters,
+        created: &[CreationOutcome],
     ) -> Vec<DatabaseOutcome> {
         let databases = load.stores.iter().zip(&self.storage.databases).zip(created).enumerate();
         databases
@@ -399,22 +400,22 @@ impl Group {
     }
 }
 
-struct CreateWatch {
+struct GroupCreationObserver {
     group: u32,
     index: usize,
     done: Rc<RefCell<Vec<(u64, u64)>>>,
-    shared: Shared,
+    shared: RunState,
 }
 
-impl Watch for CreateWatch {
+impl CreationObserver for GroupCreationObserver {
     fn progress(&self, done: ByteCount, total: ByteCount) {
         let mut all = self.done.borrow_mut();
         all[self.index] = (done.0.min(total.0), total.0);
         let sum = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        self.shared.board(self.group, |board| {
-            board.phase = Phase::Create;
-            board.fraction = sum.0 as f64 / sum.1.max(1) as f64;
-            board.bytes = Some(sum);
+        self.shared.update(self.group, |progress| {
+            progress.phase = Phase::Create;
+            progress.fraction = sum.0 as f64 / sum.1.max(1) as f64;
+            progress.bytes = Some(sum);
         });
     }
 

@@ -3,7 +3,7 @@
 //! A retry hides a failed command from the waiting program, and a mirror hides a failed drive; the kernel log
 //! shows both. Invariant: every message is counted, and the first [`KEPT`] are kept with their text.
 
-use super::{progress::Shared, record::News};
+use super::{progress::RunState, record::RunEvent};
 use serde::{Deserialize, Serialize};
 use world::{
     IoResult, World,
@@ -16,7 +16,7 @@ pub const KEPT: usize = 100;
 const LINES_MAX: u64 = 20;
 
 /// Reads the kernel messages since the last call, without waiting.
-pub type LookAtKernel = Box<dyn FnMut() -> IoResult<KernelLogUpdate>>;
+pub type KernelLogReader = Box<dyn FnMut() -> IoResult<KernelLogUpdate>>;
 
 /// One message about a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,16 +45,16 @@ pub struct KernelResults {
 }
 
 /// Reads the kernel log during a run.
-pub(super) struct KernelWatch {
-    look: Option<LookAtKernel>,
+pub(super) struct KernelMonitor {
+    look: Option<KernelLogReader>,
     results: KernelResults,
     /// The last recorded state.
     told: Option<KernelResults>,
 }
 
-impl KernelWatch {
+impl KernelMonitor {
     /// A monitor of a readable log, or of one that is unreadable for a reason.
-    pub fn new(log: Result<LookAtKernel, String>) -> Self {
+    pub fn new(log: Result<KernelLogReader, String>) -> Self {
         match log {
             Ok(look) => Self { look: Some(look), results: KernelResults::default(), told: None },
             Err(why) => Self {
@@ -66,7 +66,7 @@ impl KernelWatch {
     }
 
     /// Reads new messages and adds them to the test log.
-    pub fn look(&mut self, world: &World, shared: &Shared) {
+    pub fn look(&mut self, world: &World, shared: &RunState) {
         match self.look.as_mut().map(|look| look()) {
             None => {}
             Some(Ok(news)) => {
@@ -81,12 +81,12 @@ impl KernelWatch {
         if self.told.as_ref() != Some(&self.results) {
             let events_told = self.told.as_ref().map_or(0, |told| told.events.len());
             let events = self.results.events[events_told..].to_vec();
-            shared.record(|| News::Kernel(KernelResults { events, ..self.results.clone() }));
+            shared.record(|| RunEvent::Kernel(KernelResults { events, ..self.results.clone() }));
             self.told = Some(self.results.clone());
         }
     }
 
-    fn note(&mut self, trouble: KernelDeviceError, world: &World, shared: &Shared) {
+    fn note(&mut self, trouble: KernelDeviceError, world: &World, shared: &RunState) {
         let wall = world.wall();
         self.results.count += 1;
         match self.results.count {
@@ -123,9 +123,9 @@ mod tests {
 
     fn watch(looks: Vec<IoResult<KernelLogUpdate>>) -> (KernelResults, usize) {
         let mut looks = looks.into_iter();
-        let mut watch = KernelWatch::new(Ok(Box::new(move || looks.next().unwrap())));
+        let mut watch = KernelMonitor::new(Ok(Box::new(move || looks.next().unwrap())));
         let main = |world: World| async move {
-            let shared = Shared::new(1, Arc::default(), None);
+            let shared = RunState::new(1, Arc::default(), None);
             for _ in 0..2 {
                 watch.look(&world, &shared);
             }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_of_messages_is_counted_and_told_in_a_few_lines() {
+    fn many_messages_are_counted_but_few_are_logged() {
         let trouble = KernelDeviceError {
             device: "sda".to_owned(),
             what: "I/O error",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_can_no_longer_be_read_is_asked_no_more() {
+    fn an_unreadable_log_is_not_read_again() {
         let (results, lines) = watch(vec![Err(IoError::new(IoErrorKind::PermissionDenied, "reading it"))]);
         assert_eq!((results.count, lines), (0, 0));
         assert_eq!(results.unreadable.as_deref(), Some("reading it"));

@@ -21,7 +21,7 @@
 //! 2. A record has at most one claim: it is not picked again until the claim is released.
 //! 3. `existing` is the number of slots whose version is not 0.
 
-use super::mail_record::{MailKey, Version};
+use super::mail_record::{MailKey, RecordVersion};
 use std::collections::BTreeSet;
 use world::Random;
 
@@ -66,7 +66,7 @@ impl Skew {
 #[derive(Debug, Default)]
 pub struct KeySpace {
     skew: Skew,
-    /// Version of each message of each mailbox; both numbers count from 0 without gaps.
+    /// RecordVersion of each message of each mailbox; both numbers count from 0 without gaps.
     mailboxes: Vec<Vec<u8>>,
     claimed: BTreeSet<MailKey>,
     existing: u64,
@@ -75,10 +75,10 @@ pub struct KeySpace {
 /// One record, reserved for one transaction.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claim that is not settled blocks its record for ever"]
-pub struct Claim {
+pub struct RecordClaim {
     pub key: MailKey,
     /// Current version; None for an insert.
-    pub version: Option<Version>,
+    pub version: Option<RecordVersion>,
 }
 
 impl KeySpace {
@@ -88,7 +88,7 @@ impl KeySpace {
     }
 
     /// Records that the table holds `key` in `version`; for creation and scans.
-    pub fn note(&mut self, key: MailKey, version: Version) {
+    pub fn note(&mut self, key: MailKey, version: RecordVersion) {
         let slot = self.slot(key);
         let was_vacant = std::mem::replace(slot, version.get()) == 0;
         self.existing += u64::from(was_vacant);
@@ -111,10 +111,10 @@ impl KeySpace {
 
     /// Claims a random existing record. Within the hot and the cold mailboxes all records are equally likely
     /// if the mailboxes have equal length. None if few records exist or all are claimed.
-    pub fn claim_existing(&mut self, random: &mut Random) -> Option<Claim> {
+    pub fn claim_existing(&mut self, random: &mut Random) -> Option<RecordClaim> {
         let key = self.pick(random, |version| version != 0)?;
-        let version = Version::from_byte(*self.slot(key));
-        Some(Claim { key, version })
+        let version = RecordVersion::from_byte(*self.slot(key));
+        Some(RecordClaim { key, version })
     }
 
     fn pick(&mut self, random: &mut Random, wanted: impl Fn(u8) -> bool) -> Option<MailKey> {
@@ -137,7 +137,7 @@ impl KeySpace {
     }
 
     /// Claims the next message number of a random mailbox, for an insert.
-    pub fn claim_new(&mut self, random: &mut Random) -> Claim {
+    pub fn claim_new(&mut self, random: &mut Random) -> RecordClaim {
         if self.mailboxes.is_empty() {
             self.mailboxes.push(Vec::new());
         }
@@ -147,20 +147,20 @@ impl KeySpace {
         slots.push(0);
         let fresh = self.claimed.insert(key);
         assert!(fresh, "a new message number is unclaimed");
-        Claim { key, version: None }
+        RecordClaim { key, version: None }
     }
 
     /// Claims a deleted message, to insert it again; None if there are few.
-    pub fn claim_hole(&mut self, random: &mut Random) -> Option<Claim> {
-        self.pick(random, |version| version == 0).map(|key| Claim { key, version: None })
+    pub fn claim_hole(&mut self, random: &mut Random) -> Option<RecordClaim> {
+        self.pick(random, |version| version == 0).map(|key| RecordClaim { key, version: None })
     }
 
     /// Releases a claim. `version` is the record's version after its transaction; None if it does not exist.
-    pub fn settle(&mut self, claim: Claim, version: Option<Version>) {
+    pub fn settle(&mut self, claim: RecordClaim, version: Option<RecordVersion>) {
         assert!(self.claimed.remove(&claim.key), "only what is claimed is settled");
         let slot = self.slot(claim.key);
-        let before = std::mem::replace(slot, version.map_or(0, Version::get));
-        assert_eq!(Version::from_byte(before), claim.version, "only its claim changes a record");
+        let before = std::mem::replace(slot, version.map_or(0, RecordVersion::get));
+        assert_eq!(RecordVersion::from_byte(before), claim.version, "only its claim changes a record");
         self.existing = self.existing + u64::from(version.is_some()) - u64::from(claim.version.is_some());
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn picks_are_uniform_over_what_exists_and_pass_over_holes() {
         let mut space = KeySpace::default();
         for message in (0..100).filter(|message| message % 5 != 0) {
-            space.note(key(message as i32 % 2, message / 2), Version::FIRST);
+            space.note(key(message as i32 % 2, message / 2), RecordVersion::FIRST);
         }
         let mut random = Random::new(1, "test");
         let mut hits: BTreeMap<MailKey, u32> = BTreeMap::new();
@@ -210,7 +210,7 @@ mod tests {
         let mut space = KeySpace::new(Skew { mailbox_percent: 20, access_percent: 80 });
         for mailbox in 0..50 {
             for message in 0..20 {
-                space.note(key(mailbox, message), Version::FIRST);
+                space.note(key(mailbox, message), RecordVersion::FIRST);
             }
         }
         let mut random = Random::new(1, "test");
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_skewed_key_space_of_one_mailbox_works_and_an_even_one_draws_as_it_always_did() {
         let mut one = KeySpace::new(Skew { mailbox_percent: 1, access_percent: 99 });
-        one.note(key(0, 0), Version::FIRST);
+        one.note(key(0, 0), RecordVersion::FIRST);
         let claim = one.claim_existing(&mut Random::new(1, "test")).unwrap();
         one.settle(claim, None);
         let (mut even, mut plain) = (Random::new(1, "test"), Random::new(1, "test"));
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_claimed_record_is_not_picked_again_until_settled() {
         let mut space = KeySpace::default();
-        space.note(key(0, 0), Version::FIRST);
+        space.note(key(0, 0), RecordVersion::FIRST);
         let mut random = Random::new(1, "test");
         let claim = space.claim_existing(&mut random).unwrap();
         assert_eq!(space.claim_existing(&mut random), None);
@@ -265,10 +265,10 @@ mod tests {
         assert_eq!((first.key, second.key), (key(0, 0), key(0, 1)));
         assert_eq!(space.claim_existing(&mut random), None);
         space.settle(first, None);
-        space.settle(second, Some(Version::FIRST));
+        space.settle(second, Some(RecordVersion::FIRST));
         let claim = space.claim_existing(&mut random).unwrap();
         assert_eq!(claim.key, key(0, 1), "the insert that was rolled back left a hole");
-        space.settle(claim, Some(Version::FIRST.next()));
+        space.settle(claim, Some(RecordVersion::FIRST.next()));
         assert_eq!(space.existing(), 1);
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let mut space = KeySpace::default();
         let mut random = Random::new(1, "test");
         for message in 0..10 {
-            space.note(key(0, message), Version::FIRST);
+            space.note(key(0, message), RecordVersion::FIRST);
         }
         assert_eq!(space.claim_hole(&mut random), None);
         let deleted = space.claim_existing(&mut random).unwrap();
@@ -285,7 +285,7 @@ mod tests {
         space.settle(deleted, None);
         let hole = space.claim_hole(&mut random).unwrap();
         assert_eq!((hole.key, hole.version), (gone, None));
-        space.settle(hole, Some(Version::FIRST));
+        space.settle(hole, Some(RecordVersion::FIRST));
         assert_eq!(space.existing(), 10);
     }
 
@@ -293,10 +293,10 @@ mod tests {
     #[should_panic(expected = "only what is claimed is settled")]
     fn settling_twice_is_a_bug() {
         let mut space = KeySpace::default();
-        space.note(key(0, 0), Version::FIRST);
+        space.note(key(0, 0), RecordVersion::FIRST);
         let claim = space.claim_existing(&mut Random::new(1, "test")).unwrap();
-        let again = Claim { key: claim.key, version: claim.version };
-        space.settle(claim, Some(Version::FIRST));
-        space.settle(again, Some(Version::FIRST));
+        let again = RecordClaim { key: claim.key, version: claim.version };
+        space.settle(claim, Some(RecordVersion::FIRST));
+        space.settle(again, Some(RecordVersion::FIRST));
     }
 }

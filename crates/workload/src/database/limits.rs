@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_judged_by_what_they_print() {
+    fn the_limits_of_the_papers_are_as_printed() {
         let limit = |set: &str, measure| {
             let set = LimitSet::load(set).unwrap();
             let found = set.limits.iter().find(|limit| limit.measure == measure);

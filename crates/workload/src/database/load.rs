@@ -1,13 +1,13 @@
 //! The planned load: a session count, a held rate, or a search for the most of either within limits.
 
-use super::search::Axis;
+use super::search::SearchAxis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The load that drives the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Load {
+pub enum LoadPlan {
     /// Closed loop: each session starts its next operation when the last has finished.
     Threads { per_group: u32 },
     /// Open loop: a held rate of database IOPS.
@@ -23,7 +23,7 @@ pub enum Load {
     TunedThreads { probe: ProbePlan },
 }
 
-impl Load {
+impl LoadPlan {
     /// Database IOPS that the plan gives; None in a closed loop or a search.
     pub fn target_iops(&self) -> Option<f64> {
         match self {
@@ -38,10 +38,10 @@ impl Load {
     }
 
     /// The searched quantity; None if the plan gives the load.
-    pub fn searched_over(&self) -> Option<Axis> {
+    pub fn searched_over(&self) -> Option<SearchAxis> {
         match self {
-            Self::Maximum { .. } => Some(Axis::Rate),
-            Self::TunedThreads { .. } => Some(Axis::Threads),
+            Self::Maximum { .. } => Some(SearchAxis::Rate),
+            Self::TunedThreads { .. } => Some(SearchAxis::Threads),
             Self::Threads { .. } | Self::Mailboxes { .. } => None,
         }
     }

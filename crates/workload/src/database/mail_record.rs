@@ -28,10 +28,10 @@ impl fmt::Display for MailKey {
 
 /// Change count of a record: 1 when inserted, incremented up to 255, then 1 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version(NonZeroU8);
+pub struct RecordVersion(NonZeroU8);
 
-impl Version {
-    /// Version of a newly inserted record.
+impl RecordVersion {
+    /// RecordVersion of a newly inserted record.
     pub const FIRST: Self = Self(NonZeroU8::MIN);
 
     /// Decodes a byte; 0 is no version.
@@ -125,14 +125,14 @@ impl RecordMaker {
         self.form.record_bytes
     }
 
-    pub fn make(&self, key: MailKey, version: Version) -> MailRecord {
+    pub fn make(&self, key: MailKey, version: RecordVersion) -> MailRecord {
         let mut record = MailRecord { key, received: 0, flags: 0, subject: String::new(), body: Vec::new() };
         self.make_in(&mut record, key, version);
         record
     }
 
     /// Like [`RecordMaker::make`], but reuses the memory of `record`.
-    pub fn make_in(&self, record: &mut MailRecord, key: MailKey, version: Version) {
+    pub fn make_in(&self, record: &mut MailRecord, key: MailKey, version: RecordVersion) {
         let mut content = self.stream(key, version);
         let MailRecord { subject, body, .. } = record;
         subject.clear();
@@ -152,10 +152,10 @@ impl RecordMaker {
     pub fn check(
         &self,
         key: MailKey,
-        expected: Option<Version>,
+        expected: Option<RecordVersion>,
         record: &MailRecord,
-    ) -> Result<Version, ContentError> {
-        let found = u8::try_from(record.flags).ok().and_then(Version::from_byte);
+    ) -> Result<RecordVersion, ContentError> {
+        let found = u8::try_from(record.flags).ok().and_then(RecordVersion::from_byte);
         let Some(found) = found else { return Err(ContentError::Garbled(key)) };
         if *record != self.make(key, found) {
             return Err(ContentError::Garbled(key));
@@ -168,7 +168,7 @@ impl RecordMaker {
         }
     }
 
-    fn stream(&self, key: MailKey, version: Version) -> Random {
+    fn stream(&self, key: MailKey, version: RecordVersion) -> Random {
         // Odd multipliers spread neighbouring keys over the seed's bits; the generator's own seeding
         // (SplitMix64) does the rest.
         let place = (key.mailbox as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn a_record_has_the_size_asked_for_and_is_unlike_its_neighbours() {
         let maker = RecordMaker::new(7, PLAIN);
-        let record = maker.make(KEY, Version::FIRST);
+        let record = maker.make(KEY, RecordVersion::FIRST);
         assert_eq!(FIXED_BYTES + record.subject.len() + record.body.len(), 1000);
-        let neighbour = maker.make(MailKey { message: 15, ..KEY }, Version::FIRST);
+        let neighbour = maker.make(MailKey { message: 15, ..KEY }, RecordVersion::FIRST);
         let equal = record.body.iter().zip(&neighbour.body).filter(|(a, b)| a == b).count();
         assert!(equal < 20, "{equal} of 900 bytes agree; chance would be 4");
     }
@@ -226,19 +226,19 @@ mod tests {
     #[test]
     fn a_subject_names_its_record_and_memory_used_again_leaves_nothing_behind() {
         let maker = RecordMaker::new(7, RecordForm { compressible_percent: 40, ..PLAIN });
-        let mut record = maker.make(KEY, Version::FIRST);
+        let mut record = maker.make(KEY, RecordVersion::FIRST);
         for (mailbox, message) in [(0, 0), (9, 10), (i32::MAX, i64::MAX / 20_000_000), (-3, -1), (3, 14)] {
             let key = MailKey { mailbox, message };
-            maker.make_in(&mut record, key, Version::FIRST);
-            assert_eq!(record, maker.make(key, Version::FIRST));
-            let tag = maker.stream(key, Version::FIRST).next_u64();
+            maker.make_in(&mut record, key, RecordVersion::FIRST);
+            assert_eq!(record, maker.make(key, RecordVersion::FIRST));
+            let tag = maker.stream(key, RecordVersion::FIRST).next_u64();
             assert_eq!(record.subject, format!("{key} {tag:016x}"));
         }
     }
 
     #[test]
     fn a_record_is_what_databases_on_disk_were_made_with() {
-        let record = RecordMaker::new(7, PLAIN).make(KEY, Version::FIRST);
+        let record = RecordMaker::new(7, PLAIN).make(KEY, RecordVersion::FIRST);
         let sum = record.body.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         assert_eq!(record.subject, "message 14 of mailbox 3 b6a219ee4b89cfac");
         assert_eq!(sum, 5_661_674_122_702_841_209);
@@ -248,11 +248,11 @@ mod tests {
     fn a_compressible_body_is_random_first_and_blank_then_and_still_its_own() {
         for (percent, random) in [(0, 1.0), (50, 0.5), (90, 0.1), (100, 0.0)] {
             let maker = RecordMaker::new(7, RecordForm { compressible_percent: percent, ..PLAIN });
-            let record = maker.make(KEY, Version::FIRST);
+            let record = maker.make(KEY, RecordVersion::FIRST);
             let blank = record.body.iter().rev().take_while(|&&byte| byte == FILLER).count();
             let wanted = (record.body.len() as f64 * random).max(16.0);
             assert!((record.body.len() - blank) as f64 - wanted < 4.0, "{percent} %: {blank} blanks");
-            let other = maker.make(MailKey { message: 15, ..KEY }, Version::FIRST);
+            let other = maker.make(MailKey { message: 15, ..KEY }, RecordVersion::FIRST);
             assert_ne!(record.body, other.body, "{percent} %");
             let mixed = MailRecord { body: other.body, ..record };
             assert_eq!(maker.check(KEY, None, &mixed), Err(ContentError::Garbled(KEY)), "{percent} %");
@@ -262,11 +262,11 @@ mod tests {
     #[test]
     fn stale_foreign_and_damaged_records_are_told_from_the_right_one() {
         let maker = RecordMaker::new(7, PLAIN);
-        let second = Version::FIRST.next();
-        let old = maker.make(KEY, Version::FIRST);
+        let second = RecordVersion::FIRST.next();
+        let old = maker.make(KEY, RecordVersion::FIRST);
         let new = maker.make(KEY, second);
         assert_eq!(maker.check(KEY, Some(second), &new), Ok(second));
-        assert_eq!(maker.check(KEY, None, &old), Ok(Version::FIRST));
+        assert_eq!(maker.check(KEY, None, &old), Ok(RecordVersion::FIRST));
         assert_eq!(
             maker.check(KEY, Some(second), &old),
             Err(ContentError::WrongVersion { key: KEY, found: 1, expected: 2 })
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn versions_go_round_without_touching_zero() {
-        let last = Version::from_byte(255).unwrap();
-        assert_eq!(last.next(), Version::FIRST);
-        assert_eq!(Version::from_byte(0), None);
+        let last = RecordVersion::from_byte(255).unwrap();
+        assert_eq!(last.next(), RecordVersion::FIRST);
+        assert_eq!(RecordVersion::from_byte(0), None);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     error::Error,
-    mail_record::{ContentError, MailKey, MailRecord, RecordForm, RecordMaker, Version},
-    turn::give_turn,
+    mail_record::{ContentError, MailKey, MailRecord, RecordForm, RecordMaker, RecordVersion},
+    yield_now::yield_now,
 };
 use maildb::{
     BulkLoadSettings, BulkLoader, ColumnDefinition, ColumnId, ColumnType, Database, Durability, Session,
@@ -46,7 +46,7 @@ pub struct MailLoad<'a> {
 impl MailLoad<'_> {
     /// Adds `key` in its first version. Keys must ascend and be above all existing ones.
     pub async fn push(&mut self, key: MailKey) -> maildb::Result<()> {
-        self.maker.make_in(&mut self.record, key, Version::FIRST);
+        self.maker.make_in(&mut self.record, key, RecordVersion::FIRST);
         let MailRecord { received, flags, subject, body, .. } = &mut self.record;
         let mut values = values_of(key, *received, *flags, std::mem::take(subject), std::mem::take(body));
         let outcome = self.loader.push(&values).await;
@@ -68,7 +68,7 @@ impl MailLoad<'_> {
 }
 
 /// The version of a record, or its fault.
-pub type Checked = Result<Version, ContentError>;
+pub type RecordCheck = Result<RecordVersion, ContentError>;
 
 impl MailDatabase {
     /// Attaches to `database` if its label matches `form`; creates its tables and label if it has none. An
@@ -87,16 +87,17 @@ impl MailDatabase {
             Some(label) if label.form == form => label.seed,
             Some(label) => {
                 let (theirs, asked) = (label.form, form);
-                let problem = match theirs.record_bytes == asked.record_bytes {
-                    false => format!(
+                let problem = if theirs.record_bytes != asked.record_bytes {
+                    format!(
                         "made for records of {} bytes, not {}; use --set record_bytes={0} or another folder",
                         theirs.record_bytes, asked.record_bytes
-                    ),
-                    true => format!(
+                    )
+                } else {
+                    format!(
                         "made of records that are compressible by {} %, not {} %; use --set \
                          compressible_percent={0} or another folder",
                         theirs.compressible_percent, asked.compressible_percent
-                    ),
+                    )
                 };
                 return Err(Error::Mismatch { database: database.name(), problem });
             }
@@ -116,15 +117,20 @@ impl MailDatabase {
     pub async fn begin_load(&self, size: ByteCount) -> maildb::Result<MailLoad<'_>> {
         let settings = BulkLoadSettings { size_expected: size, ..BulkLoadSettings::default() };
         let loader = self.database.bulk_load(&self.table, settings).await?;
-        let record = self.maker.make(MailKey { mailbox: 0, message: 0 }, Version::FIRST);
+        let record = self.maker.make(MailKey { mailbox: 0, message: 0 }, RecordVersion::FIRST);
         Ok(MailLoad { maker: &self.maker, loader, record })
     }
 
     pub async fn insert(&self, session: &mut Session, key: MailKey) -> maildb::Result<()> {
-        session.insert(&self.table, &to_values(self.maker.make(key, Version::FIRST))).await
+        session.insert(&self.table, &to_values(self.maker.make(key, RecordVersion::FIRST))).await
     }
 
-    pub async fn replace(&self, session: &mut Session, key: MailKey, version: Version) -> maildb::Result<()> {
+    pub async fn replace(
+        &self,
+        session: &mut Session,
+        key: MailKey,
+        version: RecordVersion,
+    ) -> maildb::Result<()> {
         session.replace(&self.table, &key_values(key), &to_values(self.maker.make(key, version))).await
     }
 
@@ -133,7 +139,12 @@ impl MailDatabase {
     }
 
     /// Reads `key` and checks its content and version.
-    pub async fn read(&self, session: &Session, key: MailKey, expected: Version) -> maildb::Result<Checked> {
+    pub async fn read(
+        &self,
+        session: &Session,
+        key: MailKey,
+        expected: RecordVersion,
+    ) -> maildb::Result<RecordCheck> {
         Ok(match session.read(&self.table, &key_values(key)).await? {
             None => Err(ContentError::Gone(key)),
             Some(values) => match from_values(values) {
@@ -144,7 +155,10 @@ impl MailDatabase {
     }
 
     /// Reads and checks every record in key order. Passes batches to `on_records` until that returns false.
-    pub async fn scan(&self, mut on_records: impl FnMut(&[(MailKey, Version)]) -> bool) -> Result<(), Error> {
+    pub async fn scan(
+        &self,
+        mut on_records: impl FnMut(&[(MailKey, RecordVersion)]) -> bool,
+    ) -> Result<(), Error> {
         let wrong = |error| Error::Content { database: self.database.name(), error };
         let mut cursor = self.database.cursor(&self.table, &[])?;
         let mut last = None;
@@ -163,7 +177,7 @@ impl MailDatabase {
             if found.is_empty() || !on_records(&found) {
                 return Ok(());
             }
-            give_turn().await;
+            yield_now().await;
         }
     }
 }
@@ -303,7 +317,7 @@ mod tests {
 
     #[test]
     fn records_go_to_columns_and_back_unchanged() {
-        let record = RecordMaker::new(1, FORM).make(MailKey { mailbox: 5, message: 6 }, Version::FIRST);
+        let record = RecordMaker::new(1, FORM).make(MailKey { mailbox: 5, message: 6 }, RecordVersion::FIRST);
         assert_eq!(from_values(to_values(record.clone())), Some(record.clone()));
         let mut short = to_values(record);
         short.pop();

@@ -5,12 +5,12 @@
 
 use super::{
     limits::{LimitSet, Measure},
-    plan::Load,
-    profile::Profile,
+    plan::LoadPlan,
+    profile::ServerProfile,
     results::RunResults,
-    search::Bound,
+    search::SearchBound,
     setting::Confidence,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 use report::prose::{counted, number};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ pub struct MailboxFigure {
 
 impl MailboxFigure {
     /// The figure for the server that `profile` imitates.
-    pub fn of(profile: &Profile, messages_per_day: u32) -> Option<Self> {
+    pub fn of(profile: &ServerProfile, messages_per_day: u32) -> Option<Self> {
         let page_bytes = profile.page_size().bytes();
         let file = figures();
         let named = |set: &&FigureSet| set.profiles.iter().any(|name| profile.name.starts_with(name));
@@ -114,7 +114,7 @@ fn interpolated(points: &[Point], messages: f64) -> (f64, &'static str) {
 
 /// Qualifier of a mailbox count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum CountQualifier {
     /// The search found this maximum.
     Highest,
     /// A rate was held: the storage may support more.
@@ -125,7 +125,7 @@ pub enum Claim {
     AtThisLoad,
 }
 
-impl Claim {
+impl CountQualifier {
     /// Words that follow the count.
     pub fn words(self) -> &'static str {
         match self {
@@ -142,7 +142,7 @@ impl Claim {
 pub struct Mailboxes {
     /// Rounded down to two digits.
     pub count: u64,
-    pub claim: Claim,
+    pub claim: CountQualifier,
     /// Database IOPS within limits.
     pub achieved_iops: f64,
     pub figure: MailboxFigure,
@@ -153,8 +153,8 @@ pub struct Mailboxes {
 
 impl Mailboxes {
     /// None unless the run passed and figures for its profile exist.
-    pub fn of(results: &RunResults, verdict: &Verdict) -> Option<Self> {
-        if verdict.answer != Answer::Pass || results.measured_s <= 0.0 {
+    pub fn of(results: &RunResults, verdict: &RunVerdict) -> Option<Self> {
+        if verdict.answer != VerdictOutcome::Pass || results.measured_s <= 0.0 {
             return None;
         }
         let limits = LimitSet::load(&results.plan.profile.limits).ok()?;
@@ -165,14 +165,14 @@ impl Mailboxes {
         let each = figure.iops * (1.0 + headroom.percent / 100.0);
         let count = two_digits((achieved_iops / each) as u64);
         let claim = match results.plan.load {
-            Load::Threads { .. } | Load::TunedThreads { .. } => Claim::AtThisLoad,
-            Load::Mailboxes { .. } => Claim::AtLeast,
-            Load::Maximum { .. }
-                if results.search.as_ref().is_some_and(|found| found.bound == Bound::Limit) =>
+            LoadPlan::Threads { .. } | LoadPlan::TunedThreads { .. } => CountQualifier::AtThisLoad,
+            LoadPlan::Mailboxes { .. } => CountQualifier::AtLeast,
+            LoadPlan::Maximum { .. }
+                if results.search.as_ref().is_some_and(|found| found.bound == SearchBound::Limit) =>
             {
-                Claim::Highest
+                CountQualifier::Highest
             }
-            Load::Maximum { .. } => Claim::Generated,
+            LoadPlan::Maximum { .. } => CountQualifier::Generated,
         };
         let within_ms = read.value(results.class());
         (count > 0).then_some(Self { count, claim, achieved_iops, figure, headroom, within_ms })
@@ -180,8 +180,12 @@ impl Mailboxes {
 
     /// `≈ 57,000 mailboxes of 150 messages a day within 20 ms`.
     pub fn headline(&self) -> String {
-        let at_least = if matches!(self.claim, Claim::AtLeast | Claim::Generated) { "at least " } else { "" };
-        let at_this_load = if self.claim == Claim::AtThisLoad { " at this load" } else { "" };
+        let at_least = if matches!(self.claim, CountQualifier::AtLeast | CountQualifier::Generated) {
+            "at least "
+        } else {
+            ""
+        };
+        let at_this_load = if self.claim == CountQualifier::AtThisLoad { " at this load" } else { "" };
         let mailboxes = counted(self.count, "mailbox");
         format!(
             "{at_least}≈ {mailboxes} of {} messages a day within {} ms{at_this_load}",
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
 
     fn figure(profile: &str, messages: u32) -> MailboxFigure {
-        MailboxFigure::of(&Profile::load(profile).unwrap(), messages).unwrap()
+        MailboxFigure::of(&ServerProfile::load(profile).unwrap(), messages).unwrap()
     }
 
     #[test]
@@ -223,14 +227,14 @@ mod tests {
 
     #[test]
     fn every_built_in_profile_has_its_figure() {
-        for name in Profile::names() {
+        for name in ServerProfile::names() {
             let figure = figure(name, MESSAGES_PER_DAY);
             assert!((0.1..1.1).contains(&figure.iops), "{name}: {figure:?}");
         }
     }
 
     #[test]
-    fn what_the_papers_say_comes_out_as_they_say_it() {
+    fn the_figures_of_the_papers_are_as_printed() {
         let of_2010 = figure("exchange-2010", 150);
         assert_eq!((of_2010.iops, of_2010.confidence), (0.18, Confidence::Seed));
         // Dell BP1026: 50 messages 0.06, 300 messages 0.36.

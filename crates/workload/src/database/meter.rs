@@ -21,18 +21,18 @@
 //! busy with something else, so it may be too long, never too short.
 
 mod backlog;
+mod histogram;
 mod metered;
-mod sampled;
 mod slow;
 mod spikes;
 mod tally;
 
 pub use backlog::Backlog;
+pub use histogram::{SampleHistogram, SampleLatencies};
 pub use metered::{MeteredDirectory, MeteredFile};
-pub use sampled::{SampleHistogram, SampleLatencies};
-pub use slow::{SlowNews, SlowOperation, SlowTally, Slowness};
-pub use spikes::{Spell, SpikeLog, Spikes};
-pub use tally::{IoTallies, IoTally, Kind, Latencies, Role, nanoseconds, record};
+pub use slow::{SlowChanges, SlowOperation, SlowTally, Slowness};
+pub use spikes::{Burst, SpikeLog, Spikes};
+pub use tally::{IoKind, IoTallies, IoTally, Latencies, VolumeRole, nanoseconds, record};
 
 use super::limits::WatchLimits;
 use std::{
@@ -47,7 +47,7 @@ use world::{IoError, IoErrorKind, IoResult, LocalFuture, Moment, World};
 /// Counts the I/O of one volume in one role, from one thread.
 pub struct Meter {
     volume: String,
-    role: Role,
+    role: VolumeRole,
     world: World,
     limits: WatchLimits,
     scanning: Cell<bool>,
@@ -61,7 +61,7 @@ struct MeterState {
     spikes: Spikes,
     /// Keeps slow operations that have ended; those under way are only counted.
     slow: SlowTally,
-    slow_news: SlowNews,
+    slow_news: SlowChanges,
     whole: IoTallies,
     sample: IoTallies,
     /// Reads and writes of the sample.
@@ -71,7 +71,7 @@ struct MeterState {
     first_error: Option<String>,
     no_space: Option<IoError>,
     /// Operations under way, by number.
-    outstanding: BTreeMap<u64, Outstanding>,
+    outstanding: BTreeMap<u64, OutstandingIo>,
     begun: u64,
     /// True after the judged part: operations that start now count in samples only.
     judged_over: bool,
@@ -79,17 +79,17 @@ struct MeterState {
     closed: bool,
 }
 
-/// Kind and place of an operation.
+/// IoKind and place of an operation.
 #[derive(Clone)]
-struct Target {
-    kind: Kind,
+struct IoTarget {
+    kind: IoKind,
     file: Rc<str>,
     offset: u64,
     bytes: u64,
 }
 
-struct Outstanding {
-    target: Target,
+struct OutstandingIo {
+    target: IoTarget,
     started: Moment,
     /// True if it belongs to the time under load.
     counts: bool,
@@ -104,7 +104,7 @@ struct Outstanding {
 pub struct MeterReading {
     /// As the caller named it.
     pub volume: String,
-    pub role: Role,
+    pub role: VolumeRole,
     pub tallies: IoTallies,
     pub latencies: Latencies,
     /// The operations among `tallies` that ended after the judged part.
@@ -116,7 +116,7 @@ pub struct MeterReading {
 
 impl Meter {
     /// A new meter for `volume` in `role`; `limits` define slow I/O.
-    pub fn new(world: &World, volume: impl Into<String>, role: Role, limits: &WatchLimits) -> Rc<Self> {
+    pub fn new(world: &World, volume: impl Into<String>, role: VolumeRole, limits: &WatchLimits) -> Rc<Self> {
         Rc::new(Self {
             volume: volume.into(),
             role,
@@ -132,7 +132,7 @@ impl Meter {
         &self.volume
     }
 
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> VolumeRole {
         self.role
     }
 
@@ -178,7 +178,7 @@ impl Meter {
         self.backlog(|_| true)
     }
 
-    fn backlog(&self, of: impl Fn(&Outstanding) -> bool) -> Backlog {
+    fn backlog(&self, of: impl Fn(&OutstandingIo) -> bool) -> Backlog {
         let state = self.state.borrow();
         let wanted = state.outstanding.values().filter(|operation| of(operation));
         wanted.fold(Backlog::default(), |sum, operation| {
@@ -208,12 +208,12 @@ impl Meter {
         self.state.borrow().no_space.clone()
     }
 
-    fn begin(&self, target: Target) -> u64 {
+    fn begin(&self, target: IoTarget) -> u64 {
         let started = self.world.now();
         let mut state = self.state.borrow_mut();
         let (number, counts, judged) = (state.begun, !state.closed, !state.closed && !state.judged_over);
         state.begun += 1;
-        let operation = Outstanding { target, started, counts, judged, slowness: None };
+        let operation = OutstandingIo { target, started, counts, judged, slowness: None };
         let earlier = state.outstanding.insert(number, operation);
         assert!(earlier.is_none(), "numbers only grow");
         number
@@ -250,11 +250,11 @@ impl Meter {
     pub fn take_sample_latencies(&self, latencies: &mut SampleLatencies) {
         let (read, write) = std::mem::take(&mut self.state.borrow_mut().sample_latencies);
         match self.role {
-            Role::Database => {
+            VolumeRole::Database => {
                 latencies.database_read.merge(&read);
                 latencies.database_write.merge(&write);
             }
-            Role::Log => latencies.log_write.merge(&write),
+            VolumeRole::Log => latencies.log_write.merge(&write),
         }
     }
 
@@ -272,7 +272,7 @@ impl Meter {
     }
 
     /// Finds operations under way that have become slow, and takes the changes since the last call.
-    pub fn look(&self) -> SlowNews {
+    pub fn look(&self) -> SlowChanges {
         let now = self.world.now();
         let mut state = self.state.borrow_mut();
         let MeterState { outstanding, slow, slow_news, measured_from, .. } = &mut *state;
@@ -307,7 +307,7 @@ impl Meter {
 
     fn particulars(
         &self,
-        operation: &Outstanding,
+        operation: &OutstandingIo,
         slowness: Slowness,
         measured_from: Option<Moment>,
         answered: bool,
@@ -330,7 +330,7 @@ impl Meter {
     }
 
     /// Counts an operation that is no longer under way, if it was slow.
-    fn note_slow(&self, state: &mut MeterState, operation: &Outstanding, answered: bool) {
+    fn note_slow(&self, state: &mut MeterState, operation: &OutstandingIo, answered: bool) {
         let took = self.world.now().since(operation.started);
         let Some(slowness) = Slowness::of(took, &self.limits.slow) else { return };
         if operation.slowness < Some(slowness) {
@@ -367,8 +367,8 @@ impl Meter {
         .await
     }
 
-    fn kind_of_read(&self) -> Kind {
-        if self.scanning.get() { Kind::Scan } else { Kind::Read }
+    fn kind_of_read(&self) -> IoKind {
+        if self.scanning.get() { IoKind::Scan } else { IoKind::Read }
     }
 
     fn complete<T>(&self, number: u64, outcome: &IoResult<T>) {
@@ -393,10 +393,10 @@ impl Meter {
     /// Times `operation`, which has just started.
     fn time<T: 'static>(
         self: &Rc<Self>,
-        target: Target,
+        target: IoTarget,
         operation: LocalFuture<IoResult<T>>,
     ) -> LocalFuture<IoResult<T>> {
-        let under_way = UnderWay { number: self.begin(target), meter: Rc::clone(self) };
+        let under_way = OutstandingGuard { number: self.begin(target), meter: Rc::clone(self) };
         Box::pin(async move {
             let outcome = operation.await;
             under_way.meter.complete(under_way.number, &outcome);
@@ -406,10 +406,10 @@ impl Meter {
 }
 
 impl MeterState {
-    fn count(&mut self, target: &Target, started: Moment, judged: bool, now: Moment) {
-        let &Target { kind, bytes, .. } = target;
+    fn count(&mut self, target: &IoTarget, started: Moment, judged: bool, now: Moment) {
+        let &IoTarget { kind, bytes, .. } = target;
         let took = now.since(started);
-        let is_transactional = matches!(kind, Kind::Read | Kind::Write);
+        let is_transactional = matches!(kind, IoKind::Read | IoKind::Write);
         let add = |tallies: &mut IoTallies, is_late: bool| {
             tallies.of(kind).add(bytes, took);
             tallies.late += u64::from(is_late && is_transactional);
@@ -417,9 +417,9 @@ impl MeterState {
         add(&mut self.sample, self.closed);
         let took_ns = nanoseconds(took);
         match kind {
-            Kind::Read => self.sample_latencies.0.add(took_ns),
-            Kind::Write => self.sample_latencies.1.add(took_ns),
-            Kind::Scan | Kind::Flush | Kind::Prepare => {}
+            IoKind::Read => self.sample_latencies.0.add(took_ns),
+            IoKind::Write => self.sample_latencies.1.add(took_ns),
+            IoKind::Scan | IoKind::Flush | IoKind::Prepare => {}
         }
         if !judged {
             return;
@@ -432,26 +432,26 @@ impl MeterState {
         let to_ns = nanoseconds(self.measured_from.map(|from| now.since(from)).unwrap_or_default());
         let from_ns = to_ns.saturating_sub(took_ns);
         match kind {
-            Kind::Read => {
+            IoKind::Read => {
                 record(&mut self.latencies.read, took_ns);
                 self.spikes.read.see(from_ns, to_ns);
             }
-            Kind::Write => {
+            IoKind::Write => {
                 record(&mut self.latencies.write, took_ns);
                 self.spikes.write.see(from_ns, to_ns);
             }
-            Kind::Scan | Kind::Flush | Kind::Prepare => {}
+            IoKind::Scan | IoKind::Flush | IoKind::Prepare => {}
         }
     }
 }
 
 /// Removes an operation whose future is dropped before it completes; if it was slow, it stays unanswered.
-struct UnderWay {
+struct OutstandingGuard {
     meter: Rc<Meter>,
     number: u64,
 }
 
-impl Drop for UnderWay {
+impl Drop for OutstandingGuard {
     fn drop(&mut self) {
         let mut state = self.meter.state.borrow_mut();
         if let Some(operation) = state.outstanding.remove(&self.number) {

@@ -3,11 +3,11 @@
 //! A [`RunPlan`](plan::RunPlan) says what to do: a profile, groups and databases, a load, a duration.
 //! [`run`] does it, one thread a storage group: *create* the databases (or attach to
 //! them), *fill* the cache under load, *measure*, *verify* every page and log file. It gives
-//! [`RunResults`](results::RunResults); [`Verdict`](verdict::Verdict) holds those against published
+//! [`RunResults`](results::RunResults); [`RunVerdict`](verdict::RunVerdict) holds those against published
 //! limits, and [`document`](mod@document) makes them a report.
 //!
-//! Reading order: [`setting`], [`profile`], [`limits`], [`judged`], [`setup`], [`plan`] (what is asked
-//! for), [`weakness`], [`estimate`] (what it is worth and costs);
+//! Reading order: [`setting`], [`profile`], [`limits`], [`judged_part`], [`setup`], [`plan`] (what is asked
+//! for), [`caveats`], [`estimate`] (what it is worth and costs);
 //! [`mail_record`], [`mail_table`], [`key_space`], [`create`](mod@create) (the databases);
 //! [`operation`], [`pacing`], [`session`], [`scan`] (the load); [`meter`], [`measure`], [`verify`]
 //! (what is seen of it); [`pools`], [`group`], [`progress`], [`kernel`], [`search`], [`record`], [`driver`] (the run);
@@ -21,13 +21,13 @@ pub mod limits;
 
 pub mod load;
 
-pub mod judged;
+pub mod judged_part;
 
 pub mod setup;
 
 pub mod plan;
 
-pub mod weakness;
+pub mod caveats;
 
 pub mod estimate;
 
@@ -55,7 +55,7 @@ pub mod verify;
 
 pub mod pools;
 
-pub mod beside;
+pub mod baseline;
 
 pub mod group;
 
@@ -63,9 +63,9 @@ pub mod progress;
 
 pub mod search;
 
-mod settling;
+mod steady_state;
 
-pub mod chance;
+pub mod significance;
 
 pub mod processor;
 
@@ -75,7 +75,7 @@ pub mod record;
 
 pub mod trial;
 
-pub mod seek;
+pub mod load_search;
 
 pub mod driver;
 
@@ -93,9 +93,9 @@ pub mod comparison;
 
 pub mod error;
 
-pub mod span;
+pub mod time_span;
 
-mod turn;
+mod yield_now;
 
-pub use driver::{OpenGroup, Place, Surroundings, prepare, run};
+pub use driver::{GroupPlacement, OpenGroup, RunEnvironment, prepare, run};
 pub use error::Error;

@@ -68,13 +68,13 @@ pub enum FailureKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct RunFailure {
     pub kind: FailureKind,
-    /// Place and cause, in words.
+    /// GroupPlacement and cause, in words.
     pub text: String,
 }
 
-impl Failure {
+impl RunFailure {
     /// Classifies an engine error.
     pub fn from_engine(error: &maildb::Error) -> Self {
         let kind = match error {
@@ -118,13 +118,13 @@ impl OperationState {
 
 /// A started operation.
 #[derive(Debug)]
-pub struct Begun {
+pub struct OperationTicket {
     number: u64,
     operation: Operation,
     intended: Moment,
 }
 
-impl Begun {
+impl OperationTicket {
     pub fn operation(&self) -> Operation {
         self.operation
     }
@@ -191,16 +191,16 @@ impl OperationReading {
 
 impl OperationMeter {
     /// Starts timing `operation`, which was due at `intended`.
-    pub fn begin(&self, operation: Operation, intended: Moment) -> Begun {
+    pub fn begin(&self, operation: Operation, intended: Moment) -> OperationTicket {
         let mut state = self.state.borrow_mut();
         let number = state.begun;
         state.begun += 1;
         state.outstanding.insert(number, intended);
-        Begun { number, operation, intended }
+        OperationTicket { number, operation, intended }
     }
 
     /// Finishes an operation. Does nothing if [`OperationMeter::settle`] has counted it already.
-    pub fn end(&self, begun: Begun, now: Moment) {
+    pub fn end(&self, begun: OperationTicket, now: Moment) {
         let mut state = self.state.borrow_mut();
         if state.outstanding.remove(&begun.number).is_some() {
             let took_ns = nanoseconds(now.since(begun.intended));
@@ -212,7 +212,7 @@ impl OperationMeter {
     }
 
     /// Discards an operation that was rolled back.
-    pub fn give_up(&self, begun: &Begun) {
+    pub fn give_up(&self, begun: &OperationTicket) {
         self.state.borrow_mut().outstanding.remove(&begun.number);
     }
 
@@ -285,7 +285,7 @@ pub struct FailureLog {
 
 #[derive(Default)]
 struct FailureState {
-    kept: Vec<Failure>,
+    kept: Vec<RunFailure>,
     counts: FailureCounts,
     no_space: Option<maildb::Error>,
 }
@@ -313,7 +313,7 @@ impl FailureCounts {
 }
 
 impl FailureLog {
-    pub fn note(&self, failure: Failure) {
+    pub fn note(&self, failure: RunFailure) {
         let mut state = self.state.borrow_mut();
         match failure.kind {
             FailureKind::Io => state.counts.io += 1,
@@ -333,7 +333,7 @@ impl FailureLog {
             self.state.borrow_mut().no_space.get_or_insert_with(|| error.clone());
             return;
         }
-        self.note(Failure::from_engine(error));
+        self.note(RunFailure::from_engine(error));
     }
 
     /// The error of the first write that found no space.
@@ -342,7 +342,7 @@ impl FailureLog {
     }
 
     /// Failures in words and by kind.
-    pub fn reading(&self) -> (Vec<Failure>, FailureCounts) {
+    pub fn reading(&self) -> (Vec<RunFailure>, FailureCounts) {
         let state = self.state.borrow();
         (state.kept.clone(), state.counts)
     }

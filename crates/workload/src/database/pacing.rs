@@ -19,7 +19,7 @@
 //! that wait, are under way or were shed count as if they had been served. So if storage cannot keep up, the
 //! queue grows; the arrival rate does not change.
 
-use super::chance;
+use super::significance;
 use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 use tokio::sync::Notify;
@@ -354,7 +354,8 @@ impl Arrivals {
             span_s += one.span_s;
         }
         let wanted = self.target_iops * span_s;
-        let is_done = io >= wanted * chance::least_share(chance::arrivals_of(wanted, io, operations));
+        let is_done =
+            io >= wanted * significance::least_share(significance::arrivals_of(wanted, io, operations));
         is_done || self.queue.len() as f64 > self.rate()
     }
 

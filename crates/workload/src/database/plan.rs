@@ -1,11 +1,11 @@
 //! The plan of a run: passive data, checked before the run starts.
 
-pub use super::load::{Load, ProbePlan};
+pub use super::load::{LoadPlan, ProbePlan};
 use super::{
-    judged::{Judged, Part},
-    profile::{Profile, ProfileError},
+    judged_part::{JudgedPart, TimeRange},
+    profile::{ServerProfile, ServerProfileError},
     setup::Setup,
-    span::Span,
+    time_span::TimeSpan,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -83,7 +83,7 @@ const SESSIONS_BOUNDS: (u32, u32) = (32, 1024);
 /// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    pub profile: Profile,
+    pub profile: ServerProfile,
     /// Each has one transaction log and one thread.
     pub groups: u32,
     pub databases_per_group: u32,
@@ -93,11 +93,11 @@ pub struct RunPlan {
     pub database_bytes_max: u64,
     /// Page cache of each storage group, in bytes; see [`RunPlan::fitting_cache`].
     pub cache_bytes_per_group: u64,
-    pub load: Load,
+    pub load: LoadPlan,
     /// Measured time, in seconds.
     pub duration_s: u64,
     #[serde(default)]
-    pub judged: Judged,
+    pub judged: JudgedPart,
     /// Maximum time to fill the cache, in seconds; then measurement starts anyway.
     pub fill_s_max: u64,
     /// Seed of all random choices.
@@ -118,16 +118,16 @@ pub struct RunPlan {
 
 /// A rejected plan. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum PlanError {
+pub enum RunPlanError {
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] ServerProfileError),
     /// A figure is out of range.
     #[error("{what}: {given} is out of range, {least} to {most} make sense")]
     OutOfRange { what: &'static str, given: f64, least: f64, most: f64 },
     /// The judged part is longer than the run.
-    #[error("{judged} cannot be judged of a run of {}; judge less, or run longer", Span(*.duration_s))]
+    #[error("{judged} cannot be judged of a run of {}; judge less, or run longer", TimeSpan(*.duration_s))]
     JudgedTooLong {
-        judged: Judged,
+        judged: JudgedPart,
         /// Duration of the run, in seconds.
         duration_s: u64,
     },
@@ -136,7 +136,7 @@ pub enum PlanError {
 impl RunPlan {
     /// Default page cache of a group of `databases` of `database_bytes` each: a twentieth of their size (HP
     /// EVA8000's ratio), within the profile's bounds for each database (AMI 2008's bounds).
-    pub fn fitting_cache(profile: &Profile, databases: u32, database_bytes: u64) -> ByteCount {
+    pub fn fitting_cache(profile: &ServerProfile, databases: u32, database_bytes: u64) -> ByteCount {
         let (least, most) = profile.cache_bounds();
         let each = (database_bytes / CACHE_RATIO_WANTED as u64).clamp(least.0, most.0);
         ByteCount(u64::from(databases) * each)
@@ -147,12 +147,12 @@ impl RunPlan {
         database_bytes + database_bytes * GROWTH_PERCENT / 100
     }
 
-    pub fn check(&self) -> Result<(), PlanError> {
+    pub fn check(&self) -> Result<(), RunPlanError> {
         self.profile.check()?;
         let gib = (1_u64 << 30) as f64;
         let within = |what, given: f64, least: f64, most: f64| {
             let fits = given.is_finite() && (least..=most).contains(&given);
-            if fits { Ok(()) } else { Err(PlanError::OutOfRange { what, given, least, most }) }
+            if fits { Ok(()) } else { Err(RunPlanError::OutOfRange { what, given, least, most }) }
         };
         within("storage groups", self.groups.into(), 1.0, 64.0)?;
         within(
@@ -165,19 +165,19 @@ impl RunPlan {
         within("duration in seconds", self.duration_s as f64, 1.0, 30.0 * 86_400.0)?;
         if let Some(seconds) = self.judged.seconds() {
             if seconds > self.duration_s {
-                return Err(PlanError::JudgedTooLong { judged: self.judged, duration_s: self.duration_s });
+                return Err(RunPlanError::JudgedTooLong { judged: self.judged, duration_s: self.duration_s });
             }
             within("judged part in seconds", seconds as f64, 1.0, 30.0 * 86_400.0)?;
         }
         match self.load {
-            Load::Threads { per_group } => within("threads of a group", per_group.into(), 1.0, 1024.0)?,
-            Load::Maximum { probe } | Load::TunedThreads { probe } => {
+            LoadPlan::Threads { per_group } => within("threads of a group", per_group.into(), 1.0, 1024.0)?,
+            LoadPlan::Maximum { probe } | LoadPlan::TunedThreads { probe } => {
                 within("measured seconds of a probe", probe.measure_s as f64, 1.0, 3600.0)?;
                 within("settling seconds of a probe", probe.settle_s as f64, 1.0, 3600.0)?;
                 within("probes", probe.probes_max.into(), 1.0, 100.0)?;
                 within("holds", probe.holds_max.into(), 1.0, 10.0)?;
             }
-            Load::Mailboxes { count, iops_each } => {
+            LoadPlan::Mailboxes { count, iops_each } => {
                 within("mailboxes", count as f64, 1.0, 10e6)?;
                 within("IOPS of a mailbox", iops_each, 0.001, 100.0)?;
                 within("target IOPS", count as f64 * iops_each, 0.1, 10e6)?;
@@ -198,8 +198,10 @@ impl RunPlan {
 
     pub fn sessions(&self) -> u32 {
         match self.load {
-            Load::Threads { per_group } => per_group,
-            Load::Mailboxes { .. } | Load::Maximum { .. } | Load::TunedThreads { .. } => self.sessions_max(),
+            LoadPlan::Threads { per_group } => per_group,
+            LoadPlan::Mailboxes { .. } | LoadPlan::Maximum { .. } | LoadPlan::TunedThreads { .. } => {
+                self.sessions_max()
+            }
         }
     }
 
@@ -208,7 +210,7 @@ impl RunPlan {
         Duration::from_secs(self.duration_s)
     }
 
-    pub fn judged_part(&self) -> Part {
+    pub fn judged_part(&self) -> TimeRange {
         self.judged.part(self.duration_s)
     }
 
@@ -232,15 +234,15 @@ pub(crate) mod tests {
             description: "ext4 on a test drive".to_owned(),
         };
         RunPlan {
-            profile: Profile::load("exchange-2007").unwrap(),
+            profile: ServerProfile::load("exchange-2007").unwrap(),
             groups: 1,
             databases_per_group: 1,
             database_bytes: 138_868_178_944,
             database_bytes_max: RunPlan::usual_growth(138_868_178_944),
             cache_bytes_per_group: 256 << 20,
-            load: Load::Mailboxes { count: 600, iops_each: 0.45 },
+            load: LoadPlan::Mailboxes { count: 600, iops_each: 0.45 },
             duration_s: 7200,
-            judged: Judged::All,
+            judged: JudgedPart::All,
             fill_s_max: 1800,
             seed: 1,
             volumes: vec![volume("/mnt/databases", true, false), volume("/mnt/logs", false, true)],
@@ -269,7 +271,7 @@ pub(crate) mod tests {
         };
         assert_eq!(refused(|p| p.groups = 0), "storage groups: 0 is out of range, 1 to 64 make sense");
         assert_eq!(
-            refused(|p| p.load = Load::Mailboxes { count: 5, iops_each: f64::NAN }),
+            refused(|p| p.load = LoadPlan::Mailboxes { count: 5, iops_each: f64::NAN }),
             "IOPS of a mailbox: NaN is out of range, 0.001 to 100 make sense"
         );
         assert_eq!(
@@ -277,7 +279,7 @@ pub(crate) mod tests {
             "cache of a group in GiB: 5000 is out of range, 0.00390625 to 1024 make sense"
         );
         assert_eq!(
-            refused(|p| p.judged = Judged::Middle { seconds: 4 * 3600 }),
+            refused(|p| p.judged = JudgedPart::Middle { seconds: 4 * 3600 }),
             "the middle 4 h cannot be judged of a run of 2 h; judge less, or run longer"
         );
     }
@@ -291,7 +293,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_cache_is_a_twentieth_within_the_profiles_bounds() {
-        let profile = Profile::load("exchange-2007").unwrap();
+        let profile = ServerProfile::load("exchange-2007").unwrap();
         let cache = |bytes| RunPlan::fitting_cache(&profile, 2, bytes).0 >> 20;
         assert_eq!((cache(100 << 20), cache(2 << 30), cache(1 << 40)), (64, 204, 512));
     }

@@ -1,12 +1,12 @@
-//! Pools below a group's files: an array in this process and its statistics. The run does not know the array:
+//! PoolSet below a group's files: an array in this process and its statistics. The run does not know the array:
 //! it asks the object that the caller supplied, and closes it after verification.
 
-use super::meter::Role;
+use super::meter::VolumeRole;
 use serde::{Deserialize, Serialize};
 use world::{IoResult, LocalFuture};
 
 /// The pools below the files of one group.
-pub trait Pools {
+pub trait PoolSet {
     /// Snapshot of each pool, always in the same order.
     fn facts(&self) -> Vec<PoolFacts>;
 
@@ -19,7 +19,7 @@ pub trait Pools {
 pub struct PoolFacts {
     /// Also the volume name in results.
     pub name: String,
-    pub role: Role,
+    pub role: VolumeRole,
     /// Drives the pool was made of.
     pub drives: u32,
     /// Drives that are present and current.
@@ -29,14 +29,15 @@ pub struct PoolFacts {
     pub drive_bytes: u64,
     /// Maximum data that hosts can store, in bytes.
     pub usable_bytes: u64,
-    /// Live host data, in bytes.
+    /// LiveFigures host data, in bytes.
     pub used_bytes: u64,
     /// Highest alarm level reached, in percent; None below the first.
     pub alarm_percent: Option<u8>,
     /// Since the pool was opened.
     pub checkpoints: u64,
     /// Wrong or unreadable copies rewritten from a good one, since the pool was opened.
-    pub mended: u64,
+    #[serde(rename = "mended")]
+    pub repaired: u64,
     /// Segments with fewer copies than required.
     pub degraded_segments: u64,
     /// Drives that share a device, in words; None if each has its own.
@@ -123,7 +124,7 @@ pub(super) mod tests {
     pub fn sample_facts() -> PoolFacts {
         PoolFacts {
             name: "pool for databases".to_owned(),
-            role: Role::Database,
+            role: VolumeRole::Database,
             drives: 8,
             drives_there: 8,
             copies: 2,
@@ -132,7 +133,7 @@ pub(super) mod tests {
             used_bytes: 30 << 20,
             alarm_percent: None,
             checkpoints: 3,
-            mended: 0,
+            repaired: 0,
             degraded_segments: 0,
             shared: None,
             traffic: PoolTraffic::default(),
@@ -149,7 +150,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_what_is_judged_is_counted_and_no_alarm_is_forgotten() {
+    fn only_the_judged_part_is_counted_and_the_highest_alarm_is_kept() {
         let measured = (vec![facts(None, 10)], vec![facts(Some(90), 25)]);
         let results = results_of(1, &measured, vec![facts(Some(80), 100)]);
         assert_eq!(results[0].group, 2);

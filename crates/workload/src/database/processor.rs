@@ -33,7 +33,7 @@ impl BusiestThread {
 }
 
 /// `the processor of group 1's thread was the limit, not the storage`.
-pub fn words(thread: BusiestThread) -> String {
+pub fn describe_limit(thread: BusiestThread) -> String {
     format!("the processor of group {}'s thread was the limit, not the storage", thread.group + 1)
 }
 
@@ -44,7 +44,10 @@ mod tests {
     #[test]
     fn the_busiest_thread_is_named_and_only_a_full_processor_is_a_limit() {
         let busiest = BusiestThread::of([Some(0.2), None, Some(0.97)]).unwrap();
-        assert_eq!(words(busiest), "the processor of group 3's thread was the limit, not the storage");
+        assert_eq!(
+            describe_limit(busiest),
+            "the processor of group 3's thread was the limit, not the storage"
+        );
         assert!(busiest.is_the_limit());
         assert!(!BusiestThread::of([Some(0.94)]).unwrap().is_the_limit());
         assert_eq!(BusiestThread::of([None, None]), None);

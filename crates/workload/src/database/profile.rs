@@ -4,7 +4,7 @@
 //! single figures can be overridden. Invariants, kept by every constructor and setter:
 //!
 //! 1. A profile has exactly the figures of [`KEYS`], each in its range.
-//! 2. The four operation percentages sum to 100. (Only [`Profile::check`] verifies this, so that several
+//! 2. The four operation percentages sum to 100. (Only [`ServerProfile::check`] verifies this, so that several
 //!    calls of `set` can change the mix from one valid state to another.)
 //! 3. Page size, record size, cache bounds and flush thresholds are consistent (also verified by `check`).
 
@@ -36,7 +36,7 @@ const LOG_BUFFER_BYTES: u64 = 512;
 
 /// The figures of one kind of mailbox server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct ServerProfile {
     /// As in `--server exchange-2007`.
     pub name: String,
     /// One line: the server and load it imitates.
@@ -62,7 +62,7 @@ pub struct OperationMix {
 
 /// A rejected profile. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum ProfileError {
+pub enum ServerProfileError {
     /// No built-in profile has this name.
     #[error("no profile is called {name:?}{}; there are {}", did_you_mean(.nearest), names_listed())]
     Unknown {
@@ -103,23 +103,23 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
 }
 
 fn names_listed() -> String {
-    Profile::names().join(", ")
+    ServerProfile::names().join(", ")
 }
 
-impl Profile {
+impl ServerProfile {
     /// Names of the built-in profiles.
     pub fn names() -> [&'static str; BUILT_IN.len()] {
         BUILT_IN.map(|(name, _)| name)
     }
 
     /// Loads a built-in profile by name or alias, ignoring case.
-    pub fn load(name: &str) -> Result<Self, ProfileError> {
+    pub fn load(name: &str) -> Result<Self, ServerProfileError> {
         let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
         let wanted = alias.map_or(name, |(_, built_in)| built_in);
         let found = BUILT_IN.iter().find(|(built_in, _)| built_in.eq_ignore_ascii_case(wanted));
         match found {
             Some((_, text)) => Self::parse(text),
-            None => Err(ProfileError::Unknown {
+            None => Err(ServerProfileError::Unknown {
                 name: name.to_owned(),
                 nearest: nearest(name, Self::names().into_iter()),
             }),
@@ -127,8 +127,8 @@ impl Profile {
     }
 
     /// Parses and checks the text of a profile file.
-    pub fn parse(text: &str) -> Result<Self, ProfileError> {
-        let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Syntax {
+    pub fn parse(text: &str) -> Result<Self, ServerProfileError> {
+        let profile: Self = toml::from_str(text).map_err(|error| ServerProfileError::Syntax {
             problem: error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
         })?;
         for (name, setting) in &profile.figures {
@@ -136,15 +136,15 @@ impl Profile {
         }
         for spec in KEYS {
             if !profile.figures.contains_key(spec.name) {
-                return Err(ProfileError::Missing { profile: profile.name, key: spec.name });
+                return Err(ServerProfileError::Missing { profile: profile.name, key: spec.name });
             }
         }
         profile.check()?;
         Ok(profile)
     }
 
-    /// Overrides one figure with a user's value; call [`Profile::check`] after the last override.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ProfileError> {
+    /// Overrides one figure with a user's value; call [`ServerProfile::check`] after the last override.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ServerProfileError> {
         let spec = find_key(key)?;
         let value = spec.parse(value)?;
         let setting = Setting { value, source: "set for this run".to_owned(), confidence: Confidence::User };
@@ -154,7 +154,7 @@ impl Profile {
 
     /// Completes a profile read from an older record: missing figures take the value of the built-in profile
     /// of the same name, then all figures are checked.
-    pub fn complete(&mut self) -> Result<(), ProfileError> {
+    pub fn complete(&mut self) -> Result<(), ServerProfileError> {
         for (name, setting) in &self.figures {
             find_key(name)?.check(setting.value)?;
         }
@@ -166,17 +166,17 @@ impl Profile {
     }
 
     /// Checks that the figures are consistent with each other.
-    pub fn check(&self) -> Result<(), ProfileError> {
+    pub fn check(&self) -> Result<(), ServerProfileError> {
         let mix = self.mix();
         let sum = mix.insert + mix.replace + mix.delete + mix.read;
         if sum != 100 {
-            return Err(ProfileError::Mix { sum });
+            return Err(ServerProfileError::Mix { sum });
         }
         if ![4096, 8192, 32768].contains(&self.value("page_bytes")) {
             return Err(SettingError::OutOfRange {
                 key: "page_bytes",
                 value: self.value("page_bytes"),
-                kind: super::setting::Kind::Bytes,
+                kind: super::setting::ValueKind::Bytes,
                 range: (4096, 32768),
             }
             .into());
@@ -209,12 +209,12 @@ impl Profile {
         second: &'static str,
         rule: &'static str,
         holds: impl Fn(u64, u64) -> bool,
-    ) -> Result<(), ProfileError> {
+    ) -> Result<(), ServerProfileError> {
         let (first_value, second_value) = (self.value(first), self.value(second));
         if holds(first_value, second_value) {
             return Ok(());
         }
-        Err(ProfileError::Contradiction { first, first_value, second, second_value, rule })
+        Err(ServerProfileError::Contradiction { first, first_value, second, second_value, rule })
     }
 
     /// Every figure with its specification, in report order.
@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn every_built_in_profile_is_whole_and_sourced() {
-        for name in Profile::names() {
-            let profile = Profile::load(name).unwrap();
+        for name in ServerProfile::names() {
+            let profile = ServerProfile::load(name).unwrap();
             assert_eq!(profile.name, name);
             assert_eq!(profile.figures().count(), KEYS.len());
             assert!(profile.figures().all(|(_, setting)| !setting.source.is_empty()), "{name}");
@@ -344,9 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_mixes_are_as_printed() {
+    fn the_mixes_of_the_papers_are_as_printed() {
         let of = |name| {
-            let profile = Profile::load(name).unwrap();
+            let profile = ServerProfile::load(name).unwrap();
             let OperationMix { insert, replace, delete, read } = profile.mix();
             (insert, replace, delete, read, profile.lazy_commit_percent(), profile.log_buffer().0 / 512)
         };
@@ -355,20 +355,20 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_in_any_case_and_later_servers_by_the_one_they_resemble() {
+    fn names_ignore_case_and_later_servers_use_the_profile_of_a_similar_one() {
         for (name, profile) in [
             ("Exchange-2010", "exchange-2010"),
             ("EXCHANGE-2016", "exchange-2013"),
             ("exchange-2019", "exchange-2013"),
         ] {
-            assert_eq!(Profile::load(name).unwrap().name, profile);
+            assert_eq!(ServerProfile::load(name).unwrap().name, profile);
         }
     }
 
     #[test]
     fn an_unknown_profile_is_answered_with_the_nearest() {
         assert_eq!(
-            Profile::load("exchange-2077").unwrap_err().to_string(),
+            ServerProfile::load("exchange-2077").unwrap_err().to_string(),
             "no profile is called \"exchange-2077\"; did you mean \"exchange-2007\"?; there are \
              exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         );
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn several_sets_may_pass_through_an_invalid_mix_but_not_stay_there() {
-        let mut profile = Profile::load("exchange-2007").unwrap();
+        let mut profile = ServerProfile::load("exchange-2007").unwrap();
         profile.set("read_percent", "35").unwrap();
         assert_eq!(
             profile.check().unwrap_err().to_string(),
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn figures_that_contradict_each_other_are_refused() {
-        let mut profile = Profile::load("exchange-2003").unwrap();
+        let mut profile = ServerProfile::load("exchange-2003").unwrap();
         profile.set("record_bytes", "4096").unwrap();
         assert_eq!(
             profile.check().unwrap_err().to_string(),
@@ -398,8 +398,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hot_gets_its_share_at_least() {
-        let mut profile = Profile::load("exchange-2010").unwrap();
+    fn hot_mailboxes_get_at_least_their_share() {
+        let mut profile = ServerProfile::load("exchange-2010").unwrap();
         profile.set("hot_mailbox_percent", "20%").unwrap();
         profile.set("hot_access_percent", "80%").unwrap();
         profile.check().unwrap();
@@ -415,12 +415,14 @@ mod tests {
     fn a_text_with_a_misspelt_or_missing_figure_is_refused() {
         let text = BUILT_IN[1].1;
         let misspelt = text.replace("[log_buffers]", "[log_bufers]");
-        assert!(Profile::parse(&misspelt).unwrap_err().to_string().contains("did you mean \"log_buffers\""));
+        assert!(
+            ServerProfile::parse(&misspelt).unwrap_err().to_string().contains("did you mean \"log_buffers\"")
+        );
         let start = text.find("[log_buffers]").unwrap();
         let end = text[start + 1..].find('[').unwrap() + start + 1;
         let missing = format!("{}{}", &text[..start], &text[end..]);
         assert_eq!(
-            Profile::parse(&missing).unwrap_err().to_string(),
+            ServerProfile::parse(&missing).unwrap_err().to_string(),
             "profile \"exchange-2007\" does not say log_buffers"
         );
     }

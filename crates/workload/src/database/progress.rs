@@ -1,11 +1,11 @@
-//! Progress of a run: written by the groups, read by the driver.
+//! RunProgress of a run: written by the groups, read by the driver.
 //!
 //! Groups run on separate threads and share only this: each group's progress (overwritten as it goes), the
 //! test log, and the rendezvous between phases.
 
 use super::{
-    record::{News, Recorder},
-    seek::SearchProgress,
+    load_search::SearchProgress,
+    record::{Recorder, RunEvent},
     trial::Trials,
 };
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Phase {
 
 /// Current rates and latencies of one group, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Live {
+pub struct LiveFigures {
     /// Transactional database IOPS.
     pub database_iops: f64,
     /// Average; None without reads.
@@ -68,9 +68,9 @@ pub struct Live {
     pub backlog: u64,
 }
 
-/// Progress of a run, for display.
+/// RunProgress of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Phase of the slowest group.
     pub phase: Phase,
     /// Share of the phase that is done, 0 to 1.
@@ -82,37 +82,37 @@ pub struct Progress {
     /// Estimated remaining time of the phase, in seconds; None if unknown.
     pub left_s: Option<f64>,
     /// The last second of the load; None if it does not run.
-    pub live: Option<Live>,
+    pub live: Option<LiveFigures>,
     /// The current trial, in a search.
     pub search: Option<SearchProgress>,
     /// Lines added to the test log since the last call.
-    pub lines: Vec<LogLine>,
+    pub lines: Vec<TestLogLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogLine {
+pub struct TestLogLine {
     /// Seconds since 1970, UTC.
     pub unix_s: i64,
     pub text: String,
 }
 
-/// Progress of one group.
+/// RunProgress of one group.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct GroupProgress {
     pub phase: Phase,
     /// Share of the phase that is done, 0 to 1.
     pub fraction: f64,
     /// Bytes done and to do, in phases that count bytes.
     pub bytes: Option<(u64, u64)>,
     /// The last second of the load.
-    pub live: Option<Live>,
+    pub live: Option<LiveFigures>,
 }
 
 /// State shared by the groups of a run and the driver. Cheap to clone.
 #[derive(Clone)]
-pub struct Shared {
-    boards: Arc<Vec<Mutex<Board>>>,
-    lines: Arc<Mutex<Vec<LogLine>>>,
+pub struct RunState {
+    groups: Arc<Vec<Mutex<GroupProgress>>>,
+    lines: Arc<Mutex<Vec<TestLogLine>>>,
     arrived: Arc<AtomicU32>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
@@ -125,11 +125,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl RunState {
     /// State for `groups` groups; `stop` ends the run.
     pub fn new(groups: u32, stop: Arc<AtomicBool>, recorder: Option<Recorder>) -> Self {
         Self {
-            boards: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
+            groups: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
             lines: Arc::default(),
             arrived: Arc::default(),
             stop,
@@ -140,30 +140,30 @@ impl Shared {
     }
 
     /// Updates the progress of `group`.
-    pub fn board(&self, group: u32, change: impl FnOnce(&mut Board)) {
-        change(&mut lock(&self.boards[group as usize]));
+    pub fn update(&self, group: u32, change: impl FnOnce(&mut GroupProgress)) {
+        change(&mut lock(&self.groups[group as usize]));
     }
 
     /// A snapshot of every group's progress.
-    pub fn boards(&self) -> Vec<Board> {
-        self.boards.iter().map(|board| lock(board).clone()).collect()
+    pub fn groups(&self) -> Vec<GroupProgress> {
+        self.groups.iter().map(|progress| lock(progress).clone()).collect()
     }
 
     pub fn line(&self, wall: WallTime, text: impl Into<String>) {
-        let line = LogLine { unix_s: wall.seconds, text: text.into() };
+        let line = TestLogLine { unix_s: wall.seconds, text: text.into() };
         let mut lines = lock(&self.lines);
-        self.record(|| News::Line(line.clone()));
+        self.record(|| RunEvent::Line(line.clone()));
         lines.push(line);
     }
 
     /// Sends an event to the recorder, if there is one.
-    pub fn record(&self, news: impl FnOnce() -> News) {
+    pub fn record(&self, news: impl FnOnce() -> RunEvent) {
         if let Some(recorder) = &self.recorder {
             recorder.tell(news());
         }
     }
 
-    pub fn lines_from(&self, from: usize) -> Vec<LogLine> {
+    pub fn lines_from(&self, from: usize) -> Vec<TestLogLine> {
         lock(&self.lines)[from..].to_vec()
     }
 
@@ -185,7 +185,7 @@ impl Shared {
     /// Waits until every group has reached rendezvous number `meeting` (from 1), the run ends, or the search
     /// is over.
     pub async fn meet(&self, world: &World, meeting: u32) {
-        let wanted = meeting * self.boards.len() as u32;
+        let wanted = meeting * self.groups.len() as u32;
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let over = || self.ending() || self.trials.are_over();
         while self.arrived.load(Ordering::Acquire) < wanted && !over() {
@@ -195,33 +195,33 @@ impl Shared {
 }
 
 /// Combines the progress of all groups: the earliest phase, the average fraction, sums of rates.
-pub fn merge_boards(boards: &[Board]) -> Board {
-    let phase = boards.iter().map(|board| board.phase).min().unwrap_or_default();
-    let in_phase: Vec<&Board> = boards.iter().filter(|board| board.phase == phase).collect();
-    let fraction = |board: &Board| if board.phase == phase { board.fraction } else { 1.0 };
+pub fn merge_progress(groups: &[GroupProgress]) -> GroupProgress {
+    let phase = groups.iter().map(|progress| progress.phase).min().unwrap_or_default();
+    let in_phase: Vec<&GroupProgress> = groups.iter().filter(|progress| progress.phase == phase).collect();
+    let fraction = |progress: &GroupProgress| if progress.phase == phase { progress.fraction } else { 1.0 };
     let bytes = in_phase
         .iter()
-        .filter_map(|board| board.bytes)
+        .filter_map(|progress| progress.bytes)
         .reduce(|one, other| (one.0 + other.0, one.1 + other.1));
-    let lives: Vec<Live> = boards.iter().filter_map(|board| board.live).collect();
-    Board {
+    let lives: Vec<LiveFigures> = groups.iter().filter_map(|progress| progress.live).collect();
+    GroupProgress {
         phase,
-        fraction: boards.iter().map(fraction).sum::<f64>() / boards.len().max(1) as f64,
+        fraction: groups.iter().map(fraction).sum::<f64>() / groups.len().max(1) as f64,
         bytes,
         live: (!lives.is_empty()).then(|| merge_lives(&lives)),
     }
 }
 
-fn merge_lives(lives: &[Live]) -> Live {
+fn merge_lives(lives: &[LiveFigures]) -> LiveFigures {
     // Weighting latencies by database I/O is accurate enough for a line on a terminal.
-    let weighted = |of: fn(&Live) -> Option<f64>| {
+    let weighted = |of: fn(&LiveFigures) -> Option<f64>| {
         let known =
             lives.iter().filter_map(|live| of(live).map(|value| (value, live.database_iops.max(1e-9))));
         let (sum, weight) =
             known.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + value * weight, all + weight));
         (weight > 0.0).then(|| sum / weight)
     };
-    Live {
+    LiveFigures {
         database_iops: lives.iter().map(|live| live.database_iops).sum(),
         database_read_ms: weighted(|live| live.database_read_ms),
         database_write_ms: weighted(|live| live.database_write_ms),
@@ -236,9 +236,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_is_where_its_last_group_is() {
-        let board = |phase, fraction, bytes| Board { phase, fraction, bytes, live: None };
-        let merged = merge_boards(&[
+    fn the_phase_of_a_run_is_that_of_its_slowest_group() {
+        let board = |phase, fraction, bytes| GroupProgress { phase, fraction, bytes, live: None };
+        let merged = merge_progress(&[
             board(Phase::Fill, 0.1, None),
             board(Phase::Create, 0.5, Some((50, 100))),
             board(Phase::Create, 0.6, Some((60, 100))),
@@ -250,7 +250,11 @@ mod tests {
 
     #[test]
     fn rates_add_up_and_latencies_are_averaged_by_rate() {
-        let live = |iops, read| Live { database_iops: iops, database_read_ms: read, ..Live::default() };
+        let live = |iops, read| LiveFigures {
+            database_iops: iops,
+            database_read_ms: read,
+            ..LiveFigures::default()
+        };
         let merged = merge_lives(&[live(100.0, Some(10.0)), live(300.0, Some(2.0)), live(5.0, None)]);
         assert_eq!(merged.database_iops, 405.0);
         assert_eq!(merged.database_read_ms, Some(4.0));

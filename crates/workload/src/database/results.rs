@@ -3,17 +3,17 @@
 mod engine;
 
 use super::{
-    beside::PathFigures,
+    baseline::PathFigures,
     kernel::KernelResults,
+    load_search::SearchResults,
     measure::{Sample, judged_samples},
-    meter::{IoTallies, IoTally, Role, SlowTally, Spikes},
-    operation::{Failure, FailureCounts, Operation},
-    plan::{Load, RunClass, RunPlan},
+    meter::{IoTallies, IoTally, SlowTally, Spikes, VolumeRole},
+    operation::{FailureCounts, Operation, RunFailure},
+    plan::{LoadPlan, RunClass, RunPlan},
     pools::PoolResults,
     processor::BusiestThread,
-    progress::{LogLine, Phase},
+    progress::{Phase, TestLogLine},
     scan::ScanTotals,
-    seek::SearchResults,
     verify::VerifiedFile,
 };
 use hdrhistogram::Histogram;
@@ -34,7 +34,7 @@ pub struct RunResults {
     pub began_unix_s: i64,
     /// Seconds since 1970, UTC.
     pub ended_unix_s: i64,
-    /// Judged time in seconds, the shortest of all groups; rates are relative to it. Equals `load_s` unless
+    /// JudgedPart time in seconds, the shortest of all groups; rates are relative to it. Equals `load_s` unless
     /// the plan judges a part.
     pub measured_s: f64,
     /// Measured time in seconds, the shortest of all groups.
@@ -77,15 +77,15 @@ pub struct RunResults {
     /// By kind.
     pub failure_counts: FailureCounts,
     /// In words; the first of each kind.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<RunFailure>,
     /// One entry for each file.
     pub verified: Vec<VerifiedFile>,
     /// Pools below the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolResults>,
     /// The same run on the same storage without the pools, for comparison.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<PathFigures>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "beside")]
+    pub baseline: Option<PathFigures>,
     /// Samples of the measured time, all groups together; see [`RunResults::judged_samples`].
     pub samples: Vec<Sample>,
     /// Host samples of the measured time.
@@ -93,7 +93,7 @@ pub struct RunResults {
     /// Kernel messages about the devices under test; None if the kernel log was not read.
     #[serde(default)]
     pub kernel: Option<KernelResults>,
-    pub log: Vec<LogLine>,
+    pub log: Vec<TestLogLine>,
     /// Processor time of each group's thread in the judged time, in seconds, if known.
     #[serde(default)]
     pub thread_cpu_s: Vec<Option<f64>>,
@@ -233,7 +233,7 @@ pub struct LatencyBucket {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeResults {
     pub volume: String,
-    pub role: Role,
+    pub role: VolumeRole,
     pub tallies: IoTallies,
     /// Without the background scan.
     pub read: LatencySummary,
@@ -345,7 +345,7 @@ pub struct RunFrame {
     pub unix_s: (i64, i64),
     pub host_samples: Vec<HostSample>,
     pub kernel: Option<KernelResults>,
-    pub log: Vec<LogLine>,
+    pub log: Vec<TestLogLine>,
     pub cut_off: Option<CutOff>,
     pub search: Option<SearchResults>,
 }
@@ -354,9 +354,9 @@ impl RunResults {
     /// Threads of each group during measurement, given or found; None if a rate was held.
     pub fn threads_per_group(&self) -> Option<f64> {
         match self.plan.load {
-            Load::Threads { per_group } => Some(per_group.into()),
-            Load::TunedThreads { .. } => self.search.as_ref().and_then(|search| search.held),
-            Load::Mailboxes { .. } | Load::Maximum { .. } => None,
+            LoadPlan::Threads { per_group } => Some(per_group.into()),
+            LoadPlan::TunedThreads { .. } => self.search.as_ref().and_then(|search| search.held),
+            LoadPlan::Mailboxes { .. } | LoadPlan::Maximum { .. } => None,
         }
     }
 
@@ -381,7 +381,7 @@ impl RunResults {
         if self.measured_s <= 0.0 {
             return 0.0;
         }
-        let io = self.in_role(Role::Database).map(|volume| volume.tallies.transactional());
+        let io = self.in_role(VolumeRole::Database).map(|volume| volume.tallies.transactional());
         io.sum::<u64>() as f64 / self.measured_s
     }
 
@@ -392,7 +392,7 @@ impl RunResults {
         BusiestThread::of(self.thread_cpu_s.iter().map(share))
     }
 
-    pub fn in_role(&self, role: Role) -> impl Iterator<Item = &VolumeResults> {
+    pub fn in_role(&self, role: VolumeRole) -> impl Iterator<Item = &VolumeResults> {
         self.volumes.iter().filter(move |volume| volume.role == role)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     meter::Meter,
-    operation::{Failure, FailureKind},
+    operation::{FailureKind, RunFailure},
 };
 use maildb::{Database, PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub struct BackgroundScan {
 struct ScanState {
     stopped: Cell<bool>,
     totals: Cell<ScanTotals>,
-    found: RefCell<Vec<Failure>>,
+    found: RefCell<Vec<RunFailure>>,
 }
 
 impl BackgroundScan {
@@ -95,7 +95,7 @@ impl BackgroundScan {
     }
 
     /// Waits for the scans to stop; returns all damage they found.
-    pub async fn join(self) -> Vec<Failure> {
+    pub async fn join(self) -> Vec<RunFailure> {
         assert!(self.state.stopped.get(), "a scan is stopped before it is joined");
         for task in self.tasks {
             task.await;
@@ -119,7 +119,7 @@ async fn scan_database(
         let outcome = match meter.scanning(database.scan(place, pages)).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                state.found.borrow_mut().push(Failure::from_engine(&error));
+                state.found.borrow_mut().push(RunFailure::from_engine(&error));
                 return;
             }
         };
@@ -131,7 +131,7 @@ async fn scan_database(
         state.totals.set(totals);
         for (page, problem) in outcome.damaged {
             let text = format!("{}: page {}: {problem} (background scan)", database.name(), page.0);
-            state.found.borrow_mut().push(Failure { kind: FailureKind::Checksum, text });
+            state.found.borrow_mut().push(RunFailure { kind: FailureKind::Checksum, text });
         }
         place = outcome.next.unwrap_or(FIRST);
         // If behind schedule by more than one read, do not catch up in a burst.

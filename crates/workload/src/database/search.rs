@@ -15,7 +15,7 @@
 //! steps back by 5 % and then by more, as TechNet ff459238 says: raise until a test fails, then step back.
 //!
 //! Storage that nothing can overload is no failure: the search then ends at the limit of the machine or of
-//! the options ([`Bound`]).
+//! the options ([`SearchBound`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ const AS_GOOD: f64 = 0.98;
 /// The searched quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Axis {
+pub enum SearchAxis {
     /// Database IOPS of all groups.
     Rate,
     /// Threads of each group, in whole numbers.
@@ -63,7 +63,7 @@ pub enum Judgement {
 /// The reason a search went no higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum SearchBound {
     /// The search ended early.
     #[default]
     Unfinished,
@@ -84,7 +84,7 @@ pub enum Bound {
 /// Start and bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
-    pub axis: Axis,
+    pub axis: SearchAxis,
     /// First level.
     pub start: f64,
     /// Minimum level.
@@ -95,9 +95,9 @@ pub struct SearchOptions {
     pub holds_max: u32,
 }
 
-/// Next step of a search.
+/// SearchStep step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
+pub enum SearchStep {
     /// Try this level briefly.
     Probe(f64),
     /// Hold this level for the whole run.
@@ -110,7 +110,7 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct Search {
     options: SearchOptions,
-    next: Next,
+    next: SearchStep,
     /// Level and achieved IOPS.
     passed: Vec<(f64, f64)>,
     /// Levels that failed twice.
@@ -134,7 +134,7 @@ impl Search {
         let start = on_axis(options.axis, options.start).clamp(options.least, options.most);
         Self {
             options,
-            next: Next::Probe(start),
+            next: SearchStep::Probe(start),
             passed: Vec::new(),
             failed: Vec::new(),
             rechecked: None,
@@ -146,7 +146,7 @@ impl Search {
         }
     }
 
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> SearchStep {
         self.next
     }
 
@@ -173,24 +173,24 @@ impl Search {
     }
 
     /// The current reason for going no higher.
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> SearchBound {
         match (self.failed.first(), self.passed.last()) {
-            _ if self.plateau => Bound::Plateau,
-            (Some((_, Judgement::Generator)), _) => Bound::Generator,
-            (Some((_, Judgement::Sessions)), _) => Bound::Sessions,
-            (Some((_, Judgement::Processor)), _) => Bound::Processor,
-            (Some((_, Judgement::Within | Judgement::Beyond)), _) => Bound::Limit,
-            (None, Some((level, _))) if *level >= self.options.most => Bound::Most,
-            (None, _) => Bound::Unfinished,
+            _ if self.plateau => SearchBound::Plateau,
+            (Some((_, Judgement::Generator)), _) => SearchBound::Generator,
+            (Some((_, Judgement::Sessions)), _) => SearchBound::Sessions,
+            (Some((_, Judgement::Processor)), _) => SearchBound::Processor,
+            (Some((_, Judgement::Within | Judgement::Beyond)), _) => SearchBound::Limit,
+            (None, Some((level, _))) if *level >= self.options.most => SearchBound::Most,
+            (None, _) => SearchBound::Unfinished,
         }
     }
 
     /// Takes the outcome of the step that [`Search::next`] returned.
     pub fn tell(&mut self, judgement: Judgement, achieved: f64) {
         match self.next {
-            Next::Probe(level) => self.tell_probe(level, judgement, achieved),
-            Next::Hold(level) => self.tell_hold(level, judgement),
-            Next::Done => panic!("the search is over"),
+            SearchStep::Probe(level) => self.tell_probe(level, judgement, achieved),
+            SearchStep::Hold(level) => self.tell_hold(level, judgement),
+            SearchStep::Done => panic!("the search is over"),
         }
     }
 
@@ -227,7 +227,8 @@ impl Search {
             }
             None => {
                 // Growth is expected only when the threads doubled: steps within an interval are small.
-                let doubled = self.options.axis == Axis::Threads && self.failed.is_empty() && best > 0.0;
+                let doubled =
+                    self.options.axis == SearchAxis::Threads && self.failed.is_empty() && best > 0.0;
                 self.plateau = doubled && achieved < best * GAIN_MIN;
                 self.passed.push((level, achieved));
                 self.passed.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -236,26 +237,26 @@ impl Search {
         }
     }
 
-    fn after_probe(&self) -> Next {
+    fn after_probe(&self) -> SearchStep {
         let SearchOptions { axis, least, most, probes_max, .. } = self.options;
         let low = self.passed.last().map(|(level, _)| *level);
         let high = self.lowest_failed();
         if self.probes >= probes_max {
-            return Next::Hold(self.best().unwrap_or_else(|| high.unwrap_or(least) / 2.0).max(least));
+            return SearchStep::Hold(self.best().unwrap_or_else(|| high.unwrap_or(least) / 2.0).max(least));
         }
         if let Some(level) = self.doubted {
-            return Next::Probe(level);
+            return SearchStep::Probe(level);
         }
         match (low, high) {
             (None, None) => unreachable!("a probe passes, fails or is doubted"),
-            (None, Some(high)) if high <= least => Next::Hold(least),
-            (None, Some(high)) => Next::Probe(on_axis(axis, high / 2.0).max(least)),
+            (None, Some(high)) if high <= least => SearchStep::Hold(least),
+            (None, Some(high)) => SearchStep::Probe(on_axis(axis, high / 2.0).max(least)),
             (Some(_), _) if self.plateau => self.boundary(),
             (Some(low), None) if low >= most => self.boundary(),
-            (Some(low), None) => Next::Probe((low * 2.0).min(most)),
+            (Some(low), None) => SearchStep::Probe((low * 2.0).min(most)),
             (Some(low), Some(high)) if self.is_narrow(low, high) => self.boundary(),
             (Some(low), Some(high)) => {
-                Next::Probe(on_axis(axis, (low * high).sqrt()).max(low_step(axis, low)))
+                SearchStep::Probe(on_axis(axis, (low * high).sqrt()).max(low_step(axis, low)))
             }
         }
     }
@@ -269,12 +270,12 @@ impl Search {
     }
 
     /// The next step once the interval is narrow: confirm the best level, then recheck the one above.
-    fn boundary(&self) -> Next {
+    fn boundary(&self) -> SearchStep {
         let best = self.best().expect("only what passed has a boundary");
         match self.lowest_failed() {
-            _ if !self.confirmed => Next::Probe(best),
-            Some(failed) if self.rechecks_of(failed) < RECHECKS && !self.plateau => Next::Probe(failed),
-            _ => Next::Hold(best),
+            _ if !self.confirmed => SearchStep::Probe(best),
+            Some(failed) if self.rechecks_of(failed) < RECHECKS && !self.plateau => SearchStep::Probe(failed),
+            _ => SearchStep::Hold(best),
         }
     }
 
@@ -282,8 +283,8 @@ impl Search {
     fn best(&self) -> Option<f64> {
         let most = self.passed.iter().map(|(_, achieved)| *achieved).fold(0.0, f64::max);
         match self.options.axis {
-            Axis::Rate => self.passed.last().map(|(level, _)| *level),
-            Axis::Threads => {
+            SearchAxis::Rate => self.passed.last().map(|(level, _)| *level),
+            SearchAxis::Threads => {
                 let as_good = self.passed.iter().find(|(_, achieved)| *achieved >= most * AS_GOOD);
                 as_good.map(|(level, _)| *level)
             }
@@ -291,7 +292,7 @@ impl Search {
     }
 
     fn is_narrow(&self, low: f64, high: f64) -> bool {
-        high / low <= RESOLUTION || (self.options.axis == Axis::Threads && high - low <= 1.0)
+        high / low <= RESOLUTION || (self.options.axis == SearchAxis::Threads && high - low <= 1.0)
     }
 
     fn tell_hold(&mut self, level: f64, judgement: Judgement) {
@@ -302,7 +303,7 @@ impl Search {
         let back = on_axis(self.options.axis, level * share).max(self.options.least);
         let held = judgement == Judgement::Within;
         let over = held || self.holds >= self.options.holds_max || back >= level;
-        self.next = if over { Next::Done } else { Next::Hold(back) };
+        self.next = if over { SearchStep::Done } else { SearchStep::Hold(back) };
     }
 
     fn check(&self) {
@@ -316,18 +317,18 @@ impl Search {
 }
 
 /// Rounds a level: rates to a tenth, threads to whole numbers.
-fn on_axis(axis: Axis, level: f64) -> f64 {
+fn on_axis(axis: SearchAxis, level: f64) -> f64 {
     match axis {
-        Axis::Rate => (level * 10.0).round() / 10.0,
-        Axis::Threads => level.floor().max(1.0),
+        SearchAxis::Rate => (level * 10.0).round() / 10.0,
+        SearchAxis::Threads => level.floor().max(1.0),
     }
 }
 
 /// The lowest level above `low`.
-fn low_step(axis: Axis, low: f64) -> f64 {
+fn low_step(axis: SearchAxis, low: f64) -> f64 {
     match axis {
-        Axis::Rate => low,
-        Axis::Threads => low + 1.0,
+        SearchAxis::Rate => low,
+        SearchAxis::Threads => low + 1.0,
     }
 }
 

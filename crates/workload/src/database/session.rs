@@ -1,13 +1,13 @@
 //! A session: one simulated user that waits for the pacer, picks a record, operates on it and commits.
 
 use super::{
-    key_space::{Claim, KeySpace},
-    mail_record::{ContentError, Version},
+    key_space::{KeySpace, RecordClaim},
+    mail_record::{ContentError, RecordVersion},
     mail_table::MailDatabase,
-    operation::{Begun, Failure, FailureLog, Operation, OperationMeter},
+    operation::{FailureLog, Operation, OperationMeter, OperationTicket, RunFailure},
     pacing::Pacer,
     profile::OperationMix,
-    turn::give_turn,
+    yield_now::yield_now,
 };
 use maildb::{Durability, Session};
 use std::{
@@ -74,7 +74,7 @@ impl Store {
 pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session, mut random: Random) {
     let mut transaction = Transaction::new(&load, &mut session);
     while let Some(intended) = load.pacer.next(number).await {
-        give_turn().await;
+        yield_now().await;
         let outcome = transaction.step(intended, &mut random).await;
         if let Err(error) = outcome {
             load.failures.note_engine(&error);
@@ -92,8 +92,8 @@ struct Transaction<'l> {
     load: &'l GroupLoad,
     session: &'l mut Session,
     /// Claimed records by database, each with its version if the transaction commits.
-    claims: Vec<(usize, Claim, Option<Version>)>,
-    begun: Vec<Begun>,
+    claims: Vec<(usize, RecordClaim, Option<RecordVersion>)>,
+    begun: Vec<OperationTicket>,
 }
 
 impl<'l> Transaction<'l> {
@@ -128,7 +128,7 @@ impl<'l> Transaction<'l> {
     }
 
     /// Claims a record for `wanted`; if there is none to replace, delete or read, claims a new one to insert.
-    fn claim(&self, at: usize, wanted: Operation, random: &mut Random) -> (Operation, Claim) {
+    fn claim(&self, at: usize, wanted: Operation, random: &mut Random) -> (Operation, RecordClaim) {
         let store = &self.load.stores[at];
         let mut keys = store.keys.borrow_mut();
         if wanted != Operation::Insert
@@ -146,11 +146,11 @@ impl<'l> Transaction<'l> {
         &mut self,
         at: usize,
         operation: Operation,
-        claim: &Claim,
-    ) -> maildb::Result<Option<Version>> {
+        claim: &RecordClaim,
+    ) -> maildb::Result<Option<RecordVersion>> {
         let (mail, key) = (&self.load.stores[at].mail, claim.key);
         let (outcome, after) = match (operation, claim.version) {
-            (Operation::Insert, None) => (mail.insert(self.session, key).await, Some(Version::FIRST)),
+            (Operation::Insert, None) => (mail.insert(self.session, key).await, Some(RecordVersion::FIRST)),
             (Operation::Replace, Some(version)) => {
                 let next = version.next();
                 (mail.replace(self.session, key, next).await, Some(next))
@@ -181,7 +181,7 @@ impl<'l> Transaction<'l> {
 
     fn wrong_content(&self, at: usize, error: &ContentError) {
         let database = self.load.stores[at].mail.database.name();
-        self.load.failures.note(Failure::from_content(&database, error));
+        self.load.failures.note(RunFailure::from_content(&database, error));
     }
 
     async fn commit(&mut self, lazily: bool) -> maildb::Result<()> {

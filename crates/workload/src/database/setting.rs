@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Unit class of a figure; decides which suffixes its text may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Plain, or with KiB, MiB, GiB, TiB (K, M, G, T and KB, MB … mean the same: all scale by 1024).
     Bytes,
     /// A `%` may follow.
@@ -24,7 +24,7 @@ pub enum Kind {
 pub struct KeySpec {
     /// Name in profile files and in `--set name=value`.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Smallest and largest value accepted.
     pub range: (u64, u64),
     /// One line for reports.
@@ -36,49 +36,64 @@ const GIB: u64 = 1 << 30;
 
 /// Every figure of a profile, in the order a report shows them.
 pub const KEYS: &[KeySpec] = &[
-    key("page_bytes", Kind::Bytes, (4096, 32768), "database page: 4, 8 or 32 KiB"),
-    key("record_bytes", Kind::Bytes, (256, 16384), "one mail record, all columns together"),
+    key("page_bytes", ValueKind::Bytes, (4096, 32768), "database page: 4, 8 or 32 KiB"),
+    key("record_bytes", ValueKind::Bytes, (256, 16384), "one mail record, all columns together"),
     key(
         "compressible_percent",
-        Kind::Percent,
+        ValueKind::Percent,
         (0, 100),
         "bytes of a record's body that a compressor can drop",
     ),
-    key("hot_mailbox_percent", Kind::Percent, (1, 100), "mailboxes that are hot; 100 % is all alike"),
-    key("hot_access_percent", Kind::Percent, (1, 100), "operations that go to hot mailboxes"),
-    key("insert_percent", Kind::Percent, (0, 100), "operations that insert a record"),
-    key("replace_percent", Kind::Percent, (0, 100), "operations that seek a record and change it"),
-    key("delete_percent", Kind::Percent, (0, 100), "operations that seek a record and delete it"),
-    key("read_percent", Kind::Percent, (0, 100), "operations that seek a record and read it"),
-    key("lazy_commit_percent", Kind::Percent, (0, 100), "commits that do not wait for the log"),
-    key("operations_per_transaction", Kind::Count, (1, 1000), "operations between two commits"),
-    key("threads_per_group", Kind::Count, (1, 1024), "simulated sessions of a storage group"),
-    key("log_buffers", Kind::Count, (32, 262_144), "transaction log buffers, of 512 bytes each"),
-    key("log_file_bytes", Kind::Bytes, (MIB, 64 * MIB), "one generation of the transaction log"),
-    key("cache_min_bytes", Kind::Bytes, (4 * MIB, 1024 * GIB), "least page cache of one database"),
-    key("cache_max_bytes", Kind::Bytes, (4 * MIB, 1024 * GIB), "most page cache of one database"),
-    key("start_flush_percent", Kind::Percent, (1, 50), "free share of the cache at which eviction starts"),
-    key("stop_flush_percent", Kind::Percent, (1, 60), "free share of the cache at which eviction stops"),
-    key("checkpoint_depth_bytes", Kind::Bytes, (MIB, 64 * GIB), "log a crash may have to replay"),
-    key("scan_bytes_per_second", Kind::Bytes, (0, 10 * GIB), "background scan of one database; 0 is off"),
-    key("scan_batch_bytes", Kind::Bytes, (64 * 1024, MIB / 2), "one read of the background scan"),
-    key("torn_page_protection", Kind::Count, (0, 1), "1: changed pages go to a journal before their place"),
+    key("hot_mailbox_percent", ValueKind::Percent, (1, 100), "mailboxes that are hot; 100 % is all alike"),
+    key("hot_access_percent", ValueKind::Percent, (1, 100), "operations that go to hot mailboxes"),
+    key("insert_percent", ValueKind::Percent, (0, 100), "operations that insert a record"),
+    key("replace_percent", ValueKind::Percent, (0, 100), "operations that seek a record and change it"),
+    key("delete_percent", ValueKind::Percent, (0, 100), "operations that seek a record and delete it"),
+    key("read_percent", ValueKind::Percent, (0, 100), "operations that seek a record and read it"),
+    key("lazy_commit_percent", ValueKind::Percent, (0, 100), "commits that do not wait for the log"),
+    key("operations_per_transaction", ValueKind::Count, (1, 1000), "operations between two commits"),
+    key("threads_per_group", ValueKind::Count, (1, 1024), "simulated sessions of a storage group"),
+    key("log_buffers", ValueKind::Count, (32, 262_144), "transaction log buffers, of 512 bytes each"),
+    key("log_file_bytes", ValueKind::Bytes, (MIB, 64 * MIB), "one generation of the transaction log"),
+    key("cache_min_bytes", ValueKind::Bytes, (4 * MIB, 1024 * GIB), "least page cache of one database"),
+    key("cache_max_bytes", ValueKind::Bytes, (4 * MIB, 1024 * GIB), "most page cache of one database"),
+    key(
+        "start_flush_percent",
+        ValueKind::Percent,
+        (1, 50),
+        "free share of the cache at which eviction starts",
+    ),
+    key("stop_flush_percent", ValueKind::Percent, (1, 60), "free share of the cache at which eviction stops"),
+    key("checkpoint_depth_bytes", ValueKind::Bytes, (MIB, 64 * GIB), "log a crash may have to replay"),
+    key(
+        "scan_bytes_per_second",
+        ValueKind::Bytes,
+        (0, 10 * GIB),
+        "background scan of one database; 0 is off",
+    ),
+    key("scan_batch_bytes", ValueKind::Bytes, (64 * 1024, MIB / 2), "one read of the background scan"),
+    key(
+        "torn_page_protection",
+        ValueKind::Count,
+        (0, 1),
+        "1: changed pages go to a journal before their place",
+    ),
     key(
         "page_stamps",
-        Kind::Count,
+        ValueKind::Count,
         (0, 2),
         "1: a page read must be the one last written; 2: across crashes too, ordered with the log",
     ),
-    key("coalesce_bytes", Kind::Bytes, (4096, 10 * MIB), "longest write of neighbouring pages"),
+    key("coalesce_bytes", ValueKind::Bytes, (4096, 10 * MIB), "longest write of neighbouring pages"),
     key(
         "lazy_commit_delay_ms",
-        Kind::Milliseconds,
+        ValueKind::Milliseconds,
         (1, 60_000),
         "longest wait of a lazy commit for stable storage",
     ),
 ];
 
-const fn key(name: &'static str, kind: Kind, range: (u64, u64), meaning: &'static str) -> KeySpec {
+const fn key(name: &'static str, kind: ValueKind, range: (u64, u64), meaning: &'static str) -> KeySpec {
     KeySpec { name, kind, range, meaning }
 }
 
@@ -125,13 +140,13 @@ pub enum SettingError {
     },
     /// The text is not a number of this kind.
     #[error("{key}: {text:?} is not {}", wanted(*.kind))]
-    NotANumber { key: &'static str, text: String, kind: Kind },
+    NotANumber { key: &'static str, text: String, kind: ValueKind },
     /// The number is out of range.
-    #[error("{key}: {} is out of range, {} to {} make sense", Shown(*.kind, *.value), Shown(*.kind, .range.0), Shown(*.kind, .range.1))]
+    #[error("{key}: {} is out of range, {} to {} make sense", FigureText(*.kind, *.value), FigureText(*.kind, .range.0), FigureText(*.kind, .range.1))]
     OutOfRange {
         key: &'static str,
         value: u64,
-        kind: Kind,
+        kind: ValueKind,
         /// Least and greatest accepted value.
         range: (u64, u64),
     },
@@ -141,23 +156,23 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
     nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }
 
-fn wanted(kind: Kind) -> &'static str {
+fn wanted(kind: ValueKind) -> &'static str {
     match kind {
-        Kind::Bytes => "a number of bytes such as 4096, 256MiB or 2GiB",
-        Kind::Percent => "a whole percentage such as 55 or 55%",
-        Kind::Milliseconds => "a number of milliseconds such as 100 or 100ms",
-        Kind::Count => "a whole number",
+        ValueKind::Bytes => "a number of bytes such as 4096, 256MiB or 2GiB",
+        ValueKind::Percent => "a whole percentage such as 55 or 55%",
+        ValueKind::Milliseconds => "a number of milliseconds such as 100 or 100ms",
+        ValueKind::Count => "a whole number",
     }
 }
 
 /// Displays a figure with its unit: `256 MiB`, `55 %`.
-pub struct Shown(pub Kind, pub u64);
+pub struct FigureText(pub ValueKind, pub u64);
 
-impl fmt::Display for Shown {
+impl fmt::Display for FigureText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, value) = *self;
         match kind {
-            Kind::Bytes => {
+            ValueKind::Bytes => {
                 const UNITS: [(u64, &str); 4] =
                     [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
                 let unit = UNITS.iter().find(|(bytes, _)| value >= *bytes && value.is_multiple_of(*bytes));
@@ -166,9 +181,9 @@ impl fmt::Display for Shown {
                     None => write!(f, "{value} B"),
                 }
             }
-            Kind::Percent => write!(f, "{value} %"),
-            Kind::Milliseconds => write!(f, "{value} ms"),
-            Kind::Count => write!(f, "{value}"),
+            ValueKind::Percent => write!(f, "{value} %"),
+            ValueKind::Milliseconds => write!(f, "{value} ms"),
+            ValueKind::Count => write!(f, "{value}"),
         }
     }
 }
@@ -208,18 +223,18 @@ impl KeySpec {
     }
 }
 
-fn parse_number(kind: Kind, text: &str) -> Option<u64> {
+fn parse_number(kind: ValueKind, text: &str) -> Option<u64> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);
     let number: u64 = digits.parse().ok()?;
     let unit = unit.trim().to_ascii_lowercase();
     let factor = match (kind, unit.as_str()) {
-        (_, "") | (Kind::Percent, "%") | (Kind::Milliseconds, "ms") | (Kind::Bytes, "b") => 1,
-        (Kind::Milliseconds, "s") => 1000,
-        (Kind::Bytes, "k" | "kb" | "kib") => 1 << 10,
-        (Kind::Bytes, "m" | "mb" | "mib") => 1 << 20,
-        (Kind::Bytes, "g" | "gb" | "gib") => 1 << 30,
-        (Kind::Bytes, "t" | "tb" | "tib") => 1_u64 << 40,
+        (_, "") | (ValueKind::Percent, "%") | (ValueKind::Milliseconds, "ms") | (ValueKind::Bytes, "b") => 1,
+        (ValueKind::Milliseconds, "s") => 1000,
+        (ValueKind::Bytes, "k" | "kb" | "kib") => 1 << 10,
+        (ValueKind::Bytes, "m" | "mb" | "mib") => 1 << 20,
+        (ValueKind::Bytes, "g" | "gb" | "gib") => 1 << 30,
+        (ValueKind::Bytes, "t" | "tb" | "tib") => 1_u64 << 40,
         _ => return None,
     };
     number.checked_mul(factor)
@@ -242,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn a_bad_setting_is_rejected_in_one_line() {
         let said = |name, text| parse(name, text).unwrap_err();
         assert_eq!(
             said("lazy_comit_percent", "5"),
@@ -262,8 +277,8 @@ mod tests {
 
     #[test]
     fn figures_print_in_the_unit_they_divide_by() {
-        assert_eq!(Shown(Kind::Bytes, 1 << 30).to_string(), "1 GiB");
-        assert_eq!(Shown(Kind::Bytes, 1000).to_string(), "1000 B");
-        assert_eq!(Shown(Kind::Bytes, 0).to_string(), "0 B");
+        assert_eq!(FigureText(ValueKind::Bytes, 1 << 30).to_string(), "1 GiB");
+        assert_eq!(FigureText(ValueKind::Bytes, 1000).to_string(), "1000 B");
+        assert_eq!(FigureText(ValueKind::Bytes, 0).to_string(), "0 B");
     }
 }

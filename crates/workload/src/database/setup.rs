@@ -5,12 +5,12 @@
 //! the report lists the differences: a minute on a laptop is not the paper's two hours on its array.
 
 use super::{
-    judged::Judged,
+    judged_part::JudgedPart,
     limits::{LimitSet, LimitsError},
-    plan::{Load, RunPlan},
-    profile::{Profile, ProfileError},
-    setting::{Confidence, Shown, nearest},
-    span::Span,
+    plan::{LoadPlan, RunPlan},
+    profile::{ServerProfile, ServerProfileError},
+    setting::{Confidence, FigureText, nearest},
+    time_span::TimeSpan,
 };
 use report::prose::counted;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ const SAME_SIZE_PERCENT: u64 = 1;
 /// One figure of a set-up with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Figure<T> {
+pub struct SourcedFigure<T> {
     /// In the unit the field's name says.
     pub value: T,
     /// Citation: document and place.
@@ -56,7 +56,7 @@ pub enum LoadKind {
 /// A published series of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sweep {
+pub struct PublishedSweep {
     /// Setting and values: `threads=1,5,10`.
     pub sweep: String,
     /// The paper's conclusion.
@@ -68,7 +68,7 @@ pub struct Sweep {
 /// A published layout of databases and logs on volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layout {
+pub struct PublishedLayout {
     /// As in the paper.
     pub name: String,
     pub database_volumes: usize,
@@ -90,38 +90,38 @@ pub struct Setup {
     pub source: String,
     pub load: LoadKind,
     /// Name of the profile, or path of a profile file.
-    pub profile: Figure<String>,
+    pub profile: SourcedFigure<String>,
     /// Name of the limit set that judged the test.
-    pub limits: Figure<String>,
+    pub limits: SourcedFigure<String>,
     /// Storage groups of all servers.
-    pub groups: Figure<u32>,
+    pub groups: SourcedFigure<u32>,
     /// Databases of each group.
-    pub databases_per_group: Figure<u32>,
+    pub databases_per_group: SourcedFigure<u32>,
     /// Initial size of all databases together, in bytes.
-    pub size_bytes: Figure<u64>,
-    pub threads_per_group: Figure<u32>,
+    pub size_bytes: SourcedFigure<u64>,
+    pub threads_per_group: SourcedFigure<u32>,
     /// Mailboxes of all databases.
-    pub mailboxes: Figure<u32>,
+    pub mailboxes: SourcedFigure<u32>,
     /// Database IOPS of one mailbox.
-    pub iops_each: Figure<f64>,
+    pub iops_each: SourcedFigure<f64>,
     /// Measured time, in seconds.
-    pub duration_s: Figure<u64>,
+    pub duration_s: SourcedFigure<u64>,
     /// Length of the judged middle part, in seconds; None if another part was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged_middle_s: Option<Figure<u64>>,
+    pub judged_middle_s: Option<SourcedFigure<u64>>,
     /// Length of the judged last part, in seconds; None if another part was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged_last_s: Option<Figure<u64>>,
+    pub judged_last_s: Option<SourcedFigure<u64>>,
     #[serde(default, rename = "sweep")]
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<PublishedSweep>,
     /// Layouts the paper compared, or the one it used.
     #[serde(default, rename = "layout")]
-    pub layouts: Vec<Layout>,
+    pub layouts: Vec<PublishedLayout>,
 }
 
 /// One figure of a set-up compared with that of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comparison {
+pub struct SetupComparison {
     /// Name of the figure.
     pub what: &'static str,
     pub published: String,
@@ -132,7 +132,7 @@ pub struct Comparison {
     pub confidence: Confidence,
 }
 
-impl Comparison {
+impl SetupComparison {
     pub fn is_same(&self) -> bool {
         self.published == self.here
     }
@@ -159,7 +159,7 @@ pub enum SetupError {
     Nonsense { setup: String, what: &'static str, given: String },
     /// The set-up names an unknown profile.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(#[from] ServerProfileError),
     /// The set-up names an unknown limit set.
     #[error(transparent)]
     Limits(#[from] LimitsError),
@@ -193,9 +193,8 @@ impl Setup {
 
     /// Checks only the figures that comparisons rely on; the plan checks the rest.
     fn check(&self) -> Result<(), SetupError> {
-        let sense = |what, holds: bool, given: String| match holds {
-            true => Ok(()),
-            false => Err(SetupError::Nonsense { setup: self.name.clone(), what, given }),
+        let sense = |what, holds: bool, given: String| {
+            if holds { Ok(()) } else { Err(SetupError::Nonsense { setup: self.name.clone(), what, given }) }
         };
         let duration_s = self.duration_s.value;
         sense("duration_s", duration_s > 0, duration_s.to_string())?;
@@ -209,39 +208,39 @@ impl Setup {
         let both = self.judged_middle_s.is_some() && self.judged_last_s.is_some();
         sense("judged_last_s", !both, "beside judged_middle_s".to_owned())?;
         if let Some(seconds) = self.judged().seconds() {
-            sense("judged part", (1..=duration_s).contains(&seconds), Span(seconds).to_string())?;
+            sense("judged part", (1..=duration_s).contains(&seconds), TimeSpan(seconds).to_string())?;
         }
         LimitSet::load(&self.limits.value)?;
-        if Profile::names().contains(&self.profile.value.as_str()) || self.profile.value.contains('/') {
+        if ServerProfile::names().contains(&self.profile.value.as_str()) || self.profile.value.contains('/') {
             return Ok(());
         }
-        Ok(Profile::load(&self.profile.value).map(drop)?)
+        Ok(ServerProfile::load(&self.profile.value).map(drop)?)
     }
 
     /// The judged part of the published run.
-    pub fn judged(&self) -> Judged {
+    pub fn judged(&self) -> JudgedPart {
         match (&self.judged_middle_s, &self.judged_last_s) {
-            (Some(middle), _) => Judged::Middle { seconds: middle.value },
-            (None, Some(last)) => Judged::Last { seconds: last.value },
-            (None, None) => Judged::All,
+            (Some(middle), _) => JudgedPart::Middle { seconds: middle.value },
+            (None, Some(last)) => JudgedPart::Last { seconds: last.value },
+            (None, None) => JudgedPart::All,
         }
     }
 
     /// The default load.
-    pub fn load_of(&self) -> Load {
+    pub fn load_of(&self) -> LoadPlan {
         match self.load {
-            LoadKind::Threads => Load::Threads { per_group: self.threads_per_group.value },
+            LoadKind::Threads => LoadPlan::Threads { per_group: self.threads_per_group.value },
             LoadKind::Mailboxes => {
-                Load::Mailboxes { count: self.mailboxes.value.into(), iops_each: self.iops_each.value }
+                LoadPlan::Mailboxes { count: self.mailboxes.value.into(), iops_each: self.iops_each.value }
             }
         }
     }
 
     /// Compares every figure with that of `plan`.
-    pub fn compare(&self, plan: &RunPlan) -> Vec<Comparison> {
+    pub fn compare(&self, plan: &RunPlan) -> Vec<SetupComparison> {
         let mut rows = Vec::new();
         let mut row = |what, published: String, here: String, source: &str, confidence| {
-            rows.push(Comparison { what, published, here, source: source.to_owned(), confidence });
+            rows.push(SetupComparison { what, published, here, source: source.to_owned(), confidence });
         };
         let of = &self.profile;
         row("Profile", of.value.clone(), plan.profile.name.clone(), &of.source, of.confidence);
@@ -264,22 +263,22 @@ impl Setup {
         };
         row("Load", shown_load(self.load_of()), shown_load(plan.load), source, confidence);
         let of = &self.duration_s;
-        let here = Span(plan.duration_s).to_string();
-        row("Measured", Span(of.value).to_string(), here, &of.source, of.confidence);
+        let here = TimeSpan(plan.duration_s).to_string();
+        row("Measured", TimeSpan(of.value).to_string(), here, &of.source, of.confidence);
         if let Some(of) = self.judged_middle_s.as_ref().or(self.judged_last_s.as_ref()) {
             let (published, here) = (self.judged().to_string(), plan.judged.to_string());
             row("Judged", published, here, &of.source, of.confidence);
-        } else if plan.judged != Judged::All {
-            row("Judged", Judged::All.to_string(), plan.judged.to_string(), "", Confidence::User);
+        } else if plan.judged != JudgedPart::All {
+            row("Judged", JudgedPart::All.to_string(), plan.judged.to_string(), "", Confidence::User);
         }
         if let Some((layout, here)) = self.compare_layout(plan) {
             row("Volumes", layout.shown(), here, &layout.source, Confidence::Seed);
         }
-        if let Ok(published) = Profile::load(&self.profile.value) {
+        if let Ok(published) = ServerProfile::load(&self.profile.value) {
             for ((spec, as_published), (_, here)) in published.figures().zip(plan.profile.figures()) {
                 if as_published.value != here.value {
                     let (published, here) =
-                        (Shown(spec.kind, as_published.value), Shown(spec.kind, here.value));
+                        (FigureText(spec.kind, as_published.value), FigureText(spec.kind, here.value));
                     let source = &as_published.source;
                     row(spec.name, published.to_string(), here.to_string(), source, as_published.confidence);
                 }
@@ -289,7 +288,7 @@ impl Setup {
     }
 
     /// The published layout that `plan` uses, or else the first, with the layout of `plan` in words.
-    fn compare_layout(&self, plan: &RunPlan) -> Option<(&Layout, String)> {
+    fn compare_layout(&self, plan: &RunPlan) -> Option<(&PublishedLayout, String)> {
         let databases = plan.volumes.iter().filter(|volume| volume.databases).count();
         let logs = plan.volumes.iter().filter(|volume| volume.logs && !volume.databases).count();
         let used = self
@@ -309,7 +308,7 @@ impl Setup {
     }
 }
 
-impl Layout {
+impl PublishedLayout {
     fn shown(&self) -> String {
         format!("{} ({})", shown_volumes(self.database_volumes, self.log_volumes), self.name)
     }
@@ -323,12 +322,14 @@ fn shown_volumes(databases: usize, logs: usize) -> String {
     }
 }
 
-fn shown_load(load: Load) -> String {
+fn shown_load(load: LoadPlan) -> String {
     match load {
-        Load::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
-        Load::Mailboxes { count, iops_each } => format!("{} at {iops_each} IOPS", counted(count, "mailbox")),
-        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
-        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+        LoadPlan::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
+        LoadPlan::Mailboxes { count, iops_each } => {
+            format!("{} at {iops_each} IOPS", counted(count, "mailbox"))
+        }
+        LoadPlan::Maximum { .. } => "the highest rate within limits".to_owned(),
+        LoadPlan::TunedThreads { .. } => "the best number of threads".to_owned(),
     }
 }
 
@@ -344,7 +345,7 @@ mod tests {
             let rows = setup.compare(&sample_plan());
             assert!(rows.iter().all(|row| !row.source.is_empty()), "{name}");
             assert!(setup.sweeps.iter().all(|sweep| !sweep.source.is_empty()), "{name}");
-            let of_profile = Profile::load(&setup.profile.value).unwrap();
+            let of_profile = ServerProfile::load(&setup.profile.value).unwrap();
             of_profile.check().unwrap();
         }
     }
@@ -360,7 +361,7 @@ mod tests {
         };
         assert_eq!(of("stortrends"), 270.0, "AMI 2008: target 270");
         assert_eq!(of("equallogic"), 1750.0, "Dell 2010: 5000 x 0.35");
-        assert_eq!(Setup::load("eva5000").unwrap().load_of(), Load::Threads { per_group: 10 });
+        assert_eq!(Setup::load("eva5000").unwrap().load_of(), LoadPlan::Threads { per_group: 10 });
         let judged = |name: &str| Setup::load(name).unwrap().judged().to_string();
         assert_eq!(judged("continuous-access"), "the middle 4 h", "HP Continuous Access");
         assert_eq!(judged("snapmanager"), "the last 4 h", "IBM 2008");
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!(setup.differences(&plan), Vec::<String>::new());
         plan.database_bytes = 4 << 30;
         plan.duration_s = 60;
-        plan.load = Load::Threads { per_group: 8 };
+        plan.load = LoadPlan::Threads { per_group: 8 };
         plan.volumes.truncate(1);
         plan.profile.set("lazy_commit_percent", "0").unwrap();
         assert_eq!(

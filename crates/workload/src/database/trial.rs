@@ -7,7 +7,7 @@
 //! 1. Trial numbers ascend, and a new trial starts only after every group has finished the last.
 //! 2. Samples of a trial cover its measured time only.
 
-use super::{measure::Sample, meter::Role};
+use super::{measure::Sample, meter::VolumeRole};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -43,14 +43,14 @@ pub struct GroupTrial {
     /// True if the group's throughput is steady.
     pub settled: bool,
     /// Set when the group has finished.
-    pub effort: Option<Effort>,
+    pub effort: Option<TrialEffort>,
     /// True if the group has finished.
     pub done: bool,
 }
 
 /// Use of the machine by a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Effort {
+pub struct TrialEffort {
     /// Time to steady state, in seconds; None if it was not reached.
     pub settled_s: Option<f64>,
     /// Processor share of the group's thread during measurement, 0 to 1, if known.
@@ -61,16 +61,16 @@ pub struct Effort {
 
 /// A group that is ready for the search.
 #[derive(Clone, Debug)]
-pub struct Arrived {
+pub struct ReadyGroup {
     /// Volumes of its samples, in order.
-    pub volumes: Vec<(Role, String)>,
+    pub volumes: Vec<(VolumeRole, String)>,
     /// Database IOPS during the cache fill.
     pub iops: f64,
 }
 
 #[derive(Default)]
 struct State {
-    arrived: Vec<Option<Arrived>>,
+    ready: Vec<Option<ReadyGroup>>,
     trial: Option<Trial>,
     groups: Vec<GroupTrial>,
     /// True once all groups were steady at the same time; then the trial is measured.
@@ -87,7 +87,7 @@ impl Trials {
     pub fn new(groups: u32) -> Self {
         let groups = groups as usize;
         let state = State {
-            arrived: vec![None; groups],
+            ready: vec![None; groups],
             groups: vec![GroupTrial::default(); groups],
             ..State::default()
         };
@@ -98,13 +98,13 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn arrive(&self, group: u32, arrived: Arrived) {
-        self.state().arrived[group as usize] = Some(arrived);
+    pub fn report_ready(&self, group: u32, ready: ReadyGroup) {
+        self.state().ready[group as usize] = Some(ready);
     }
 
     /// All groups, once every one is ready.
-    pub fn arrived(&self) -> Option<Vec<Arrived>> {
-        self.state().arrived.iter().cloned().collect()
+    pub fn ready_groups(&self) -> Option<Vec<ReadyGroup>> {
+        self.state().ready.iter().cloned().collect()
     }
 
     /// Starts `trial` in every group.
@@ -135,7 +135,7 @@ impl Trials {
     }
 
     /// Reports that `group` has finished the trial.
-    pub fn done(&self, group: u32, effort: Effort) {
+    pub fn done(&self, group: u32, effort: TrialEffort) {
         let mut state = self.state();
         let group = &mut state.groups[group as usize];
         (group.effort, group.done) = (Some(effort), true);

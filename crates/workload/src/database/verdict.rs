@@ -1,26 +1,16 @@
 //! The verdict: a pure function of results and limits.
 
 use super::{
-    chance,
     limits::{Limit, LimitSet, LimitsError, Measure},
-    meter::Role,
+    meter::VolumeRole,
     plan::RunClass,
     processor::BusiestThread,
     results::{PacingResults, RunResults, VolumeResults},
+    significance,
 };
+pub use report::VerdictOutcome;
 use report::prose::number;
 use serde::{Deserialize, Serialize};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// Every limit was kept.
-    Pass,
-    /// A limit was broken.
-    Fail,
-    /// The run proves nothing: it ended early without breaking a limit, or the machine may be what broke one.
-    Incomplete,
-}
 
 /// One limit with its measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,13 +30,13 @@ pub struct VerdictRow {
 
 /// The answer, with every limit it is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    pub answer: Answer,
+pub struct RunVerdict {
+    pub answer: VerdictOutcome,
     pub class: RunClass,
     pub rows: Vec<VerdictRow>,
 }
 
-impl Verdict {
+impl RunVerdict {
     /// Judges `results` by the limits of their profile.
     pub fn of(results: &RunResults) -> Result<Self, LimitsError> {
         Ok(Self::by(results, &LimitSet::load(&results.plan.profile.limits)?))
@@ -62,10 +52,12 @@ impl Verdict {
         let unfinished = results.interrupted || cut_short || results.verified.is_empty();
         let excused = failed && !by_storage(results, &rows);
         let unanswered = unfinished || excused || generator_missed_target(results);
-        let answer = match (failed && !excused, unanswered) {
-            (true, _) => Answer::Fail,
-            (false, true) => Answer::Incomplete,
-            (false, false) => Answer::Pass,
+        let answer = if failed && !excused {
+            VerdictOutcome::Fail
+        } else if unanswered {
+            VerdictOutcome::Incomplete
+        } else {
+            VerdictOutcome::Pass
         };
         Self { answer, class, rows }
     }
@@ -100,8 +92,8 @@ fn by_storage(results: &RunResults, rows: &[VerdictRow]) -> bool {
     !(only_delays && results.busiest_thread().is_some_and(BusiestThread::is_the_limit))
 }
 
-/// The minimum share of the target, 0 to 1, that excuses a miss as chance, and the arrivals behind it (see
-/// [`chance`]); None if nothing is excused.
+/// The minimum share of the target, 0 to 1, that excuses a miss as significance, and the arrivals behind it (see
+/// [`significance`]); None if nothing is excused.
 fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
     let (target, pacing) = (results.target_iops()?, results.pacing?);
     if fell_behind(results, pacing) {
@@ -109,20 +101,24 @@ fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
     }
     let operations: u64 = results.operations.iter().map(|operation| operation.count).sum();
     let io_done = results.achieved_iops() * results.measured_s;
-    let arrivals = chance::arrivals_of(target * results.measured_s, io_done, operations as f64);
-    Some((chance::least_share(arrivals), arrivals))
+    let arrivals = significance::arrivals_of(target * results.measured_s, io_done, operations as f64);
+    Some((significance::least_share(arrivals), arrivals))
 }
 
 /// None if the limit does not apply to this run.
 fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<VerdictRow> {
     let (measured, place) = match limit.measure {
-        Measure::DatabaseReadAverageMs => worst(results, Role::Database, VolumeResults::judged_read_ms),
+        Measure::DatabaseReadAverageMs => worst(results, VolumeRole::Database, VolumeResults::judged_read_ms),
         Measure::DatabaseReadWindowMaximumMs => {
-            worst(results, Role::Database, |volume| volume.read_worst_window_ms)
+            worst(results, VolumeRole::Database, |volume| volume.read_worst_window_ms)
         }
-        Measure::DatabaseWriteAverageMs => worst(results, Role::Database, VolumeResults::judged_write_ms),
-        Measure::LogWriteAverageMs => worst(results, Role::Log, VolumeResults::judged_write_ms),
-        Measure::LogWriteWindowMaximumMs => worst(results, Role::Log, |volume| volume.write_worst_window_ms),
+        Measure::DatabaseWriteAverageMs => {
+            worst(results, VolumeRole::Database, VolumeResults::judged_write_ms)
+        }
+        Measure::LogWriteAverageMs => worst(results, VolumeRole::Log, VolumeResults::judged_write_ms),
+        Measure::LogWriteWindowMaximumMs => {
+            worst(results, VolumeRole::Log, |volume| volume.write_worst_window_ms)
+        }
         Measure::PageFaultStallsPerSecond => {
             let per_second = results.engine.page_fault_stalls as f64 / results.measured_s;
             ((results.measured_s > 0.0).then_some(per_second), None)
@@ -155,7 +151,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
     {
         source = format!(
             "{source}: {bound} %, less what chance may take, {} standard deviations of {} random arrivals",
-            chance::SIGMAS,
+            significance::SIGMAS,
             number(arrivals, 0)
         );
         // Rounded to a tenth, as displayed.
@@ -177,7 +173,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
 /// The highest value over the volumes in `role`, and the volume's name if there are several.
 fn worst(
     results: &RunResults,
-    role: Role,
+    role: VolumeRole,
     of: impl Fn(&VolumeResults) -> Option<f64>,
 ) -> (Option<f64>, Option<String>) {
     let values = results.in_role(role).filter_map(|volume| of(volume).map(|value| (value, &volume.volume)));

@@ -2,7 +2,7 @@
 
 use super::{
     error::Error,
-    operation::{Failure, FailureKind},
+    operation::{FailureKind, RunFailure},
 };
 use maildb::{
     log::verify::{SegmentVerdict, verify_logs},
@@ -36,10 +36,11 @@ pub struct VerifiedFile {
 
 impl VerifiedFile {
     /// The damage as failures of the run.
-    pub fn failures(&self) -> impl Iterator<Item = Failure> {
-        self.damaged
-            .iter()
-            .map(|damage| Failure { kind: FailureKind::Checksum, text: format!("{}: {damage}", self.name) })
+    pub fn failures(&self) -> impl Iterator<Item = RunFailure> {
+        self.damaged.iter().map(|damage| RunFailure {
+            kind: FailureKind::Checksum,
+            text: format!("{}: {damage}", self.name),
+        })
     }
 }
 

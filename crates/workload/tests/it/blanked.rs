@@ -6,8 +6,8 @@ use std::{cell::Cell, path::PathBuf, rc::Rc, sync::Arc};
 use workload::database::{
     OpenGroup,
     group::GroupStorage,
-    plan::Load,
-    verdict::{Answer, Verdict},
+    plan::LoadPlan,
+    verdict::{RunVerdict, VerdictOutcome},
     verify::verify_one_database,
 };
 use world::{
@@ -81,7 +81,7 @@ async fn forgetful(path: PathBuf) -> IoResult<GroupStorage> {
 }
 
 #[test]
-fn what_is_blank_without_a_clean_shutdown_is_said_to_be_unjudged() {
+fn blank_pages_after_an_unclean_shutdown_are_reported_as_unjudged() {
     let folder = folders(1);
     let path = folder.path().join("0");
     real::run(1, RealOptions::default(), async |world| {
@@ -105,7 +105,7 @@ fn pages_that_became_zeros_fail_the_run_and_are_named() {
     let folder = folders(1);
     let path = folder.path().to_owned();
     let open: OpenGroup = Arc::new(move |_, group| Box::pin(forgetful(path.join(group.to_string()))));
-    let mut plan = plan("exchange-2007", Load::Threads { per_group: 4 });
+    let mut plan = plan("exchange-2007", LoadPlan::Threads { per_group: 4 });
     (plan.duration_s, plan.fill_s_max) = (1, 2);
     // Nothing is deleted: a page that a deletion empties is free, and may be blank.
     plan.profile.set("delete_percent", "0").unwrap();
@@ -123,5 +123,5 @@ fn pages_that_became_zeros_fail_the_run_and_are_named() {
     assert!(first.empty > 0, "pages never used are no damage");
     assert_eq!(results.failure_counts.checksum, 10);
     assert_eq!(results.failures[0].text, format!("priv2.edb: {}", expected[0]));
-    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Fail);
+    assert_eq!(RunVerdict::of(&results).unwrap().answer, VerdictOutcome::Fail);
 }

@@ -5,16 +5,16 @@ use expect_test::{Expect, expect};
 use report::text::{self, TextOptions};
 use workload::database::{
     comparison::{
-        ComparedRun, Comparison,
+        ComparedRun, RunComparison,
+        comparability::mismatches,
         document::{document, knee},
-        likeness::unlike,
         saturation::{in_words, signs},
         settings,
     },
-    meter::{IoTally, Role},
-    plan::Load,
+    meter::{IoTally, VolumeRole},
+    plan::LoadPlan,
     results::{HostSample, LatencySummary, RunResults},
-    verdict::Verdict,
+    verdict::RunVerdict,
 };
 
 /// A tally of `a_second` operations of 8 KiB for the measured two hours, of `ms` each.
@@ -26,19 +26,19 @@ fn tally(a_second: f64, ms: f64) -> IoTally {
 /// AMI 2008's run with `threads`, reads and writes of `iops` in equal parts, and these average latencies.
 fn run(threads: u32, iops: f64, read_ms: f64, log_ms: f64) -> RunResults {
     let mut results = seed_002();
-    results.plan.load = Load::Threads { per_group: threads };
+    results.plan.load = LoadPlan::Threads { per_group: threads };
     results.pacing = None;
     for volume in &mut results.volumes {
         let average =
             |ms: f64| LatencySummary { average_ms: Some(ms), p99_ms: Some(ms * 3.0), ..volume.read };
         match volume.role {
-            Role::Database => {
+            VolumeRole::Database => {
                 volume.read = average(read_ms);
                 volume.read_mean_of_windows_ms = Some(read_ms);
                 volume.tallies.read = tally(iops / 2.0, read_ms);
                 volume.tallies.write = tally(iops / 2.0, 1.0);
             }
-            Role::Log => {
+            VolumeRole::Log => {
                 volume.write = average(log_ms);
                 volume.write_mean_of_windows_ms = Some(log_ms);
                 volume.tallies.write = tally(iops / 3.0, log_ms);
@@ -50,12 +50,12 @@ fn run(threads: u32, iops: f64, read_ms: f64, log_ms: f64) -> RunResults {
     results
 }
 
-fn compared(runs: Vec<RunResults>) -> Comparison {
+fn compared(runs: Vec<RunResults>) -> RunComparison {
     let runs = runs.into_iter().enumerate().map(|(index, results)| {
-        let verdict = Verdict::of(&results).unwrap();
+        let verdict = RunVerdict::of(&results).unwrap();
         ComparedRun { name: format!("night-{index}"), results, verdict }
     });
-    Comparison::of(runs.collect())
+    RunComparison::of(runs.collect())
 }
 
 #[track_caller]
@@ -113,7 +113,7 @@ fn a_volume_that_gives_no_more_is_found_before_it_breaks_a_limit() {
 }
 
 #[test]
-fn a_busy_processor_is_believed_before_the_latencies_it_lengthens() {
+fn a_busy_processor_takes_precedence_over_the_latencies_it_causes() {
     let mut busy = run(20, 1100.0, 24.1, 4.0);
     busy.thread_cpu_s = vec![Some(6900.0)];
     check(
@@ -155,7 +155,7 @@ fn stalls_name_the_cache_and_the_log_buffer() {
 }
 
 #[test]
-fn nothing_is_named_where_nothing_was_short() {
+fn no_resource_is_named_if_none_was_short() {
     check(
         vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 9.5, 1.0)],
         expect![[r#"Nothing saturated yet: from 5 to 10 I/O grew by 80 %, with no resource at its end."#]],
@@ -167,7 +167,7 @@ fn nothing_is_named_where_nothing_was_short() {
 }
 
 #[test]
-fn what_was_varied_is_found_and_orders_the_runs() {
+fn the_varied_setting_is_found_and_orders_the_runs() {
     let comparison = compared(vec![run(40, 1.0, 1.0, 1.0), run(5, 1.0, 1.0, 1.0), run(10, 1.0, 1.0, 1.0)]);
     assert_eq!(comparison.varied.labels, ["5", "10", "40"]);
     assert_eq!(comparison.title(0), "5 threads a group");
@@ -184,7 +184,7 @@ fn what_was_varied_is_found_and_orders_the_runs() {
     );
     // Settings that follow from a layout are not the varied one, and no load.
     let mut layouts = layouts;
-    layouts[1].plan.load = Load::Threads { per_group: 50 };
+    layouts[1].plan.load = LoadPlan::Threads { per_group: 50 };
     let comparison = compared(layouts.to_vec());
     assert_eq!(comparison.title(1), "layout one-volume");
     assert_eq!(
@@ -208,13 +208,13 @@ fn the_lightest_load_near_the_best_is_the_one_to_choose() {
 }
 
 #[test]
-fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
+fn runs_with_different_limits_or_loads_have_no_best_run() {
     let mut other = run(10, 900.0, 9.0, 1.0);
     other.plan.profile.limits = "eva8000".to_owned();
     other.plan.profile.name = "exchange-2003".to_owned();
     other.plan.database_bytes /= 2;
     let mut held = run(10, 0.4, 9.0, 1.0);
-    held.plan.load = Load::Mailboxes { count: 600, iops_each: 0.45 };
+    held.plan.load = LoadPlan::Mailboxes { count: 600, iops_each: 0.45 };
     let comparison = compared(vec![run(5, 500.0, 9.0, 1.0), other.clone(), held.clone()]);
     assert_eq!(comparison.best(), None);
     let document = document(&comparison, report::Meta::default());
@@ -224,20 +224,20 @@ fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
         The runs are of different loads (a closed loop; a held rate of 600 mailboxes of 0.45 IOPS each): more I/O is not more of the same, and none is named the best.
         The runs are of different profiles (exchange-2007; exchange-2003): an I/O of one is not an I/O of the other.
         The runs are of different sizes (129 GiB; 64.7 GiB): smaller databases are cached and reached more easily.
-        The runs differ in more than what was varied: Mailboxes, IOPS of a mailbox, Profile, Limits."#]].assert_eq(&findings.join("\n"));
+        The runs differ in more than what was varied: Mailboxes, IOPS of a mailbox, ServerProfile, Limits."#]].assert_eq(&findings.join("\n"));
     let text = text::render(&document, TextOptions { width: 100, colour: false });
     assert!(text.contains("No run is named the best, for they differ in limit sets and loads."), "{text}");
     assert!(text.contains(" 0.4 IOPS") && !text.contains(" m IOPS"), "{text}");
     assert!(!text.contains("Best within limits") && !text.contains("limit of "), "{text}");
 
     assert_eq!(compared(vec![run(5, 500.0, 9.0, 1.0), held.clone()]).best(), None, "a loop and a held rate");
-    // Varied rates are a series like any other, and so are threads.
+    // VariedSetting rates are a series like any other, and so are threads.
     let mut higher = held.clone();
-    higher.plan.load = Load::Mailboxes { count: 900, iops_each: 0.45 };
-    assert_eq!(unlike(&compared(vec![held.clone(), higher])), []);
+    higher.plan.load = LoadPlan::Mailboxes { count: 900, iops_each: 0.45 };
+    assert_eq!(mismatches(&compared(vec![held.clone(), higher])), []);
     let by_eva8000 = vec![other.clone(), {
         let mut more = other;
-        more.plan.load = Load::Threads { per_group: 20 };
+        more.plan.load = LoadPlan::Threads { per_group: 20 };
         more
     }];
     let text = text::render(
@@ -248,7 +248,7 @@ fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
 }
 
 #[test]
-fn one_run_and_one_thread_are_no_plural() {
+fn a_single_run_and_thread_are_singular() {
     let one = document(&compared(vec![run(1, 26_427.0, 9.0, 1.0)]), report::Meta::default());
     assert_eq!(one.subtitle, "1 run: night-0");
     let comparison = compared(vec![run(1, 26_427.0, 9.0, 1.0), run(2, 26_500.0, 24.0, 1.0)]);
@@ -340,7 +340,7 @@ fn the_document_of_a_comparison() {
 
         Threads a group                             5         10          20         40
         ─────────────────────────────────  ──────────  ─────────  ──────────  ─────────
-        Verdict                                  pass       pass        fail       fail
+        RunVerdict                                  pass       pass        fail       fail
         Database I/O                         500 IOPS   900 IOPS  1,000 IOPS   915 IOPS
          of it reads                         250 IOPS   450 IOPS    500 IOPS   458 IOPS
          of it writes                        250 IOPS   450 IOPS    500 IOPS   458 IOPS
@@ -365,9 +365,9 @@ fn the_document_of_a_comparison() {
         Page-fault stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
         Log record stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
 
-        Verdict of each run
+        RunVerdict of each run
         ────────────────────────────────────────────────────────────────────────────────────────────────
-        Run                 Verdict  Why                             Record
+        Run                 RunVerdict  Why                             Record
         ──────────────────  ───────  ──────────────────────────────  ───────
         5 threads a group   pass     within every limit              night-0
         10 threads a group  pass     within every limit              night-1

@@ -2,7 +2,7 @@
 
 use crate::real_run::{folders, plan, run_here};
 use std::fs;
-use workload::database::plan::Load;
+use workload::database::plan::LoadPlan;
 
 /// Pages that compress below this many bytes were never used.
 const NEVER_USED_MAX: usize = 400;
@@ -10,7 +10,7 @@ const NEVER_USED_MAX: usize = 400;
 /// Compressed bytes / bytes of the used pages of a database.
 fn ratio(compressible_percent: u64) -> f64 {
     let folder = folders(1);
-    let mut plan = plan("exchange-2010", Load::Threads { per_group: 2 });
+    let mut plan = plan("exchange-2010", LoadPlan::Threads { per_group: 2 });
     plan.duration_s = 1;
     plan.fill_s_max = 1;
     plan.profile.set("compressible_percent", &compressible_percent.to_string()).unwrap();
@@ -28,7 +28,7 @@ fn ratio(compressible_percent: u64) -> f64 {
 }
 
 #[test]
-fn pages_compress_by_as_much_as_was_asked_for() {
+fn pages_compress_by_the_requested_share() {
     // Free space in pages always compresses: measured, a ninth of 32 KiB.
     let [plain, half, most] = [0, 50, 90].map(ratio);
     assert!((0.80..1.0).contains(&plain), "{plain}");

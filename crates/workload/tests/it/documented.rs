@@ -8,21 +8,21 @@ use report::{
 };
 use workload::database::{
     document::document,
-    operation::{Failure, FailureKind},
-    plan::Load,
+    operation::{FailureKind, RunFailure},
+    plan::LoadPlan,
     results::RunResults,
-    verdict::Verdict,
+    verdict::RunVerdict,
 };
 
 fn findings(results: &RunResults) -> Vec<String> {
-    let document = document(results, &Verdict::of(results).unwrap());
+    let document = document(results, &RunVerdict::of(results).unwrap());
     document.findings.iter().map(|f| format!("{}: {}", f.severity.word(), f.text)).collect()
 }
 
 #[test]
 fn the_document_of_a_passed_run() {
     let results = seed_002();
-    let mut document = document(&results, &Verdict::of(&results).unwrap());
+    let mut document = document(&results, &RunVerdict::of(&results).unwrap());
     // The report crate tests the drawing of charts.
     for section in &mut document.sections {
         section.blocks.retain(|block| !matches!(block, Block::LineChart(_) | Block::Distribution(_)));
@@ -56,13 +56,13 @@ fn the_document_of_a_passed_run() {
         Machine           HANUMAN
         Operating system  Linux
         Began (UTC)       2008-09-24 10:48:51
-        Ended (UTC)       2008-09-24 13:06:51
-        Measured          2 h 0 min
+        RunEnd (UTC)       2008-09-24 13:06:51
+        MeasurementUpdate          2 h 0 min
         Program           spindle 0.1.0
         Profile           exchange-2007  (8 KiB pages, 40/30/5/25 insert/delete/replace/read, lazy commits 55 %: the
                           StorTrends report)
 
-        Result  Limit on                             Measured       Limit  Source
+        Result  Limit on                             MeasurementUpdate       Limit  Source
         ──────  ───────────────────────────────────  ────────  ──────────  ───────────────────────────────────────────
         pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  AMI 2008, test log of 9/24/2008 10:48:54
                                                                            AM; Dell 2010, section 2
@@ -285,7 +285,7 @@ fn the_document_of_a_passed_run() {
         file ahead of its use: nobody waits for it, so its latency is not judged.
 
                                   Reads  Scan reads  Writes  Preparing  Flushes   Read  Written
-        Volume          Role         /s          /s      /s         /s       /s  MiB/s    MiB/s  Errors
+        Volume          VolumeRole         /s          /s      /s         /s       /s  MiB/s    MiB/s  Errors
         ──────────────  ────────  ─────  ──────────  ──────  ─────────  ───────  ─────  ───────  ──────
         /mnt/databases  database  170.0         0.0   161.4        0.0      0.0   1.33     1.39       0
         /mnt/logs       log         0.0         0.0   104.4        0.0      0.0   0.00     0.43       0
@@ -356,7 +356,7 @@ fn the_document_of_a_passed_run() {
 #[test]
 fn rate_latency_and_distribution_are_charted_with_their_limits() {
     let results = seed_002();
-    let document = document(&results, &Verdict::of(&results).unwrap());
+    let document = document(&results, &RunVerdict::of(&results).unwrap());
     let mut said = String::new();
     for block in document.sections.iter().flat_map(|section| &section.blocks) {
         let (title, lines, limits): (_, Vec<&str>, _) = match block {
@@ -384,13 +384,13 @@ fn rate_latency_and_distribution_are_charted_with_their_limits() {
 }
 
 #[test]
-fn the_document_of_a_failed_run_begins_with_why() {
+fn the_document_of_a_failed_run_starts_with_the_reason() {
     let mut results = seed_002();
     results.failure_counts.content = 1;
     let text = "priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted".to_owned();
-    results.failures.push(Failure { kind: FailureKind::Content, text });
+    results.failures.push(RunFailure { kind: FailureKind::Content, text });
     results.interrupted = true;
-    let (document, findings) = (document(&results, &Verdict::of(&results).unwrap()), findings(&results));
+    let (document, findings) = (document(&results, &RunVerdict::of(&results).unwrap()), findings(&results));
     expect![[r#"
         331 database IOPS, but beyond a limit: Wrong or missing records 1, at most 0.
         error: Wrong or missing records 1, at most 0.
@@ -400,16 +400,16 @@ fn the_document_of_a_failed_run_begins_with_why() {
 }
 
 #[test]
-fn one_thread_is_no_threads_and_thousands_are_kept_apart() {
+fn a_single_thread_is_singular_and_thousands_are_grouped() {
     let mut results = seed_002();
-    (results.plan.load, results.pacing) = (Load::Threads { per_group: 1 }, None);
+    (results.plan.load, results.pacing) = (LoadPlan::Threads { per_group: 1 }, None);
     results.volumes.iter_mut().for_each(|volume| volume.tallies.read.count *= 100);
-    let one = document(&results, &Verdict::of(&results).unwrap());
+    let one = document(&results, &RunVerdict::of(&results).unwrap());
     assert_eq!(one.subtitle, "exchange-2007, 1 database of 129 GiB, 1 thread a group");
     let headline = one.verdict.unwrap().headline;
     assert!(headline.contains(": 17,165 database IOPS within every limit"), "{headline}");
-    results.plan.load = Load::Mailboxes { count: 16_000, iops_each: 1.5 };
-    let many = document(&results, &Verdict::of(&results).unwrap());
+    results.plan.load = LoadPlan::Mailboxes { count: 16_000, iops_each: 1.5 };
+    let many = document(&results, &RunVerdict::of(&results).unwrap());
     assert_eq!(many.subtitle, "exchange-2007, 1 database of 129 GiB, 16,000 mailboxes at 1.5 IOPS");
     let headline = many.verdict.unwrap().headline;
     assert!(headline.starts_with("17,165 database IOPS, but beyond a limit"), "{headline}");
@@ -434,7 +434,7 @@ fn databases_that_grew_to_their_limit_are_one_note() {
 }
 
 #[test]
-fn blank_pages_that_could_not_be_judged_are_told() {
+fn unjudged_blank_pages_are_reported() {
     let mut results = seed_002();
     results.verified[0].blank_unjudged = true;
     let told = "59,970 blank pages of priv1.edb not judged: without a clean shutdown";

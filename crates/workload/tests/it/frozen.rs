@@ -13,15 +13,15 @@ use std::{
 use workload::database::{
     Error,
     document::document,
-    group::{Group, GroupOutcome, GroupStorage},
-    judged::Judged,
+    group::{GroupOutcome, GroupRun, GroupStorage},
+    judged_part::JudgedPart,
     limits::Measure,
-    meter::{Kind, Role, Slowness},
-    plan::{Load, RunPlan},
-    profile::Profile,
-    progress::{Phase, Shared},
+    meter::{IoKind, Slowness, VolumeRole},
+    plan::{LoadPlan, RunPlan},
+    profile::ServerProfile,
+    progress::{Phase, RunState},
     results::{HostFacts, RunFrame, RunResults},
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, File, Geometry,
@@ -163,9 +163,9 @@ impl Directory for FreezingDirectory {
     }
 }
 
-pub fn plan(load: Load, duration_s: u64) -> RunPlan {
+pub fn plan(load: LoadPlan, duration_s: u64) -> RunPlan {
     RunPlan {
-        profile: Profile::load("exchange-2007").unwrap(),
+        profile: ServerProfile::load("exchange-2007").unwrap(),
         groups: 1,
         databases_per_group: 1,
         database_bytes: 8 << 20,
@@ -173,7 +173,7 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
         cache_bytes_per_group: 4 << 20,
         load,
         duration_s,
-        judged: Judged::All,
+        judged: JudgedPart::All,
         fill_s_max: 4,
         seed: 7,
         volumes: Vec::new(),
@@ -187,7 +187,7 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
 /// Faults of a run, timed from the start of measurement or verification; a freeze during creation from the
 /// start of the run.
 #[derive(Clone, Copy, Default)]
-pub struct Course {
+pub struct FaultPlan {
     pub frozen_after: Option<Duration>,
     pub thawed_after: Option<Duration>,
     pub stopped_in_verify: bool,
@@ -196,13 +196,13 @@ pub struct Course {
 }
 
 /// Runs one group on a simulated drive and judges it.
-pub fn run(plan: RunPlan, course: Course) -> (RunResults, Verdict) {
-    let results = try_run(plan, course).unwrap();
-    let verdict = Verdict::of(&results).unwrap();
+pub fn run(plan: RunPlan, faults: FaultPlan) -> (RunResults, RunVerdict) {
+    let results = try_run(plan, faults).unwrap();
+    let verdict = RunVerdict::of(&results).unwrap();
     (results, verdict)
 }
 
-fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
+fn try_run(plan: RunPlan, faults: FaultPlan) -> Result<RunResults, Error> {
     let mut simulation = Simulation::new(plan.seed);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
     let main = move |world: World| async move {
@@ -215,28 +215,28 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
         let directory: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(drive).await.unwrap());
         let directory: Rc<dyn Directory> = Rc::new(FreezingDirectory(directory, frost.clone()));
         let stop = Arc::new(AtomicBool::new(false));
-        let shared = Shared::new(1, Arc::clone(&stop), None);
+        let shared = RunState::new(1, Arc::clone(&stop), None);
         let storage = GroupStorage {
             databases: vec![(Rc::clone(&directory), DATABASE.to_owned(), "drive".to_owned())],
             log: (directory, "drive".to_owned()),
             pools: None,
         };
-        let group = Group::new(&world, plan.clone(), 0, shared.clone(), storage);
+        let group = GroupRun::new(&world, plan.clone(), 0, shared.clone(), storage);
         let running = world.spawn("group", group.run());
         let mut losing = false;
         while !running.is_finished() {
             world.sleep(Duration::from_millis(1)).await;
-            let phase = shared.boards()[0].phase;
-            if (phase == Phase::Measure || course.in_creation) && frost.from.get().is_none() {
-                frost.from.set(course.frozen_after.map(|after| world.now() + after));
-                frost.until.set(course.thawed_after.map(|after| world.now() + after));
+            let phase = shared.groups()[0].phase;
+            if (phase == Phase::Measure || faults.in_creation) && frost.from.get().is_none() {
+                frost.from.set(faults.frozen_after.map(|after| world.now() + after));
+                frost.until.set(faults.thawed_after.map(|after| world.now() + after));
             }
             if phase == Phase::Measure && !losing {
                 losing = true;
-                let lost_after = course.loses_a_database_write_after;
+                let lost_after = faults.loses_a_database_write_after;
                 frost.lose_one_from.set(lost_after.map(|after| world.now() + after));
             }
-            if phase == Phase::Verify && course.stopped_in_verify {
+            if phase == Phase::Verify && faults.stopped_in_verify {
                 stop.store(true, Ordering::Relaxed);
             }
         }
@@ -257,7 +257,7 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
     simulation.run(SimLimits::generous(), main).completed()
 }
 
-pub fn findings(results: &RunResults, verdict: &Verdict) -> String {
+pub fn findings(results: &RunResults, verdict: &RunVerdict) -> String {
     let document = document(results, verdict);
     let lines =
         document.findings.iter().map(|finding| format!("{}: {}", finding.severity.word(), finding.text));
@@ -268,11 +268,14 @@ pub const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_freeze_that_outlasts_measuring_is_counted_with_its_full_latency() {
-    let course =
-        Course { frozen_after: Some(17 * SECOND), thawed_after: Some(25 * SECOND), ..Course::default() };
-    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 20), course);
+    let faults = FaultPlan {
+        frozen_after: Some(17 * SECOND),
+        thawed_after: Some(25 * SECOND),
+        ..FaultPlan::default()
+    };
+    let (results, verdict) = run(plan(LoadPlan::Threads { per_group: 4 }, 20), faults);
     assert_eq!(results.failures, []);
-    let log = results.in_role(Role::Log).next().unwrap();
+    let log = results.in_role(VolumeRole::Log).next().unwrap();
     assert!(log.tallies.late >= 1, "{:?}", log.tallies);
     let longest_ms = log.write.max_ms.unwrap();
     assert!((7_500.0..8_500.0).contains(&longest_ms), "frozen for 8 s: {longest_ms} ms");
@@ -291,54 +294,54 @@ fn a_freeze_that_outlasts_measuring_is_counted_with_its_full_latency() {
 
 #[test]
 fn storage_that_never_answers_again_fails_and_does_not_hang_the_run() {
-    let course = Course { frozen_after: Some(8 * SECOND), ..Course::default() };
-    let (results, verdict) = run(plan(Load::Mailboxes { count: 200, iops_each: 1.0 }, 10), course);
-    assert_eq!(verdict.answer, Answer::Fail);
+    let faults = FaultPlan { frozen_after: Some(8 * SECOND), ..FaultPlan::default() };
+    let (results, verdict) = run(plan(LoadPlan::Mailboxes { count: 200, iops_each: 1.0 }, 10), faults);
+    assert_eq!(verdict.answer, VerdictOutcome::Fail);
     assert!(results.failure_counts.io > 0, "{:?}", results.failures);
     assert!(results.late.unanswered > 0, "{:?}", results.late);
     assert!(results.unfinished_operations > 50, "what had arrived and not ended is counted");
-    assert!(results.in_role(Role::Log).next().unwrap().write.max_ms.unwrap() > 200_000.0);
+    assert!(results.in_role(VolumeRole::Log).next().unwrap().write.max_ms.unwrap() > 200_000.0);
     assert_eq!(results.verified, []);
     let said = findings(&results, &verdict);
     assert!(said.contains(" without an answer 238 s later"), "{said}");
 }
 
 #[test]
-fn healthy_storage_leaves_nothing_to_warn_of() {
-    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 10), Course::default());
+fn healthy_storage_causes_no_warning() {
+    let (results, verdict) = run(plan(LoadPlan::Threads { per_group: 4 }, 10), FaultPlan::default());
     assert_eq!(results.failures, []);
     assert_eq!((results.late.unanswered, results.unfinished_operations), (0, 0));
     let said = findings(&results, &verdict);
     assert!(!said.contains("outstanding"), "{said}");
-    assert_eq!(verdict.answer, Answer::Pass, "{:?}", verdict.rows);
+    assert_eq!(verdict.answer, VerdictOutcome::Pass, "{:?}", verdict.rows);
 }
 
 #[test]
 fn a_run_ended_while_it_verifies_keeps_what_was_measured_and_verified() {
-    let course = Course { stopped_in_verify: true, ..Course::default() };
-    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 5), course);
+    let faults = FaultPlan { stopped_in_verify: true, ..FaultPlan::default() };
+    let (results, verdict) = run(plan(LoadPlan::Threads { per_group: 4 }, 5), faults);
     assert!(results.interrupted && results.measured_s >= 5.0);
     assert!(results.verified.len() < 2, "{:?}", results.verified);
-    assert_eq!(verdict.answer, Answer::Incomplete);
+    assert_eq!(verdict.answer, VerdictOutcome::Incomplete);
     assert!(results.achieved_iops() > 0.0);
 }
 
 #[test]
 fn fast_storage_is_never_asked_for_less_than_the_held_rate() {
     for (count, duration_s) in [(100, 30), (600, 20)] {
-        let mut plan = plan(Load::Mailboxes { count, iops_each: 1.0 }, duration_s);
+        let mut plan = plan(LoadPlan::Mailboxes { count, iops_each: 1.0 }, duration_s);
         plan.fill_s_max = 10;
-        let (results, verdict) = run(plan, Course::default());
+        let (results, verdict) = run(plan, FaultPlan::default());
         let percent = results.achieved_iops() / count as f64 * 100.0;
         assert!((100.0..106.0).contains(&percent), "{percent} % of {count}");
-        assert_eq!(verdict.answer, Answer::Pass, "{:?}", verdict.rows);
+        assert_eq!(verdict.answer, VerdictOutcome::Pass, "{:?}", verdict.rows);
     }
 }
 
 /// A low load, so that a simulated minute passes quickly.
-const LIGHT: Load = Load::Mailboxes { count: 40, iops_each: 1.0 };
+const LIGHT: LoadPlan = LoadPlan::Mailboxes { count: 40, iops_each: 1.0 };
 
-fn failed(verdict: &Verdict, measure: Measure) -> bool {
+fn failed(verdict: &RunVerdict, measure: Measure) -> bool {
     verdict.broken().any(|row| row.measure == measure)
 }
 
@@ -348,35 +351,38 @@ fn said(results: &RunResults, words: &str) -> usize {
 
 #[test]
 fn an_operation_of_a_minute_is_a_long_one_and_fails() {
-    let course =
-        Course { frozen_after: Some(10 * SECOND), thawed_after: Some(70 * SECOND), ..Course::default() };
-    let (results, verdict) = run(plan(LIGHT, 75), course);
+    let faults = FaultPlan {
+        frozen_after: Some(10 * SECOND),
+        thawed_after: Some(70 * SECOND),
+        ..FaultPlan::default()
+    };
+    let (results, verdict) = run(plan(LIGHT, 75), faults);
     assert_eq!(results.failures, []);
     assert!(results.slow.long >= 1 && results.slow.hung == 0, "{:?}", results.slow);
     let longest =
         results.slow.operations.iter().max_by(|one, other| one.took_s.total_cmp(&other.took_s)).unwrap();
     assert!((59.0..61.0).contains(&longest.took_s) && longest.answered, "{longest:?}");
     assert!((9.0..12.0).contains(&longest.at_s.unwrap()), "{longest:?}");
-    assert_eq!((longest.kind, longest.slowness, &*longest.volume), (Kind::Write, Slowness::Long, "drive"));
+    assert_eq!((longest.kind, longest.slowness, &*longest.volume), (IoKind::Write, Slowness::Long, "drive"));
     assert!(longest.file == "priv1.edb" || longest.file.starts_with("E00"), "{longest:?}");
     // One line for each second in which operations became long, not one for each operation.
     assert!((1..=5).contains(&said(&results, "long, 41 s without an answer")), "{:?}", results.log);
     assert_eq!(said(&results, "answered; the longest"), 1, "{:?}", results.log);
-    assert_eq!(verdict.answer, Answer::Fail);
+    assert_eq!(verdict.answer, VerdictOutcome::Fail);
     assert!(failed(&verdict, Measure::LongOperations) && !failed(&verdict, Measure::HungOperations));
     assert!(results.measured_s >= 75.0, "it was answered, so the run went on");
 }
 
 #[test]
 fn a_run_ends_with_a_partial_report_when_an_operation_hangs() {
-    let course = Course { frozen_after: Some(10 * SECOND), ..Course::default() };
-    let (results, verdict) = run(plan(LIGHT, 3_600), course);
+    let faults = FaultPlan { frozen_after: Some(10 * SECOND), ..FaultPlan::default() };
+    let (results, verdict) = run(plan(LIGHT, 3_600), faults);
     assert!((245.0..260.0).contains(&results.measured_s), "{}", results.measured_s);
     assert!(results.slow.hung >= 1, "{:?}", results.slow);
     assert!(results.slow.operations.iter().any(|operation| !operation.answered));
     assert_eq!(said(&results, "hung, 240 s without an answer"), 1, "{:?}", results.log);
     assert_eq!(said(&results, "a mail server would be restarted"), 1);
-    assert_eq!(verdict.answer, Answer::Fail);
+    assert_eq!(verdict.answer, VerdictOutcome::Fail);
     assert!(failed(&verdict, Measure::HungOperations));
     let said = findings(&results, &verdict);
     assert!(said.contains("was not answered in 24"), "{said}");
@@ -384,19 +390,22 @@ fn a_run_ends_with_a_partial_report_when_an_operation_hangs() {
 
 #[test]
 fn storage_that_hangs_while_databases_are_made_is_refused_in_a_line() {
-    let course =
-        Course { frozen_after: Some(Duration::from_millis(5)), in_creation: true, ..Course::default() };
-    let error = try_run(plan(LIGHT, 10), course).unwrap_err().to_string();
+    let faults =
+        FaultPlan { frozen_after: Some(Duration::from_millis(5)), in_creation: true, ..FaultPlan::default() };
+    let error = try_run(plan(LIGHT, 10), faults).unwrap_err().to_string();
     assert!(error.starts_with("the storage does not answer: "), "{error}");
     assert!(error.contains("on drive was not answered in 240 s"), "{error}");
 }
 
 #[test]
 fn a_stall_of_three_seconds_is_one_spike() {
-    let course =
-        Course { frozen_after: Some(15 * SECOND), thawed_after: Some(18 * SECOND), ..Course::default() };
-    let (results, verdict) = run(plan(LIGHT, 25), course);
-    let spikes = &results.in_role(Role::Log).next().unwrap().spikes.write;
+    let faults = FaultPlan {
+        frozen_after: Some(15 * SECOND),
+        thawed_after: Some(18 * SECOND),
+        ..FaultPlan::default()
+    };
+    let (results, verdict) = run(plan(LIGHT, 25), faults);
+    let spikes = &results.in_role(VolumeRole::Log).next().unwrap().spikes.write;
     assert_eq!(spikes.count(), 1, "{spikes:?}");
     let spell = spikes.longest().unwrap();
     assert!((2.9..3.6).contains(&(spell.span_ns() as f64 / 1e9)), "{spell:?}");
@@ -409,6 +418,6 @@ fn a_stall_of_three_seconds_is_one_spike() {
         warned.starts_with("warning: ") && warned.contains(", in 1 episode; the slowest took 2.9"),
         "{said}"
     );
-    let (calm, _) = run(plan(LIGHT, 25), Course::default());
+    let (calm, _) = run(plan(LIGHT, 25), FaultPlan::default());
     assert!(calm.volumes.iter().all(|volume| volume.spikes.write.count() == 0), "{:?}", calm.volumes);
 }

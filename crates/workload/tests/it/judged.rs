@@ -5,18 +5,18 @@ use expect_test::{Expect, expect};
 use workload::database::{
     document::document,
     limits::Measure,
-    meter::{IoTallies, Role},
+    meter::{IoTallies, VolumeRole},
     operation::FailureCounts,
-    plan::Load,
+    plan::LoadPlan,
     results::{PacingResults, RunResults},
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 
 /// Judges AMI 2008's run after `change`.
 fn check(change: impl FnOnce(&mut RunResults), expected: Expect) {
     let mut results = seed_002();
     change(&mut results);
-    let verdict = Verdict::of(&results).unwrap();
+    let verdict = RunVerdict::of(&results).unwrap();
     let mut said = format!("{:?}, {}\n", verdict.answer, verdict.class.title());
     for row in &verdict.rows {
         let mark = match row.passed {
@@ -34,7 +34,7 @@ fn check(change: impl FnOnce(&mut RunResults), expected: Expect) {
 }
 
 #[test]
-fn the_run_of_seed_002_passes_as_it_did() {
+fn the_run_of_ami_2008_passes_as_published() {
     check(
         |_| {},
         expect![[r#"
@@ -59,7 +59,7 @@ fn the_slowest_volume_decides_and_is_named() {
     check(
         |results| {
             let slow = IoTallies { read: tally(10.0, 7200.0, 8192, 26.0), ..IoTallies::default() };
-            results.volumes.push(volume("/mnt/slow", Role::Database, slow));
+            results.volumes.push(volume("/mnt/slow", VolumeRole::Database, slow));
         },
         expect![[r#"
             Fail, Performance test
@@ -79,12 +79,12 @@ fn the_slowest_volume_decides_and_is_named() {
 }
 
 #[test]
-fn a_day_is_judged_by_the_laxer_maxima() {
+fn a_day_is_judged_by_higher_maxima() {
     check(
         |results| {
             results.measured_s = 86_400.0;
             results.plan.duration_s = 86_400;
-            results.plan.load = Load::Threads { per_group: 8 };
+            results.plan.load = LoadPlan::Threads { per_group: 8 };
             results.volumes[0].read_worst_window_ms = Some(80.0);
         },
         expect![[r#"
@@ -174,27 +174,31 @@ fn an_interrupted_run_is_incomplete_unless_it_has_failed_already() {
 fn a_missed_target_is_the_generators_fault_unless_something_waited() {
     let missed = |backlog_max| {
         let mut results = seed_002();
-        results.plan.load = Load::Mailboxes { count: 1, iops_each: results.achieved_iops() / 0.98 };
+        results.plan.load = LoadPlan::Mailboxes { count: 1, iops_each: results.achieved_iops() / 0.98 };
         results.pacing = Some(PacingResults { backlog_max, shed: 0, operations_per_second: 300.0 });
-        let verdict = Verdict::of(&results).unwrap();
+        let verdict = RunVerdict::of(&results).unwrap();
         let headline = document(&results, &verdict).verdict.unwrap().headline;
         (verdict.answer, verdict.broken().count(), headline)
     };
     let (answer, broken, headline) = missed(40);
-    assert_eq!((answer, broken), (Answer::Incomplete, 0));
+    assert_eq!((answer, broken), (VerdictOutcome::Incomplete, 0));
     assert_eq!(headline, "331 database IOPS within every limit, but the load generator missed the target.");
     let (answer, broken, _) = missed(4000);
-    assert_eq!((answer, broken), (Answer::Fail, 1), "storage that lets arrivals wait has missed it itself");
+    assert_eq!(
+        (answer, broken),
+        (VerdictOutcome::Fail, 1),
+        "storage that lets arrivals wait has missed it itself"
+    );
 }
 
 /// AMI 2008's run with a target of which it achieved `share` in `operations` operations.
-fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String>) {
+fn held(share: f64, operations: u64, backlog_max: u64) -> (VerdictOutcome, Option<String>) {
     let mut results = seed_002();
-    results.plan.load = Load::Mailboxes { count: 1, iops_each: results.achieved_iops() / share };
+    results.plan.load = LoadPlan::Mailboxes { count: 1, iops_each: results.achieved_iops() / share };
     results.pacing = Some(PacingResults { backlog_max, shed: 0, operations_per_second: 300.0 });
     results.operations.iter_mut().for_each(|of| of.count = 0);
     results.operations[0].count = operations;
-    let verdict = Verdict::of(&results).unwrap();
+    let verdict = RunVerdict::of(&results).unwrap();
     let row = verdict.rows.iter().find(|row| row.measure == Measure::AchievedPercentOfTarget).unwrap();
     let excuse = (row.limit < 100.0).then(|| format!("{} {}", row.limit, row.source));
     (verdict.answer, excuse)
@@ -203,36 +207,44 @@ fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String
 #[test]
 fn a_target_missed_by_what_random_arrivals_explain_is_met() {
     let (answer, excuse) = held(0.95, 1_000, 40);
-    assert_eq!(answer, Answer::Pass);
+    assert_eq!(answer, VerdictOutcome::Pass);
     expect![[r#"90.7 AMI 2008, report, "Achieved I/O per Second" above "Target I/O per Second": 100 %, less what chance may take, 3 standard deviations of 1,053 random arrivals"#]]
         .assert_eq(&excuse.unwrap());
-    assert_eq!(held(0.90, 1_000, 40).0, Answer::Incomplete, "more than chance takes: too little asked");
-    assert_eq!(held(0.95, 1_000_000, 40).0, Answer::Incomplete, "of a million 0.3 % at most");
-    assert_eq!(held(0.06, 1_000, 40).0, Answer::Incomplete, "nothing waited: the storage was not asked");
-    assert_eq!(held(0.95, 1_000, 4_000).0, Answer::Fail, "what waits was asked for");
-    assert_eq!(held(1.0, 1_000, 40), (Answer::Pass, None), "nothing to excuse");
+    assert_eq!(
+        held(0.90, 1_000, 40).0,
+        VerdictOutcome::Incomplete,
+        "more than chance takes: too little asked"
+    );
+    assert_eq!(held(0.95, 1_000_000, 40).0, VerdictOutcome::Incomplete, "of a million 0.3 % at most");
+    assert_eq!(
+        held(0.06, 1_000, 40).0,
+        VerdictOutcome::Incomplete,
+        "nothing waited: the storage was not asked"
+    );
+    assert_eq!(held(0.95, 1_000, 4_000).0, VerdictOutcome::Fail, "what waits was asked for");
+    assert_eq!(held(1.0, 1_000, 40), (VerdictOutcome::Pass, None), "nothing to excuse");
 }
 
 #[test]
-fn what_a_full_processor_delays_is_not_blamed_on_the_storage() {
+fn delays_of_a_saturated_processor_are_not_blamed_on_the_storage() {
     let slow = |cpu_percent: f64, io_errors| {
         let mut results = seed_002();
         let slow = IoTallies { read: tally(10.0, 7200.0, 8192, 26.0), ..IoTallies::default() };
-        results.volumes.push(volume("/mnt/slow", Role::Database, slow));
+        results.volumes.push(volume("/mnt/slow", VolumeRole::Database, slow));
         results.thread_cpu_s = vec![Some(results.measured_s * cpu_percent / 100.0)];
         results.failure_counts.io = io_errors;
-        let verdict = Verdict::of(&results).unwrap();
+        let verdict = RunVerdict::of(&results).unwrap();
         (verdict.answer, document(&results, &verdict).verdict.unwrap().headline)
     };
     let (answer, headline) = slow(97.0, 0);
-    assert_eq!(answer, Answer::Incomplete);
+    assert_eq!(answer, VerdictOutcome::Incomplete);
     assert_eq!(
         headline,
         "341 database IOPS, but beyond a limit: Database read latency, average 26.00 ms on /mnt/slow, at \
          most 20 ms; the processor of group 1's thread was the limit, not the storage."
     );
     let (answer, headline) = slow(80.0, 0);
-    assert_eq!(answer, Answer::Fail);
+    assert_eq!(answer, VerdictOutcome::Fail);
     assert!(!headline.contains("processor"), "{headline}");
-    assert_eq!(slow(99.0, 1).0, Answer::Fail, "no processor makes an I/O error");
+    assert_eq!(slow(99.0, 1).0, VerdictOutcome::Fail, "no processor makes an I/O error");
 }

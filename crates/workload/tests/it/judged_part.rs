@@ -1,33 +1,33 @@
 //! Runs with a judged part: storage that freezes within it, outside it, or across its end.
 
-use crate::frozen::{Course, SECOND, plan, run};
+use crate::frozen::{FaultPlan, SECOND, plan, run};
 use workload::database::{
-    judged::Judged,
+    judged_part::JudgedPart,
     limits::Measure,
     measure::Sample,
-    meter::{IoTally, Role},
-    plan::Load,
+    meter::{IoTally, VolumeRole},
+    plan::LoadPlan,
     results::{RunResults, VolumeResults},
     setup::Setup,
-    verdict::Verdict,
+    verdict::RunVerdict,
 };
 
 /// 12 seconds of load; the fourth to the eighth are judged.
-fn middle(frozen_s: Option<(u32, u32)>) -> (RunResults, Verdict) {
-    let mut plan = plan(Load::Mailboxes { count: 100, iops_each: 1.0 }, 12);
-    plan.judged = Judged::Middle { seconds: 4 };
-    let course = Course {
+fn middle(frozen_s: Option<(u32, u32)>) -> (RunResults, RunVerdict) {
+    let mut plan = plan(LoadPlan::Mailboxes { count: 100, iops_each: 1.0 }, 12);
+    plan.judged = JudgedPart::Middle { seconds: 4 };
+    let faults = FaultPlan {
         frozen_after: frozen_s.map(|(from, _)| from * SECOND),
         thawed_after: frozen_s.map(|(_, until)| until * SECOND),
-        ..Course::default()
+        ..FaultPlan::default()
     };
-    let (results, verdict) = run(plan, course);
+    let (results, verdict) = run(plan, faults);
     assert_eq!(results.failures, []);
     (results, verdict)
 }
 
 fn log(results: &RunResults) -> &VolumeResults {
-    results.in_role(Role::Log).next().expect("one volume has logs")
+    results.in_role(VolumeRole::Log).next().expect("one volume has logs")
 }
 
 fn longest_sampled_ms(results: &RunResults) -> f64 {
@@ -35,7 +35,7 @@ fn longest_sampled_ms(results: &RunResults) -> f64 {
 }
 
 #[test]
-fn what_is_judged_is_counted_once_and_nothing_else_is() {
+fn only_the_judged_part_is_counted_and_only_once() {
     for frozen_s in [None, Some((1, 3)), Some((7, 10))] {
         let (results, _) = middle(frozen_s);
         assert!((3.9..4.1).contains(&results.measured_s), "{}", results.measured_s);
@@ -64,7 +64,7 @@ fn what_is_judged_is_counted_once_and_nothing_else_is() {
 }
 
 #[test]
-fn a_freeze_outside_the_judged_part_is_drawn_and_not_judged() {
+fn a_freeze_outside_the_judged_part_is_charted_and_not_judged() {
     for frozen_s in [(1, 3), (9, 11)] {
         let (results, verdict) = middle(Some(frozen_s));
         assert!(log(&results).write.max_ms.unwrap() < 1_000.0, "{frozen_s:?}");
@@ -89,12 +89,12 @@ fn a_freeze_across_the_end_of_the_judged_part_is_judged_with_its_full_latency() 
 }
 
 #[test]
-fn a_report_says_what_was_judged_and_where_it_leaves_its_set_up() {
-    let mut plan = plan(Load::Mailboxes { count: 100, iops_each: 0.5 }, 20);
+fn a_report_names_the_judged_part_and_the_differences_to_its_set_up() {
+    let mut plan = plan(LoadPlan::Mailboxes { count: 100, iops_each: 0.5 }, 20);
     let setup = Setup::load("continuous-access").unwrap();
     plan.judged = setup.judged().scaled(setup.duration_s.value, plan.duration_s);
     plan.setup = Some(Box::new(setup));
-    let (results, verdict) = run(plan, Course::default());
+    let (results, verdict) = run(plan, FaultPlan::default());
     let document = workload::database::document::document(&results, &verdict);
     let text = report::text::render(&document, report::text::TextOptions { width: 100, colour: false });
     assert_eq!(document.verdict.unwrap().class, "Smoke test, 10 s judged of 20 s measured");

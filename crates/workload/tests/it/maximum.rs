@@ -4,10 +4,10 @@ use crate::simulated::{Drive, describe, plan, run_on};
 use std::time::Duration;
 use workload::database::{
     document::document,
-    meter::Role,
-    plan::{Load, ProbePlan, RunPlan},
-    search::{Axis, Bound, Judgement},
-    verdict::{Answer, Verdict},
+    meter::VolumeRole,
+    plan::{LoadPlan, ProbePlan, RunPlan},
+    search::{Judgement, SearchAxis, SearchBound},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 
 fn probe() -> ProbePlan {
@@ -38,16 +38,17 @@ fn check(seed: u64, mean_ms: u64, servers: usize) {
     let drive = Drive { mean: Duration::from_millis(mean_ms), servers };
     // At higher rates fewer seconds give the same accuracy.
     let duration_s = if servers == 1 { 120 } else { 40 };
-    let plan = RunPlan { seed, ..plan(Load::Maximum { probe: probe() }, duration_s) };
+    let plan = RunPlan { seed, ..plan(LoadPlan::Maximum { probe: probe() }, duration_s) };
     let results = run_on(drive, plan, None);
     let (said, found) = (describe(&results), results.search.as_ref().unwrap());
     assert_eq!(results.failures, [], "{said}");
-    let reads = results.in_role(Role::Database).map(|volume| volume.tallies.read.count).sum::<u64>() as f64;
+    let reads =
+        results.in_role(VolumeRole::Database).map(|volume| volume.tallies.read.count).sum::<u64>() as f64;
     let share = reads / results.measured_s / capacity(drive, Duration::from_millis(20));
     // A hold that fails by chance is followed by a lower level: 0.95 of it, then 0.90 in total.
     assert!((0.85..=1.10).contains(&share), "{share} of {drive:?}\n{said}");
-    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
-    assert_eq!(found.bound, Bound::Limit);
+    assert_eq!(RunVerdict::of(&results).unwrap().answer, VerdictOutcome::Pass, "{said}");
+    assert_eq!(found.bound, SearchBound::Limit);
 }
 
 #[test]
@@ -73,9 +74,9 @@ fn four_faster_servers_are_loaded_to_their_queues_limit() {
 #[test]
 fn an_interrupted_search_keeps_its_steps() {
     let drive = Drive { mean: Duration::from_millis(2), servers: 1 };
-    let results = run_on(drive, plan(Load::Maximum { probe: probe() }, 120), Some(3));
-    let verdict = Verdict::of(&results).unwrap();
-    assert_eq!((verdict.answer, results.measured_s), (Answer::Incomplete, 0.0));
+    let results = run_on(drive, plan(LoadPlan::Maximum { probe: probe() }, 120), Some(3));
+    let verdict = RunVerdict::of(&results).unwrap();
+    assert_eq!((verdict.answer, results.measured_s), (VerdictOutcome::Incomplete, 0.0));
     let found = results.search.as_ref().unwrap();
     assert_eq!((found.trials.len(), found.held), (3, None));
     let report = report::text::render(
@@ -91,9 +92,9 @@ fn storage_no_generator_can_overload_is_no_failure() {
     let drive = Drive { mean: Duration::from_millis(10), servers: 1 << 10 };
     // A few probes: a simulated processor is never busy, so only their number ends the search.
     let probe = ProbePlan { settle_s: 3, measure_s: 3, probes_max: 3, holds_max: 2 };
-    let results = run_on(drive, plan(Load::Maximum { probe }, 10), None);
-    let verdict = Verdict::of(&results).unwrap();
-    assert_eq!(verdict.answer, Answer::Pass, "{}", describe(&results));
+    let results = run_on(drive, plan(LoadPlan::Maximum { probe }, 10), None);
+    let verdict = RunVerdict::of(&results).unwrap();
+    assert_eq!(verdict.answer, VerdictOutcome::Pass, "{}", describe(&results));
     let found = results.search.as_ref().unwrap();
     assert!(found.trials.iter().all(|trial| trial.judgement == Judgement::Within), "{found:?}");
     let claim = workload::database::mailboxes::Mailboxes::of(&results, &verdict).unwrap().headline();
@@ -104,7 +105,7 @@ fn storage_no_generator_can_overload_is_no_failure() {
 fn a_probe_of_a_second_may_settle() {
     let drive = Drive { mean: Duration::from_millis(10), servers: 1 << 10 };
     let probe = ProbePlan { settle_s: 1, measure_s: 1, probes_max: 6, holds_max: 1 };
-    let results = run_on(drive, plan(Load::Maximum { probe }, 10), None);
+    let results = run_on(drive, plan(LoadPlan::Maximum { probe }, 10), None);
     let trials = &results.search.as_ref().unwrap().trials;
     let settled: Vec<f64> = trials.iter().filter_map(|trial| trial.settled_s).collect();
     assert!(!settled.is_empty(), "{trials:?}");
@@ -112,14 +113,14 @@ fn a_probe_of_a_second_may_settle() {
 }
 
 #[test]
-fn threads_are_tuned_to_what_keeps_every_limit() {
+fn threads_are_tuned_to_keep_every_limit() {
     // A closed loop on one server of 4 ms: each thread adds its turn, so few are within 20 ms.
     let drive = Drive { mean: Duration::from_millis(4), servers: 1 };
-    let results = run_on(drive, plan(Load::TunedThreads { probe: probe() }, 60), None);
+    let results = run_on(drive, plan(LoadPlan::TunedThreads { probe: probe() }, 60), None);
     let (said, found) = (describe(&results), results.search.as_ref().unwrap());
-    assert_eq!(found.axis, Axis::Threads);
+    assert_eq!(found.axis, SearchAxis::Threads);
     let held = found.held.unwrap();
-    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
+    assert_eq!(RunVerdict::of(&results).unwrap().answer, VerdictOutcome::Pass, "{said}");
     assert!((1.0..=16.0).contains(&held), "{said}");
     assert!(results.target_iops().is_none() && results.pacing.is_none(), "a closed loop");
 }

@@ -1,18 +1,18 @@
-//! Pools in reports of fixed results.
+//! PoolSet in reports of fixed results.
 
 use crate::seed_002::seed_002;
 use expect_test::expect;
 use report::{Document, text};
 use workload::database::{
-    beside::PathFigures,
+    baseline::PathFigures,
     document::document,
-    meter::Role,
+    meter::VolumeRole,
     pools::{PoolFacts, PoolResults, PoolTraffic},
     results::RunResults,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 
-fn pool(name: &str, role: Role) -> PoolResults {
+fn pool(name: &str, role: VolumeRole) -> PoolResults {
     let facts = PoolFacts {
         name: name.to_owned(),
         role,
@@ -24,7 +24,7 @@ fn pool(name: &str, role: Role) -> PoolResults {
         used_bytes: 1 << 30,
         alarm_percent: None,
         checkpoints: 12,
-        mended: 0,
+        repaired: 0,
         degraded_segments: 0,
         shared: None,
         traffic: PoolTraffic::default(),
@@ -44,20 +44,21 @@ fn pool(name: &str, role: Role) -> PoolResults {
 /// AMI 2008's run, as if it had been on pools, with a baseline of twice the IOPS.
 fn on_pools() -> RunResults {
     let mut results = seed_002();
-    let mut plain = PathFigures::of(&results, Answer::Pass);
+    let mut plain = PathFigures::of(&results, VerdictOutcome::Pass);
     plain.iops = plain.iops.map(|iops| iops * 2.0);
     plain.log = Default::default();
-    results.beside = Some(plain);
-    results.pools = vec![pool("pool for databases", Role::Database), pool("pool for logs", Role::Log)];
+    results.baseline = Some(plain);
+    results.pools =
+        vec![pool("pool for databases", VolumeRole::Database), pool("pool for logs", VolumeRole::Log)];
     results
 }
 
 fn report(results: &RunResults) -> Document {
-    document(results, &Verdict::of(results).expect("known limits"))
+    document(results, &RunVerdict::of(results).expect("known limits"))
 }
 
 #[test]
-fn the_array_is_set_beside_the_plain_path() {
+fn the_array_is_compared_with_the_plain_path() {
     let mut document = report(&on_pools());
     let highlight = document.highlights.iter().find(|one| one.key == "Array beside the plain path");
     assert!(highlight.is_some(), "the ratio is one of the first figures");
@@ -87,16 +88,16 @@ fn the_array_is_set_beside_the_plain_path() {
         Operation, average          12.000 ms   12.000 ms           1.00
         Operation, 99 %             36.000 ms   36.000 ms           1.00
         Processors in use           0.01        0.01                1.00
-        Answer                      pass        pass
+        VerdictOutcome                      pass        pass
 
         The plain path is the same storage without the array: databases and logs as files in the same
         folders, the same load, run before. The last column is what the array costs, its second copy
         included.
 
-        Pools, when the files had been verified
+        PoolSet, when the files had been verified
                                                                                                      Segments
                                                                           Used               Copies  with one
-        Pool                Drives             Copies  Used                  %  Checkpoints  mended      copy  Protection
+        Pool                Drives             Copies  Used                  %  Checkpoints  repaired      copy  Protection
         ──────────────────  ─────────────────  ──────  ─────────────────  ────  ───────────  ──────  ────────  ─────────────────
         pool for databases  8 of 8, 1.00 GiB        2  1.00 GiB of 4.00     25           12       0         0  one drive may be
                             each                       GiB used                                                lost
@@ -116,12 +117,12 @@ fn the_array_is_set_beside_the_plain_path() {
 }
 
 #[test]
-fn what_is_wrong_with_a_pool_is_a_finding() {
+fn faults_of_a_pool_are_findings() {
     let mut results = on_pools();
     let facts = &mut results.pools[0].facts;
     facts.shared = Some("3 of 8 drives share one device".to_owned());
     (facts.drives_there, facts.degraded_segments) = (7, 40);
-    (facts.mended, facts.alarm_percent) = (2, Some(90));
+    (facts.repaired, facts.alarm_percent) = (2, Some(90));
     results.pools[1].facts.drives_there = 7;
     let document = report(&results);
     let said = document.findings.iter().filter(|finding| finding.text.contains("pool for"));
@@ -135,7 +136,7 @@ fn what_is_wrong_with_a_pool_is_a_finding() {
 }
 
 #[test]
-fn a_run_without_pools_says_nothing_of_them() {
+fn a_run_without_pools_does_not_mention_them() {
     let document = report(&seed_002());
     assert!(document.sections.iter().all(|section| section.title != "The array"));
     assert!(document.findings.iter().all(|finding| !finding.text.contains("pool")));

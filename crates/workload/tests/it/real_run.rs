@@ -10,16 +10,16 @@ use std::{
 };
 use tempfile::TempDir;
 use workload::database::{
-    Error, OpenGroup, Place, Surroundings,
+    Error, GroupPlacement, OpenGroup, RunEnvironment,
     group::GroupStorage,
-    judged::Judged,
-    meter::Role,
-    plan::{Load, RunPlan, VolumeFacts},
-    profile::Profile,
+    judged_part::JudgedPart,
+    meter::VolumeRole,
+    plan::{LoadPlan, RunPlan, VolumeFacts},
+    profile::ServerProfile,
     progress::Phase,
     results::{HostFacts, RunResults},
     run,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 use world::{
     Directory,
@@ -28,9 +28,9 @@ use world::{
 
 const MIB: u64 = 1 << 20;
 
-pub fn plan(profile: &str, load: Load) -> RunPlan {
+pub fn plan(profile: &str, load: LoadPlan) -> RunPlan {
     RunPlan {
-        profile: Profile::load(profile).unwrap(),
+        profile: ServerProfile::load(profile).unwrap(),
         groups: 1,
         databases_per_group: 2,
         database_bytes: 12 * MIB,
@@ -38,7 +38,7 @@ pub fn plan(profile: &str, load: Load) -> RunPlan {
         cache_bytes_per_group: 6 * MIB,
         load,
         duration_s: 3,
-        judged: Judged::All,
+        judged: JudgedPart::All,
         fill_s_max: 20,
         seed: 42,
         volumes: vec![VolumeFacts {
@@ -86,7 +86,7 @@ pub fn folders(groups: u32) -> TempDir {
 fn run_until(
     plan: RunPlan,
     folder: &Path,
-    place: Place,
+    place: GroupPlacement,
     until: impl Fn(Phase) -> bool,
 ) -> Result<RunResults, Error> {
     run_on(plan, open_in(folder), place, until)
@@ -95,11 +95,11 @@ fn run_until(
 fn run_on(
     plan: RunPlan,
     open: OpenGroup,
-    place: Place,
+    place: GroupPlacement,
     until: impl Fn(Phase) -> bool,
 ) -> Result<RunResults, Error> {
     let stop = Arc::new(AtomicBool::new(false));
-    let surroundings = Surroundings {
+    let surroundings = RunEnvironment {
         open,
         place,
         stop: Arc::clone(&stop),
@@ -120,18 +120,18 @@ fn run_on(
 }
 
 pub fn run_here(plan: RunPlan, folder: &Path) -> RunResults {
-    run_until(plan, folder, Place::Here, |_| false).unwrap()
+    run_until(plan, folder, GroupPlacement::CallerThread, |_| false).unwrap()
 }
 
 /// Runs `plan` on storage opened by `open`.
 pub fn run_opened(plan: RunPlan, open: OpenGroup) -> RunResults {
-    run_on(plan, open, Place::Here, |_| false).unwrap()
+    run_on(plan, open, GroupPlacement::CallerThread, |_| false).unwrap()
 }
 
 #[test]
 fn a_closed_loop_runs_through_all_phases_and_is_then_attached_to() {
     let folder = folders(1);
-    let plan = plan("exchange-2007", Load::Threads { per_group: 8 });
+    let plan = plan("exchange-2007", LoadPlan::Threads { per_group: 8 });
     let first = run_here(plan.clone(), folder.path());
     assert_eq!(first.failures, [], "nothing may go wrong");
     assert!(first.created_bytes > 12 * MIB, "two databases were made: {}", first.created_bytes);
@@ -145,8 +145,8 @@ fn a_closed_loop_runs_through_all_phases_and_is_then_attached_to() {
         assert!((share - f64::from(percent)).abs() < 6.0, "{operation:?} of {shares}");
     }
     assert!(first.databases.iter().all(|database| database.bytes_after <= 20 * MIB), "{:?}", first.databases);
-    let database = first.in_role(Role::Database).next().unwrap();
-    let log = first.in_role(Role::Log).next().unwrap();
+    let database = first.in_role(VolumeRole::Database).next().unwrap();
+    let log = first.in_role(VolumeRole::Log).next().unwrap();
     assert!(database.tallies.read.count > 0 && log.tallies.write.count > 0);
     assert!(database.read.p99_ms >= database.read.p50_ms && database.read.max_ms >= database.read.p99_9_ms);
 
@@ -161,10 +161,11 @@ fn a_closed_loop_runs_through_all_phases_and_is_then_attached_to() {
 #[test]
 fn groups_on_threads_hold_a_rate_beside_a_background_scan() {
     let folder = folders(2);
-    let mut plan = plan("exchange-2010", Load::Mailboxes { count: 400, iops_each: 0.5 });
+    let mut plan = plan("exchange-2010", LoadPlan::Mailboxes { count: 400, iops_each: 0.5 });
     plan.groups = 2;
     plan.duration_s = 6;
-    let results = run_until(plan, folder.path(), Place::Threads(RealOptions::default()), |_| false).unwrap();
+    let results =
+        run_until(plan, folder.path(), GroupPlacement::Threads(RealOptions::default()), |_| false).unwrap();
     assert_eq!(results.failures, []);
     assert_eq!(results.databases.len(), 4);
     assert_eq!(results.volumes.len(), 2, "groups share volumes of one name");
@@ -172,7 +173,7 @@ fn groups_on_threads_hold_a_rate_beside_a_background_scan() {
     assert!((120.0..320.0).contains(&achieved), "target 200 IOPS, {achieved} achieved");
     let scan = results.scan.unwrap();
     assert!(scan.pages > 100 && scan.damaged == 0, "{scan:?}");
-    let database = results.in_role(Role::Database).next().unwrap();
+    let database = results.in_role(VolumeRole::Database).next().unwrap();
     assert!(database.tallies.scan.count > 20, "{:?}", database.tallies.scan);
     assert_eq!(
         database.tallies.scan.average_bytes().unwrap() as u64 / 1024,
@@ -184,11 +185,13 @@ fn groups_on_threads_hold_a_rate_beside_a_background_scan() {
 #[test]
 fn a_database_of_other_content_is_refused_and_named() {
     let folder = folders(1);
-    let plan = plan("exchange-2007", Load::Threads { per_group: 2 });
-    run_until(plan.clone(), folder.path(), Place::Here, |phase| phase == Phase::Fill).unwrap();
+    let plan = plan("exchange-2007", LoadPlan::Threads { per_group: 2 });
+    run_until(plan.clone(), folder.path(), GroupPlacement::CallerThread, |phase| phase == Phase::Fill)
+        .unwrap();
     let mut other = plan;
     other.profile.set("compressible_percent", "50%").unwrap();
-    let error = run_until(other, folder.path(), Place::Here, |_| false).unwrap_err().to_string();
+    let error =
+        run_until(other, folder.path(), GroupPlacement::CallerThread, |_| false).unwrap_err().to_string();
     assert!(
         error.ends_with(
             "made of records that are compressible by 0 %, not 50 %; use --set compressible_percent=0 or \
@@ -201,15 +204,17 @@ fn a_database_of_other_content_is_refused_and_named() {
 #[test]
 fn a_run_that_is_ended_early_says_so_and_can_be_resumed() {
     let folder = folders(1);
-    let mut plan = plan("exchange-2003", Load::Threads { per_group: 4 });
+    let mut plan = plan("exchange-2003", LoadPlan::Threads { per_group: 4 });
     plan.duration_s = 600;
-    let ended = run_until(plan.clone(), folder.path(), Place::Here, |phase| phase == Phase::Measure).unwrap();
+    let ended =
+        run_until(plan.clone(), folder.path(), GroupPlacement::CallerThread, |phase| phase == Phase::Measure)
+            .unwrap();
     assert!(ended.interrupted && ended.measured_s < 60.0);
     assert!(ended.verified.is_empty());
-    let verdict = Verdict::of(&ended).unwrap();
+    let verdict = RunVerdict::of(&ended).unwrap();
     // On a busy machine a latency may exceed its limit even so.
-    assert_ne!(verdict.answer, Answer::Pass, "what was not verified has not passed");
-    assert_eq!(verdict.answer == Answer::Fail, verdict.broken().count() > 0);
+    assert_ne!(verdict.answer, VerdictOutcome::Pass, "what was not verified has not passed");
+    assert_eq!(verdict.answer == VerdictOutcome::Fail, verdict.broken().count() > 0);
 
     plan.duration_s = 2;
     plan.database_bytes = 14 * MIB;
@@ -226,11 +231,12 @@ fn a_run_that_is_ended_early_says_so_and_can_be_resumed() {
 #[test]
 fn a_creation_that_was_stopped_goes_on_where_it_was() {
     let folder = folders(1);
-    let plan = plan("exchange-2007", Load::Threads { per_group: 4 });
+    let plan = plan("exchange-2007", LoadPlan::Threads { per_group: 4 });
     let mut large = plan.clone();
     large.database_bytes = 400 * MIB;
     large.database_bytes_max = 500 * MIB;
-    let ended = run_until(large, folder.path(), Place::Here, |phase| phase == Phase::Create).unwrap();
+    let ended = run_until(large, folder.path(), GroupPlacement::CallerThread, |phase| phase == Phase::Create)
+        .unwrap();
     assert!(ended.interrupted && ended.measured_s == 0.0);
     let begun: Vec<u64> = ended.databases.iter().map(|database| database.records).collect();
     let mut plan = plan;
@@ -248,24 +254,24 @@ fn a_creation_that_was_stopped_goes_on_where_it_was() {
 #[test]
 fn damage_between_two_runs_does_not_go_unnoticed() {
     let folder = folders(1);
-    let plan = plan("exchange-2007", Load::Threads { per_group: 4 });
+    let plan = plan("exchange-2007", LoadPlan::Threads { per_group: 4 });
     run_here(plan.clone(), folder.path());
     let path = folder.path().join("0/priv2.edb");
     let mut bytes = host_files::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     host_files::write_atomically(&path, &bytes).unwrap();
-    let error = run_until(plan, folder.path(), Place::Here, |_| false).unwrap_err();
+    let error = run_until(plan, folder.path(), GroupPlacement::CallerThread, |_| false).unwrap_err();
     assert!(error.to_string().contains("priv2.edb: page"), "{error}");
 }
 
 #[test]
 fn a_database_made_for_other_records_is_refused() {
     let folder = folders(1);
-    let mut plan = plan("exchange-2007", Load::Threads { per_group: 4 });
+    let mut plan = plan("exchange-2007", LoadPlan::Threads { per_group: 4 });
     run_here(plan.clone(), folder.path());
     plan.profile.set("record_bytes", "2000").unwrap();
-    let error = run_until(plan, folder.path(), Place::Here, |_| false).unwrap_err();
+    let error = run_until(plan, folder.path(), GroupPlacement::CallerThread, |_| false).unwrap_err();
     let said = "priv1.edb: made for records of 1000 bytes, not 2000";
     assert!(error.to_string().starts_with(said), "{error}");
 }

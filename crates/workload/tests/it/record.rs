@@ -4,11 +4,11 @@ use expect_test::expect;
 use std::{panic, path::PathBuf};
 use workload::database::{
     document::document,
-    meter::Role,
-    record::{Ended, Header, News, Reader, RecordError, Recovered, Writer},
+    load_search::SearchResults,
+    meter::VolumeRole,
+    record::{RecordHeader, RecordReader, RecordWriter, RecoveredRun, RunEnd, RunEvent, RunRecordError},
     results::{HostFacts, RunResults},
-    seek::SearchResults,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 use world::crc32c::crc32c;
 
@@ -27,8 +27,8 @@ fn golden_of(name: &str) -> Vec<u8> {
     world::real::host_files::read(&path).expect("the golden record")
 }
 
-fn read(bytes: &[u8]) -> Result<Recovered, RecordError> {
-    let mut reader = Reader::new();
+fn read(bytes: &[u8]) -> Result<RecoveredRun, RunRecordError> {
+    let mut reader = RecordReader::new();
     for line in bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|&byte| byte == b'\n') {
         reader.line(line)?;
     }
@@ -56,7 +56,7 @@ fn until(bytes: &[u8], what: &str) -> Vec<u8> {
     before.flatten().copied().collect()
 }
 
-fn io_per_volume(results: &RunResults) -> Vec<(Role, u64, u64)> {
+fn io_per_volume(results: &RunResults) -> Vec<(VolumeRole, u64, u64)> {
     let of = results.volumes.iter();
     of.map(|volume| (volume.role, volume.tallies.read.count, volume.tallies.write.count)).collect()
 }
@@ -65,14 +65,14 @@ fn io_per_volume(results: &RunResults) -> Vec<(Role, u64, u64)> {
 fn the_golden_record_gives_the_results_of_its_run() {
     let recovered = read(&golden()).unwrap();
     assert_eq!(recovered.results.cut_off, None);
-    assert_eq!(Verdict::of(&recovered.results).unwrap().answer, Answer::Pass);
+    assert_eq!(RunVerdict::of(&recovered.results).unwrap().answer, VerdictOutcome::Pass);
     expect![[r#"
         spindle 0.1.0 measured 6.0 s: 4988 IOPS, 6 samples, 4 verified, [(Database, 22322, 7606), (Log, 0, 9027)]
         spindle prove --size 64MiB --duration 6s --groups 2 --report r
         None"#]].assert_eq(&in_short(&recovered));
 }
 
-fn in_short(recovered: &Recovered) -> String {
+fn in_short(recovered: &RecoveredRun) -> String {
     let results = &recovered.results;
     format!(
         "{} measured {:.1} s: {:.0} IOPS, {} samples, {} verified, {:?}\n{}\n{:?}",
@@ -88,7 +88,7 @@ fn in_short(recovered: &Recovered) -> String {
 }
 
 #[test]
-fn what_was_recorded_before_the_end_is_what_the_run_measured() {
+fn entries_before_the_end_agree_with_the_measurements() {
     let golden = golden();
     let whole = read(&golden).unwrap().results;
     let cut = read(&until(&golden, "\"ended\":")).unwrap().results;
@@ -111,11 +111,11 @@ fn what_was_recorded_before_the_end_is_what_the_run_measured() {
         let (p99, exact) = (cut.write.p99_ms.unwrap(), whole.write.p99_ms.unwrap());
         assert!(p99 >= exact * 0.999 && p99 <= exact * 1.018, "{exact} ms became {p99}");
     }
-    assert_eq!(Verdict::of(&cut).unwrap().answer, Answer::Incomplete);
+    assert_eq!(RunVerdict::of(&cut).unwrap().answer, VerdictOutcome::Incomplete);
 }
 
 #[test]
-fn a_record_may_be_cut_anywhere_and_tells_what_it_knew() {
+fn a_record_may_be_cut_anywhere_and_gives_its_recorded_part() {
     let golden = golden();
     let first = golden.iter().position(|&byte| byte == b'\n').unwrap();
     let mut measured_s = 0.0;
@@ -126,13 +126,13 @@ fn a_record_may_be_cut_anywhere_and_tells_what_it_knew() {
         assert!(results.cut_off.is_some(), "cut at {end}");
         assert!(results.measured_s >= measured_s, "cut at {end}: what was known is known");
         measured_s = results.measured_s;
-        let verdict = Verdict::of(results).unwrap();
-        assert_eq!(verdict.answer, Answer::Incomplete);
+        let verdict = RunVerdict::of(results).unwrap();
+        assert_eq!(verdict.answer, VerdictOutcome::Incomplete);
         report::html::render(&document(results, &verdict));
     }
     assert!(measured_s > 3.0, "{measured_s}");
-    assert_eq!(read(&golden[..first - 1]).unwrap_err(), RecordError::NotARecord);
-    assert_eq!(read(b"").unwrap_err(), RecordError::NotARecord);
+    assert_eq!(read(&golden[..first - 1]).unwrap_err(), RunRecordError::NotARecord);
+    assert_eq!(read(b"").unwrap_err(), RunRecordError::NotARecord);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn other_files_and_later_versions_are_told_apart() {
 }
 
 #[test]
-fn a_figure_the_profile_did_not_have_then_is_as_built_in() {
+fn a_figure_missing_in_an_old_profile_is_as_built_in() {
     let golden = golden();
     let start = "\"page_bytes\":{";
     let text = str::from_utf8(lines(&golden)[0]).unwrap();
@@ -236,7 +236,7 @@ fn make_absurd(golden: &[u8], kinds: &[&str], tried_min: usize) {
                 let shown = format!("{kind} {absurd} for {}", &body[start.saturating_sub(30)..end]);
                 let outcome = panic::catch_unwind(|| {
                     if let Ok(recovered) = read(&bytes)
-                        && let Ok(verdict) = Verdict::of(&recovered.results)
+                        && let Ok(verdict) = RunVerdict::of(&recovered.results)
                     {
                         document(&recovered.results, &verdict);
                     }
@@ -294,7 +294,7 @@ fn a_crash_in_a_search_costs_none_of_its_trials() {
     let found_then = third.search.as_ref().unwrap();
     assert_eq!(found_then.trials, found.trials[..3]);
     assert_eq!(found_then.held, None);
-    let document = document(&third, &Verdict::of(&third).unwrap());
+    let document = document(&third, &RunVerdict::of(&third).unwrap());
     let sections: Vec<&str> = document.sections.iter().map(|section| section.title.as_str()).collect();
     assert!(sections.contains(&"Search for the most within limits"), "{sections:?}");
 
@@ -304,34 +304,34 @@ fn a_crash_in_a_search_costs_none_of_its_trials() {
 }
 
 #[test]
-fn a_crash_while_databases_are_made_says_how_far_they_were() {
+fn a_crash_during_creation_reports_its_progress() {
     let results = read(&until(&golden_search(), "\"made\":")).unwrap().results;
-    let document = document(&results, &Verdict::of(&results).unwrap());
+    let document = document(&results, &RunVerdict::of(&results).unwrap());
     let texts: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
     expect!["The record ends without the end of the run, 1 s after it began, in phase create, 16.1 MiB of 32.0 MiB (50 %): Spindle or the machine died, or the run goes on. What follows is what was recorded until then, and the files were not verified; percentiles are up to 1.6 % too long."].assert_eq(texts[0]);
 }
 
 #[test]
-fn results_come_back_to_the_last_bit() {
+fn results_round_trip_exactly() {
     let results = super::seed_002::seed_002();
-    let header = Header::new(
+    let header = RecordHeader::new(
         results.plan.clone(),
         results.generator.clone(),
         "spindle prove".to_owned(),
         HostFacts::default(),
         results.began_unix_s,
     );
-    let mut writer = Writer::new();
-    let mut bytes = writer.line(0.0, News::Header(Box::new(header)));
-    let ended = Ended { results: results.clone(), remarks: Vec::new() };
-    bytes.extend(writer.line(3.0, News::Ended(Box::new(ended))));
+    let mut writer = RecordWriter::new();
+    let mut bytes = writer.line(0.0, RunEvent::Header(Box::new(header)));
+    let ended = RunEnd { results: results.clone(), remarks: Vec::new() };
+    bytes.extend(writer.line(3.0, RunEvent::Ended(Box::new(ended))));
     assert_eq!(read(&bytes).unwrap().results, results);
-    bytes.extend(writer.line(4.0, News::Failed("no space".to_owned())));
+    bytes.extend(writer.line(4.0, RunEvent::Failed("no space".to_owned())));
     assert_eq!(read(&bytes).unwrap_err().to_string(), "line 3 is damaged: it comes after the end of the run");
 }
 
 #[test]
-fn a_run_that_failed_says_with_what() {
+fn a_failed_run_names_its_error() {
     let golden = golden();
     let mut bytes = until(&golden, "\"verified\":");
     let number = lines(&bytes).len();
@@ -339,7 +339,7 @@ fn a_run_that_failed_says_with_what() {
         "\"line\":{number},\"at_s\":900.0,\"entry\":{{\"failed\":\"no storage space\"}}}}"
     )));
     let results = read(&bytes).unwrap().results;
-    let document = document(&results, &Verdict::of(&results).unwrap());
+    let document = document(&results, &RunVerdict::of(&results).unwrap());
     let texts: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
     assert_eq!(
         texts[0],

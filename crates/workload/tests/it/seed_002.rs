@@ -2,13 +2,13 @@
 
 use workload::database::{
     create::MESSAGES_PER_MAILBOX,
-    judged::Judged,
+    judged_part::JudgedPart,
     measure::Sample,
-    meter::{IoTallies, IoTally, Role, SlowTally, Spikes},
+    meter::{IoTallies, IoTally, SlowTally, Spikes, VolumeRole},
     operation::{FailureCounts, Operation},
-    plan::{Load, RunPlan, VolumeFacts},
-    profile::Profile,
-    progress::LogLine,
+    plan::{LoadPlan, RunPlan, VolumeFacts},
+    profile::ServerProfile,
+    progress::TestLogLine,
     results::{
         DatabaseResults, EngineCounters, FillResults, HostFacts, HostSample, LateResults, LatencyBucket,
         LatencySummary, OperationResults, PacingResults, RunResults, TransactionResults, VolumeResults,
@@ -39,7 +39,7 @@ fn latency(average_ms: f64) -> LatencySummary {
 }
 
 /// A volume that did what `tallies` say.
-pub fn volume(name: &str, role: Role, tallies: IoTallies) -> VolumeResults {
+pub fn volume(name: &str, role: VolumeRole, tallies: IoTallies) -> VolumeResults {
     let buckets = |tally: &IoTally| match tally.average_ms() {
         Some(ms) => vec![
             LatencyBucket { from_ms: ms / 2.0, to_ms: ms, count: tally.count * 9 / 10 },
@@ -122,8 +122,8 @@ pub fn seed_002() -> RunResults {
             became_full: false,
         }],
         volumes: vec![
-            volume("/mnt/databases", Role::Database, database),
-            volume("/mnt/logs", Role::Log, log),
+            volume("/mnt/databases", VolumeRole::Database, database),
+            volume("/mnt/logs", VolumeRole::Log, log),
         ],
         all_operations: latency(12.0),
         unfinished_operations: 0,
@@ -161,7 +161,7 @@ pub fn seed_002() -> RunResults {
         failure_counts: FailureCounts::default(),
         failures: Vec::new(),
         pools: Vec::new(),
-        beside: None,
+        baseline: None,
         verified: vec![VerifiedFile {
             name: "priv1.edb".to_owned(),
             bytes: 139_755_274_240,
@@ -185,8 +185,8 @@ pub fn seed_002() -> RunResults {
         cut_off: None,
         kernel: None,
         log: vec![
-            LogLine { unix_s: began, text: "spindle 0.1.0: testing begins".to_owned() },
-            LogLine { unix_s: began + 8280, text: "testing ends".to_owned() },
+            TestLogLine { unix_s: began, text: "spindle 0.1.0: testing begins".to_owned() },
+            TestLogLine { unix_s: began + 8280, text: "testing ends".to_owned() },
         ],
     }
 }
@@ -201,15 +201,15 @@ fn seed_002_plan() -> RunPlan {
         description: "a StorTrends iSCSI volume".to_owned(),
     };
     RunPlan {
-        profile: Profile::load("exchange-2007").unwrap(),
+        profile: ServerProfile::load("exchange-2007").unwrap(),
         groups: 1,
         databases_per_group: 1,
         database_bytes: 138_868_178_944,
         database_bytes_max: RunPlan::usual_growth(138_868_178_944),
         cache_bytes_per_group: 256 << 20,
-        load: Load::Mailboxes { count: 600, iops_each: 0.45 },
+        load: LoadPlan::Mailboxes { count: 600, iops_each: 0.45 },
         duration_s: 7200,
-        judged: Judged::All,
+        judged: JudgedPart::All,
         fill_s_max: 1800,
         seed: 1,
         volumes: vec![volume("/mnt/databases", true, false), volume("/mnt/logs", false, true)],

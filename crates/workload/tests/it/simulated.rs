@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 use workload::database::{
-    Place, Surroundings,
+    GroupPlacement, RunEnvironment,
     group::GroupStorage,
-    judged::Judged,
-    plan::{Load, RunPlan},
-    profile::Profile,
+    judged_part::JudgedPart,
+    plan::{LoadPlan, RunPlan},
+    profile::ServerProfile,
     progress::Phase,
     results::{HostFacts, RunResults},
     run,
@@ -40,8 +40,8 @@ pub struct Drive {
 }
 
 /// A run of one small database that does not fit into its cache.
-pub fn plan(load: Load, duration_s: u64) -> RunPlan {
-    let mut profile = Profile::load("exchange-2007").unwrap();
+pub fn plan(load: LoadPlan, duration_s: u64) -> RunPlan {
+    let mut profile = ServerProfile::load("exchange-2007").unwrap();
     // One page for each I/O, as in a simple queue.
     profile.set("coalesce_bytes", "8192").unwrap();
     RunPlan {
@@ -53,7 +53,7 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
         cache_bytes_per_group: 4 << 20,
         load,
         duration_s,
-        judged: Judged::All,
+        judged: JudgedPart::All,
         fill_s_max: 20,
         seed: 11,
         volumes: Vec::new(),
@@ -92,7 +92,7 @@ pub fn run_on_drives(
         let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());
         DIRECTORIES.set(Some((database, log)));
         let stop = Arc::new(AtomicBool::new(false));
-        let surroundings = Surroundings {
+        let surroundings = RunEnvironment {
             open: Arc::new(|_, _| {
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
                 let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
@@ -100,7 +100,7 @@ pub fn run_on_drives(
                     async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()), pools: None }) },
                 )
             }),
-            place: Place::Here,
+            place: GroupPlacement::CallerThread,
             stop: Arc::clone(&stop),
             generator: "spindle test".to_owned(),
             host: HostFacts::default(),

@@ -4,21 +4,21 @@ use super::{
     super::{
         limits::{LimitSet, Measure},
         results::LatencySummary,
-        verdict::Answer,
+        verdict::VerdictOutcome,
     },
-    Comparison,
-    figures::Figures,
-    likeness::{Trait, unlike},
+    RunComparison,
+    comparability::{RunProperty, mismatches},
+    figures::RunFigures,
     saturation::{Sign, in_words, signs},
-    settings::{Value, differences},
+    settings::{SettingValue, differences},
 };
 use report::{
-    Axis, Cell, Column, Curve, Document, Mark, Meta, Section, Severity, Table, Unit,
+    Axis, Cell, Column, CurveChart, Document, Mark, Meta, Section, Severity, Table, Unit,
     prose::{counted, number},
 };
 
 /// Builds the report; `meta` describes the comparing program.
-pub fn document(comparison: &Comparison, meta: Meta) -> Document {
+pub fn document(comparison: &RunComparison, meta: Meta) -> Document {
     let signs = signs(comparison);
     let mut document = Document::new("Spindle comparison", subtitle(comparison), meta);
     highlights(&mut document, comparison, &signs);
@@ -31,7 +31,7 @@ pub fn document(comparison: &Comparison, meta: Meta) -> Document {
     document
 }
 
-fn subtitle(comparison: &Comparison) -> String {
+fn subtitle(comparison: &RunComparison) -> String {
     let labels = comparison.varied.labels.join(", ");
     let runs = counted(comparison.runs.len() as u64, "run");
     match comparison.varied.setting {
@@ -59,27 +59,29 @@ fn rate(value: Option<f64>) -> Cell {
 }
 
 /// Names of the properties that prevent a best run.
-fn unlikes(comparison: &Comparison) -> Vec<&'static str> {
-    let forbidding = unlike(comparison).into_iter().filter(|unlike| unlike.what.forbids_best());
-    forbidding.map(|unlike| unlike.what.title()).collect()
+fn blocking_properties(comparison: &RunComparison) -> Vec<&'static str> {
+    let forbidding = mismatches(comparison).into_iter().filter(|mismatch| mismatch.what.forbids_best());
+    forbidding.map(|mismatch| mismatch.what.title()).collect()
 }
 
 /// Describes the best run and its rate.
-pub fn knee(comparison: &Comparison) -> String {
+pub fn knee(comparison: &RunComparison) -> String {
     match comparison.best() {
         Some(best) => format!(
             "{} IOPS within every limit at {}; no run that keeps them reaches 5 % more.",
             in_prose(comparison.figures[best].iops.unwrap_or(0.0)),
             comparison.title(best),
         ),
-        None => match unlikes(comparison).as_slice() {
+        None => match blocking_properties(comparison).as_slice() {
             [] => "No run completed within every limit.".to_owned(),
-            unlikes => format!("No best run: the runs differ in {}.", unlikes.join(" and ")),
+            blocking_properties => {
+                format!("No best run: the runs differ in {}.", blocking_properties.join(" and "))
+            }
         },
     }
 }
 
-fn highlights(document: &mut Document, comparison: &Comparison, signs: &[Sign]) {
+fn highlights(document: &mut Document, comparison: &RunComparison, signs: &[Sign]) {
     if let Some(best) = comparison.best() {
         let figures = &comparison.figures[best];
         document.highlight("Best within limits", Cell::text(comparison.title(best)), "");
@@ -93,9 +95,9 @@ fn highlights(document: &mut Document, comparison: &Comparison, signs: &[Sign]) 
     document.highlight("Saturated first", Cell::text(first), note);
 }
 
-fn findings(document: &mut Document, comparison: &Comparison) {
-    for unlike in unlike(comparison) {
-        document.finding(Severity::Warning, unlike.to_string(), "");
+fn findings(document: &mut Document, comparison: &RunComparison) {
+    for mismatch in mismatches(comparison) {
+        document.finding(Severity::Warning, mismatch.to_string(), "");
     }
     for (index, run) in comparison.runs.iter().enumerate() {
         let title = comparison.title(index);
@@ -142,7 +144,7 @@ fn findings(document: &mut Document, comparison: &Comparison) {
 const FOLLOWS: [&str; 6] =
     ["Size of a database", "Cache of a group", "Databases on", "Logs on", "Database volumes", "Layout"];
 
-fn saturated(comparison: &Comparison, signs: &[Sign]) -> Section {
+fn saturated(comparison: &RunComparison, signs: &[Sign]) -> Section {
     let mut section = Section::new("What saturated first", "")
         .paragraph(in_words(comparison, signs))
         .paragraph(knee(comparison));
@@ -171,7 +173,7 @@ fn milliseconds(value: Option<f64>) -> Cell {
 }
 
 /// Title of a table row, and its cell for one run.
-type Row = (&'static str, fn(&Figures) -> Cell);
+type Row = (&'static str, fn(&RunFigures) -> Cell);
 
 const ROWS: [Row; 23] = [
     ("Database I/O", |f| rate(f.iops)),
@@ -204,27 +206,27 @@ const ROWS: [Row; 23] = [
     ("Log record stalls", |f| Cell::number(f.log_record_stalls, Unit::PerSecond, 2)),
 ];
 
-fn queue(figures: &Figures) -> Option<f64> {
+fn queue(figures: &RunFigures) -> Option<f64> {
     figures.iops?;
     let of_databases =
-        figures.volumes.iter().filter(|volume| volume.role == super::super::meter::Role::Database);
+        figures.volumes.iter().filter(|volume| volume.role == super::super::meter::VolumeRole::Database);
     Some(of_databases.map(|volume| volume.queue).sum())
 }
 
 /// A first column, then one for each run.
-fn columns(comparison: &Comparison, first: &str) -> Vec<Column> {
+fn columns(comparison: &RunComparison, first: &str) -> Vec<Column> {
     let labels = comparison.varied.labels.iter().map(|label| Column::number(label.as_str(), Unit::One));
     [Column::text(first)].into_iter().chain(labels).collect()
 }
 
-fn side_by_side(comparison: &Comparison) -> Section {
+fn side_by_side(comparison: &RunComparison) -> Section {
     let first = comparison.varied.setting.unwrap_or("Run");
     let mut table = Table::new("", columns(comparison, first));
     table.push([Cell::text("Verdict")].into_iter().chain(comparison.runs.iter().map(|run| {
         Cell::mark(match run.verdict.answer {
-            Answer::Pass => Mark::Pass,
-            Answer::Fail => Mark::Fail,
-            Answer::Incomplete => Mark::NotJudged,
+            VerdictOutcome::Pass => Mark::Pass,
+            VerdictOutcome::Fail => Mark::Fail,
+            VerdictOutcome::Incomplete => Mark::NotJudged,
         })
     })));
     for (title, cell) in ROWS {
@@ -241,7 +243,7 @@ fn side_by_side(comparison: &Comparison) -> Section {
 }
 
 /// Position and label of each run on the horizontal axis.
-fn stations(comparison: &Comparison) -> Vec<(f64, String)> {
+fn stations(comparison: &RunComparison) -> Vec<(f64, String)> {
     let labels = comparison.varied.labels.iter().cloned();
     match &comparison.varied.places {
         Some(places) => places.iter().copied().zip(labels).collect(),
@@ -249,17 +251,17 @@ fn stations(comparison: &Comparison) -> Vec<(f64, String)> {
     }
 }
 
-fn curves(comparison: &Comparison) -> Section {
+fn curves(comparison: &RunComparison) -> Section {
     let x = comparison.varied.setting.unwrap_or("Run");
-    let all = |of: fn(&Figures) -> Option<f64>| comparison.figures.iter().map(of).collect::<Vec<_>>();
+    let all = |of: fn(&RunFigures) -> Option<f64>| comparison.figures.iter().map(of).collect::<Vec<_>>();
     let chart = |title: &str, y: Axis| {
-        let curve = Curve::new(title, lower(x), y, stations(comparison));
+        let curve = CurveChart::new(title, lower(x), y, stations(comparison));
         match comparison.best() {
             Some(best) => curve.mark(best, "best within limits"),
             None => curve,
         }
     };
-    let are_judged_alike = unlike(comparison).iter().all(|unlike| unlike.what != Trait::Limits);
+    let are_judged_alike = mismatches(comparison).iter().all(|mismatch| mismatch.what != RunProperty::Limits);
     let set =
         LimitSet::load(&comparison.runs[0].results.plan.profile.limits).ok().filter(|_| are_judged_alike);
     let class = comparison.runs[0].results.class();
@@ -290,7 +292,7 @@ fn curves(comparison: &Comparison) -> Section {
 }
 
 /// Latency against the achieved rate, over the runs in which the rate grew; None if there are fewer than two.
-fn against_rate(comparison: &Comparison) -> Option<Curve> {
+fn against_rate(comparison: &RunComparison) -> Option<CurveChart> {
     let mut points: Vec<(f64, &LatencySummary, &LatencySummary)> =
         comparison.figures.iter().filter_map(|f| Some((f.iops?, &f.read, &f.log))).collect();
     // Beyond its peak the rate decreases, and the line would cross itself.
@@ -304,7 +306,7 @@ fn against_rate(comparison: &Comparison) -> Option<Curve> {
         return None;
     }
     let stations = points.iter().map(|(iops, ..)| (*iops, number(*iops, 0)));
-    let curve = Curve::new(
+    let curve = CurveChart::new(
         "Latency against I/O, as far as it grew",
         "database IOPS",
         Axis::new("average latency", Unit::Milliseconds),
@@ -315,20 +317,20 @@ fn against_rate(comparison: &Comparison) -> Option<Curve> {
     Some(curve.line("database reads", reads).line("log writes", logs))
 }
 
-fn verdicts(comparison: &Comparison) -> Section {
+fn verdicts(comparison: &RunComparison) -> Section {
     let columns = [Column::text("Run"), Column::text("Verdict"), Column::text("Why"), Column::text("Record")];
     let mut table = Table::new("", columns);
     for (index, run) in comparison.runs.iter().enumerate() {
         let (mark, why) = match run.verdict.answer {
-            Answer::Pass => (Mark::Pass, "within every limit".to_owned()),
-            Answer::Fail => {
+            VerdictOutcome::Pass => (Mark::Pass, "within every limit".to_owned()),
+            VerdictOutcome::Fail => {
                 let broken: Vec<&str> = run.verdict.broken().map(|row| row.measure.title()).collect();
                 (
                     Mark::Fail,
                     if broken.is_empty() { "the engine failed".to_owned() } else { broken.join("; ") },
                 )
             }
-            Answer::Incomplete => (Mark::NotJudged, "no answer".to_owned()),
+            VerdictOutcome::Incomplete => (Mark::NotJudged, "no answer".to_owned()),
         };
         table.push([
             Cell::text(comparison.title(index)),
@@ -340,7 +342,7 @@ fn verdicts(comparison: &Comparison) -> Section {
     Section::new("Verdict of each run", "").block(table)
 }
 
-fn settings_that_differ(comparison: &Comparison) -> Section {
+fn settings_that_differ(comparison: &RunComparison) -> Section {
     let section = Section::new("Settings that differ", "");
     let differences = differences(&comparison.runs);
     if differences.is_empty() {
@@ -348,7 +350,7 @@ fn settings_that_differ(comparison: &Comparison) -> Section {
     }
     let mut table = Table::new("", columns(comparison, "Setting"));
     for (name, values) in differences {
-        let cells = values.into_iter().map(|Value { text, .. }| Cell::text(text));
+        let cells = values.into_iter().map(|SettingValue { text, .. }| Cell::text(text));
         table.push([Cell::text(name)].into_iter().chain(cells));
     }
     section.block(table)

@@ -1,13 +1,13 @@
 //! Compared figures of a run: those the papers charted, and those that show a shortage.
 
 use super::super::{
-    meter::{IoTally, Role},
+    meter::{IoTally, VolumeRole},
     results::{LatencySummary, RunResults, VolumeResults},
 };
 
-/// Figures of one run. None where nothing was measured.
+/// RunFigures of one run. None where nothing was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct RunFigures {
     pub iops: Option<f64>,
     pub reads: Option<f64>,
     pub writes: Option<f64>,
@@ -35,11 +35,11 @@ pub struct Figures {
     pub volumes: Vec<VolumeFigures>,
 }
 
-/// Figures of one volume in one role.
+/// RunFigures of one volume in one role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeFigures {
     pub name: String,
-    pub role: Role,
+    pub role: VolumeRole,
     /// Reads and writes a second.
     pub iops: f64,
     /// Average latency of the I/O that transactions wait for: reads of databases, writes of logs.
@@ -48,11 +48,11 @@ pub struct VolumeFigures {
     pub queue: f64,
 }
 
-impl Figures {
+impl RunFigures {
     pub fn of(results: &RunResults) -> Self {
         let a_second = |count: f64| (results.measured_s > 0.0).then(|| count / results.measured_s);
         let in_databases = |of: fn(&VolumeResults) -> u64| {
-            a_second(results.in_role(Role::Database).map(of).sum::<u64>() as f64)
+            a_second(results.in_role(VolumeRole::Database).map(of).sum::<u64>() as f64)
         };
         let iops = (results.measured_s > 0.0).then(|| results.achieved_iops());
         let threads = results.threads_per_group().map(|per_group| per_group * f64::from(results.plan.groups));
@@ -64,9 +64,9 @@ impl Figures {
             writes: in_databases(|volume| volume.tallies.write.count),
             iops_per_thread: iops.zip(threads).map(|(iops, threads)| iops / threads),
             operations: a_second(operations as f64),
-            read: slowest(results, Role::Database, |volume| volume.read),
-            write: slowest(results, Role::Database, |volume| volume.write),
-            log: slowest(results, Role::Log, |volume| volume.write),
+            read: slowest(results, VolumeRole::Database, |volume| volume.read),
+            write: slowest(results, VolumeRole::Database, |volume| volume.write),
+            log: slowest(results, VolumeRole::Log, |volume| volume.write),
             operation: results.all_operations,
             log_bytes_per_transaction: (transactions > 0)
                 .then(|| results.engine.log_bytes as f64 / transactions as f64),
@@ -82,7 +82,7 @@ impl Figures {
 
 fn slowest(
     results: &RunResults,
-    role: Role,
+    role: VolumeRole,
     of: impl Fn(&VolumeResults) -> LatencySummary,
 ) -> LatencySummary {
     let summaries = results.in_role(role).map(of);
@@ -95,8 +95,8 @@ fn volume_figures(results: &RunResults, volume: &VolumeResults) -> VolumeFigures
     let a_second = |sum: f64| if results.measured_s > 0.0 { sum / results.measured_s } else { 0.0 };
     let kinds = [tallies.read, tallies.write, tallies.scan, tallies.flush, tallies.prepare];
     let waited: IoTally = match volume.role {
-        Role::Database => tallies.read,
-        Role::Log => tallies.write,
+        VolumeRole::Database => tallies.read,
+        VolumeRole::Log => tallies.write,
     };
     VolumeFigures {
         name: volume.volume.clone(),

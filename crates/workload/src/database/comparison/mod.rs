@@ -1,21 +1,21 @@
-//! Comparison of several runs: settings that differ, results, and the first saturated resource.
+//! RunComparison of several runs: settings that differ, results, and the first saturated resource.
 //!
 //! [`settings`] finds the varied setting; [`figures`] takes from each run the figures that the papers
-//! compared; [`likeness`] finds other differences; [`saturation`] names the resource that ended the growth,
+//! compared; [`comparability`] finds other differences; [`saturation`] names the resource that ended the growth,
 //! with its evidence; [`document`](mod@document) builds the report.
 
+pub mod comparability;
 pub mod document;
 pub mod figures;
-pub mod likeness;
 pub mod saturation;
 pub mod settings;
 
 use super::{
     results::RunResults,
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
-use figures::Figures;
-use settings::Varied;
+use figures::RunFigures;
+use settings::VariedSetting;
 
 /// A lighter load is as good as a heavier one if it reaches this share of its IOPS, in percent: the knee of
 /// the curve.
@@ -27,43 +27,43 @@ pub struct ComparedRun {
     /// Name of the run's record; used where the varied setting does not identify the run.
     pub name: String,
     pub results: RunResults,
-    pub verdict: Verdict,
+    pub verdict: RunVerdict,
 }
 
 /// Runs in the order of the varied setting.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub struct RunComparison {
     pub runs: Vec<ComparedRun>,
-    pub varied: Varied,
+    pub varied: VariedSetting,
     /// One for each run.
-    pub figures: Vec<Figures>,
+    pub figures: Vec<RunFigures>,
 }
 
-impl Comparison {
+impl RunComparison {
     /// Compares `runs`, given in any order.
     ///
     /// # Panics
     /// If there are none.
     pub fn of(mut runs: Vec<ComparedRun>) -> Self {
         assert!(!runs.is_empty(), "there is something to compare");
-        let mut varied = Varied::among(&runs);
+        let mut varied = VariedSetting::among(&runs);
         if let Some(places) = &varied.places {
             let mut order: Vec<usize> = (0..runs.len()).collect();
             order.sort_by(|one, other| places[*one].total_cmp(&places[*other]));
             runs = order.into_iter().map(|index| runs[index].clone()).collect();
-            varied = Varied::among(&runs);
+            varied = VariedSetting::among(&runs);
         }
-        let figures = runs.iter().map(|run| Figures::of(&run.results)).collect();
+        let figures = runs.iter().map(|run| RunFigures::of(&run.results)).collect();
         Self { runs, varied, figures }
     }
 
     /// The best run: among those that passed, the lightest whose IOPS come near the maximum. None if none
     /// passed, or if the runs differ in limits or kind of load.
     pub fn best(&self) -> Option<usize> {
-        if likeness::unlike(self).iter().any(|unlike| unlike.what.forbids_best()) {
+        if comparability::mismatches(self).iter().any(|mismatch| mismatch.what.forbids_best()) {
             return None;
         }
-        let passed = |index: &usize| self.runs[*index].verdict.answer == Answer::Pass;
+        let passed = |index: &usize| self.runs[*index].verdict.answer == VerdictOutcome::Pass;
         let iops = |index: usize| self.figures[index].iops.unwrap_or(0.0);
         let most = (0..self.runs.len()).filter(passed).map(iops).fold(0.0, f64::max);
         (0..self.runs.len()).filter(passed).find(|&index| iops(index) >= most * AS_GOOD_PERCENT / 100.0)

@@ -13,8 +13,8 @@
 //! Only a run with more load than the one before can show the third.
 
 use super::{
-    super::{limits::Measure, meter::Role, verdict::VerdictRow},
-    Comparison,
+    super::{limits::Measure, meter::VolumeRole, verdict::VerdictRow},
+    RunComparison,
     figures::VolumeFigures,
     settings::{is_same_kind_of_load, load},
 };
@@ -70,12 +70,12 @@ pub struct Sign {
 }
 
 /// All signs, from the lightest load on.
-pub fn signs(comparison: &Comparison) -> Vec<Sign> {
+pub fn signs(comparison: &RunComparison) -> Vec<Sign> {
     by_load(comparison).into_iter().flat_map(|run| signs_of(comparison, run)).collect()
 }
 
 /// Runs from the lightest load to the heaviest; runs of equal load keep their order.
-fn by_load(comparison: &Comparison) -> Vec<usize> {
+fn by_load(comparison: &RunComparison) -> Vec<usize> {
     let mut order: Vec<usize> = (0..comparison.runs.len()).collect();
     let of = |index: usize| load(&comparison.runs[index].results);
     let comparable =
@@ -86,7 +86,7 @@ fn by_load(comparison: &Comparison) -> Vec<usize> {
     order
 }
 
-fn signs_of(comparison: &Comparison, run: usize) -> Vec<Sign> {
+fn signs_of(comparison: &RunComparison, run: usize) -> Vec<Sign> {
     let found = [
         processor(comparison, run),
         beyond_limit(comparison, run),
@@ -103,9 +103,10 @@ fn signs_of(comparison: &Comparison, run: usize) -> Vec<Sign> {
     signs
 }
 
-type Found = Option<(Resource, String)>;
+/// A short resource, with the evidence.
+type Shortage = (Resource, String);
 
-fn processor(comparison: &Comparison, run: usize) -> Found {
+fn processor(comparison: &RunComparison, run: usize) -> Option<Shortage> {
     let figures = &comparison.figures[run];
     if let (Some(used), count) = (figures.processors, f64::from(figures.processor_count))
         && count > 0.0
@@ -124,7 +125,7 @@ fn processor(comparison: &Comparison, run: usize) -> Found {
     ))
 }
 
-fn beyond_limit(comparison: &Comparison, run: usize) -> Found {
+fn beyond_limit(comparison: &RunComparison, run: usize) -> Option<Shortage> {
     let run = &comparison.runs[run];
     let row = run.verdict.broken().find(|row| role_of(row.measure).is_some())?;
     let role = role_of(row.measure).expect("it was looked for");
@@ -135,28 +136,28 @@ fn beyond_limit(comparison: &Comparison, run: usize) -> Found {
     Some((volume_in(role, volume), format!("{}{shared}", beyond(row))))
 }
 
-fn other(role: Role) -> Role {
+fn other(role: VolumeRole) -> VolumeRole {
     match role {
-        Role::Database => Role::Log,
-        Role::Log => Role::Database,
+        VolumeRole::Database => VolumeRole::Log,
+        VolumeRole::Log => VolumeRole::Database,
     }
 }
 
 /// The role whose latency a metric is.
-fn role_of(measure: Measure) -> Option<Role> {
+fn role_of(measure: Measure) -> Option<VolumeRole> {
     match measure {
         Measure::DatabaseReadAverageMs
         | Measure::DatabaseReadWindowMaximumMs
-        | Measure::DatabaseWriteAverageMs => Some(Role::Database),
-        Measure::LogWriteAverageMs | Measure::LogWriteWindowMaximumMs => Some(Role::Log),
+        | Measure::DatabaseWriteAverageMs => Some(VolumeRole::Database),
+        Measure::LogWriteAverageMs | Measure::LogWriteWindowMaximumMs => Some(VolumeRole::Log),
         _ => None,
     }
 }
 
-fn volume_in(role: Role, name: String) -> Resource {
+fn volume_in(role: VolumeRole, name: String) -> Resource {
     match role {
-        Role::Database => Resource::DatabaseVolume(name),
-        Role::Log => Resource::LogVolume(name),
+        VolumeRole::Database => Resource::DatabaseVolume(name),
+        VolumeRole::Log => Resource::LogVolume(name),
     }
 }
 
@@ -169,7 +170,7 @@ fn beyond(row: &VerdictRow) -> String {
 }
 
 /// The next lighter run, if its load is so much lighter that IOPS should have grown since.
-fn before(comparison: &Comparison, run: usize) -> Option<usize> {
+fn before(comparison: &RunComparison, run: usize) -> Option<usize> {
     if !comparison.varied.is_load() {
         return None;
     }
@@ -181,7 +182,7 @@ fn before(comparison: &Comparison, run: usize) -> Option<usize> {
     (asked && is_same_kind_of_load(of(run), of(earlier))).then_some(earlier)
 }
 
-fn no_more(comparison: &Comparison, run: usize) -> Found {
+fn no_more(comparison: &RunComparison, run: usize) -> Option<Shortage> {
     let earlier = before(comparison, run)?;
     let (was, is) = (&comparison.figures[earlier], &comparison.figures[run]);
     let growth = is.iops? / was.iops.filter(|iops| *iops > 0.0)?;
@@ -209,7 +210,7 @@ fn no_more(comparison: &Comparison, run: usize) -> Found {
                  after {:.2} ms",
                 number(volume.queue, 1),
                 number(earlier.queue, 1),
-                if volume.role == Role::Database { "reads" } else { "writes" },
+                if volume.role == VolumeRole::Database { "reads" } else { "writes" },
                 volume.waited_ms.unwrap_or(f64::NAN),
                 earlier.waited_ms.unwrap_or(f64::NAN),
             ),
@@ -232,7 +233,7 @@ fn in_percent(growth: f64) -> String {
     }
 }
 
-fn page_cache(comparison: &Comparison, run: usize) -> Found {
+fn page_cache(comparison: &RunComparison, run: usize) -> Option<Shortage> {
     let mut broken = comparison.runs[run].verdict.broken();
     let row = broken.find(|row| row.measure == Measure::PageFaultStallsPerSecond)?;
     let stalls = row.measured.unwrap_or(f64::NAN);
@@ -242,7 +243,7 @@ fn page_cache(comparison: &Comparison, run: usize) -> Found {
     ))
 }
 
-fn log_buffer(comparison: &Comparison, run: usize) -> Found {
+fn log_buffer(comparison: &RunComparison, run: usize) -> Option<Shortage> {
     let stalls = comparison.figures[run].log_record_stalls.filter(|stalls| *stalls > LOG_STALLS_MAX)?;
     Some((
         Resource::LogBuffer,
@@ -254,7 +255,7 @@ fn log_buffer(comparison: &Comparison, run: usize) -> Found {
 }
 
 /// The conclusion in a sentence.
-pub fn in_words(comparison: &Comparison, signs: &[Sign]) -> String {
+pub fn in_words(comparison: &RunComparison, signs: &[Sign]) -> String {
     let Some(first) = signs.first() else {
         let heaviest = *by_load(comparison).last().expect("there is a run");
         let growth = before(comparison, heaviest).and_then(|earlier| {

@@ -1,15 +1,15 @@
 //! Settings of runs, and their differences.
 
 use super::{
-    super::{plan::Load, results::RunResults, setting::Shown, span::Span},
+    super::{plan::LoadPlan, results::RunResults, setting::FigureText, time_span::TimeSpan},
     ComparedRun,
 };
 use report::prose;
 use world::ByteCount;
 
-/// Value of one setting in one run.
+/// SettingValue of one setting in one run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value {
+pub struct SettingValue {
     pub text: String,
     /// Set if a larger value may mean more load or more storage.
     pub number: Option<f64>,
@@ -51,10 +51,10 @@ pub fn in_words(setting: &str, label: &str) -> String {
 }
 
 /// All settings of a run by name, in report order. Runs of one profile have the same names in the same order.
-pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
+pub fn settings(results: &RunResults) -> Vec<(String, SettingValue)> {
     let plan = &results.plan;
-    let number = |text: String, number: f64| Value { text, number: Some(number) };
-    let words = |text: String| Value { text, number: None };
+    let number = |text: String, number: f64| SettingValue { text, number: Some(number) };
+    let words = |text: String| SettingValue { text, number: None };
     let count = |count: u64| number(prose::number(count as f64, 0), count as f64);
     let none = || words("–".to_owned());
     let threads = match results.threads_per_group() {
@@ -62,10 +62,12 @@ pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
         None => none(),
     };
     let (mailboxes, iops_each) = match plan.load {
-        Load::Mailboxes { count: mailboxes, iops_each } => {
+        LoadPlan::Mailboxes { count: mailboxes, iops_each } => {
             (count(mailboxes), number(iops_each.to_string(), iops_each))
         }
-        Load::Threads { .. } | Load::TunedThreads { .. } | Load::Maximum { .. } => (none(), none()),
+        LoadPlan::Threads { .. } | LoadPlan::TunedThreads { .. } | LoadPlan::Maximum { .. } => {
+            (none(), none())
+        }
     };
     let of = |holds: fn(&super::super::plan::VolumeFacts) -> bool| {
         plan.volumes.iter().filter(move |volume| holds(volume)).map(|volume| volume.name.clone())
@@ -84,7 +86,7 @@ pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
         ("Logs on", words(logs.join(", "))),
         ("Size of a database", words(ByteCount(plan.database_bytes).to_string())),
         ("Cache of a group", words(ByteCount(plan.cache_bytes_per_group).to_string())),
-        ("Measured time", words(Span(plan.duration_s).to_string())),
+        ("Measured time", words(TimeSpan(plan.duration_s).to_string())),
         ("Profile", words(plan.profile.name.clone())),
         ("Limits", words(plan.profile.limits.clone())),
         ("Seed", words(plan.seed.to_string())),
@@ -96,14 +98,14 @@ pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
     .collect::<Vec<_>>();
     let figures = plan.profile.figures();
     all.extend(figures.map(|(spec, setting)| {
-        (format!("profile: {}", spec.name), words(Shown(spec.kind, setting.value).to_string()))
+        (format!("profile: {}", spec.name), words(FigureText(spec.kind, setting.value).to_string()))
     }));
     all
 }
 
 /// The settings in which runs differ, with the value in each run.
-pub fn differences(runs: &[ComparedRun]) -> Vec<(String, Vec<Value>)> {
-    let each: Vec<Vec<(String, Value)>> = runs.iter().map(|run| settings(&run.results)).collect();
+pub fn differences(runs: &[ComparedRun]) -> Vec<(String, Vec<SettingValue>)> {
+    let each: Vec<Vec<(String, SettingValue)>> = runs.iter().map(|run| settings(&run.results)).collect();
     let Some(first) = each.first() else { return Vec::new() };
     let rows = first.iter().enumerate().map(|(index, (name, _))| {
         (name.clone(), each.iter().map(|settings| settings[index].1.clone()).collect::<Vec<_>>())
@@ -113,7 +115,7 @@ pub fn differences(runs: &[ComparedRun]) -> Vec<(String, Vec<Value>)> {
 
 /// The setting that was varied between runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Varied {
+pub struct VariedSetting {
     /// None if the runs differ in no setting that a sweep varies, or two runs share a value.
     pub setting: Option<&'static str>,
     /// The value in each run, or the run's name.
@@ -122,7 +124,7 @@ pub struct Varied {
     pub places: Option<Vec<f64>>,
 }
 
-impl Varied {
+impl VariedSetting {
     /// Finds the varied setting.
     pub fn among(runs: &[ComparedRun]) -> Self {
         let differences = differences(runs);
@@ -141,7 +143,7 @@ impl Varied {
     }
 }
 
-impl Varied {
+impl VariedSetting {
     /// True if a larger value means more load on the same storage.
     pub fn is_load(&self) -> bool {
         self.setting.is_some_and(|setting| LOADS.contains(&setting))

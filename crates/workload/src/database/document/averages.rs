@@ -1,7 +1,7 @@
 //! The two averages of a latency, and findings where they differ.
 
 use super::super::{
-    meter::Role,
+    meter::VolumeRole,
     results::{RunResults, VolumeResults},
 };
 use report::{Document, Severity};
@@ -11,7 +11,7 @@ const RATIO_WARNED: f64 = 1.5;
 
 /// Adds a warning for each volume whose averages over time and over operations differ by half.
 pub fn add_findings(document: &mut Document, results: &RunResults) {
-    for (role, title) in [(Role::Database, "Database"), (Role::Log, "Log")] {
+    for (role, title) in [(VolumeRole::Database, "Database"), (VolumeRole::Log, "Log")] {
         for volume in results.in_role(role) {
             for text in differences(title, volume) {
                 document.finding(

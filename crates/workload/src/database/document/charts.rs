@@ -4,16 +4,16 @@ use super::{
     super::{
         limits::{LimitSet, Measure},
         measure::Sample,
-        meter::{IoTallies, IoTally, Role, SampleHistogram, SampleLatencies},
+        meter::{IoTallies, IoTally, SampleHistogram, SampleLatencies, VolumeRole},
         results::{HostSample, LatencyBucket, LatencySummary, RunResults},
     },
-    trouble::with_marks,
+    anomalies::with_marks,
 };
 use report::{Axis, Bucket, Distribution, DistributionView, Histogram, LineChart, TimeSeries, Unit};
 use std::collections::BTreeMap;
 
 /// Operations of all volumes in `role`, in one sample.
-fn in_role(results: &RunResults, sample: &Sample, role: Role) -> IoTallies {
+fn in_role(results: &RunResults, sample: &Sample, role: VolumeRole) -> IoTallies {
     let mut sum = IoTallies::default();
     for (volume, tallies) in results.volumes.iter().zip(&sample.volumes) {
         if volume.role == role {
@@ -44,7 +44,7 @@ fn with_limit(chart: LineChart, label: &str, at: Option<f64>) -> LineChart {
 /// Database reads, writes and operations a second.
 pub fn rates(results: &RunResults) -> LineChart {
     let rate = |count: u64, sample: &Sample| Some(count as f64 / sample.span_s);
-    let database = |sample: &Sample| in_role(results, sample, Role::Database);
+    let database = |sample: &Sample| in_role(results, sample, VolumeRole::Database);
     let chart = LineChart::new("Database IOPS", Axis::new("rate", Unit::IoPerSecond))
         .series(series(results, "reads", |sample| rate(database(sample).read.count, sample)))
         .series(series(results, "writes", |sample| rate(database(sample).write.count, sample)))
@@ -56,23 +56,23 @@ pub fn rates(results: &RunResults) -> LineChart {
 
 /// Average latency of database reads and writes.
 pub fn latencies(results: &RunResults) -> LineChart {
-    let database = |sample: &Sample| in_role(results, sample, Role::Database);
+    let database = |sample: &Sample| in_role(results, sample, VolumeRole::Database);
     let chart = LineChart::new("Database latency", Axis::new("average of each point", Unit::Milliseconds))
         .series(series(results, "reads", |sample| database(sample).read.average_ms()))
         .series(series(results, "writes", |sample| database(sample).write.average_ms()));
     let chart =
         with_limit(chart, "limit of the average read", limit(results, Measure::DatabaseReadAverageMs));
-    with_marks(chart, results, Role::Database)
+    with_marks(chart, results, VolumeRole::Database)
 }
 
 /// Average latency of log writes.
 pub fn log(results: &RunResults) -> LineChart {
     let chart = LineChart::new("Log write latency", Axis::new("average of each point", Unit::Milliseconds))
         .series(series(results, "log writes", |sample| {
-            in_role(results, sample, Role::Log).write.average_ms()
+            in_role(results, sample, VolumeRole::Log).write.average_ms()
         }));
     let chart = with_limit(chart, "limit of the average", limit(results, Measure::LogWriteAverageMs));
-    with_marks(chart, results, Role::Log)
+    with_marks(chart, results, VolumeRole::Log)
 }
 
 /// 99th percentile of latency over time.
@@ -90,7 +90,7 @@ pub fn p99(results: &RunResults) -> LineChart {
 pub fn outstanding(results: &RunResults) -> LineChart {
     let under_way = |tally: &IoTally, sample: &Sample| Some(tally.total_ns as f64 / 1e9 / sample.span_s);
     let of = |role| move |sample: &Sample| in_role(results, sample, role);
-    let (database, log) = (of(Role::Database), of(Role::Log));
+    let (database, log) = (of(VolumeRole::Database), of(VolumeRole::Log));
     LineChart::new("Outstanding I/O", Axis::new("I/Os under way, on average", Unit::One))
         .series(series(results, "database reads", |sample| under_way(&database(sample).read, sample)))
         .series(series(results, "database writes", |sample| under_way(&database(sample).write, sample)))
@@ -118,23 +118,20 @@ pub fn distribution(results: &RunResults) -> Distribution {
         Axis::new("latency", Unit::Milliseconds),
         DistributionView::Percentiles,
     );
-    let of = |name: &str, role: Role, is_read: bool| {
+    let of = |name: &str, role: VolumeRole, is_read: bool| {
         let volumes = || results.in_role(role);
-        let (buckets, summaries): (Vec<Bucket>, Vec<&LatencySummary>) = match is_read {
-            true => {
-                (merged(volumes().map(|v| v.read_buckets.as_slice())), volumes().map(|v| &v.read).collect())
-            }
-            false => {
-                (merged(volumes().map(|v| v.write_buckets.as_slice())), volumes().map(|v| &v.write).collect())
-            }
+        let (buckets, summaries): (Vec<Bucket>, Vec<&LatencySummary>) = if is_read {
+            (merged(volumes().map(|v| v.read_buckets.as_slice())), volumes().map(|v| &v.read).collect())
+        } else {
+            (merged(volumes().map(|v| v.write_buckets.as_slice())), volumes().map(|v| &v.write).collect())
         };
         let histogram = Histogram::new(name, buckets).ok().filter(|histogram| histogram.count() > 0)?;
         Some(histogram.with_known(known(&summaries)))
     };
     let curves = [
-        of("database reads", Role::Database, true),
-        of("database writes", Role::Database, false),
-        of("log writes", Role::Log, false),
+        of("database reads", VolumeRole::Database, true),
+        of("database writes", VolumeRole::Database, false),
+        of("log writes", VolumeRole::Log, false),
     ];
     curves.into_iter().flatten().fold(chart, Distribution::series)
 }

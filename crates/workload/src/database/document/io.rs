@@ -1,7 +1,7 @@
 //! Tables of operations and of the I/O they caused.
 
 use super::super::{
-    meter::{IoTally, Role},
+    meter::{IoTally, VolumeRole},
     results::{LatencySummary, RunResults, VolumeResults},
 };
 use super::charts;
@@ -21,7 +21,7 @@ fn milliseconds(value: Option<f64>) -> Cell {
 }
 
 /// Latency percentiles, one row for each volume and direction.
-fn latency_table(results: &RunResults, role: Role) -> Table {
+fn latency_table(results: &RunResults, role: VolumeRole) -> Table {
     let columns = [
         Column::text("Volume"),
         Column::text("I/O"),
@@ -84,7 +84,7 @@ pub fn transactional(results: &RunResults) -> Section {
     let intro = "Reads and writes of databases that transactions caused. Writes are done in the background; \
                  transactions wait for reads and for the log.";
     Section::new("Transactional I/O", intro)
-        .block(latency_table(results, Role::Database))
+        .block(latency_table(results, VolumeRole::Database))
         .block(charts::rates(results))
         .block(charts::latencies(results))
         .block(charts::distribution(results))
@@ -161,7 +161,7 @@ pub fn background_scan(results: &RunResults) -> Section {
         Column::number("Longest", Unit::Milliseconds),
     ];
     let mut table = Table::new("", columns);
-    for volume in results.in_role(Role::Database) {
+    for volume in results.in_role(VolumeRole::Database) {
         let tally = &volume.tallies.scan;
         table.push([
             Cell::text(volume.volume.as_str()),
@@ -181,9 +181,9 @@ pub fn background_scan(results: &RunResults) -> Section {
 }
 
 pub fn log_io(results: &RunResults) -> Section {
-    let writes: u64 = results.in_role(Role::Log).map(|volume| volume.tallies.write.count).sum();
+    let writes: u64 = results.in_role(VolumeRole::Log).map(|volume| volume.tallies.write.count).sum();
     let databases: u64 = results
-        .in_role(Role::Database)
+        .in_role(VolumeRole::Database)
         .map(|volume| volume.tallies.read.count + volume.tallies.write.count)
         .sum();
     let ratio = (writes > 0).then(|| databases as f64 / writes as f64);
@@ -197,7 +197,7 @@ pub fn log_io(results: &RunResults) -> Section {
         .row("Log written by transactions", Cell::bytes(results.engine.log_bytes))
         .row("Checkpoints", Cell::count(results.engine.checkpoints));
     Section::new("Log I/O", "")
-        .block(latency_table(results, Role::Log))
+        .block(latency_table(results, VolumeRole::Log))
         .block(rows)
         .block(charts::log(results))
 }
@@ -223,8 +223,8 @@ pub fn total_io(results: &RunResults) -> Section {
         table.push([
             Cell::text(volume.volume.as_str()),
             Cell::text(match volume.role {
-                Role::Database => "database",
-                Role::Log => "log",
+                VolumeRole::Database => "database",
+                VolumeRole::Log => "log",
             }),
             per_second(results, tallies.read.count),
             per_second(results, tallies.scan.count),

@@ -22,13 +22,14 @@ pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
         "The number of mailboxes that the storage supports, with the source of each figure.",
     );
     let Some(mailboxes) = mailboxes else {
-        return section.paragraph(match results.measured_s > 0.0 {
-            true => format!(
+        return section.paragraph(if results.measured_s > 0.0 {
+            format!(
                 "No count: the run did not pass, or no source gives the I/O of a mailbox of {MESSAGES_PER_DAY} \
                  messages a day for profile {}.",
                 results.plan.profile.name
-            ),
-            false => "Nothing was measured.".to_owned(),
+            )
+        } else {
+            "Nothing was measured.".to_owned()
         });
     };
     let (figure, headroom) = (&mailboxes.figure, &mailboxes.headroom);

@@ -4,6 +4,7 @@
 //!
 //! The report contains measured values only: an absent value is a dash. It judges nothing.
 
+mod anomalies;
 mod averages;
 mod charts;
 mod io;
@@ -12,25 +13,24 @@ mod pools;
 mod search;
 mod sections;
 mod sources;
-mod trouble;
 
 use super::{
-    judged::{Judged, Part},
+    judged_part::{JudgedPart, TimeRange},
     limits::Measure,
+    load_search::SearchResults,
     mailboxes::Mailboxes,
-    meter::Role,
+    meter::VolumeRole,
     operation::FailureKind,
-    plan::Load,
+    plan::LoadPlan,
     processor::{self, BusiestThread},
     progress::Phase,
     results::{CutOff, RunResults, VolumeResults},
-    seek::SearchResults,
-    span::Span,
-    verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
+    time_span::TimeSpan,
+    verdict::{RunVerdict, VerdictRow, generator_missed_target},
 };
 use maildb::PageStampMode;
 use report::{
-    Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit,
+    Cell, Document, LimitCheck, LimitTable, Meta, Relation, Section, Severity, Unit, VerdictOutcome,
     prose::{counted, number},
 };
 use time::{OffsetDateTime, format_description::StaticFormatDescription, macros::format_description};
@@ -43,7 +43,7 @@ const DAY_AND_TIME: StaticFormatDescription =
 const LATE_WARNED_S: f64 = 1.0;
 
 /// Builds the report of `results`, judged by `verdict`.
-pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
+pub fn document(results: &RunResults, verdict: &RunVerdict) -> Document {
     let meta = Meta {
         generator: results.generator.clone(),
         created_utc: format!("{} UTC", utc(results.ended_unix_s)),
@@ -55,11 +55,7 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
     let mailboxes = Mailboxes::of(results, verdict);
     let mut document = Document::new(format!("Spindle {}", class.to_lowercase()), subtitle(results), meta);
     document.verdict = Some(report::Verdict {
-        outcome: match verdict.answer {
-            Answer::Pass => Outcome::Pass,
-            Answer::Fail => Outcome::Fail,
-            Answer::Incomplete => Outcome::Incomplete,
-        },
+        outcome: verdict.answer,
         class: format!("{class}, {}", measured(results)),
         headline: headline(results, verdict, mailboxes.as_ref()),
     });
@@ -85,9 +81,9 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
 
 /// `2 h measured`, or `4 h judged of 8 h measured`.
 fn measured(results: &RunResults) -> String {
-    let span = |seconds: f64| Span(seconds.round() as u64);
+    let span = |seconds: f64| TimeSpan(seconds.round() as u64);
     match results.plan.judged {
-        Judged::All => format!("{} measured", span(results.measured_s)),
+        JudgedPart::All => format!("{} measured", span(results.measured_s)),
         _ => format!("{} judged of {} measured", span(results.measured_s), span(results.load_s)),
     }
 }
@@ -103,24 +99,27 @@ fn subtitle(results: &RunResults) -> String {
     let databases = counted(plan.database_count(), "database");
     let size = ByteCount(plan.database_bytes);
     let load = match plan.load {
-        Load::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
-        Load::Mailboxes { count, iops_each } => format!("{} at {iops_each} IOPS", counted(count, "mailbox")),
-        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
-        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+        LoadPlan::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
+        LoadPlan::Mailboxes { count, iops_each } => {
+            format!("{} at {iops_each} IOPS", counted(count, "mailbox"))
+        }
+        LoadPlan::Maximum { .. } => "the highest rate within limits".to_owned(),
+        LoadPlan::TunedThreads { .. } => "the best number of threads".to_owned(),
     };
     format!("{}, {databases} of {size}, {load}", plan.profile.name)
 }
 
-fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxes>) -> String {
+fn headline(results: &RunResults, verdict: &RunVerdict, mailboxes: Option<&Mailboxes>) -> String {
     let rate = format!("{} database IOPS", number(results.achieved_iops(), 0));
     let rate = match mailboxes {
         Some(mailboxes) => format!("{}: {rate}", capitalised(&mailboxes.headline())),
         None => rate,
     };
-    let limiting = limiting_thread(results, verdict).map(|thread| format!("; {}", processor::words(thread)));
+    let limiting =
+        limiting_thread(results, verdict).map(|thread| format!("; {}", processor::describe_limit(thread)));
     let by_processor = limiting.unwrap_or_default();
     match verdict.answer {
-        Answer::Pass => {
+        VerdictOutcome::Pass => {
             let intact = match results.transactions.records_checked {
                 0 => "every page intact",
                 _ => "every page and record intact",
@@ -131,25 +130,25 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
             };
             format!("{rate} within every limit, and {intact}{unseen}{by_processor}.")
         }
-        Answer::Incomplete if results.measured_s <= 0.0 => {
+        VerdictOutcome::Incomplete if results.measured_s <= 0.0 => {
             "The run ended before anything was measured.".to_owned()
         }
-        Answer::Incomplete if let Some(row) = verdict.broken().next() => {
+        VerdictOutcome::Incomplete if let Some(row) = verdict.broken().next() => {
             format!("{rate}, but beyond a limit: {}{by_processor}.", broken(row))
         }
-        Answer::Incomplete if generator_missed_target(results) && !results.verified.is_empty() => {
+        VerdictOutcome::Incomplete if generator_missed_target(results) && !results.verified.is_empty() => {
             format!("{rate} within every limit, but the load generator missed the target.")
         }
-        Answer::Incomplete if let Some(cut_off) = &results.cut_off => {
+        VerdictOutcome::Incomplete if let Some(cut_off) = &results.cut_off => {
             let phase = cut_off.during.title();
             let how =
                 if cut_off.cause.is_some() { "The run failed in phase" } else { "The record ends in phase" };
             format!("{how} {phase}: {rate} within every limit until then; {}.", not_verified(results))
         }
-        Answer::Incomplete => {
+        VerdictOutcome::Incomplete => {
             format!("The run ended early: {rate} within every limit until then; {}.", not_verified(results))
         }
-        Answer::Fail => match verdict.broken().next() {
+        VerdictOutcome::Fail => match verdict.broken().next() {
             Some(row) => format!("{rate}, but beyond a limit: {}.", broken(row)),
             None => "The database engine failed.".to_owned(),
         },
@@ -157,11 +156,11 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
 }
 
 /// The saturated thread that limited the run or broke a limit, if one did.
-fn limiting_thread(results: &RunResults, verdict: &Verdict) -> Option<BusiestThread> {
+fn limiting_thread(results: &RunResults, verdict: &RunVerdict) -> Option<BusiestThread> {
     let of_search = results.search.as_ref().and_then(SearchResults::limiting_thread);
-    let excuses = verdict.answer == Answer::Incomplete && verdict.broken().next().is_some();
+    let excuses = verdict.answer == VerdictOutcome::Incomplete && verdict.broken().next().is_some();
     let of_run = results.busiest_thread().filter(|thread| excuses && thread.is_the_limit());
-    of_run.or(of_search.filter(|_| verdict.answer == Answer::Pass))
+    of_run.or(of_search.filter(|_| verdict.answer == VerdictOutcome::Pass))
 }
 
 fn capitalised(text: &str) -> String {
@@ -171,7 +170,7 @@ fn capitalised(text: &str) -> String {
 
 /// Describes an incomplete run and what that means for its figures.
 fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String) {
-    let (after, phase) = (Span(cut_off.after_s.round() as u64), cut_off.during.title());
+    let (after, phase) = (TimeSpan(cut_off.after_s.round() as u64), cut_off.during.title());
     let phase = match cut_off.created.filter(|_| cut_off.during == Phase::Create) {
         Some((done, all)) => {
             format!("{phase}, {} of {} ({} %)", ByteCount(done), ByteCount(all), percent_of(done, all))
@@ -261,10 +260,10 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     let target = results.target_iops();
     let note = target.map(|target| format!("target {}", number(target, 0))).unwrap_or_default();
     document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
-    for (role, what) in [(Role::Database, "Database read"), (Role::Log, "Log write")] {
+    for (role, what) in [(VolumeRole::Database, "Database read"), (VolumeRole::Log, "Log write")] {
         let judged = |volume: &VolumeResults| match role {
-            Role::Database => (volume.judged_read_ms(), volume.read.p99_ms),
-            Role::Log => (volume.judged_write_ms(), volume.write.p99_ms),
+            VolumeRole::Database => (volume.judged_read_ms(), volume.read.p99_ms),
+            VolumeRole::Log => (volume.judged_write_ms(), volume.write.p99_ms),
         };
         let slowest = results
             .in_role(role)
@@ -286,7 +285,7 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
 }
 
 /// Adds the limit with the highest measured value relative to it.
-fn add_closest_limit(document: &mut Document, verdict: &Verdict) {
+fn add_closest_limit(document: &mut Document, verdict: &RunVerdict) {
     let share = |row: &VerdictRow| match (row.measured, row.measure.is_floor()) {
         (Some(measured), false) if row.limit > 0.0 => Some(measured / row.limit * 100.0),
         _ => None,
@@ -305,7 +304,7 @@ fn add_closest_limit(document: &mut Document, verdict: &Verdict) {
     document.highlight("Closest to its limit", Cell::number(percent, Unit::Percent, 0), note);
 }
 
-fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict) {
+fn add_findings(document: &mut Document, results: &RunResults, verdict: &RunVerdict) {
     for row in verdict.broken() {
         document.finding(Severity::Error, format!("{}.", broken(row)), row.source.clone());
     }
@@ -325,7 +324,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         let text = format!("The run was ended early: the report is partial, and {}.", not_verified(results));
         document.finding(Severity::Warning, text, "");
     }
-    trouble::add_findings(document, results);
+    anomalies::add_findings(document, results);
     averages::add_findings(document, results);
     pools::add_findings(document, results);
     let late = results.late;
@@ -370,9 +369,9 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         document.finding(Severity::Warning, text, "");
     }
     add_setup(document, results);
-    for weakness in results.plan.weaknesses() {
-        let severity = if weakness.is_note() { Severity::Note } else { Severity::Warning };
-        document.finding(severity, weakness.to_string(), weakness.source());
+    for caveat in results.plan.caveats() {
+        let severity = if caveat.is_note() { Severity::Note } else { Severity::Warning };
+        document.finding(severity, caveat.to_string(), caveat.source());
     }
     if let Some(text) = grown_full(results) {
         document.finding(Severity::Note, text, "");
@@ -456,16 +455,16 @@ fn add_setup(document: &mut Document, results: &RunResults) {
     document.finding(Severity::Note, text, setup.source.as_str());
 }
 
-fn summary(results: &RunResults, verdict: &Verdict) -> Section {
+fn summary(results: &RunResults, verdict: &RunVerdict) -> Section {
     let mut rows = report::KeyValues::default()
-        .row("Overall result", Cell::text(document_word(verdict.answer)))
+        .row("Overall result", Cell::text(verdict.answer.word()))
         .row("Machine", results.host.name.as_str())
         .row("Operating system", results.host.operating_system.as_str())
         .row("Began (UTC)", utc(results.began_unix_s))
         .row("Ended (UTC)", utc(results.ended_unix_s))
         .row("Measured", Cell::seconds(results.load_s.max(results.measured_s)));
-    if results.plan.judged != Judged::All {
-        let Part { from_s, to_s } = results.plan.judged_part();
+    if results.plan.judged != JudgedPart::All {
+        let TimeRange { from_s, to_s } = results.plan.judged_part();
         rows = rows.row_with_note(
             "Judged part",
             Cell::seconds(results.measured_s),
@@ -473,8 +472,8 @@ fn summary(results: &RunResults, verdict: &Verdict) -> Section {
                 "{}: from {} to {}; rates, averages and worst windows are of this part; charts, I/O errors and \
                  verification cover everything",
                 results.plan.judged,
-                Span(from_s),
-                Span(to_s)
+                TimeSpan(from_s),
+                TimeSpan(to_s)
             ),
         );
     }
@@ -492,12 +491,4 @@ fn summary(results: &RunResults, verdict: &Verdict) -> Section {
              highest of them. The tables below also have averages over operations and the slowest single \
              operations; these are not judged.",
         )
-}
-
-fn document_word(answer: Answer) -> &'static str {
-    match answer {
-        Answer::Pass => Outcome::Pass.word(),
-        Answer::Fail => Outcome::Fail.word(),
-        Answer::Incomplete => Outcome::Incomplete.word(),
-    }
 }

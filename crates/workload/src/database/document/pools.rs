@@ -1,10 +1,10 @@
 //! The pools below the files, compared with the baseline run without them.
 
 use super::super::{
-    beside::PathFigures,
+    baseline::PathFigures,
     pools::{PoolFacts, PoolResults},
     results::{LatencySummary, RunResults},
-    verdict::{Answer, Verdict},
+    verdict::{RunVerdict, VerdictOutcome},
 };
 use report::{
     Cell, Column, Document, Section, Severity, Table, Unit,
@@ -13,8 +13,8 @@ use report::{
 use world::ByteCount;
 
 /// Adds the ratio of array to baseline IOPS.
-pub fn add_highlight(document: &mut Document, results: &RunResults, verdict: &Verdict) {
-    let Some(plain) = &results.beside else { return };
+pub fn add_highlight(document: &mut Document, results: &RunResults, verdict: &RunVerdict) {
+    let Some(plain) = &results.baseline else { return };
     let array = PathFigures::of(results, verdict.answer);
     if let (Some(ratio), Some(iops)) = (ratio(array.iops, plain.iops), plain.iops) {
         let note = format!("{} database IOPS on the plain path", number(iops, 0));
@@ -39,8 +39,8 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
             let (there, drives) = (facts.drives_there, facts.drives);
             warn(format!("The {name} has {there} of {drives} drives: {copies}."));
         }
-        if facts.mended > 0 {
-            let blocks = counted(facts.mended, "block");
+        if facts.repaired > 0 {
+            let blocks = counted(facts.repaired, "block");
             warn(format!("The {name} repaired a wrong or unreadable copy of {blocks}."));
         }
         if let Some(percent) = facts.alarm_percent {
@@ -62,11 +62,11 @@ fn room(facts: &PoolFacts) -> String {
 }
 
 /// The comparison with the baseline, then each pool.
-pub fn section(results: &RunResults, verdict: &Verdict) -> Section {
+pub fn section(results: &RunResults, verdict: &RunVerdict) -> Section {
     let intro = "The databases and logs lay on volumes of Spindle's own array, in this process: each pool writes two \
                  copies of every block, on drives that are files, with a checksum of each.";
     let mut section = Section::new("The array", intro);
-    if let Some(plain) = &results.beside {
+    if let Some(plain) = &results.baseline {
         section = section.block(side_by_side(plain, &PathFigures::of(results, verdict.answer))).paragraph(
             "The plain path is the same storage without the array: databases and logs as files in the same folders, \
              the same load, run before. The last column is what the array costs, its second copy included.",
@@ -110,9 +110,9 @@ fn side_by_side(plain: &PathFigures, array: &PathFigures) -> Table {
     }
     row("Processors in use", &|path| path.processors, Unit::One, 2);
     let word = |answer| match answer {
-        Answer::Pass => "pass",
-        Answer::Fail => "fail",
-        Answer::Incomplete => "incomplete",
+        VerdictOutcome::Pass => "pass",
+        VerdictOutcome::Fail => "fail",
+        VerdictOutcome::Incomplete => "incomplete",
     };
     table.push([
         Cell::text("Answer"),
@@ -147,7 +147,7 @@ fn drives(results: &RunResults) -> Table {
             Cell::text(room(facts)),
             Cell::number(percent, Unit::Percent, 0),
             Cell::count(facts.checkpoints),
-            Cell::count(facts.mended),
+            Cell::count(facts.repaired),
             Cell::count(facts.degraded_segments),
             Cell::text(match facts.shared {
                 Some(_) => "none, demo only",

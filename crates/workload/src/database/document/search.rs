@@ -3,10 +3,10 @@
 use super::{
     super::{
         limits::Measure,
+        load_search::{SearchResults, TrialResults, describe_level},
         processor,
         results::RunResults,
-        search::{Axis, Bound, Judgement},
-        seek::{SearchResults, TrialResults, words},
+        search::{Judgement, SearchAxis, SearchBound},
     },
     charts,
 };
@@ -31,38 +31,38 @@ fn outcome(found: &SearchResults) -> String {
         return "The run ended before the search did: nothing was held.".to_owned();
     };
     let why = match found.bound {
-        Bound::Unfinished => "the search ended before it met a limit".to_owned(),
-        Bound::Limit => "more broke a limit".to_owned(),
-        Bound::Generator => {
+        SearchBound::Unfinished => "the search ended before it met a limit".to_owned(),
+        SearchBound::Limit => "more broke a limit".to_owned(),
+        SearchBound::Generator => {
             "no higher rate could be generated, although processors and sessions were free: the \
                              storage may carry more"
                 .to_owned()
         }
-        Bound::Sessions => format!(
+        SearchBound::Sessions => format!(
             "more would need more than {} ({SESSIONS}): the storage may carry more; give it more cache, or more groups",
             sessions(found)
         ),
-        Bound::Processor => match found.limiting_thread() {
+        SearchBound::Processor => match found.limiting_thread() {
             Some(thread) => format!(
                 "{} ({:.0} % of one processor): the storage may carry more; use more groups, each has a thread",
-                processor::words(thread),
+                processor::describe_limit(thread),
                 thread.percent
             ),
             None => "a processor was the limit, not the storage".to_owned(),
         },
-        Bound::Plateau => "twice as many did no more".to_owned(),
-        Bound::Most if found.axis == Axis::Threads => {
+        SearchBound::Plateau => "twice as many did no more".to_owned(),
+        SearchBound::Most if found.axis == SearchAxis::Threads => {
             format!("no more than {} are tried ({SESSIONS})", sessions(found))
         }
-        Bound::Most => "this is the highest level that is tried".to_owned(),
+        SearchBound::Most => "this is the highest level that is tried".to_owned(),
     };
-    format!("Held: {}; {why}.", words(found.axis, held))
+    format!("Held: {}; {why}.", describe_level(found.axis, held))
 }
 
 /// Rule for the maximum number of sessions of a group.
 const SESSIONS: &str = "one for 16 pages of its cache, 32 to 1,024";
 
-/// The maximum number of sessions of a group, in words.
+/// The maximum number of sessions of a group, in describe_level.
 fn sessions(found: &SearchResults) -> String {
     match found.sessions_max {
         0 => "the sessions a group may have".to_owned(),
@@ -72,8 +72,8 @@ fn sessions(found: &SearchResults) -> String {
 
 fn trials(found: &SearchResults) -> Table {
     let level = match found.axis {
-        Axis::Rate => Column::number("Target", Unit::IoPerSecond),
-        Axis::Threads => Column::number("Threads a group", Unit::One),
+        SearchAxis::Rate => Column::number("Target", Unit::IoPerSecond),
+        SearchAxis::Threads => Column::number("Threads a group", Unit::One),
     };
     let columns = [
         Column::number("No.", Unit::One),
@@ -93,7 +93,7 @@ fn trials(found: &SearchResults) -> Table {
         Column::number("Busiest thread", Unit::Percent),
     ];
     let mut table = Table::new("", columns);
-    let level_unit = |axis| if axis == Axis::Rate { Unit::IoPerSecond } else { Unit::One };
+    let level_unit = |axis| if axis == SearchAxis::Rate { Unit::IoPerSecond } else { Unit::One };
     for trial in &found.trials {
         table.push([
             Cell::count(trial.number.into()),
@@ -135,12 +135,12 @@ fn verdict(trial: &TrialResults) -> String {
 /// Chart of latency against achieved load.
 fn against_load(results: &RunResults, found: &SearchResults) -> LineChart {
     let x = match found.axis {
-        Axis::Rate => report::Axis::new("rate achieved", Unit::IoPerSecond),
-        Axis::Threads => report::Axis::new("threads a group", Unit::One),
+        SearchAxis::Rate => report::Axis::new("rate achieved", Unit::IoPerSecond),
+        SearchAxis::Threads => report::Axis::new("threads a group", Unit::One),
     };
     let place = |trial: &TrialResults| match found.axis {
-        Axis::Rate => trial.achieved_iops,
-        Axis::Threads => trial.level,
+        SearchAxis::Rate => trial.achieved_iops,
+        SearchAxis::Threads => trial.level,
     };
     let series = |name: &str, of: fn(&TrialResults) -> Option<f64>| {
         let points = found.trials.iter().map(|trial| (place(trial), of(trial).unwrap_or(f64::NAN)));

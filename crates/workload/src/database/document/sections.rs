@@ -2,15 +2,15 @@
 
 use super::{
     super::{
-        plan::Load,
+        plan::LoadPlan,
         results::{HostSample, RunResults},
-        setting::{Confidence, Shown},
+        setting::{Confidence, FigureText},
         setup::Setup,
         verify::VerifiedFile,
     },
-    io, trouble, utc,
+    anomalies, io, utc,
 };
-use report::{Cell, Column, Document, KeyValues, Log, Mark, Section, Table, Unit, prose::counted};
+use report::{Cell, Column, Document, KeyValues, LogBlock, Mark, Section, Table, Unit, prose::counted};
 
 /// Adds every section after the summary.
 pub fn add_sections(document: &mut Document, results: &RunResults) {
@@ -25,7 +25,7 @@ pub fn add_sections(document: &mut Document, results: &RunResults) {
     document.section(io::background_scan(results));
     document.section(io::log_io(results));
     document.section(io::total_io(results));
-    document.section(trouble::trouble(results));
+    document.section(anomalies::section(results));
     document.section(host(results));
     document.section(verification(results));
     document.section(test_log(results));
@@ -68,7 +68,7 @@ fn sizing(results: &RunResults) -> Section {
             "reads and writes of databases; log and background scan not counted",
         )
         .row("Target database I/O", Cell::number(results.target_iops(), Unit::IoPerSecond, 1));
-    if let Load::Mailboxes { count, iops_each } = results.plan.load {
+    if let LoadPlan::Mailboxes { count, iops_each } = results.plan.load {
         let note = format!("{iops_each} IOPS each");
         rows = rows.row_with_note("Mailboxes", Cell::count(count), note);
     }
@@ -98,13 +98,17 @@ fn sizing(results: &RunResults) -> Section {
 fn parameters(results: &RunResults) -> Section {
     let plan = &results.plan;
     let threads = match plan.load {
-        Load::Threads { per_group } => Cell::text(format!("{per_group} for each storage group, closed loop")),
-        Load::Mailboxes { .. } => Cell::text("held rate, open loop"),
-        Load::Maximum { .. } => Cell::text("held rate, open loop; the rate was searched for"),
-        Load::TunedThreads { .. } => Cell::text(match results.search.as_ref().and_then(|found| found.held) {
-            Some(threads) => format!("{threads:.0} for each storage group, closed loop; searched for"),
-            None => "closed loop; the number was searched for".to_owned(),
-        }),
+        LoadPlan::Threads { per_group } => {
+            Cell::text(format!("{per_group} for each storage group, closed loop"))
+        }
+        LoadPlan::Mailboxes { .. } => Cell::text("held rate, open loop"),
+        LoadPlan::Maximum { .. } => Cell::text("held rate, open loop; the rate was searched for"),
+        LoadPlan::TunedThreads { .. } => {
+            Cell::text(match results.search.as_ref().and_then(|found| found.held) {
+                Some(threads) => format!("{threads:.0} for each storage group, closed loop; searched for"),
+                None => "closed loop; the number was searched for".to_owned(),
+            })
+        }
     };
     let rows = KeyValues::default()
         .row("Sessions", threads)
@@ -121,7 +125,7 @@ fn parameters(results: &RunResults) -> Section {
     for (spec, setting) in plan.profile.figures() {
         figures.push([
             Cell::text(spec.name),
-            Cell::text(Shown(spec.kind, setting.value).to_string()),
+            Cell::text(FigureText(spec.kind, setting.value).to_string()),
             Cell::text(spec.meaning),
             Cell::text(setting.source.as_str()),
             Cell::text(confidence(setting.confidence)),
@@ -283,7 +287,7 @@ pub(super) fn unjudged(results: &RunResults) -> Option<String> {
 }
 
 fn test_log(results: &RunResults) -> Section {
-    let mut log = Log::default();
+    let mut log = LogBlock::default();
     for line in &results.log {
         log.push(utc(line.unix_s), line.text.as_str());
     }

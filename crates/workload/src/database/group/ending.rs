@@ -9,12 +9,12 @@ use super::{
         error::Error,
         measure::Sampler,
         meter::{Backlog, Meter},
-        operation::{Failure, FailureKind, FailureLog},
+        operation::{FailureKind, FailureLog, RunFailure},
         pools::PoolFacts,
         results::LateResults,
         verify::{VerifiedFile, verify_group_logs, verify_one_database},
     },
-    Group, Judging, Running,
+    GroupRun, JudgingState, RunningLoad,
 };
 use maildb::Instance;
 use report::prose::counted;
@@ -37,14 +37,14 @@ const PATIENCE_POLL: Duration = Duration::from_millis(200);
 /// Waits of this length are reported in the test log.
 const LINE_AFTER: Duration = Duration::from_secs(1);
 
-impl Group {
+impl GroupRun {
     fn backlog(&self, of: impl Fn(&Meter) -> Backlog) -> Backlog {
         self.meters.iter().map(|meter| of(meter)).fold(Backlog::default(), Backlog::and)
     }
 
     /// Waits for the I/O that is outstanding when measurement ends, and counts it with its latency or, after
     /// the time limit, its age. Counts the sessions' operations likewise.
-    pub(super) async fn settle(&self, running: &mut Running, sampler: &mut Sampler) {
+    pub(super) async fn settle(&self, running: &mut RunningLoad, sampler: &mut Sampler) {
         let ended = self.world.now();
         for meter in &self.meters {
             meter.close();
@@ -78,7 +78,7 @@ impl Group {
             running.tally.samples.push(last.followed_by(&late));
         }
         // A run that ended before the judged part has no counts of it.
-        if running.tally.judging != Judging::Before {
+        if running.tally.judging != JudgingState::Before {
             running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
             running.tally.operations = running.load.meter.reading();
         }
@@ -95,7 +95,7 @@ impl Group {
     }
 
     /// Stops sessions, arrivals and scan. Their operations complete if the storage answers.
-    pub(super) async fn stop_load(&self, running: &mut Running) {
+    pub(super) async fn stop_load(&self, running: &mut RunningLoad) {
         running.load.pacer.stop();
         if let Some(scan) = &running.scan {
             scan.stop();
@@ -142,7 +142,7 @@ impl Group {
         let last = self.pool_facts();
         match self.patiently(self.close_pools()).await {
             Some(Ok(())) => {}
-            Some(Err(error)) => failures.note(Failure { kind: FailureKind::Io, text: error.to_string() }),
+            Some(Err(error)) => failures.note(RunFailure { kind: FailureKind::Io, text: error.to_string() }),
             None => self.note_frozen(failures),
         }
         last
@@ -163,7 +163,7 @@ impl Group {
             counted(waiting.count, "device operation")
         );
         self.say(text.clone());
-        failures.note(Failure { kind: FailureKind::Io, text });
+        failures.note(RunFailure { kind: FailureKind::Io, text });
     }
 
     /// Runs `work`; None if a device operation exceeds the time limit.
@@ -232,11 +232,11 @@ impl Group {
             let (shared, number) = (self.shared.clone(), self.number);
             let mut on_progress = move |done: ByteCount, all: ByteCount| {
                 let within = done.0 as f64 / all.0.max(1) as f64;
-                shared.board(number, |board| {
-                    board.phase = super::Phase::Verify;
-                    board.fraction = (index as f64 + within) / total as f64;
-                    board.bytes = Some((done.0, all.0));
-                    board.live = None;
+                shared.update(number, |progress| {
+                    progress.phase = super::Phase::Verify;
+                    progress.fraction = (index as f64 + within) / total as f64;
+                    progress.bytes = Some((done.0, all.0));
+                    progress.live = None;
                 });
             };
             let checking = async {
@@ -255,16 +255,17 @@ impl Group {
                 Some(Ok(file)) => {
                     file.failures().for_each(|failure| failures.note(failure));
                     let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
-                    let unjudged = match file.blank_unjudged {
-                        true => format!(", {} not judged", counted(file.empty, "blank page")),
-                        false => String::new(),
+                    let unjudged = if file.blank_unjudged {
+                        format!(", {} not judged", counted(file.empty, "blank page"))
+                    } else {
+                        String::new()
                     };
                     self.say(format!("{}: {size} verified, {damaged} damaged{unjudged}", file.name));
                     self.record_verified(&file);
                     verified.push(file);
                 }
                 Some(Err(error)) => {
-                    failures.note(Failure { kind: FailureKind::Io, text: error.to_string() });
+                    failures.note(RunFailure { kind: FailureKind::Io, text: error.to_string() });
                 }
                 None => {
                     if self.is_given_up() {

@@ -6,7 +6,7 @@
 //! seconds of load, in which pacing learns the cost of an operation; and, under a held rate, the rate itself,
 //! since without load nothing changes, and that is no level.
 
-use super::{super::progress::Phase, FillOutcome, Group, Running, TICK};
+use super::{super::progress::Phase, FillOutcome, GroupRun, RunningLoad, TICK};
 use maildb::{Instance, Statistics};
 use std::time::Duration;
 use world::ByteCount;
@@ -23,14 +23,14 @@ const LEVEL_TICKS: usize = 5;
 /// Maximum growth of dirty pages between two such averages that counts as level, in percent.
 const LEVEL_PERCENT: u64 = 2;
 
-/// Progress since the load began.
-struct Settling {
+/// RunProgress since the load began.
+struct FillProgress {
     log_bytes_before: u64,
     /// At each tick.
     dirty_pages: Vec<u64>,
 }
 
-impl Settling {
+impl FillProgress {
     fn new(statistics: &Statistics) -> Self {
         Self { log_bytes_before: statistics.log_bytes, dirty_pages: Vec::new() }
     }
@@ -52,22 +52,22 @@ impl Settling {
     }
 }
 
-impl Group {
+impl GroupRun {
     /// Runs the load unmeasured until all conditions hold, or for the plan's maximum.
-    pub(super) async fn fill_cache(&self, instance: &Instance, running: &mut Running) {
+    pub(super) async fn fill_cache(&self, instance: &Instance, running: &mut RunningLoad) {
         let began = self.world.now();
         let page_bytes = self.plan.profile.page_size().bytes() as u64;
         let depth = self.plan.profile.checkpoint_depth();
         let least = LEAST.min(self.plan.duration() / LEAST_SHARE);
         let longest = Duration::from_secs(self.plan.fill_s_max);
         let mut sampler = self.sampler(instance, running);
-        let mut settling = Settling::new(&instance.statistics());
+        let mut state = FillProgress::new(&instance.statistics());
         loop {
             let statistics = instance.statistics();
             let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
             let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
-            let written = settling.share_of_depth(&statistics, depth);
-            let level = written >= 1.0 || settling.has_levelled_off();
+            let written = state.share_of_depth(&statistics, depth);
+            let level = written >= 1.0 || state.has_levelled_off();
             let settled = level && running.load.pacer.is_at_rate();
             let took = self.world.now().since(began);
             running.tally.fill = FillOutcome {
@@ -78,10 +78,10 @@ impl Group {
             };
             let filled = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
             let lasted = took.as_secs_f64() / longest.as_secs_f64().max(1e-9);
-            self.shared.board(self.number, |board| {
-                board.phase = Phase::Fill;
-                board.fraction = filled.min(written).max(lasted).min(1.0);
-                board.bytes = None;
+            self.shared.update(self.number, |progress| {
+                progress.phase = Phase::Fill;
+                progress.fraction = filled.min(written).max(lasted).min(1.0);
+                progress.bytes = None;
             });
             let typical = reached && settled && took >= least;
             if typical || took >= longest || self.ended(running) {
@@ -90,7 +90,7 @@ impl Group {
             self.world.sleep(TICK.min(longest - took)).await;
             let sample = self.tick(instance, running, &mut sampler);
             self.observe(running, &sample);
-            settling.tick(&instance.statistics());
+            state.tick(&instance.statistics());
         }
         let FillOutcome { seconds, cache_bytes, reached, settled } = running.tally.fill;
         let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
@@ -104,24 +104,24 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn settling(dirty_pages: &[u64]) -> Settling {
-        Settling { log_bytes_before: 1000, dirty_pages: dirty_pages.to_vec() }
+    fn state(dirty_pages: &[u64]) -> FillProgress {
+        FillProgress { log_bytes_before: 1000, dirty_pages: dirty_pages.to_vec() }
     }
 
     #[test]
     fn dirty_pages_level_off_when_ten_seconds_say_so() {
-        assert!(!settling(&[]).has_levelled_off());
-        assert!(!settling(&[100; 9]).has_levelled_off(), "nine ticks are too few");
-        assert!(settling(&[100; 10]).has_levelled_off());
-        assert!(settling(&[0; 10]).has_levelled_off(), "a load that only reads is level at once");
+        assert!(!state(&[]).has_levelled_off());
+        assert!(!state(&[100; 9]).has_levelled_off(), "nine ticks are too few");
+        assert!(state(&[100; 10]).has_levelled_off());
+        assert!(state(&[0; 10]).has_levelled_off(), "a load that only reads is level at once");
         let rising: Vec<u64> = (0..30).map(|tick| tick * 50).collect();
-        assert!(!settling(&rising).has_levelled_off());
-        assert!(settling(&[900, 100, 105, 98, 101, 99, 103, 100, 97, 102, 104]).has_levelled_off());
+        assert!(!state(&rising).has_levelled_off());
+        assert!(state(&[900, 100, 105, 98, 101, 99, 103, 100, 97, 102, 104]).has_levelled_off());
     }
 
     #[test]
     fn only_log_of_the_load_counts_towards_the_checkpoint_depth() {
         let statistics = Statistics { log_bytes: 1000 + (10 << 20), ..Statistics::default() };
-        assert_eq!(settling(&[]).share_of_depth(&statistics, ByteCount(20 << 20)), 0.5);
+        assert_eq!(state(&[]).share_of_depth(&statistics, ByteCount(20 << 20)), 0.5);
     }
 }

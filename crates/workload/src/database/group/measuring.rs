@@ -3,47 +3,47 @@
 use super::{
     super::{
         measure::{Sample, Sampler, sample_interval},
-        meter::{IoTallies, Role},
-        progress::{Live, Phase},
+        meter::{IoTallies, VolumeRole},
+        progress::{LiveFigures, Phase},
         record::interval_s,
         scan::BackgroundScan,
     },
-    Group, Judging, Running, Seconds, TICK,
+    GroupRun, JudgingState, RunningLoad, SessionShortage, TICK,
 };
 use maildb::Instance;
 
-impl Group {
-    pub(super) fn sampler(&self, instance: &Instance, running: &Running) -> Sampler {
+impl GroupRun {
+    pub(super) fn sampler(&self, instance: &Instance, running: &RunningLoad) -> Sampler {
         let operations = &running.load.meter;
         Sampler::new(self.meters.clone(), operations, self.world.now(), instance.statistics())
     }
 
-    pub(super) fn ended(&self, running: &Running) -> bool {
+    pub(super) fn ended(&self, running: &RunningLoad) -> bool {
         self.shared.ending() || running.load.pacer.is_stopped()
     }
 
-    pub(super) fn tick(&self, instance: &Instance, running: &Running, sampler: &mut Sampler) -> Sample {
+    pub(super) fn tick(&self, instance: &Instance, running: &RunningLoad, sampler: &mut Sampler) -> Sample {
         sampler.tick(self.world.now(), instance.statistics(), &running.load.meter, &running.load.pacer)
     }
 
     /// Reports a sample to the pacer and the progress display, and notices full databases.
-    pub(super) fn observe(&self, running: &Running, sample: &Sample) {
+    pub(super) fn observe(&self, running: &RunningLoad, sample: &Sample) {
         let (mut database, mut log) = (IoTallies::default(), IoTallies::default());
         for (meter, tallies) in self.meters.iter().zip(&sample.volumes) {
             match meter.role() {
-                Role::Database => database.merge(tallies),
-                Role::Log => log.merge(tallies),
+                VolumeRole::Database => database.merge(tallies),
+                VolumeRole::Log => log.merge(tallies),
             }
         }
         let io = database.read.count + database.write.count;
         running.load.pacer.observe(io, sample.operations.count, running.load.meter.outstanding());
         let recent = running.recent.get();
         running.recent.set(recent.followed_by(io, sample.operations.count, sample.span_s));
-        let Seconds { all, without_sessions } = running.seconds.get();
+        let SessionShortage { all, without_sessions } = running.seconds.get();
         let lacking = u32::from(running.load.pacer.lacks_sessions());
-        running.seconds.set(Seconds { all: all + 1, without_sessions: without_sessions + lacking });
+        running.seconds.set(SessionShortage { all: all + 1, without_sessions: without_sessions + lacking });
         let span_s = sample.span_s.max(1e-9);
-        let live = Live {
+        let live = LiveFigures {
             database_iops: io as f64 / span_s,
             database_read_ms: database.read.average_ms(),
             database_write_ms: database.write.average_ms(),
@@ -51,7 +51,7 @@ impl Group {
             operations_per_second: sample.operations.count as f64 / span_s,
             backlog: sample.backlog,
         };
-        self.shared.board(self.number, |board| board.live = Some(live));
+        self.shared.update(self.number, |progress| progress.live = Some(live));
         for store in running.load.stores.iter().filter(|store| store.became_full()) {
             let (name, size) = (store.mail.database.name(), store.mail.database.size());
             self.say(format!(
@@ -62,11 +62,11 @@ impl Group {
 
     /// Samples the load for the planned time; counters cover the judged part, samples all of it. Returns the
     /// sampler, for the I/O that is still outstanding.
-    pub(super) async fn measure(&self, instance: &Instance, running: &mut Running) -> Sampler {
+    pub(super) async fn measure(&self, instance: &Instance, running: &mut RunningLoad) -> Sampler {
         self.say("measuring begins");
-        self.shared.board(self.number, |board| {
-            board.phase = Phase::Measure;
-            board.fraction = 0.0;
+        self.shared.update(self.number, |progress| {
+            progress.phase = Phase::Measure;
+            progress.fraction = 0.0;
         });
         let part = self.plan.judged_part();
         for meter in &self.meters {
@@ -106,9 +106,9 @@ impl Group {
                 pending = Some(kept);
             }
             let fraction = measured.as_secs_f64() / duration.as_secs_f64();
-            self.shared.board(self.number, |board| {
-                board.phase = Phase::Measure;
-                board.fraction = fraction.min(1.0);
+            self.shared.update(self.number, |progress| {
+                progress.phase = Phase::Measure;
+                progress.fraction = fraction.min(1.0);
             });
             running.tally.load_s = measured.as_secs_f64();
             if at_end {
@@ -132,7 +132,7 @@ impl Group {
     }
 
     /// Resets all counters: the judged part begins.
-    fn begin_judged(&self, instance: &Instance, running: &mut Running) {
+    fn begin_judged(&self, instance: &Instance, running: &mut RunningLoad) {
         for meter in &self.meters {
             meter.restart_judged();
         }
@@ -141,7 +141,7 @@ impl Group {
         if let Some(scan) = &running.scan {
             scan.restart();
         }
-        running.tally.judging = Judging::Since(self.world.now());
+        running.tally.judging = JudgingState::Since(self.world.now());
         let statistics = instance.statistics();
         running.tally.statistics = (statistics, statistics);
         running.tally.thread_cpu.0 = self.world.thread_cpu();
@@ -149,9 +149,9 @@ impl Group {
     }
 
     /// Ends the judged part: operations that start from now on count in samples only.
-    fn end_judged(&self, instance: &Instance, running: &mut Running) {
+    fn end_judged(&self, instance: &Instance, running: &mut RunningLoad) {
         self.take_readings(instance, running);
-        running.tally.judging = Judging::Over;
+        running.tally.judging = JudgingState::Over;
         for meter in &self.meters {
             meter.end_judged();
         }
@@ -160,8 +160,8 @@ impl Group {
     }
 
     /// Updates all judged counters except the meters.
-    fn take_readings(&self, instance: &Instance, running: &mut Running) {
-        let Judging::Since(since) = running.tally.judging else { return };
+    fn take_readings(&self, instance: &Instance, running: &mut RunningLoad) {
+        let JudgingState::Since(since) = running.tally.judging else { return };
         running.tally.measured_s = self.world.now().since(since).as_secs_f64();
         running.tally.statistics.1 = instance.statistics();
         running.tally.thread_cpu.1 = self.world.thread_cpu();

@@ -1,10 +1,10 @@
 //! Outcome of a group: passive data.
 
 use super::super::{
-    create::Created,
+    create::CreationOutcome,
     measure::Sample,
     meter::{MeterReading, SlowTally},
-    operation::{Failure, FailureCounts, OperationReading},
+    operation::{FailureCounts, OperationReading, RunFailure},
     pacing::PacingState,
     pools::PoolResults,
     results::{EngineCounters, LateResults},
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct DatabaseOutcome {
     pub name: String,
     pub volume: String,
-    pub created: Created,
+    pub created: CreationOutcome,
     /// Size at the start of measurement, in bytes.
     pub bytes_before: u64,
     /// Size after the run, in bytes.
@@ -52,9 +52,9 @@ pub struct GroupOutcome {
     /// Time to create or scan the databases, in seconds.
     pub create_s: f64,
     pub fill: FillOutcome,
-    /// Judged time, in seconds; 0 if the run ended before.
+    /// JudgedPart time, in seconds; 0 if the run ended before.
     pub measured_s: f64,
-    /// Measured time, in seconds; 0 if the run ended before.
+    /// MeasurementUpdate time, in seconds; 0 if the run ended before.
     pub load_s: f64,
     /// True if the user ended the run.
     pub interrupted: bool,
@@ -77,7 +77,7 @@ pub struct GroupOutcome {
     /// Background scan in the judged part.
     pub scan: ScanTotals,
     /// In words and by kind.
-    pub failures: (Vec<Failure>, FailureCounts),
+    pub failures: (Vec<RunFailure>, FailureCounts),
     /// Verified files; empty if the run ended before.
     pub verified: Vec<VerifiedFile>,
     /// Results of the pools below; empty if the storage did not answer.

@@ -4,36 +4,36 @@ use super::{
     super::{
         measure::Sample,
         meter::{IoTallies, Meter},
-        record::{Made, Measured, Measuring, News, Readings},
+        record::{DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RunEvent},
         results::EngineCounters,
         verify::VerifiedFile,
     },
-    DatabaseOutcome, FillOutcome, Group, Judging, Running,
+    DatabaseOutcome, FillOutcome, GroupRun, JudgingState, RunningLoad,
 };
 use std::rc::Rc;
 
 /// Position of the recording in a group's samples.
 #[derive(Default)]
-pub struct Recording {
+pub struct RecordingPosition {
     /// Number of samples already recorded.
     samples: usize,
 }
 
-impl Group {
+impl GroupRun {
     pub(super) fn record_made(&self, recovered: bool, create_s: f64, databases: Vec<DatabaseOutcome>) {
-        let made = Made { group: self.number, recovered, create_s, databases };
-        self.shared.record(|| News::Made(made));
+        let made = DatabasesReady { group: self.number, recovered, create_s, databases };
+        self.shared.record(|| RunEvent::Made(made));
     }
 
     pub(super) fn record_filled(&self, fill: FillOutcome) {
-        self.shared.record(|| News::Filled { group: self.number, fill });
+        self.shared.record(|| RunEvent::Filled { group: self.number, fill });
     }
 
-    pub(super) fn record_measuring(&self, running: &mut Running) {
-        running.tally.recording = Recording::default();
+    pub(super) fn record_measuring(&self, running: &mut RunningLoad) {
+        running.tally.recording = RecordingPosition::default();
         self.shared.record(|| {
             let meters = self.meters.iter().map(|meter| (meter.role(), meter.volume().to_owned()));
-            News::Measuring(Measuring {
+            RunEvent::Measuring(MeasurementStart {
                 group: self.number,
                 meters: meters.collect(),
                 bytes_before: running.tally.bytes_before.clone(),
@@ -42,7 +42,7 @@ impl Group {
     }
 
     /// Records the final state of the measured time.
-    pub(super) fn record_last(&self, running: &mut Running) {
+    pub(super) fn record_last(&self, running: &mut RunningLoad) {
         // Late I/O was added to the last sample, which may have been recorded without it.
         running.tally.recording.samples =
             running.tally.recording.samples.min(running.tally.samples.len().saturating_sub(1));
@@ -50,17 +50,17 @@ impl Group {
     }
 
     /// Records the current counters, with the sample in progress.
-    pub(super) fn record_measured(&self, running: &mut Running, pending: Option<&Sample>) {
+    pub(super) fn record_measured(&self, running: &mut RunningLoad, pending: Option<&Sample>) {
         let (tally, load) = (&running.tally, &running.load);
         // Before the judged part, meters and counters hold values that will be reset.
-        let is_judged = tally.judging != Judging::Before;
+        let is_judged = tally.judging != JudgingState::Before;
         let tallies = |meter: &Rc<Meter>| match (meter.tallies(), is_judged) {
             (tallies, true) => tallies,
             (IoTallies { errors, .. }, false) => IoTallies { errors, ..IoTallies::default() },
         };
         self.shared.record(|| {
             let (failures, failure_counts) = load.failures.reading();
-            News::Measured(Box::new(Measured {
+            RunEvent::Measured(Box::new(MeasurementUpdate {
                 group: self.number,
                 measured_s: tally.measured_s,
                 load_s: tally.load_s,
@@ -85,8 +85,8 @@ impl Group {
         running.tally.recording.samples = running.tally.samples.len();
     }
 
-    fn latencies(&self, running: &Running) -> Readings {
-        let mut histograms = Vec::with_capacity(Readings::count_of(self.meters.len()));
+    fn latencies(&self, running: &RunningLoad) -> LatencyReadings {
+        let mut histograms = Vec::with_capacity(LatencyReadings::count_of(self.meters.len()));
         for meter in &self.meters {
             let latencies = meter.reading().latencies;
             histograms.extend([latencies.read, latencies.write]);
@@ -94,11 +94,15 @@ impl Group {
         let operations = running.load.meter.reading();
         histograms.extend(operations.latencies);
         histograms.push(operations.unfinished);
-        assert_eq!(histograms.len(), Readings::count_of(self.meters.len()), "as many as a reader expects");
-        Readings(histograms)
+        assert_eq!(
+            histograms.len(),
+            LatencyReadings::count_of(self.meters.len()),
+            "as many as a reader expects"
+        );
+        LatencyReadings(histograms)
     }
 
     pub(super) fn record_verified(&self, file: &VerifiedFile) {
-        self.shared.record(|| News::Verified { group: self.number, file: file.clone() });
+        self.shared.record(|| RunEvent::Verified { group: self.number, file: file.clone() });
     }
 }

@@ -12,28 +12,28 @@ use super::{
         session::GroupLoad,
     },
     FillOutcome,
-    recording::Recording,
+    recording::RecordingPosition,
 };
 use maildb::Statistics;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{JoinHandle, Moment};
 
-pub(super) struct Running {
+pub(super) struct RunningLoad {
     pub(super) load: Rc<GroupLoad>,
     pub(super) sessions: Vec<JoinHandle<()>>,
     pub(super) arrivals: Option<JoinHandle<()>>,
     pub(super) scan: Option<BackgroundScan>,
-    pub(super) tally: Tally,
-    pub(super) recent: Cell<Recent>,
+    pub(super) tally: MeasuredCounters,
+    pub(super) recent: Cell<RecentThroughput>,
     /// Since the current trial began.
-    pub(super) seconds: Cell<Seconds>,
+    pub(super) seconds: Cell<SessionShortage>,
     /// True if the storage stopped answering; waits for it are abandoned.
     pub(super) frozen: bool,
 }
 
 /// Position relative to the judged part.
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(super) enum Judging {
+pub(super) enum JudgingState {
     #[default]
     Before,
     /// In the judged part, which began then.
@@ -41,22 +41,22 @@ pub(super) enum Judging {
     Over,
 }
 
-/// Seconds in which operations waited and no session was idle.
+/// SessionShortage in which operations waited and no session was idle.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seconds {
+pub(super) struct SessionShortage {
     pub(super) all: u32,
     pub(super) without_sessions: u32,
 }
 
-/// Recent throughput, as a decaying sum.
+/// RecentThroughput throughput, as a decaying sum.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Recent {
+pub(super) struct RecentThroughput {
     pub(super) io: u64,
     pub(super) operations: u64,
     pub(super) span_s: f64,
 }
 
-impl Recent {
+impl RecentThroughput {
     pub(super) fn followed_by(self, io: u64, operations: u64, span_s: f64) -> Self {
         Self {
             io: self.io / 2 + io,
@@ -72,9 +72,9 @@ impl Recent {
 
 /// Counters of the measured time.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct MeasuredCounters {
     pub(super) fill: FillOutcome,
-    pub(super) judging: Judging,
+    pub(super) judging: JudgingState,
     pub(super) measured_s: f64,
     pub(super) load_s: f64,
     pub(super) bytes_before: Vec<u64>,
@@ -88,10 +88,10 @@ pub(super) struct Tally {
     pub(super) scan: ScanTotals,
     /// Snapshots at the start and the end of the judged part.
     pub(super) pools: (Vec<PoolFacts>, Vec<PoolFacts>),
-    pub(super) recording: Recording,
+    pub(super) recording: RecordingPosition,
 }
 
-impl Tally {
+impl MeasuredCounters {
     /// Processor time between the two readings, in seconds.
     pub(super) fn thread_cpu_s(&self) -> Option<f64> {
         let (before, after) = (self.thread_cpu.0?, self.thread_cpu.1?);

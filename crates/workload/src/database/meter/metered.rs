@@ -3,7 +3,7 @@
 //! Writes that prepare the next log file (`E00tmp.log`: 512 KiB of zeros at a time, which no transaction
 //! waits for) have a kind of their own until the file is renamed into its place.
 
-use super::{Kind, Meter, Target};
+use super::{IoKind, IoTarget, Meter};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -28,8 +28,8 @@ pub struct MeteredFile {
 }
 
 impl MeteredFile {
-    fn target(&self, kind: Kind, offset: u64, bytes: u64) -> Target {
-        Target { kind, file: Rc::clone(&self.name), offset, bytes }
+    fn target(&self, kind: IoKind, offset: u64, bytes: u64) -> IoTarget {
+        IoTarget { kind, file: Rc::clone(&self.name), offset, bytes }
     }
 }
 
@@ -52,12 +52,12 @@ impl BlockDevice for MeteredFile {
         let bytes = from.iter().map(|buffer| buffer.len() as u64).sum();
         // The stable write to such a file is its header, for which the log waits.
         let waited_for = !self.prepared.get() || stability == Stability::Stable;
-        let kind = if waited_for { Kind::Write } else { Kind::Prepare };
+        let kind = if waited_for { IoKind::Write } else { IoKind::Prepare };
         self.meter.time(self.target(kind, at.0, bytes), self.file.write(at, from, stability))
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        self.meter.time(self.target(Kind::Flush, 0, 0), self.file.flush())
+        self.meter.time(self.target(IoKind::Flush, 0, 0), self.file.flush())
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {

@@ -8,7 +8,7 @@
 
 use super::{
     super::limits::SlowLimits,
-    tally::{Kind, Role},
+    tally::{IoKind, VolumeRole},
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
@@ -47,9 +47,9 @@ impl Slowness {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlowOperation {
     pub slowness: Slowness,
-    pub kind: Kind,
+    pub kind: IoKind,
     pub volume: String,
-    pub role: Role,
+    pub role: VolumeRole,
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -70,7 +70,7 @@ impl fmt::Display for SlowOperation {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let Self { kind, volume, file, offset, bytes, .. } = self;
         match kind {
-            Kind::Flush => write!(f, "flush of {file} on {volume}"),
+            IoKind::Flush => write!(f, "flush of {file} on {volume}"),
             _ => {
                 let (size, offset) = (ByteCount(*bytes), ByteCount(*offset));
                 write!(f, "{} of {size} at {offset} of {file} on {volume}", kind.title())
@@ -132,7 +132,7 @@ impl SlowTally {
 
 /// Changes since the last check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SlowNews {
+pub struct SlowChanges {
     /// Operations that became long, or hung without having been noticed as long.
     pub slow: u64,
     /// Operations that became hung.
@@ -145,7 +145,7 @@ pub struct SlowNews {
     pub longest: Option<SlowOperation>,
 }
 
-impl SlowNews {
+impl SlowChanges {
     /// Adds the changes of another meter.
     pub fn merge(&mut self, other: Self) {
         self.slow += other.slow;
@@ -177,9 +177,9 @@ mod tests {
     pub fn operation(took_s: f64) -> SlowOperation {
         SlowOperation {
             slowness: Slowness::Long,
-            kind: Kind::Read,
+            kind: IoKind::Read,
             volume: "/mnt/db".to_owned(),
-            role: Role::Database,
+            role: VolumeRole::Database,
             file: "sg1-db1.edb".to_owned(),
             offset: 3 << 30,
             bytes: 32_768,
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn an_event_says_what_and_where() {
         assert_eq!(operation(60.0).to_string(), "read of 32.0 KiB at 3.00 GiB of sg1-db1.edb on /mnt/db");
-        let flush = SlowOperation { kind: Kind::Flush, bytes: 0, ..operation(60.0) };
+        let flush = SlowOperation { kind: IoKind::Flush, bytes: 0, ..operation(60.0) };
         assert_eq!(flush.to_string(), "flush of sg1-db1.edb on /mnt/db");
     }
 }

@@ -8,7 +8,7 @@
 
 use super::{
     super::limits::SpikeRule,
-    tally::{Role, nanoseconds},
+    tally::{VolumeRole, nanoseconds},
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ const MEDIAN_OF_MIN: u64 = 100;
 
 /// One burst of slow operations, in nanoseconds from the start of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spell {
+pub struct Burst {
     /// Start of the first operation.
     pub from_ns: u64,
     /// End of the last operation.
@@ -34,7 +34,7 @@ pub struct Spell {
     pub slowest_ns: u64,
 }
 
-impl Spell {
+impl Burst {
     /// Duration.
     pub fn span_ns(&self) -> u64 {
         self.to_ns - self.from_ns
@@ -62,7 +62,8 @@ pub struct SpikeLog {
     /// Threshold; None until the median is known.
     pub over_ns: Option<u64>,
     /// The bursts kept with their times.
-    spells: Vec<Spell>,
+    #[serde(rename = "spells")]
+    bursts: Vec<Burst>,
     /// The other bursts: their number, total duration and operations.
     forgotten: (u64, u64, u64),
 }
@@ -80,27 +81,27 @@ impl SpikeLog {
     pub(super) fn see(&mut self, from_ns: u64, to_ns: u64) {
         let slowest_ns = to_ns.saturating_sub(from_ns);
         if self.over_ns.is_some_and(|over_ns| slowest_ns > over_ns) {
-            self.add(Spell { from_ns, to_ns, operations: 1, slowest_ns });
+            self.add(Burst { from_ns, to_ns, operations: 1, slowest_ns });
         }
     }
 
-    fn add(&mut self, mut spell: Spell) {
-        self.spells.retain(|known| {
-            let apart = !known.touches(&spell);
+    fn add(&mut self, mut burst: Burst) {
+        self.bursts.retain(|known| {
+            let apart = !known.touches(&burst);
             if !apart {
-                spell = spell.and(known);
+                burst = burst.and(known);
             }
             apart
         });
         // The merged burst may touch one that was kept; every iteration removes one.
-        while let Some(index) = self.spells.iter().position(|known| known.touches(&spell)) {
-            spell = spell.and(&self.spells.remove(index));
+        while let Some(index) = self.bursts.iter().position(|known| known.touches(&burst)) {
+            burst = burst.and(&self.bursts.remove(index));
         }
-        self.spells.push(spell);
-        if self.spells.len() > KEPT {
-            let spans = self.spells.iter().enumerate().map(|(index, spell)| (spell.span_ns(), index));
+        self.bursts.push(burst);
+        if self.bursts.len() > KEPT {
+            let spans = self.bursts.iter().enumerate().map(|(index, burst)| (burst.span_ns(), index));
             let (_, shortest) = spans.min().expect("there are some");
-            let forgotten = self.spells.remove(shortest);
+            let forgotten = self.bursts.remove(shortest);
             self.forgotten.0 += 1;
             self.forgotten.1 += forgotten.span_ns();
             self.forgotten.2 += forgotten.operations;
@@ -111,7 +112,7 @@ impl SpikeLog {
     pub fn merge(&mut self, other: &Self) {
         // Groups have different medians; the report names the lower threshold.
         self.over_ns = [self.over_ns, other.over_ns].into_iter().flatten().min();
-        other.spells.iter().for_each(|spell| self.add(*spell));
+        other.bursts.iter().for_each(|burst| self.add(*burst));
         self.forgotten.0 += other.forgotten.0;
         self.forgotten.1 += other.forgotten.1;
         self.forgotten.2 += other.forgotten.2;
@@ -120,42 +121,42 @@ impl SpikeLog {
     /// True if a log read from a file is plausible: at most [`KEPT`] bursts, none negative, and no figure
     /// above `most`.
     fn is_possible(&self, most: u64) -> bool {
-        let (spells, time_ns, operations) = self.forgotten;
+        let (bursts, time_ns, operations) = self.forgotten;
         let in_bounds =
-            |spell: &Spell| spell.from_ns <= spell.to_ns && spell.to_ns <= most && spell.operations <= most;
-        self.spells.len() <= KEPT
-            && self.spells.iter().all(in_bounds)
-            && [spells, time_ns, operations].iter().all(|&figure| figure <= most)
+            |burst: &Burst| burst.from_ns <= burst.to_ns && burst.to_ns <= most && burst.operations <= most;
+        self.bursts.len() <= KEPT
+            && self.bursts.iter().all(in_bounds)
+            && [bursts, time_ns, operations].iter().all(|&figure| figure <= most)
     }
 
     pub fn count(&self) -> u64 {
-        self.spells.len() as u64 + self.forgotten.0
+        self.bursts.len() as u64 + self.forgotten.0
     }
 
     /// Total duration, in seconds.
     pub fn total_s(&self) -> f64 {
-        (self.spells.iter().map(Spell::span_ns).sum::<u64>() + self.forgotten.1) as f64 / 1e9
+        (self.bursts.iter().map(Burst::span_ns).sum::<u64>() + self.forgotten.1) as f64 / 1e9
     }
 
     /// Slow operations of all bursts.
     pub fn operations(&self) -> u64 {
-        self.spells.iter().map(|spell| spell.operations).sum::<u64>() + self.forgotten.2
+        self.bursts.iter().map(|burst| burst.operations).sum::<u64>() + self.forgotten.2
     }
 
     /// Latency of the slowest operation, in nanoseconds, among the bursts kept.
     pub fn slowest_ns(&self) -> u64 {
-        self.spells.iter().map(|spell| spell.slowest_ns).max().unwrap_or(0)
+        self.bursts.iter().map(|burst| burst.slowest_ns).max().unwrap_or(0)
     }
 
-    pub fn longest(&self) -> Option<Spell> {
-        self.spells.iter().copied().max_by_key(Spell::span_ns)
+    pub fn longest(&self) -> Option<Burst> {
+        self.bursts.iter().copied().max_by_key(Burst::span_ns)
     }
 
     /// The bursts kept, in order of time.
-    pub fn spells(&self) -> Vec<Spell> {
-        let mut spells = self.spells.clone();
-        spells.sort_by_key(|spell| spell.from_ns);
-        spells
+    pub fn bursts(&self) -> Vec<Burst> {
+        let mut bursts = self.bursts.clone();
+        bursts.sort_by_key(|burst| burst.from_ns);
+        bursts
     }
 }
 
@@ -179,10 +180,10 @@ impl Spikes {
     }
 
     /// The kinds of operation that matter for a role, with their names.
-    pub fn of(&self, role: Role) -> Vec<(&'static str, &SpikeLog)> {
+    pub fn of(&self, role: VolumeRole) -> Vec<(&'static str, &SpikeLog)> {
         match role {
-            Role::Database => vec![("reads", &self.read), ("writes", &self.write)],
-            Role::Log => vec![("writes", &self.write)],
+            VolumeRole::Database => vec![("reads", &self.read), ("writes", &self.write)],
+            VolumeRole::Log => vec![("writes", &self.write)],
         }
     }
 }
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spike_is_far_over_the_median_and_over_the_floor() {
+    fn a_spike_exceeds_a_multiple_of_the_median_and_the_floor() {
         let rule = SpikeRule { times_median: 10.0, floor_ms: 50.0, source: String::new() };
         let threshold = |count: u64, median_ms: u64| {
             let mut seen = Histogram::<u64>::new(3).unwrap();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_wait_together_are_one_spike() {
+    fn slow_operations_that_overlap_are_one_burst() {
         let mut log = log();
         for operation in 0..40 {
             log.see((1_000 + operation) * MS, (3_000 + operation) * MS);
@@ -224,29 +225,29 @@ mod tests {
         assert_eq!((log.count(), log.operations()), (2, 42));
         assert_eq!(
             log.longest().unwrap(),
-            Spell { from_ns: 1_000 * MS, to_ns: 3_960 * MS, operations: 41, slowest_ns: 2_000 * MS }
+            Burst { from_ns: 1_000 * MS, to_ns: 3_960 * MS, operations: 41, slowest_ns: 2_000 * MS }
         );
         assert!((log.total_s() - 3.02).abs() < 1e-9);
     }
 
     #[test]
-    fn one_that_began_long_ago_swallows_what_came_after_it() {
+    fn a_long_operation_joins_the_bursts_it_overlaps() {
         let mut log = log();
         for second in [10, 20, 30] {
             log.see(second * 1_000 * MS, (second * 1_000 + 100) * MS);
         }
         assert_eq!(log.count(), 3);
         log.see(9_000 * MS, 25_000 * MS);
-        assert_eq!(log.spells().iter().map(|spell| spell.operations).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(log.bursts().iter().map(|burst| burst.operations).collect::<Vec<_>>(), [3, 1]);
     }
 
     #[test]
-    fn many_spikes_take_no_more_memory_and_are_all_counted() {
+    fn many_bursts_are_counted_in_bounded_memory() {
         let mut log = log();
         for number in 0..10_000 {
             log.see(number * 5_000 * MS, (number * 5_000 + 60 + number % 7) * MS);
         }
-        assert_eq!((log.count(), log.operations(), log.spells().len()), (10_000, 10_000, KEPT));
+        assert_eq!((log.count(), log.operations(), log.bursts().len()), (10_000, 10_000, KEPT));
         assert_eq!(log.longest().unwrap().span_ns(), 66 * MS);
         let mut both = log.clone();
         both.merge(&log);

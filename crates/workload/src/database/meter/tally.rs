@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Content of a volume's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum VolumeRole {
     Database,
     /// Transaction logs and their checkpoint file.
     Log,
@@ -82,13 +82,13 @@ impl IoTallies {
         self.errors += other.errors;
     }
 
-    pub(super) fn of(&mut self, kind: Kind) -> &mut IoTally {
+    pub(super) fn of(&mut self, kind: IoKind) -> &mut IoTally {
         match kind {
-            Kind::Read => &mut self.read,
-            Kind::Write => &mut self.write,
-            Kind::Scan => &mut self.scan,
-            Kind::Flush => &mut self.flush,
-            Kind::Prepare => &mut self.prepare,
+            IoKind::Read => &mut self.read,
+            IoKind::Write => &mut self.write,
+            IoKind::Scan => &mut self.scan,
+            IoKind::Flush => &mut self.flush,
+            IoKind::Prepare => &mut self.prepare,
         }
     }
 
@@ -98,10 +98,10 @@ impl IoTallies {
     }
 }
 
-/// Kind of a device operation.
+/// IoKind of a device operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum IoKind {
     /// Not of the background scan.
     Read,
     Write,
@@ -112,7 +112,7 @@ pub enum Kind {
     Prepare,
 }
 
-impl Kind {
+impl IoKind {
     pub fn title(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -36,7 +36,7 @@ fn the_rate_settles_where_measured_cost_times_rate_is_the_target() {
 }
 
 #[test]
-fn a_rate_is_there_when_it_was_done_or_when_the_storage_kept_it_from_being_done() {
+fn a_rate_is_reached_if_it_was_achieved_or_the_storage_prevented_it() {
     let after = |io: u64, operations: u64, waiting: usize| {
         let mut arrivals = arrivals(200.0);
         for second in 1..=5 {
@@ -75,7 +75,7 @@ fn held(target_iops: f64, seconds: u32, cost: impl Fn(u32) -> f64) -> f64 {
 }
 
 #[test]
-fn storage_that_keeps_up_gets_what_was_asked_for_whatever_an_operation_costs() {
+fn storage_that_keeps_up_achieves_the_target_whatever_an_operation_costs() {
     for target in [100.0, 1000.0] {
         for seconds in [30, 60, 120] {
             let steady = held(target, seconds, |_| 2.4);
@@ -90,7 +90,7 @@ fn storage_that_keeps_up_gets_what_was_asked_for_whatever_an_operation_costs() {
 }
 
 #[test]
-fn storage_that_does_not_keep_up_is_asked_for_neither_less_nor_more() {
+fn the_arrival_rate_does_not_change_if_storage_falls_behind() {
     let mut arrivals = arrivals(1000.0);
     for second in 1..=30 {
         let now = Moment(0) + SECOND * second;
@@ -107,7 +107,7 @@ fn storage_that_does_not_keep_up_is_asked_for_neither_less_nor_more() {
 }
 
 #[test]
-fn what_cannot_be_served_waits_and_beyond_a_minute_is_shed() {
+fn arrivals_wait_and_are_shed_beyond_a_minute() {
     let mut arrivals = arrivals(100.0);
     arrivals.release(Moment(0) + SECOND * 90);
     assert_eq!(arrivals.queue.len(), 6060, "a minute of arrivals");
@@ -116,7 +116,7 @@ fn what_cannot_be_served_waits_and_beyond_a_minute_is_shed() {
 }
 
 #[test]
-fn a_cache_that_warms_up_does_not_keep_the_rate_from_being_there() {
+fn a_cache_that_warms_up_does_not_prevent_the_rate() {
     // The first operations read pages that later ones find in the cache: 1.2 reads each, then 1.0, 0.9 …
     let achieved = held(270.0, 5, |second| 0.5 + 0.9 * (-f64::from(second) / 4.0).exp());
     let percent = achieved / 2.7;

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_difference_is_refused() {
+    fn a_malformed_difference_is_rejected() {
         let refused = |pairs: &[u64]| add(pairs, &mut Histogram::new(3).unwrap()).unwrap_err();
         assert_eq!(refused(&[1]), "a bucket of latencies has no count");
         assert_eq!(refused(&[u64::MAX, 1, 5, 1]), "a bucket of latencies lies beyond an hour");

@@ -6,16 +6,16 @@
 use super::super::{
     group::{DatabaseOutcome, FillOutcome},
     kernel::KernelResults,
+    load_search::TrialResults,
     measure::Sample,
-    meter::{IoTallies, Role, SlowTally, Spikes},
-    operation::{Failure, FailureCounts},
+    meter::{IoTallies, SlowTally, Spikes, VolumeRole},
+    operation::{FailureCounts, RunFailure},
     pacing::PacingState,
     plan::RunPlan,
-    progress::{LogLine, Phase},
+    progress::{Phase, TestLogLine},
     results::{EngineCounters, HostFacts, HostSample, LateResults, RunResults, TransactionResults},
     scan::ScanTotals,
-    search::Bound,
-    seek::TrialResults,
+    search::SearchBound,
     verify::VerifiedFile,
 };
 use hdrhistogram::Histogram;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 /// First line of a record: facts known before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordHeader {
     /// See [`FORMAT`](super::FORMAT).
     pub format: String,
     /// See [`VERSION`](super::VERSION).
@@ -42,19 +42,19 @@ pub struct Header {
 /// One entry; `L` represents latencies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry<L> {
+pub enum RecordEntry<L> {
     /// First line.
-    Header(Box<Header>),
+    Header(Box<RecordHeader>),
     /// The phase of the slowest group has changed.
     Phase(Phase),
     /// A line of the test log.
-    Line(LogLine),
+    Line(TestLogLine),
     /// Host counters, during measurement.
     Host(HostSample),
-    /// Progress of creating or scanning the databases.
-    Creating(Creating),
+    /// RunProgress of creating or scanning the databases.
+    Creating(CreationProgress),
     /// A group's databases are ready.
-    Made(Made),
+    Made(DatabasesReady),
     /// A group's cache fill has ended.
     Filled {
         /// From 0.
@@ -62,7 +62,7 @@ pub enum Entry<L> {
         fill: FillOutcome,
     },
     /// A trial of a search has ended.
-    Trial(Box<TrialNews>),
+    Trial(Box<TrialEvent>),
     /// A hold begins.
     Holding {
         /// IOPS of all groups, or threads of each.
@@ -71,9 +71,9 @@ pub enum Entry<L> {
     /// Kernel messages since the last such entry.
     Kernel(KernelResults),
     /// A group starts to measure.
-    Measuring(Measuring),
+    Measuring(MeasurementStart),
     /// A group's counters so far.
-    Measured(Box<Measured<L>>),
+    Measured(Box<MeasurementUpdate<L>>),
     /// A file of a group was verified.
     Verified {
         /// From 0.
@@ -83,15 +83,15 @@ pub enum Entry<L> {
     /// The run ended with this error, without results.
     Failed(String),
     /// The run ended with results: the last line.
-    Ended(Box<Ended>),
+    Ended(Box<RunEnd>),
 }
 
 /// An event that groups and driver send to the recorder.
-pub type News = Entry<Readings>;
+pub type RunEvent = RecordEntry<LatencyReadings>;
 
 /// Creation progress of all groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Creating {
+pub struct CreationProgress {
     /// Bytes created or scanned.
     pub done_bytes: u64,
     /// Total bytes.
@@ -100,7 +100,7 @@ pub struct Creating {
 
 /// The databases of one group, created or scanned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct DatabasesReady {
     /// From 0.
     pub group: u32,
     /// True if the group was recovered from an unclean shutdown.
@@ -113,9 +113,9 @@ pub struct Made {
 
 /// One trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrialNews {
+pub struct TrialEvent {
     /// Current reason for going no higher.
-    pub bound: Bound,
+    pub bound: SearchBound,
     pub trial: TrialResults,
     /// Maximum sessions of a group; 0 if the version did not store it.
     #[serde(default)]
@@ -124,23 +124,23 @@ pub struct TrialNews {
 
 /// One group at the start of its measured time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measuring {
+pub struct MeasurementStart {
     /// From 0.
     pub group: u32,
-    /// Role and volume of each meter.
-    pub meters: Vec<(Role, String)>,
+    /// VolumeRole and volume of each meter.
+    pub meters: Vec<(VolumeRole, String)>,
     /// Database sizes, in bytes.
     pub bytes_before: Vec<u64>,
 }
 
 /// One group's counters since the start of the judged part, and its samples since the last such entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured<L> {
+pub struct MeasurementUpdate<L> {
     /// From 0.
     pub group: u32,
-    /// Judged time, in seconds.
+    /// JudgedPart time, in seconds.
     pub measured_s: f64,
-    /// Measured time, in seconds; less than `measured_s` in records without it.
+    /// MeasurementUpdate time, in seconds; less than `measured_s` in records without it.
     #[serde(default)]
     pub load_s: f64,
     /// Index of the first of `samples`; replaces earlier samples from there on.
@@ -167,7 +167,7 @@ pub struct Measured<L> {
     /// Database sizes, in bytes.
     pub bytes_now: Vec<u64>,
     /// In words; the first of each kind.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<RunFailure>,
     /// By kind.
     pub failure_counts: FailureCounts,
     /// Latency histograms, if due.
@@ -177,14 +177,14 @@ pub struct Measured<L> {
 /// Latency histograms of a group since the start of measurement: reads and writes of each meter, then each
 /// operation in the order of `Operation::ALL`, then unfinished operations.
 #[derive(Clone, Debug)]
-pub struct Readings(pub Vec<Histogram<u64>>);
+pub struct LatencyReadings(pub Vec<Histogram<u64>>);
 
 /// Additions to each of a group's histograms since the last entry; see `buckets`.
 pub type Differences = Vec<Vec<u64>>;
 
 /// End of a run with results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunEnd {
     pub results: RunResults,
     /// Additional findings of the report, such as the reason for an early end.
     pub remarks: Vec<Finding>,

@@ -40,7 +40,7 @@ pub enum LineDamage {
 }
 
 #[derive(Serialize)]
-struct Written<'a, E> {
+struct LineBody<'a, E> {
     line: u64,
     at_s: f64,
     entry: &'a E,
@@ -58,7 +58,7 @@ pub struct Line<E> {
 
 /// Encodes one line, with its line break.
 pub fn encode<E: Serialize>(line: u64, at_s: f64, entry: &E) -> Vec<u8> {
-    let body = serde_json::to_vec(&Written { line, at_s, entry }).expect("plain data has a JSON form");
+    let body = serde_json::to_vec(&LineBody { line, at_s, entry }).expect("plain data has a JSON form");
     let body = &body[1..];
     let mut bytes = Vec::with_capacity(body.len() + 32);
     bytes.extend_from_slice(OPENING);
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_and_comes_back() {
+    fn a_line_is_json_and_round_trips() {
         let bytes = encode(7, 12.034, &"measuring begins");
         let text = str::from_utf8(&bytes).unwrap();
         assert_eq!(

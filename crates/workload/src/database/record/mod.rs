@@ -1,8 +1,8 @@
 //! The record of a run: a file that receives everything known about a run while it goes.
 //!
 //! A run that dies (SIGKILL, power) leaves no results; its record has everything up to a few seconds before.
-//! Groups and driver send [`News`] to a [`Recorder`]; the receiver encodes the events with a [`Writer`] and
-//! stores the lines durably. A [`Reader`] decodes the lines and returns results: of a complete run exactly
+//! Groups and driver send [`RunEvent`] to a [`Recorder`]; the receiver encodes the events with a [`RecordWriter`] and
+//! stores the lines durably. A [`RecordReader`] decodes the lines and returns results: of a complete run exactly
 //! the original ones, of an incomplete run those of the recorded part. `docs/formats/run-record.md` describes
 //! the format.
 //!
@@ -15,15 +15,18 @@ mod line;
 mod reader;
 mod recorder;
 mod recovered;
-mod sense;
+mod validation;
 mod writer;
 
-pub use entry::{Creating, Ended, Entry, Header, Made, Measured, Measuring, News, Readings, TrialNews};
+pub use entry::{
+    CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordEntry,
+    RecordHeader, RunEnd, RunEvent, TrialEvent,
+};
 pub use line::{FORMAT, LineDamage, VERSION};
-pub use reader::{Reader, RecordError};
-pub use recorder::{NewsStream, Recorder, channel};
-pub use recovered::Recovered;
-pub use writer::Writer;
+pub use reader::{RecordReader, RunRecordError};
+pub use recorder::{Recorder, RunEvents, channel};
+pub use recovered::RecoveredRun;
+pub use writer::RecordWriter;
 
 use std::time::Duration;
 

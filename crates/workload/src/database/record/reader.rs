@@ -5,9 +5,10 @@
 //!    follows: then the file was damaged later, and is rejected.
 //! 3. No line follows the end of the run.
 
-use super::recovered::Recovery;
+use super::recovered::RunRecovery;
 use super::{
-    Entry, FORMAT, Header, LineDamage, Recovered, VERSION, entry::Differences, line, line::VERSION_MIN, sense,
+    FORMAT, LineDamage, RecordEntry, RecordHeader, RecoveredRun, VERSION, entry::Differences, line,
+    line::VERSION_MIN, validation,
 };
 use serde::Deserialize;
 use thiserror::Error;
@@ -17,7 +18,7 @@ pub const COUNT_MAX: u64 = 1 << 44;
 
 /// A file that is no intact record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RecordError {
+pub enum RunRecordError {
     #[error("it is no run record")]
     NotARecord,
     #[error("it is a run record of version {found}, this program knows versions {VERSION_MIN} to {VERSION}")]
@@ -33,11 +34,11 @@ pub enum RecordError {
 
 /// Receives the lines of a record in order.
 #[derive(Default)]
-pub struct Reader {
+pub struct RecordReader {
     /// Lines received, intact or not.
     lines: u64,
     at_s: f64,
-    recovery: Option<Recovery>,
+    recovery: Option<RunRecovery>,
     /// Number (from 1) and damage of the first damaged line.
     damage: Option<(u64, LineDamage)>,
     dropped_bytes: u64,
@@ -55,29 +56,30 @@ struct OpeningHeader {
     version: u64,
 }
 
-impl Reader {
+impl RecordReader {
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Receives the next line, without its line break.
-    pub fn line(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
+    pub fn line(&mut self, bytes: &[u8]) -> Result<(), RunRecordError> {
         self.lines += 1;
         if self.lines == 1 {
             let header = opening(bytes)?;
-            self.recovery = Some(Recovery::new(header));
+            self.recovery = Some(RunRecovery::new(header));
             return Ok(());
         }
         if let Some((number, what)) = &self.damage {
             self.dropped_bytes += bytes.len() as u64 + 1;
-            return match line::is_whole(bytes) {
-                true => Err(RecordError::Damaged { number: *number, what: what.clone() }),
-                false => Ok(()),
+            return if line::is_whole(bytes) {
+                Err(RunRecordError::Damaged { number: *number, what: what.clone() })
+            } else {
+                Ok(())
             };
         }
         match self.next(bytes) {
             Ok(()) => Ok(()),
-            Err(what) if line::is_whole(bytes) => Err(RecordError::Damaged { number: self.lines, what }),
+            Err(what) if line::is_whole(bytes) => Err(RunRecordError::Damaged { number: self.lines, what }),
             Err(what) => {
                 self.dropped_bytes += bytes.len() as u64;
                 self.damage = Some((self.lines, what));
@@ -87,12 +89,12 @@ impl Reader {
     }
 
     fn next(&mut self, bytes: &[u8]) -> Result<(), LineDamage> {
-        let line: line::Line<Entry<Differences>> = line::decode(bytes)?;
+        let line: line::Line<RecordEntry<Differences>> = line::decode(bytes)?;
         let expected = self.lines - 1;
         if line.line != expected {
             return Err(LineDamage::OutOfOrder { found: line.line, expected });
         }
-        let later = self.at_s..=sense::SPAN_S_MAX;
+        let later = self.at_s..=validation::SPAN_S_MAX;
         if !later.contains(&line.at_s) {
             return Err(LineDamage::Unknown(format!("its time, {} s, cannot be", line.at_s)));
         }
@@ -102,28 +104,28 @@ impl Reader {
     }
 
     /// Returns the recovered run; an error if the record was empty.
-    pub fn finish(self) -> Result<Recovered, RecordError> {
-        let recovery = self.recovery.ok_or(RecordError::NotARecord)?;
+    pub fn finish(self) -> Result<RecoveredRun, RunRecordError> {
+        let recovery = self.recovery.ok_or(RunRecordError::NotARecord)?;
         Ok(recovery.finish(self.dropped_bytes))
     }
 }
 
-fn opening(bytes: &[u8]) -> Result<Header, RecordError> {
-    let opening: line::Line<Opening> = line::decode(bytes).map_err(|_| RecordError::NotARecord)?;
+fn opening(bytes: &[u8]) -> Result<RecordHeader, RunRecordError> {
+    let opening: line::Line<Opening> = line::decode(bytes).map_err(|_| RunRecordError::NotARecord)?;
     let OpeningHeader { format, version } = opening.entry.header;
     if format != FORMAT {
-        return Err(RecordError::NotARecord);
+        return Err(RunRecordError::NotARecord);
     }
     if !(u64::from(VERSION_MIN)..=u64::from(VERSION)).contains(&version) {
-        return Err(RecordError::OtherVersion { found: version });
+        return Err(RunRecordError::OtherVersion { found: version });
     }
-    let damaged = |what| RecordError::Damaged { number: 1, what };
-    let line: line::Line<Entry<Differences>> = line::decode(bytes).map_err(damaged)?;
+    let damaged = |what| RunRecordError::Damaged { number: 1, what };
+    let line: line::Line<RecordEntry<Differences>> = line::decode(bytes).map_err(damaged)?;
     match line.entry {
-        Entry::Header(mut header) if line.line == 0 => {
-            sense::header(&mut header).map_err(|what| damaged(LineDamage::Unknown(what)))?;
+        RecordEntry::Header(mut header) if line.line == 0 => {
+            validation::header(&mut header).map_err(|what| damaged(LineDamage::Unknown(what)))?;
             Ok(*header)
         }
-        _ => Err(RecordError::NotARecord),
+        _ => Err(RunRecordError::NotARecord),
     }
 }

@@ -7,25 +7,26 @@ use super::{
     super::{
         group::{FillOutcome, GroupOutcome},
         kernel::KernelResults,
+        load_search::SearchResults,
         measure::Sample,
-        meter::{IoTallies, Latencies, MeterReading, Role},
+        meter::{IoTallies, Latencies, MeterReading, VolumeRole},
         operation::OperationReading,
-        progress::{LogLine, Phase},
+        progress::{Phase, TestLogLine},
         results::{CutOff, HostSample, RunFrame, RunResults},
-        seek::SearchResults,
         verify::VerifiedFile,
     },
-    Creating, Ended, Entry, Header, Made, Measured, Measuring, Readings, TrialNews, buckets,
+    CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordEntry,
+    RecordHeader, RunEnd, TrialEvent, buckets,
     entry::Differences,
-    sense,
+    validation,
 };
 use hdrhistogram::Histogram;
 use report::{Finding, prose::counted};
 
 /// A run recovered from its record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recovered {
-    pub header: Header,
+pub struct RecoveredRun {
+    pub header: RecordHeader,
     /// Marked as cut off if the run did not end.
     pub results: RunResults,
     /// Additional findings of the report.
@@ -35,41 +36,41 @@ pub struct Recovered {
 }
 
 /// State of a recovery.
-pub struct Recovery {
-    header: Header,
+pub struct RunRecovery {
+    header: RecordHeader,
     at_s: f64,
     phase: Phase,
-    log: Vec<LogLine>,
-    creating: Option<Creating>,
+    log: Vec<TestLogLine>,
+    creating: Option<CreationProgress>,
     host_samples: Vec<HostSample>,
     search: Option<SearchResults>,
     kernel: Option<KernelResults>,
-    groups: Vec<GroupKnown>,
+    groups: Vec<GroupRecovery>,
     failed: Option<String>,
-    ended: Option<Ended>,
+    ended: Option<RunEnd>,
 }
 
-/// Recovered state of one group.
+/// RecoveredRun state of one group.
 #[derive(Default)]
-struct GroupKnown {
-    made: Option<Made>,
+struct GroupRecovery {
+    made: Option<DatabasesReady>,
     fill: FillOutcome,
-    measuring: Option<Measuring>,
+    measuring: Option<MeasurementStart>,
     /// Counters up to the last entry but one.
-    measured: Option<Measured<Differences>>,
+    measured: Option<MeasurementUpdate<Differences>>,
     samples: Vec<Sample>,
     latencies: Vec<Histogram<u64>>,
     /// The last entry; applied only if every group has come that far.
-    newest: Option<Measured<Differences>>,
+    newest: Option<MeasurementUpdate<Differences>>,
     verified: Vec<VerifiedFile>,
 }
 
 /// Groups that measured the same seconds are at most this far apart.
 const SAME_MOMENT_S: f64 = 0.5;
 
-impl Recovery {
-    pub fn new(header: Header) -> Self {
-        let groups = (0..header.plan.groups).map(|_| GroupKnown::default()).collect();
+impl RunRecovery {
+    pub fn new(header: RecordHeader) -> Self {
+        let groups = (0..header.plan.groups).map(|_| GroupRecovery::default()).collect();
         Self {
             header,
             at_s: 0.0,
@@ -85,26 +86,26 @@ impl Recovery {
         }
     }
 
-    fn group(&mut self, number: u32) -> Result<&mut GroupKnown, String> {
+    fn group(&mut self, number: u32) -> Result<&mut GroupRecovery, String> {
         self.groups.get_mut(number as usize).ok_or_else(|| format!("there is no group {number}"))
     }
 
     /// Applies one entry, written `at_s` seconds after the record began; an error if it is implausible.
-    pub fn take(&mut self, at_s: f64, entry: Entry<Differences>) -> Result<(), String> {
+    pub fn take(&mut self, at_s: f64, entry: RecordEntry<Differences>) -> Result<(), String> {
         if self.ended.is_some() {
             return Err("it comes after the end of the run".to_owned());
         }
         self.at_s = at_s;
         match entry {
-            Entry::Header(_) => return Err("it is a second header".to_owned()),
-            Entry::Phase(phase) => self.phase = phase,
-            Entry::Line(line) => self.log.push(line),
-            Entry::Host(sample) => self.host_samples.push(sample),
-            Entry::Creating(creating) => {
-                sense::creating(&creating)?;
+            RecordEntry::Header(_) => return Err("it is a second header".to_owned()),
+            RecordEntry::Phase(phase) => self.phase = phase,
+            RecordEntry::Line(line) => self.log.push(line),
+            RecordEntry::Host(sample) => self.host_samples.push(sample),
+            RecordEntry::Creating(creating) => {
+                validation::creating(&creating)?;
                 self.creating = Some(creating);
             }
-            Entry::Made(made) => {
+            RecordEntry::Made(made) => {
                 let databases = self.header.plan.databases_per_group as usize;
                 if made.databases.len() != databases {
                     return Err(format!(
@@ -112,25 +113,25 @@ impl Recovery {
                         counted(made.databases.len() as u64, "database")
                     ));
                 }
-                sense::made(&made)?;
+                validation::made(&made)?;
                 let group = self.group(made.group)?;
                 group.made = Some(made);
             }
-            Entry::Filled { group, fill } => self.group(group)?.fill = fill,
-            Entry::Trial(news) => self.take_trial(*news)?,
-            Entry::Holding { level } => {
-                sense::level(level)?;
+            RecordEntry::Filled { group, fill } => self.group(group)?.fill = fill,
+            RecordEntry::Trial(news) => self.take_trial(*news)?,
+            RecordEntry::Holding { level } => {
+                validation::level(level)?;
                 self.search()?.held = Some(level);
                 // Samples of the previous hold no longer belong to the run.
                 self.host_samples.clear();
             }
-            Entry::Kernel(news) => self.take_kernel(news)?,
-            Entry::Measuring(measuring) => self.group(measuring.group)?.begin(measuring)?,
-            Entry::Measured(measured) => self.group(measured.group)?.take(*measured)?,
-            Entry::Verified { group, file } => self.group(group)?.verified.push(file),
-            Entry::Failed(text) => self.failed = Some(text),
-            Entry::Ended(mut ended) => {
-                sense::results(&mut ended.results)?;
+            RecordEntry::Kernel(news) => self.take_kernel(news)?,
+            RecordEntry::Measuring(measuring) => self.group(measuring.group)?.begin(measuring)?,
+            RecordEntry::Measured(measured) => self.group(measured.group)?.take(*measured)?,
+            RecordEntry::Verified { group, file } => self.group(group)?.verified.push(file),
+            RecordEntry::Failed(text) => self.failed = Some(text),
+            RecordEntry::Ended(mut ended) => {
+                validation::results(&mut ended.results)?;
                 self.ended = Some(*ended);
             }
         }
@@ -143,9 +144,9 @@ impl Recovery {
         Ok(self.search.get_or_insert_with(|| SearchResults::none_yet(axis, 0)))
     }
 
-    fn take_trial(&mut self, news: TrialNews) -> Result<(), String> {
+    fn take_trial(&mut self, news: TrialEvent) -> Result<(), String> {
         let search = self.search()?;
-        sense::trial(&news.trial, search.trials.len())?;
+        validation::trial(&news.trial, search.trials.len())?;
         (search.bound, search.sessions_max) = (news.bound, news.sessions_max);
         search.trials.push(news.trial);
         Ok(())
@@ -153,18 +154,18 @@ impl Recovery {
 
     fn take_kernel(&mut self, mut news: KernelResults) -> Result<(), String> {
         let known = self.kernel.get_or_insert_default();
-        sense::kernel(&news, known)?;
+        validation::kernel(&news, known)?;
         known.events.append(&mut news.events);
         *known = KernelResults { events: std::mem::take(&mut known.events), ..news };
         Ok(())
     }
 
     /// Assembles the results.
-    pub fn finish(self, dropped_bytes: u64) -> Recovered {
-        if let Some(Ended { results, remarks }) = self.ended {
-            return Recovered { header: self.header, results, remarks, dropped_bytes };
+    pub fn finish(self, dropped_bytes: u64) -> RecoveredRun {
+        if let Some(RunEnd { results, remarks }) = self.ended {
+            return RecoveredRun { header: self.header, results, remarks, dropped_bytes };
         }
-        let together_s = self.groups.iter().filter_map(GroupKnown::load_s).fold(f64::INFINITY, f64::min);
+        let together_s = self.groups.iter().filter_map(GroupRecovery::load_s).fold(f64::INFINITY, f64::min);
         let outcomes: Vec<GroupOutcome> =
             (0..).zip(self.groups).map(|(number, group)| group.outcome(number, together_s)).collect();
         let header = self.header;
@@ -185,14 +186,14 @@ impl Recovery {
             }),
         };
         let results = RunResults::assemble(frame, &outcomes);
-        Recovered { header, results, remarks: Vec::new(), dropped_bytes }
+        RecoveredRun { header, results, remarks: Vec::new(), dropped_bytes }
     }
 }
 
-impl GroupKnown {
-    fn begin(&mut self, measuring: Measuring) -> Result<(), String> {
-        sense::measuring(&measuring)?;
-        let histograms = Readings::count_of(measuring.meters.len());
+impl GroupRecovery {
+    fn begin(&mut self, measuring: MeasurementStart) -> Result<(), String> {
+        validation::measuring(&measuring)?;
+        let histograms = LatencyReadings::count_of(measuring.meters.len());
         self.latencies = (0..histograms).map(|_| empty()).collect();
         self.samples.clear();
         (self.measured, self.newest) = (None, None);
@@ -200,11 +201,11 @@ impl GroupKnown {
         Ok(())
     }
 
-    fn take(&mut self, measured: Measured<Differences>) -> Result<(), String> {
+    fn take(&mut self, measured: MeasurementUpdate<Differences>) -> Result<(), String> {
         self.apply_newest()?;
         let measuring = self.measuring.as_ref().ok_or("a group measures that has not begun to")?;
         let (meters, databases) = (measuring.meters.len(), measuring.bytes_before.len());
-        sense::measured(&measured, meters, databases, self.samples.len())?;
+        validation::measured(&measured, meters, databases, self.samples.len())?;
         self.newest = Some(measured);
         Ok(())
     }
@@ -222,7 +223,7 @@ impl GroupKnown {
         Ok(())
     }
 
-    /// Measured time, in seconds; None before measurement.
+    /// MeasurementUpdate time, in seconds; None before measurement.
     fn load_s(&self) -> Option<f64> {
         let last = self.newest.as_ref().or(self.measured.as_ref());
         self.measuring.as_ref().map(|_| last.map_or(0.0, load_s))
@@ -277,8 +278,8 @@ impl GroupKnown {
     }
 }
 
-/// Measured time: at least the judged time.
-fn load_s(measured: &Measured<Differences>) -> f64 {
+/// MeasurementUpdate time: at least the judged time.
+fn load_s(measured: &MeasurementUpdate<Differences>) -> f64 {
     measured.load_s.max(measured.measured_s)
 }
 
@@ -287,8 +288,8 @@ fn empty() -> Histogram<u64> {
 }
 
 fn readings(
-    meters: Vec<(Role, String)>,
-    known: Option<&Measured<Differences>>,
+    meters: Vec<(VolumeRole, String)>,
+    known: Option<&MeasurementUpdate<Differences>>,
     latencies: &[Histogram<u64>],
 ) -> Vec<MeterReading> {
     let readings = meters.into_iter().enumerate().map(|(index, (role, volume))| MeterReading {
@@ -304,7 +305,10 @@ fn readings(
 }
 
 /// `latencies` has one histogram for each kind of operation, then one for unfinished operations.
-fn operations(known: Option<&Measured<Differences>>, latencies: &[Histogram<u64>]) -> OperationReading {
+fn operations(
+    known: Option<&MeasurementUpdate<Differences>>,
+    latencies: &[Histogram<u64>],
+) -> OperationReading {
     let transactions = known.map(|known| known.transactions).unwrap_or_default();
     let at = |index: usize| latencies.get(index).cloned().unwrap_or_else(empty);
     OperationReading {

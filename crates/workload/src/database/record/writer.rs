@@ -1,19 +1,22 @@
 //! Encodes run events as lines of a record.
 
 use super::super::{plan::RunPlan, results::HostFacts};
-use super::{Entry, FORMAT, Header, Measured, News, Readings, VERSION, buckets, entry::Differences, line};
+use super::{
+    FORMAT, LatencyReadings, MeasurementUpdate, RecordEntry, RecordHeader, RunEvent, VERSION, buckets,
+    entry::Differences, line,
+};
 use std::collections::BTreeMap;
 
 /// Encoder of one record. Remembers the last recorded state of each histogram.
 #[derive(Default)]
-pub struct Writer {
+pub struct RecordWriter {
     line: u64,
     at_s: f64,
     /// The last recorded bucket counts of each histogram of each group.
     told: BTreeMap<u32, Vec<Vec<u64>>>,
 }
 
-impl Header {
+impl RecordHeader {
     /// The header of a run that starts now.
     pub fn new(
         plan: RunPlan,
@@ -26,13 +29,13 @@ impl Header {
     }
 }
 
-impl Writer {
+impl RecordWriter {
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Encodes `news`, written `at_s` seconds after the record began.
-    pub fn line(&mut self, at_s: f64, news: News) -> Vec<u8> {
+    pub fn line(&mut self, at_s: f64, news: RunEvent) -> Vec<u8> {
         // Milliseconds suffice and keep lines short; time must not decrease.
         self.at_s = self.at_s.max((at_s * 1e3).round() / 1e3);
         let entry = self.entry(news);
@@ -41,30 +44,30 @@ impl Writer {
         bytes
     }
 
-    fn entry(&mut self, news: News) -> Entry<Differences> {
+    fn entry(&mut self, news: RunEvent) -> RecordEntry<Differences> {
         match news {
-            Entry::Header(header) => Entry::Header(header),
-            Entry::Phase(phase) => Entry::Phase(phase),
-            Entry::Line(line) => Entry::Line(line),
-            Entry::Host(sample) => Entry::Host(sample),
-            Entry::Creating(creating) => Entry::Creating(creating),
-            Entry::Made(made) => Entry::Made(made),
-            Entry::Filled { group, fill } => Entry::Filled { group, fill },
-            Entry::Trial(trial) => Entry::Trial(trial),
-            Entry::Holding { level } => Entry::Holding { level },
-            Entry::Kernel(kernel) => Entry::Kernel(kernel),
-            Entry::Measuring(measuring) => {
+            RecordEntry::Header(header) => RecordEntry::Header(header),
+            RecordEntry::Phase(phase) => RecordEntry::Phase(phase),
+            RecordEntry::Line(line) => RecordEntry::Line(line),
+            RecordEntry::Host(sample) => RecordEntry::Host(sample),
+            RecordEntry::Creating(creating) => RecordEntry::Creating(creating),
+            RecordEntry::Made(made) => RecordEntry::Made(made),
+            RecordEntry::Filled { group, fill } => RecordEntry::Filled { group, fill },
+            RecordEntry::Trial(trial) => RecordEntry::Trial(trial),
+            RecordEntry::Holding { level } => RecordEntry::Holding { level },
+            RecordEntry::Kernel(kernel) => RecordEntry::Kernel(kernel),
+            RecordEntry::Measuring(measuring) => {
                 self.told.remove(&measuring.group);
-                Entry::Measuring(measuring)
+                RecordEntry::Measuring(measuring)
             }
-            Entry::Measured(measured) => Entry::Measured(Box::new(self.measured(*measured))),
-            Entry::Verified { group, file } => Entry::Verified { group, file },
-            Entry::Failed(text) => Entry::Failed(text),
-            Entry::Ended(ended) => Entry::Ended(ended),
+            RecordEntry::Measured(measured) => RecordEntry::Measured(Box::new(self.measured(*measured))),
+            RecordEntry::Verified { group, file } => RecordEntry::Verified { group, file },
+            RecordEntry::Failed(text) => RecordEntry::Failed(text),
+            RecordEntry::Ended(ended) => RecordEntry::Ended(ended),
         }
     }
 
-    fn measured(&mut self, measured: Measured<Readings>) -> Measured<Differences> {
+    fn measured(&mut self, measured: MeasurementUpdate<LatencyReadings>) -> MeasurementUpdate<Differences> {
         let told = self.told.entry(measured.group).or_default();
         let latencies = measured.latencies.map(|readings| {
             let now: Vec<Vec<u64>> = readings.0.iter().map(buckets::counts).collect();
@@ -74,7 +77,7 @@ impl Writer {
             *told = now;
             differences
         });
-        Measured {
+        MeasurementUpdate {
             latencies,
             group: measured.group,
             measured_s: measured.measured_s,

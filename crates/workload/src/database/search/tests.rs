@@ -43,14 +43,17 @@ impl Model {
 }
 
 fn options(start: f64) -> SearchOptions {
-    SearchOptions { axis: Axis::Rate, start, least: 1.0, most: 10e6, probes_max: 40, holds_max: 3 }
+    SearchOptions { axis: SearchAxis::Rate, start, least: 1.0, most: 10e6, probes_max: 40, holds_max: 3 }
 }
 
 /// Runs a search to its end; returns its steps and final state.
-fn searched(options: SearchOptions, mut answer: impl FnMut(Next) -> (Judgement, f64)) -> (Vec<Next>, Search) {
+fn searched(
+    options: SearchOptions,
+    mut answer: impl FnMut(SearchStep) -> (Judgement, f64),
+) -> (Vec<SearchStep>, Search) {
     let mut search = Search::new(options);
     let mut tried = Vec::new();
-    while search.next() != Next::Done {
+    while search.next() != SearchStep::Done {
         tried.push(search.next());
         assert!(tried.len() <= (options.probes_max + options.holds_max) as usize, "it ends: {tried:?}");
         let (judgement, achieved) = answer(search.next());
@@ -59,15 +62,15 @@ fn searched(options: SearchOptions, mut answer: impl FnMut(Next) -> (Judgement, 
     (tried, search)
 }
 
-fn level(next: Next) -> f64 {
+fn level(next: SearchStep) -> f64 {
     match next {
-        Next::Probe(level) | Next::Hold(level) => level,
-        Next::Done => panic!("nothing is tried when all is done"),
+        SearchStep::Probe(level) | SearchStep::Hold(level) => level,
+        SearchStep::Done => panic!("nothing is tried when all is done"),
     }
 }
 
-fn held(tried: &[Next]) -> f64 {
-    assert!(matches!(tried.last(), Some(Next::Hold(_))), "{tried:?}");
+fn held(tried: &[SearchStep]) -> f64 {
+    assert!(matches!(tried.last(), Some(SearchStep::Hold(_))), "{tried:?}");
     level(*tried.last().unwrap())
 }
 
@@ -80,7 +83,7 @@ fn the_highest_rate_is_found_within_five_percent_wherever_it_begins() {
             let (tried, search) = searched(options(start), |next| model.answer(level(next), &mut random));
             let share = held(&tried) / model.highest();
             assert!((0.90..=1.02).contains(&share), "{share} of {} from {start}", model.highest());
-            assert_eq!(search.bound(), Bound::Limit);
+            assert_eq!(search.bound(), SearchBound::Limit);
         }
     }
 }
@@ -116,26 +119,26 @@ fn infinitely_fast_storage_ends_at_what_can_be_generated() {
     let mut random = Random::new(1, "noise");
     let (tried, search) = searched(options(500.0), |next| model.answer(level(next), &mut random));
     assert!((45_000.0..=48_000.0).contains(&held(&tried)), "{tried:?}");
-    assert_eq!(search.bound(), Bound::Generator);
+    assert_eq!(search.bound(), SearchBound::Generator);
     let capped = SearchOptions { most: 2000.0, ..options(500.0) };
     let (tried, search) = searched(capped, |next| (Judgement::Within, level(next)));
-    assert_eq!((held(&tried), search.bound()), (2000.0, Bound::Most));
+    assert_eq!((held(&tried), search.bound()), (2000.0, SearchBound::Most));
 }
 
 #[test]
-fn nothing_fails_by_one_trial() {
+fn one_failed_trial_decides_nothing() {
     let mut search = Search::new(options(100.0));
     search.tell(Judgement::Beyond, 90.0);
-    assert_eq!(search.next(), Next::Probe(100.0), "tried again");
+    assert_eq!(search.next(), SearchStep::Probe(100.0), "tried again");
     search.tell(Judgement::Within, 100.0);
-    assert_eq!(search.next(), Next::Probe(200.0), "and it was nothing");
+    assert_eq!(search.next(), SearchStep::Probe(200.0), "and it was nothing");
     search.tell(Judgement::Beyond, 150.0);
     search.tell(Judgement::Beyond, 150.0);
-    assert_eq!(search.next(), Next::Probe(141.4));
+    assert_eq!(search.next(), SearchStep::Probe(141.4));
 }
 
 #[test]
-fn a_bad_spell_does_not_fix_the_ceiling() {
+fn a_disturbed_period_does_not_become_the_bound() {
     // The storage's own cache is being written out while 400 is tried for the first time.
     let mut spell = 2;
     let (tried, search) = searched(options(200.0), |next| match level(next) {
@@ -147,7 +150,7 @@ fn a_bad_spell_does_not_fix_the_ceiling() {
         rate => (Judgement::Beyond, rate),
     });
     assert!((2_850.0..=3_000.0).contains(&held(&tried)), "{tried:?}");
-    assert_eq!(search.bound(), Bound::Limit);
+    assert_eq!(search.bound(), SearchBound::Limit);
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn bursts_of_stalls_now_and_then_decide_nothing() {
 }
 
 #[test]
-fn what_passed_by_chance_does_not_pass_the_trial_of_the_boundary() {
+fn a_level_that_passed_by_chance_fails_its_confirmation() {
     let mut lucky = true;
     let (tried, _) = searched(options(100.0), |next| match level(next) {
         rate if rate <= 130.0 => (Judgement::Within, rate),
@@ -185,15 +188,15 @@ fn what_passed_by_chance_does_not_pass_the_trial_of_the_boundary() {
 }
 
 #[test]
-fn what_cannot_be_held_is_stepped_back_from_and_not_for_ever() {
-    let holds = |tried: &[Next]| -> Vec<f64> {
-        let held = tried.iter().filter(|next| matches!(next, Next::Hold(_)));
+fn a_failed_hold_steps_back_a_limited_number_of_times() {
+    let holds = |tried: &[SearchStep]| -> Vec<f64> {
+        let held = tried.iter().filter(|next| matches!(next, SearchStep::Hold(_)));
         held.map(|next| level(*next)).collect()
     };
     let answer = |within: f64| {
         move |next| match next {
-            Next::Hold(rate) if rate > within => (Judgement::Beyond, rate),
-            Next::Probe(rate) if rate > 1000.0 => (Judgement::Beyond, rate),
+            SearchStep::Hold(rate) if rate > within => (Judgement::Beyond, rate),
+            SearchStep::Probe(rate) if rate > 1000.0 => (Judgement::Beyond, rate),
             next => (Judgement::Within, level(next)),
         }
     };
@@ -204,13 +207,13 @@ fn what_cannot_be_held_is_stepped_back_from_and_not_for_ever() {
 }
 
 #[test]
-fn storage_that_carries_nothing_is_asked_for_the_least() {
+fn storage_that_fails_at_every_level_is_held_at_the_minimum() {
     let (tried, search) = searched(options(100.0), |_| (Judgement::Beyond, 0.5));
-    assert_eq!((held(&tried), search.bound()), (1.0, Bound::Limit));
+    assert_eq!((held(&tried), search.bound()), (1.0, SearchBound::Limit));
 }
 
 fn threads(most: f64) -> SearchOptions {
-    SearchOptions { axis: Axis::Threads, start: 2.0, least: 1.0, most, probes_max: 25, holds_max: 3 }
+    SearchOptions { axis: SearchAxis::Threads, start: 2.0, least: 1.0, most, probes_max: 25, holds_max: 3 }
 }
 
 #[test]
@@ -225,7 +228,7 @@ fn threads_are_raised_until_a_limit_is_broken_then_narrowed_to_one() {
     };
     let (tried, search) = searched(threads(128.0), answer);
     assert!((27.0..=30.0).contains(&held(&tried)), "{tried:?}");
-    assert_eq!(search.bound(), Bound::Limit);
+    assert_eq!(search.bound(), SearchBound::Limit);
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn threads_end_where_more_of_them_do_no_more() {
     // Saturated at 8: more would only wait, and take cache pages from each other.
     let answer = |next| (Judgement::Within, level(next).min(8.0) * 140.0);
     let (tried, search) = searched(threads(128.0), answer);
-    assert_eq!((held(&tried), search.bound()), (8.0, Bound::Plateau));
+    assert_eq!((held(&tried), search.bound()), (8.0, SearchBound::Plateau));
     assert!(tried.iter().all(|next| level(*next) <= 16.0), "no overshoot: {tried:?}");
     let (tried, _) = searched(threads(128.0), |_| (Judgement::Beyond, 10.0));
     assert_eq!(held(&tried), 1.0);

@@ -1,8 +1,8 @@
 //! Comparability of runs: properties that differ and were not varied on purpose.
 
 use super::{
-    super::{plan::Load, results::RunResults},
-    Comparison,
+    super::{plan::LoadPlan, results::RunResults},
+    RunComparison,
     settings::{IOPS_EACH, MAILBOXES, THREADS},
 };
 use report::prose::counted;
@@ -14,7 +14,7 @@ const SAME_SIZE_PERCENT: u64 = 2;
 
 /// A property that comparable runs share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trait {
+pub enum RunProperty {
     Limits,
     Load,
     Profile,
@@ -24,12 +24,12 @@ pub enum Trait {
 
 /// A property that differs between runs, with its distinct values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unlike {
-    pub what: Trait,
+pub struct PropertyMismatch {
+    pub what: RunProperty,
     pub values: Vec<String>,
 }
 
-impl Trait {
+impl RunProperty {
     const ALL: [Self; 4] = [Self::Limits, Self::Load, Self::Profile, Self::Size];
 
     /// True if the difference makes a best run meaningless: the runs passed different limits or had different
@@ -59,22 +59,22 @@ impl Trait {
     }
 }
 
-impl fmt::Display for Unlike {
+impl fmt::Display for PropertyMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "The runs have different {} ({})", self.what.title(), self.values.join("; "))?;
         f.write_str(match self.what {
-            Trait::Limits => ": passing means different things, so no run is named the best.",
-            Trait::Load => ": their IOPS are not comparable, so no run is named the best.",
-            Trait::Profile => ": their I/Os are not comparable.",
-            Trait::Size => ": smaller databases are cached more easily.",
+            RunProperty::Limits => ": passing means different things, so no run is named the best.",
+            RunProperty::Load => ": their IOPS are not comparable, so no run is named the best.",
+            RunProperty::Profile => ": their I/Os are not comparable.",
+            RunProperty::Size => ": smaller databases are cached more easily.",
         })
     }
 }
 
 /// The properties that differ between the runs of `comparison`, except the varied one.
-pub fn unlike(comparison: &Comparison) -> Vec<Unlike> {
+pub fn mismatches(comparison: &RunComparison) -> Vec<PropertyMismatch> {
     let varied = comparison.varied.setting;
-    let found = Trait::ALL.map(|what| {
+    let found = RunProperty::ALL.map(|what| {
         let mut values: Vec<String> = Vec::new();
         for run in &comparison.runs {
             let value = what.of(&run.results, varied);
@@ -82,14 +82,14 @@ pub fn unlike(comparison: &Comparison) -> Vec<Unlike> {
                 values.push(value);
             }
         }
-        Unlike { what, values }
+        PropertyMismatch { what, values }
     });
     let sizes = comparison.runs.iter().map(|run| size(&run.results));
     let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (least.min(size), most.max(size)));
     let are_one_size = most - least <= most / 100 * SAME_SIZE_PERCENT;
     found
         .into_iter()
-        .filter(|unlike| unlike.values.len() > 1 && !(unlike.what == Trait::Size && are_one_size))
+        .filter(|mismatch| mismatch.values.len() > 1 && !(mismatch.what == RunProperty::Size && are_one_size))
         .collect()
 }
 
@@ -98,21 +98,21 @@ fn size(results: &RunResults) -> u64 {
 }
 
 /// Describes a load without its varied setting.
-fn load(load: Load, varied: Option<&str>) -> String {
+fn load(load: LoadPlan, varied: Option<&str>) -> String {
     let unless = |setting: &str, text: String| if varied == Some(setting) { String::new() } else { text };
     match load {
-        Load::Threads { per_group } => {
+        LoadPlan::Threads { per_group } => {
             format!(
                 "a closed loop{}",
                 unless(THREADS, format!(" of {} a group", counted(per_group.into(), "thread")))
             )
         }
-        Load::Mailboxes { count, iops_each } => format!(
+        LoadPlan::Mailboxes { count, iops_each } => format!(
             "a held rate{}{}",
             unless(MAILBOXES, format!(" of {}", counted(count, "mailbox"))),
             unless(IOPS_EACH, format!(" of {iops_each} IOPS each")),
         ),
-        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
-        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+        LoadPlan::Maximum { .. } => "the highest rate within limits".to_owned(),
+        LoadPlan::TunedThreads { .. } => "the best number of threads".to_owned(),
     }
 }

@@ -4,9 +4,9 @@
 use super::{
     super::{
         limits::SlowLimits,
-        meter::{Meter, SlowNews, SlowTally},
+        meter::{Meter, SlowChanges, SlowTally},
     },
-    Group,
+    GroupRun,
 };
 use report::prose::counted;
 use std::{
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Maximum number of test log lines about slow operations of one group; storage may be slow for a day.
 const LINES_MAX: u32 = 100;
 
-impl Group {
+impl GroupRun {
     /// Runs `work` while checking for slow operations.
     pub(super) async fn under_watch<T>(&self, work: impl Future<Output = T>) -> T {
         let (mut work, mut watch) = (pin!(work), pin!(self.watch()));
@@ -45,7 +45,7 @@ impl Group {
 
     /// Reports the slow operations noticed since the last check.
     pub(super) fn look(&self) {
-        let mut news = SlowNews::default();
+        let mut news = SlowChanges::default();
         self.meters.iter().for_each(|meter| news.merge(meter.look()));
         for line in tell(&news, &self.limits.slow) {
             let told = self.slow_lines.replace(self.slow_lines.get().saturating_add(1));
@@ -71,7 +71,7 @@ impl Group {
 }
 
 /// Test log lines: at most one for each kind of change, however many operations it concerns.
-fn tell(news: &SlowNews, limits: &SlowLimits) -> Vec<String> {
+fn tell(news: &SlowChanges, limits: &SlowLimits) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(oldest) = &news.oldest {
         let (long_s, hung_s) = (limits.long_s, limits.hung_s);

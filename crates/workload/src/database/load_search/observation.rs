@@ -3,24 +3,24 @@
 use super::super::{
     limits::Measure,
     measure::{Sample, mean_of_windows_ms, windows, worst_window_ms},
-    meter::{IoTallies, IoTally, Role},
+    meter::{IoTallies, IoTally, VolumeRole},
     plan::WINDOW,
 };
 
 /// The samples of all groups combined.
-pub struct Seen {
-    roles: Vec<Role>,
+pub struct TrialObservation {
+    roles: Vec<VolumeRole>,
     pub samples: Vec<Sample>,
     windows: Vec<Sample>,
 }
 
-impl Seen {
+impl TrialObservation {
     /// Combines the samples up to the slowest group.
-    pub fn of(volumes: &[Vec<(Role, String)>], groups: &[&[Sample]]) -> Self {
-        let mut names: Vec<(Role, String)> = volumes.iter().flatten().cloned().collect();
+    pub fn of(volumes: &[Vec<(VolumeRole, String)>], groups: &[&[Sample]]) -> Self {
+        let mut names: Vec<(VolumeRole, String)> = volumes.iter().flatten().cloned().collect();
         names.sort();
         names.dedup();
-        let place = |name: &(Role, String)| names.binary_search(name).expect("every name is listed");
+        let place = |name: &(VolumeRole, String)| names.binary_search(name).expect("every name is listed");
         let length = groups.iter().map(|samples| samples.len()).min().unwrap_or(0);
         let merged = (0..length).map(|index| {
             let placed = groups.iter().zip(volumes).map(|(samples, volumes)| {
@@ -61,7 +61,7 @@ impl Seen {
     pub fn achieved_iops(&self) -> f64 {
         let io = |sample: &Sample| -> u64 {
             let pairs = self.roles.iter().zip(&sample.volumes);
-            pairs.filter(|(role, _)| **role == Role::Database).map(|(_, io)| io.transactional()).sum()
+            pairs.filter(|(role, _)| **role == VolumeRole::Database).map(|(_, io)| io.transactional()).sum()
         };
         self.samples.iter().map(io).sum::<u64>() as f64 / self.span_s().max(1e-9)
     }
@@ -69,11 +69,11 @@ impl Seen {
     /// Value to compare with a limit; None for metrics of whole runs.
     pub fn measure(&self, measure: Measure) -> Option<f64> {
         match measure {
-            Measure::DatabaseReadAverageMs => self.average_ms(Role::Database, |io| io.read),
-            Measure::DatabaseWriteAverageMs => self.average_ms(Role::Database, |io| io.write),
-            Measure::LogWriteAverageMs => self.average_ms(Role::Log, |io| io.write),
-            Measure::DatabaseReadWindowMaximumMs => self.worst_ms(Role::Database, |io| io.read),
-            Measure::LogWriteWindowMaximumMs => self.worst_ms(Role::Log, |io| io.write),
+            Measure::DatabaseReadAverageMs => self.average_ms(VolumeRole::Database, |io| io.read),
+            Measure::DatabaseWriteAverageMs => self.average_ms(VolumeRole::Database, |io| io.write),
+            Measure::LogWriteAverageMs => self.average_ms(VolumeRole::Log, |io| io.write),
+            Measure::DatabaseReadWindowMaximumMs => self.worst_ms(VolumeRole::Database, |io| io.read),
+            Measure::LogWriteWindowMaximumMs => self.worst_ms(VolumeRole::Log, |io| io.write),
             Measure::PageFaultStallsPerSecond => {
                 let stalls: u64 = self.samples.iter().map(|sample| sample.page_fault_stalls).sum();
                 (!self.samples.is_empty()).then(|| stalls as f64 / self.span_s().max(1e-9))
@@ -99,18 +99,18 @@ impl Seen {
         seconds.get(seconds.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
     }
 
-    fn average_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
+    fn average_ms(&self, role: VolumeRole, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
         let of_volume = |place: usize| mean_of_windows_ms(&self.windows, |window| of(&window.volumes[place]));
         self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
     }
 
-    fn worst_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
+    fn worst_ms(&self, role: VolumeRole, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
         let of_volume =
             |place: usize| worst_window_ms(&self.samples, &self.windows, |window| of(&window.volumes[place]));
         self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
     }
 
-    fn places(&self, role: Role) -> impl Iterator<Item = usize> {
+    fn places(&self, role: VolumeRole) -> impl Iterator<Item = usize> {
         self.roles.iter().enumerate().filter(move |(_, of)| **of == role).map(|(place, _)| place)
     }
 }

@@ -6,7 +6,7 @@
 use std::{future::poll_fn, task::Poll};
 
 /// Completes after the tasks that are ready now have run.
-pub async fn give_turn() {
+pub async fn yield_now() {
     let mut given = false;
     poll_fn(|context| {
         if std::mem::replace(&mut given, true) {

@@ -3,7 +3,7 @@
 use super::super::{
     limits::Measure,
     processor::BusiestThread,
-    search::{Axis, Bound, Judgement},
+    search::{Judgement, SearchAxis, SearchBound},
 };
 use report::prose::{counted, number};
 use serde::{Deserialize, Serialize};
@@ -51,11 +51,11 @@ pub struct TrialResults {
 /// Trials and result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchResults {
-    pub axis: Axis,
+    pub axis: SearchAxis,
     /// The level held last; None if the run ended before a hold.
     pub held: Option<f64>,
     /// The reason the level is no higher.
-    pub bound: Bound,
+    pub bound: SearchBound,
     /// Maximum sessions of a group; 0 in records of versions that did not store it.
     #[serde(default)]
     pub sessions_max: u32,
@@ -65,26 +65,26 @@ pub struct SearchResults {
 
 impl SearchResults {
     /// Results of a search that has not started.
-    pub fn none_yet(axis: Axis, sessions_max: u32) -> Self {
-        Self { axis, held: None, bound: Bound::Unfinished, sessions_max, trials: Vec::new() }
+    pub fn none_yet(axis: SearchAxis, sessions_max: u32) -> Self {
+        Self { axis, held: None, bound: SearchBound::Unfinished, sessions_max, trials: Vec::new() }
     }
 
     /// The thread whose processor limited the search, if one did.
     pub fn limiting_thread(&self) -> Option<BusiestThread> {
         let full = |trial: &&TrialResults| trial.judgement == Judgement::Processor;
         let last = self.trials.iter().rev().filter(full).find_map(|trial| trial.busiest);
-        last.filter(|_| self.bound == Bound::Processor)
+        last.filter(|_| self.bound == SearchBound::Processor)
     }
 
     /// The held database IOPS; None in a search over threads.
     pub fn target_iops(&self) -> Option<f64> {
-        self.held.filter(|_| self.axis == Axis::Rate)
+        self.held.filter(|_| self.axis == SearchAxis::Rate)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchProgress {
-    pub axis: Axis,
+    pub axis: SearchAxis,
     /// The current level.
     pub level: f64,
     /// From 1.
@@ -96,10 +96,10 @@ pub struct SearchProgress {
 }
 
 /// Describes a level: `1,250 IOPS`, `12 threads a group`.
-pub fn words(axis: Axis, level: f64) -> String {
+pub fn describe_level(axis: SearchAxis, level: f64) -> String {
     match axis {
-        Axis::Rate if level < 100.0 => format!("{} IOPS", number(level, 1)),
-        Axis::Rate => format!("{} IOPS", number(level, 0)),
-        Axis::Threads => format!("{} a group", counted(level as u64, "thread")),
+        SearchAxis::Rate if level < 100.0 => format!("{} IOPS", number(level, 1)),
+        SearchAxis::Rate => format!("{} IOPS", number(level, 0)),
+        SearchAxis::Threads => format!("{} a group", counted(level as u64, "thread")),
     }
 }

@@ -6,36 +6,36 @@
 use super::{
     super::{
         measure::Sampler,
-        meter::Role,
+        meter::VolumeRole,
         progress::Phase,
-        settling::Settling,
-        trial::{Arrived, Effort, Trial, TrialLoad},
+        steady_state::SteadyStateDetector,
+        trial::{ReadyGroup, Trial, TrialEffort, TrialLoad},
     },
-    Group, Running, Seconds, TICK,
+    GroupRun, RunningLoad, SessionShortage, TICK,
 };
 use maildb::Instance;
 use std::{rc::Rc, time::Duration};
 
 /// Interval between checks for an order and for the end of operations.
 const POLL: Duration = Duration::from_millis(20);
-/// Minimum number of observations while a load settles, even if its maximum is a second: [`Settling`]
+/// Minimum number of observations while a load settles, even if its maximum is a second: [`SteadyStateDetector`]
 /// compares two with the two before.
 const LOOKS_MIN: u32 = 4;
 /// Maximum wait for operations under way when a trial ends.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-impl Group {
+impl GroupRun {
     /// Runs trials until the search is over; the last one is the run itself.
-    pub(super) async fn seek(&self, instance: &Instance, running: &mut Running) {
+    pub(super) async fn seek(&self, instance: &Instance, running: &mut RunningLoad) {
         let volumes = self.meters.iter().map(|meter| (meter.role(), meter.volume().to_owned())).collect();
         let iops = running.recent.get().iops();
         running.load.pacer.pause();
-        self.shared.trials.arrive(self.number, Arrived { volumes, iops });
+        self.shared.trials.report_ready(self.number, ReadyGroup { volumes, iops });
         let mut last = 0;
         let mut measured: Option<Sampler> = None;
         while let Some(trial) = self.next_trial(running, last).await {
             last = trial.number;
-            let mut effort = Effort::default();
+            let mut effort = TrialEffort::default();
             measured = self.attempt(instance, running, &trial, &mut effort).await;
             running.load.pacer.pause();
             if trial.holds {
@@ -54,7 +54,7 @@ impl Group {
     }
 
     /// The trial after number `last`; None if the search is over or the run ends.
-    async fn next_trial(&self, running: &Running, last: u32) -> Option<Trial> {
+    async fn next_trial(&self, running: &RunningLoad, last: u32) -> Option<Trial> {
         loop {
             if self.ended(running) || self.shared.trials.are_over() {
                 return None;
@@ -70,13 +70,13 @@ impl Group {
     async fn attempt(
         &self,
         instance: &Instance,
-        running: &mut Running,
+        running: &mut RunningLoad,
         trial: &Trial,
-        effort: &mut Effort,
+        effort: &mut TrialEffort,
     ) -> Option<Sampler> {
-        self.shared.board(self.number, |board| {
-            board.phase = Phase::Search;
-            board.fraction = 0.0;
+        self.shared.update(self.number, |progress| {
+            progress.phase = Phase::Search;
+            progress.fraction = 0.0;
         });
         self.drain(running).await;
         self.shared.meet(&self.world, 1 + 2 * trial.number).await;
@@ -89,7 +89,7 @@ impl Group {
         if self.ended(running) {
             return None;
         }
-        running.seconds.set(Seconds::default());
+        running.seconds.set(SessionShortage::default());
         let (began, cpu_before) = (self.world.now(), self.world.thread_cpu());
         let measured = if trial.holds {
             running.tally.samples.clear();
@@ -102,13 +102,13 @@ impl Group {
         let span_s = self.world.now().since(began).as_secs_f64().max(1e-9);
         let cpu = cpu_before.zip(self.world.thread_cpu());
         effort.processor = cpu.map(|(before, after)| after.saturating_sub(before).as_secs_f64() / span_s);
-        let Seconds { all, without_sessions } = running.seconds.get();
+        let SessionShortage { all, without_sessions } = running.seconds.get();
         effort.sessions_full = without_sessions * 2 > all;
         measured
     }
 
     /// Waits for the operations under way.
-    async fn drain(&self, running: &Running) {
+    async fn drain(&self, running: &RunningLoad) {
         let began = self.world.now();
         let load = &running.load;
         // In a longer transaction, operations stay unfinished until the commit.
@@ -125,7 +125,7 @@ impl Group {
     }
 
     /// Switches to the trial's load.
-    fn steer(&self, running: &mut Running, load: TrialLoad) {
+    fn steer(&self, running: &mut RunningLoad, load: TrialLoad) {
         let pacer = &running.load.pacer;
         match load {
             TrialLoad::Threads(threads) => pacer.let_work(threads),
@@ -144,9 +144,14 @@ impl Group {
 
     /// Runs the load until the throughput of every group is steady, at most `span_max`; returns the seconds
     /// it took, or None.
-    async fn let_settle(&self, instance: &Instance, running: &Running, span_max: Duration) -> Option<f64> {
+    async fn let_settle(
+        &self,
+        instance: &Instance,
+        running: &RunningLoad,
+        span_max: Duration,
+    ) -> Option<f64> {
         let (began, mut sampler, mut settling) =
-            (self.world.now(), self.sampler(instance, running), Settling::default());
+            (self.world.now(), self.sampler(instance, running), SteadyStateDetector::default());
         let step = TICK.min(span_max / LOOKS_MIN);
         let mut steps = 0;
         while self.world.now().since(began) < span_max {
@@ -158,7 +163,7 @@ impl Group {
                 return None;
             }
             let volumes = self.meters.iter().zip(&sample.volumes);
-            let databases = volumes.filter(|(meter, _)| meter.role() == Role::Database);
+            let databases = volumes.filter(|(meter, _)| meter.role() == VolumeRole::Database);
             let io = databases.map(|(_, tallies)| tallies.transactional()).sum();
             settling.observe(io, sample.operations.count);
             if self.shared.trials.settle(self.number, settling.is_settled()) {
@@ -169,7 +174,7 @@ impl Group {
     }
 
     /// Runs the load for `span` and passes every sample to the driver.
-    async fn probe(&self, instance: &Instance, running: &Running, span: Duration) {
+    async fn probe(&self, instance: &Instance, running: &RunningLoad, span: Duration) {
         let (began, mut sampler) = (self.world.now(), self.sampler(instance, running));
         let mut ticks = 0;
         while self.world.now().since(began) < span {

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_at_random_meets_its_target_but_for_one_run_in_some_hundreds() {
+    fn random_arrivals_meet_their_target_in_all_but_one_of_hundreds_of_runs() {
         let mut random = Random::new(5, "arrivals");
         for needed in [50.0, 400.0, 3_000.0] {
             let missed = (0..2_000).filter(|_| arrivals(needed, &mut random) < needed * least_share(needed));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_cost_much_are_few_and_those_that_cost_nothing_are_not_many() {
+    fn needed_arrivals_follow_from_the_cost_of_an_operation() {
         assert_eq!(arrivals_of(1000.0, 500.0, 100.0), 200.0, "five I/O each");
         assert_eq!(arrivals_of(1000.0, 500.0, 5000.0), 1000.0, "a tenth of one each");
         assert_eq!(arrivals_of(1000.0, 0.0, 0.0), 1000.0);

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// An absent number is shown as `–` and is `null` in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Option<f64>", into = "Option<f64>")]
-pub struct Reading(Option<f64>);
+pub struct Measurement(Option<f64>);
 
-impl Reading {
+impl Measurement {
     pub const NONE: Self = Self(None);
 
     pub fn new(value: f64) -> Self {
@@ -21,20 +21,20 @@ impl Reading {
     }
 }
 
-impl From<f64> for Reading {
+impl From<f64> for Measurement {
     fn from(value: f64) -> Self {
         Self::new(value)
     }
 }
 
-impl From<Option<f64>> for Reading {
+impl From<Option<f64>> for Measurement {
     fn from(value: Option<f64>) -> Self {
         value.map_or(Self::NONE, Self::new)
     }
 }
 
-impl From<Reading> for Option<f64> {
-    fn from(reading: Reading) -> Self {
+impl From<Measurement> for Option<f64> {
+    fn from(reading: Measurement) -> Self {
         reading.0
     }
 }
@@ -44,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_number_is_absent() {
+    fn a_number_that_is_not_finite_is_absent() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert_eq!(Reading::new(value), Reading::NONE);
-            assert_eq!(Reading::from(Some(value)), Reading::NONE);
+            assert_eq!(Measurement::new(value), Measurement::NONE);
+            assert_eq!(Measurement::from(Some(value)), Measurement::NONE);
         }
-        assert_eq!(Reading::new(-0.5).get(), Some(-0.5));
+        assert_eq!(Measurement::new(-0.5).get(), Some(-0.5));
     }
 }

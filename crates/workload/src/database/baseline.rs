@@ -1,16 +1,16 @@
 //! Baseline figures: the same work on the same storage by another path, for comparison.
 
 use super::{
-    comparison::figures::Figures,
+    comparison::figures::RunFigures,
     results::{LatencySummary, RunResults},
-    verdict::Answer,
+    verdict::VerdictOutcome,
 };
 use serde::{Deserialize, Serialize};
 
-/// Figures of a run on one path. None where nothing was measured.
+/// RunFigures of a run on one path. None where nothing was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathFigures {
-    pub answer: Answer,
+    pub answer: VerdictOutcome,
     pub iops: Option<f64>,
     pub reads: Option<f64>,
     pub writes: Option<f64>,
@@ -29,8 +29,8 @@ pub struct PathFigures {
 }
 
 impl PathFigures {
-    pub fn of(results: &RunResults, answer: Answer) -> Self {
-        let figures = Figures::of(results);
+    pub fn of(results: &RunResults, answer: VerdictOutcome) -> Self {
+        let figures = RunFigures::of(results);
         Self {
             answer,
             iops: figures.iops,

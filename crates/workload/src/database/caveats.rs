@@ -3,14 +3,14 @@
 use super::{
     plan::{CACHE_RATIO_WANTED, RunClass, RunPlan},
     setting::Confidence,
-    span::Span,
+    time_span::TimeSpan,
 };
 use maildb::PageStampMode;
 use std::fmt;
 
 /// A property of the plan that limits the value of the verdict.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Weakness {
+pub enum Caveat {
     /// Too short for a performance test.
     Short {
         /// Measured time, in seconds.
@@ -42,11 +42,11 @@ pub enum Weakness {
     UnverifiedFigures { keys: Vec<&'static str> },
 }
 
-impl fmt::Display for Weakness {
+impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { seconds } => {
-                write!(f, "The run measures {} only; a performance test takes two hours.", Span(*seconds))
+                write!(f, "The run measures {} only; a performance test takes two hours.", TimeSpan(*seconds))
             }
             Self::SmallAgainstCache { ratio } => {
                 write!(
@@ -90,7 +90,7 @@ impl fmt::Display for Weakness {
     }
 }
 
-impl Weakness {
+impl Caveat {
     /// Citation; empty if the caveat needs none.
     pub fn source(&self) -> &'static str {
         match self {
@@ -117,33 +117,33 @@ impl Weakness {
 
 impl RunPlan {
     /// All caveats of this plan, the most serious first.
-    pub fn weaknesses(&self) -> Vec<Weakness> {
+    pub fn caveats(&self) -> Vec<Caveat> {
         let mut found = Vec::new();
         for volume in self.volumes.iter().filter(|volume| !volume.direct) {
-            found.push(Weakness::NotDirect { volume: volume.name.clone(), io: volume.io.clone() });
+            found.push(Caveat::NotDirect { volume: volume.name.clone(), io: volume.io.clone() });
         }
         if RunClass::of(self.duration()) == RunClass::Smoke {
-            found.push(Weakness::Short { seconds: self.duration_s });
+            found.push(Caveat::Short { seconds: self.duration_s });
         }
         let group_bytes = u64::from(self.databases_per_group) * self.database_bytes;
         let ratio = group_bytes as f64 / self.cache_bytes_per_group as f64;
         // Databases are sized in whole pages: 19.9 times counts as 20 times.
         if ratio < CACHE_RATIO_WANTED * 0.995 {
-            found.push(Weakness::SmallAgainstCache { ratio });
+            found.push(Caveat::SmallAgainstCache { ratio });
         }
         let all_bytes = self.database_count() * self.database_bytes;
         match self.storage_cache_bytes {
-            None => found.push(Weakness::StorageCacheUnknown),
+            None => found.push(Caveat::StorageCacheUnknown),
             Some(cache) if (all_bytes as f64) < CACHE_RATIO_WANTED * cache as f64 => {
-                found.push(Weakness::SmallAgainstStorageCache { ratio: all_bytes as f64 / cache as f64 });
+                found.push(Caveat::SmallAgainstStorageCache { ratio: all_bytes as f64 / cache as f64 });
             }
             Some(_) => {}
         }
         for volume in self.volumes.iter().filter(|volume| volume.databases && volume.logs) {
-            found.push(Weakness::SharedVolume { volume: volume.name.clone() });
+            found.push(Caveat::SharedVolume { volume: volume.name.clone() });
         }
         if self.profile.page_stamps() == PageStampMode::Off {
-            found.push(Weakness::LostWritesUnseen);
+            found.push(Caveat::LostWritesUnseen);
         }
         let unverified = [Confidence::Recalled, Confidence::Assumed];
         let keys: Vec<_> = self
@@ -153,7 +153,7 @@ impl RunPlan {
             .map(|(spec, _)| spec.name)
             .collect();
         if !keys.is_empty() {
-            found.push(Weakness::UnverifiedFigures { keys });
+            found.push(Caveat::UnverifiedFigures { keys });
         }
         found
     }
@@ -164,8 +164,8 @@ mod tests {
     use super::{super::plan::tests::sample_plan, *};
 
     fn said(plan: &RunPlan) -> Vec<String> {
-        let real = plan.weaknesses().into_iter().filter(|weakness| !weakness.is_note());
-        real.map(|weakness| weakness.to_string()).collect()
+        let real = plan.caveats().into_iter().filter(|caveat| !caveat.is_note());
+        real.map(|caveat| caveat.to_string()).collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     super::{
         kernel::KernelResults,
         limits::LimitSet,
-        meter::{Role, SlowOperation, Spell, SpikeLog},
+        meter::{Burst, SlowOperation, SpikeLog, VolumeRole},
         results::{RunResults, VolumeResults},
     },
     utc,
@@ -30,9 +30,10 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
     }
     let slowest = results.slow.operations.iter().max_by(|one, other| one.took_s.total_cmp(&other.took_s));
     if let Some(slowest) = slowest {
-        let end = match slowest.answered {
-            true => format!("was answered after {:.1} s", slowest.took_s),
-            false => format!("was not answered in {:.0} s", slowest.took_s),
+        let end = if slowest.answered {
+            format!("was answered after {:.1} s", slowest.took_s)
+        } else {
+            format!("was not answered in {:.0} s", slowest.took_s)
         };
         let text = format!(
             "{} took long, {} hung; the longest, a {slowest}, {end}.",
@@ -90,9 +91,10 @@ fn add_kernel_findings(document: &mut Document, kernel: &KernelResults) {
 
 fn kernel_messages(kernel: &KernelResults) -> Table {
     let (kept, all) = (kernel.events.len() as u64, kernel.count);
-    let title = match kept < all {
-        true => format!("In the kernel log, the first {kept} of {all}"),
-        false => "In the kernel log".to_owned(),
+    let title = if kept < all {
+        format!("In the kernel log, the first {kept} of {all}")
+    } else {
+        "In the kernel log".to_owned()
     };
     let columns = [
         Column::text("Seen (UTC)"),
@@ -115,14 +117,14 @@ fn kernel_messages(kernel: &KernelResults) -> Table {
 }
 
 /// Marks the first slow operations of the measured time in `chart`.
-pub fn with_marks(chart: LineChart, results: &RunResults, role: Role) -> LineChart {
+pub fn with_marks(chart: LineChart, results: &RunResults, role: VolumeRole) -> LineChart {
     let of_role = results.slow.operations.iter().filter(|operation| operation.role == role);
     let marked = of_role.filter_map(|operation| Some((operation.slowness.title(), operation.at_s?)));
     marked.take(MARKED).fold(chart, |chart, (label, at_s)| chart.event(label, at_s))
 }
 
 /// The section: each slow operation, and the spikes of each volume.
-pub fn trouble(results: &RunResults) -> Section {
+pub fn section(results: &RunResults) -> Section {
     let mut section = Section::new("Slow I/O and the kernel log", intro(results));
     section = match results.slow.count() {
         0 => section.paragraph("No device operation was long or hung."),
@@ -163,9 +165,10 @@ fn intro(results: &RunResults) -> String {
 
 fn slow_operations(results: &RunResults) -> Table {
     let (kept, all) = (results.slow.operations.len() as u64, results.slow.count());
-    let title = match kept < all {
-        true => format!("Slow operations, the longest {kept} of {all}"),
-        false => "Slow operations".to_owned(),
+    let title = if kept < all {
+        format!("Slow operations, the longest {kept} of {all}")
+    } else {
+        "Slow operations".to_owned()
     };
     let columns = [
         Column::text("Began (UTC)"),
@@ -208,8 +211,8 @@ fn logs(results: &RunResults) -> impl Iterator<Item = (&VolumeResults, &'static 
 
 fn what(volume: &VolumeResults, kind: &str) -> String {
     match volume.role {
-        Role::Database => format!("database {kind}"),
-        Role::Log => format!("log {kind}"),
+        VolumeRole::Database => format!("database {kind}"),
+        VolumeRole::Log => format!("log {kind}"),
     }
 }
 
@@ -233,7 +236,7 @@ fn spikes(results: &RunResults) -> Table {
     let mut table = Table::new("Episodes of slow I/O by volume", columns);
     for (volume, kind, log) in logs(results) {
         let latency = if kind == "reads" { &volume.read } else { &volume.write };
-        let longest_s = log.longest().map(|spell| spell.span_ns() as f64 / 1e9);
+        let longest_s = log.longest().map(|burst| burst.span_ns() as f64 / 1e9);
         table.push([
             Cell::text(volume.volume.as_str()),
             Cell::text(what(volume, kind)),
@@ -260,21 +263,21 @@ fn longest_spikes(results: &RunResults) -> Table {
         Column::number("Slowest I/O", Unit::Milliseconds),
     ];
     let mut table = Table::new("Longest episodes, from the beginning of measuring", columns);
-    let mut all: Vec<(Spell, &VolumeResults, &'static str)> = Vec::new();
+    let mut all: Vec<(Burst, &VolumeResults, &'static str)> = Vec::new();
     for (volume, kind, log) in logs(results) {
-        let mut spells = log.spells();
-        spells.sort_by_key(|spell| std::cmp::Reverse(spell.span_ns()));
-        all.extend(spells.into_iter().take(LISTED).map(|spell| (spell, volume, kind)));
+        let mut bursts = log.bursts();
+        bursts.sort_by_key(|burst| std::cmp::Reverse(burst.span_ns()));
+        all.extend(bursts.into_iter().take(LISTED).map(|burst| (burst, volume, kind)));
     }
-    all.sort_by_key(|(spell, ..)| spell.from_ns);
-    for (spell, volume, kind) in all {
+    all.sort_by_key(|(burst, ..)| burst.from_ns);
+    for (burst, volume, kind) in all {
         table.push([
-            Cell::number(spell.from_ns as f64 / 1e9, Unit::Seconds, 1),
+            Cell::number(burst.from_ns as f64 / 1e9, Unit::Seconds, 1),
             Cell::text(volume.volume.as_str()),
             Cell::text(what(volume, kind)),
-            Cell::number(spell.span_ns() as f64 / 1e9, Unit::Seconds, 2),
-            Cell::count(spell.operations),
-            Cell::number(spell.slowest_ns as f64 / 1e6, Unit::Milliseconds, 1),
+            Cell::number(burst.span_ns() as f64 / 1e9, Unit::Seconds, 2),
+            Cell::count(burst.operations),
+            Cell::number(burst.slowest_ns as f64 / 1e6, Unit::Milliseconds, 1),
         ]);
     }
     table

@@ -6,13 +6,13 @@
 use super::{
     super::{
         kernel::{self, KernelResults},
+        load_search::TrialResults,
         measure::Sample,
         meter::{IoTallies, SlowTally, Spikes},
         plan::RunPlan,
         results::{LatencyBucket, RunResults},
-        seek::TrialResults,
     },
-    Creating, Header, Made, Measured, Measuring, Readings,
+    CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordHeader,
     entry::Differences,
 };
 use report::prose::counted;
@@ -68,7 +68,7 @@ fn plan(plan: &mut RunPlan) -> Result<(), String> {
     plan.check().map_err(|error| error.to_string())
 }
 
-pub fn header(header: &mut Header) -> Result<(), String> {
+pub fn header(header: &mut RecordHeader) -> Result<(), String> {
     plan(&mut header.plan)
 }
 
@@ -82,12 +82,12 @@ fn slow(slow: &SlowTally) -> Result<(), String> {
     count("slow operations", slow.hung, RUN_MAX)
 }
 
-pub fn creating(creating: &Creating) -> Result<(), String> {
+pub fn creating(creating: &CreationProgress) -> Result<(), String> {
     count("bytes", creating.bytes, RUN_MAX)?;
     count("bytes made", creating.done_bytes, creating.bytes)
 }
 
-pub fn made(made: &Made) -> Result<(), String> {
+pub fn made(made: &DatabasesReady) -> Result<(), String> {
     span("making databases", made.create_s)?;
     for database in &made.databases {
         count("records", database.created.found, RECORDS_MAX)?;
@@ -121,7 +121,7 @@ pub fn kernel(news: &KernelResults, before: &KernelResults) -> Result<(), String
     Ok(())
 }
 
-pub fn measuring(measuring: &Measuring) -> Result<(), String> {
+pub fn measuring(measuring: &MeasurementStart) -> Result<(), String> {
     if measuring.meters.len() > 1_000 || measuring.bytes_before.len() > 1_000 {
         return Err("more volumes or databases than a group has".to_owned());
     }
@@ -130,7 +130,7 @@ pub fn measuring(measuring: &Measuring) -> Result<(), String> {
 
 /// Checks the counters of a group with `meters` meters and `databases` databases.
 pub fn measured(
-    measured: &Measured<Differences>,
+    measured: &MeasurementUpdate<Differences>,
     meters: usize,
     databases: usize,
     samples_before: usize,
@@ -180,7 +180,7 @@ pub fn measured(
     ];
     counts.into_iter().try_for_each(|one| count("a counter", one, RUN_MAX))?;
     match &measured.latencies {
-        Some(latencies) if latencies.len() != Readings::count_of(meters) => {
+        Some(latencies) if latencies.len() != LatencyReadings::count_of(meters) => {
             Err("it has latencies of other volumes than the group".to_owned())
         }
         _ => Ok(()),

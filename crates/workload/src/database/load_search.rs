@@ -3,27 +3,27 @@
 //! Groups report samples. A trial is judged like a whole run: average and worst window of the slowest volume,
 //! stalls, and the achieved share of the target.
 
+mod observation;
 mod results;
-mod seen;
 
 use super::{
-    chance,
     limits::{Limit, LimitSet, LimitsError, Measure},
     measure::Sample,
-    meter::Role,
+    meter::VolumeRole,
     plan::{ProbePlan, RunClass, RunPlan, WINDOW},
     processor::{self, BusiestThread},
-    progress::Shared,
-    record::{News, TrialNews},
-    search::{Axis, Judgement, Next, Search, SearchOptions},
-    trial::{Arrived, Effort, Trial, TrialLoad},
+    progress::RunState,
+    record::{RunEvent, TrialEvent},
+    search::{Judgement, Search, SearchAxis, SearchOptions, SearchStep},
+    significance,
+    trial::{ReadyGroup, Trial, TrialEffort, TrialLoad},
 };
+use observation::TrialObservation;
 use report::prose::number;
-use seen::Seen;
 use std::time::Duration;
 use world::World;
 
-pub use results::{SearchProgress, SearchResults, TrialResults, words};
+pub use results::{SearchProgress, SearchResults, TrialResults, describe_level};
 
 /// A rate search starts at this share of the IOPS that the profile's threads did during the cache fill.
 const START_SHARE: f64 = 0.5;
@@ -31,7 +31,7 @@ const START_SHARE: f64 = 0.5;
 const RATE_MIN: f64 = 5.0;
 /// Maximum rate, in IOPS (the plan's own bound).
 const RATE_MAX: f64 = 10e6;
-/// Minimum share of its rate that a probe must achieve; for a hold see [`chance`].
+/// Minimum share of its rate that a probe must achieve; for a hold see [`significance`].
 const PROBE_ACHIEVED_MIN: f64 = 0.97;
 /// Standard deviations by which a probe may miss its rate: it is short, and one probe decides nothing.
 const PROBE_SIGMAS: f64 = 2.0;
@@ -41,18 +41,18 @@ const LOST_BACKLOG_S: f64 = 3.0;
 const LOST_SAMPLES_MIN: usize = 3;
 
 /// Runs the search of one run.
-pub struct Seeker {
+pub struct LoadSearch {
     plan: RunPlan,
     probe: ProbePlan,
-    axis: Axis,
+    axis: SearchAxis,
     limits: LimitSet,
     search: Option<Search>,
-    volumes: Vec<Vec<(Role, String)>>,
+    volumes: Vec<Vec<(VolumeRole, String)>>,
     trial: Option<Trial>,
     results: SearchResults,
 }
 
-impl Seeker {
+impl LoadSearch {
     /// A search for `plan`; None if the plan gives the load.
     ///
     /// # Errors
@@ -67,24 +67,24 @@ impl Seeker {
     }
 
     /// Evaluates the groups' samples and orders the next trial. Called repeatedly.
-    pub fn look(&mut self, world: &World, shared: &Shared) {
+    pub fn look(&mut self, world: &World, shared: &RunState) {
         if shared.trials.are_over() {
             return;
         }
         let Some(trial) = self.trial else {
-            if let Some(arrived) = shared.trials.arrived() {
-                self.begin(&arrived);
+            if let Some(ready) = shared.trials.ready_groups() {
+                self.begin(&ready);
                 self.order(world, shared);
             }
             return;
         };
-        let (efforts, seen) = shared.trials.look(|groups| {
+        let (efforts, observation) = shared.trials.look(|groups| {
             let samples: Vec<&[Sample]> = groups.iter().map(|group| group.samples.as_slice()).collect();
             let efforts = groups.iter().map(|group| group.effort.filter(|_| group.done));
-            (efforts.collect::<Option<Vec<Effort>>>(), Seen::of(&self.volumes, &samples))
+            (efforts.collect::<Option<Vec<TrialEffort>>>(), TrialObservation::of(&self.volumes, &samples))
         });
         let Some(efforts) = efforts else {
-            if self.is_lost(&trial, &seen) {
+            if self.is_lost(&trial, &observation) {
                 shared.trials.cut();
             }
             return;
@@ -94,7 +94,7 @@ impl Seeker {
             self.note_hold(&trial);
             return;
         }
-        let results = self.judge(&trial, &seen, &efforts);
+        let results = self.judge(&trial, &observation, &efforts);
         shared.line(world.wall(), self.describe(&results));
         let search = self.search.as_mut().expect("a trial belongs to a search");
         search.tell(results.judgement, results.achieved_iops);
@@ -102,7 +102,7 @@ impl Seeker {
         self.note_hold(&trial);
         shared.record(|| {
             let SearchResults { bound, sessions_max, .. } = self.results;
-            News::Trial(Box::new(TrialNews { bound, trial: results.clone(), sessions_max }))
+            RunEvent::Trial(Box::new(TrialEvent { bound, trial: results.clone(), sessions_max }))
         });
         self.results.trials.push(results);
         self.order(world, shared);
@@ -128,12 +128,12 @@ impl Seeker {
         self.results
     }
 
-    fn begin(&mut self, arrived: &[Arrived]) {
-        self.volumes = arrived.iter().map(|one| one.volumes.clone()).collect();
-        let iops: f64 = arrived.iter().map(|one| one.iops).sum();
+    fn begin(&mut self, ready: &[ReadyGroup]) {
+        self.volumes = ready.iter().map(|one| one.volumes.clone()).collect();
+        let iops: f64 = ready.iter().map(|one| one.iops).sum();
         let (start, least, most) = match self.axis {
-            Axis::Rate => (iops * START_SHARE, RATE_MIN, RATE_MAX),
-            Axis::Threads => (
+            SearchAxis::Rate => (iops * START_SHARE, RATE_MIN, RATE_MAX),
+            SearchAxis::Threads => (
                 f64::from(self.plan.profile.threads_per_group()) / 2.0,
                 1.0,
                 f64::from(self.results.sessions_max),
@@ -145,27 +145,27 @@ impl Seeker {
             Some(Search::new(SearchOptions { axis: self.axis, start, least, most, probes_max, holds_max }));
     }
 
-    fn order(&mut self, world: &World, shared: &Shared) {
+    fn order(&mut self, world: &World, shared: &RunState) {
         let search = self.search.as_ref().expect("only a search orders trials");
         let (level, holds) = match search.next() {
-            Next::Probe(level) => (level, false),
-            Next::Hold(level) => (level, true),
-            Next::Done => {
+            SearchStep::Probe(level) => (level, false),
+            SearchStep::Hold(level) => (level, true),
+            SearchStep::Done => {
                 shared.trials.end();
                 return;
             }
         };
         let load = match self.axis {
-            Axis::Rate => TrialLoad::Rate(level),
-            Axis::Threads => TrialLoad::Threads(level as u32),
+            SearchAxis::Rate => TrialLoad::Rate(level),
+            SearchAxis::Threads => TrialLoad::Threads(level as u32),
         };
         let number = self.trial.map_or(1, |trial| trial.number + 1);
         let (settle, measure) =
             (Duration::from_secs(self.probe.settle_s), Duration::from_secs(self.probe.measure_s));
         let trial = Trial { number, load, holds, settle, measure };
         if holds {
-            shared.line(world.wall(), format!("holding {}", words(self.axis, level)));
-            shared.record(|| News::Holding { level });
+            shared.line(world.wall(), format!("holding {}", describe_level(self.axis, level)));
+            shared.record(|| RunEvent::Holding { level });
         }
         self.trial = Some(trial);
         shared.trials.order(trial);
@@ -179,15 +179,15 @@ impl Seeker {
 
     /// True if no further sample can make `trial` pass. The last hold runs to its end in any case, since it
     /// is the result.
-    fn is_lost(&self, trial: &Trial, seen: &Seen) -> bool {
+    fn is_lost(&self, trial: &Trial, observation: &TrialObservation) -> bool {
         let may_step_back = self.search.as_ref().is_some_and(Search::may_step_back);
-        if seen.samples.len() < LOST_SAMPLES_MIN || (trial.holds && !may_step_back) {
+        if observation.samples.len() < LOST_SAMPLES_MIN || (trial.holds && !may_step_back) {
             return false;
         }
-        let window_over = seen.span_s() >= WINDOW.as_secs_f64();
-        let backlog_s = seen.backlog() as f64 / seen.operations_per_second().max(1e-9);
-        let broken = self.broken(trial, seen);
-        let stalls: u64 = seen.samples.iter().map(|sample| sample.page_fault_stalls).sum();
+        let window_over = observation.span_s() >= WINDOW.as_secs_f64();
+        let backlog_s = observation.backlog() as f64 / observation.operations_per_second().max(1e-9);
+        let broken = self.broken(trial, observation);
+        let stalls: u64 = observation.samples.iter().map(|sample| sample.page_fault_stalls).sum();
         let class = RunClass::of(self.plan.duration());
         let past_help = |limit: &Limit| match limit.measure {
             // A finished window does not improve.
@@ -205,26 +205,26 @@ impl Seeker {
 
     /// The limits that `trial` broke. A hold is judged like a run. A probe is too short for a limit of rare
     /// events, and breaks it only if most of its seconds do.
-    fn broken(&self, trial: &Trial, seen: &Seen) -> Vec<Measure> {
+    fn broken(&self, trial: &Trial, observation: &TrialObservation) -> Vec<Measure> {
         let class = RunClass::of(self.plan.duration());
         let exceeds = |measure: Measure, bound: f64| match measure {
-            Measure::PageFaultStallsPerSecond if !trial.holds => seen.usual_stalls() > bound,
-            _ => seen.measure(measure).is_some_and(|value| value > bound),
+            Measure::PageFaultStallsPerSecond if !trial.holds => observation.usual_stalls() > bound,
+            _ => observation.measure(measure).is_some_and(|value| value > bound),
         };
         let upper = self.limits.limits.iter().filter(|limit| !limit.measure.is_floor());
         let broken = upper.filter(|limit| exceeds(limit.measure, limit.value(class)));
         broken.map(|limit| limit.measure).collect()
     }
 
-    fn judge(&self, trial: &Trial, seen: &Seen, efforts: &[Effort]) -> TrialResults {
-        let (achieved_iops, broken) = (seen.achieved_iops(), self.broken(trial, seen));
+    fn judge(&self, trial: &Trial, observation: &TrialObservation, efforts: &[TrialEffort]) -> TrialResults {
+        let (achieved_iops, broken) = (observation.achieved_iops(), self.broken(trial, observation));
         let busiest = BusiestThread::of(efforts.iter().map(|effort| effort.processor));
         let processor_is_the_limit = busiest.is_some_and(BusiestThread::is_the_limit);
         let sessions_full = efforts.iter().any(|effort| effort.sessions_full);
         let is_short = match trial.load {
             TrialLoad::Rate(rate) => {
-                achieved_iops < self.achieved_min(trial, rate, seen)
-                    || seen.backlog() as f64 > seen.operations_per_second()
+                achieved_iops < self.achieved_min(trial, rate, observation)
+                    || observation.backlog() as f64 > observation.operations_per_second()
             }
             TrialLoad::Threads(_) => false,
         };
@@ -241,15 +241,15 @@ impl Seeker {
             number: trial.number,
             holds: trial.holds,
             level: level_of(trial),
-            measured_s: seen.span_s(),
+            measured_s: observation.span_s(),
             achieved_iops,
-            read_ms: seen.measure(Measure::DatabaseReadAverageMs),
-            write_ms: seen.measure(Measure::DatabaseWriteAverageMs),
-            log_ms: seen.measure(Measure::LogWriteAverageMs),
-            read_worst_ms: seen.measure(Measure::DatabaseReadWindowMaximumMs),
-            log_worst_ms: seen.measure(Measure::LogWriteWindowMaximumMs),
-            stalls_per_second: seen.measure(Measure::PageFaultStallsPerSecond).unwrap_or(0.0),
-            backlog: seen.backlog(),
+            read_ms: observation.measure(Measure::DatabaseReadAverageMs),
+            write_ms: observation.measure(Measure::DatabaseWriteAverageMs),
+            log_ms: observation.measure(Measure::LogWriteAverageMs),
+            read_worst_ms: observation.measure(Measure::DatabaseReadWindowMaximumMs),
+            log_worst_ms: observation.measure(Measure::LogWriteWindowMaximumMs),
+            stalls_per_second: observation.measure(Measure::PageFaultStallsPerSecond).unwrap_or(0.0),
+            backlog: observation.backlog(),
             judgement,
             broken,
             settled_s: efforts
@@ -263,12 +263,14 @@ impl Seeker {
     }
 
     /// Minimum IOPS of a trial at `rate`.
-    fn achieved_min(&self, trial: &Trial, rate: f64, seen: &Seen) -> f64 {
-        let span_s = seen.span_s().max(1.0);
+    fn achieved_min(&self, trial: &Trial, rate: f64, observation: &TrialObservation) -> f64 {
+        let span_s = observation.span_s().max(1.0);
         if trial.holds {
             // The verdict applies the same rule.
-            let (io, operations) = (seen.achieved_iops() * span_s, seen.operations_per_second() * span_s);
-            return rate * chance::least_share(chance::arrivals_of(rate * span_s, io, operations));
+            let (io, operations) =
+                (observation.achieved_iops() * span_s, observation.operations_per_second() * span_s);
+            return rate
+                * significance::least_share(significance::arrivals_of(rate * span_s, io, operations));
         }
         let chance = PROBE_SIGMAS * (rate * span_s).sqrt() / span_s;
         (rate * PROBE_ACHIEVED_MIN).min(rate - chance)
@@ -287,14 +289,14 @@ impl Seeker {
             (Judgement::Generator, _) => "more than the load generator could generate".to_owned(),
             (Judgement::Sessions, _) => "more than its sessions could generate".to_owned(),
             (Judgement::Processor, _) => match trial.busiest {
-                Some(thread) => processor::words(thread),
+                Some(thread) => processor::describe_limit(thread),
                 None => "a processor was the limit, not the storage".to_owned(),
             },
         };
         format!(
             "{what} {}: target {}, achieved {} IOPS{}{}{}: {verdict}",
             trial.number,
-            words(self.axis, trial.level),
+            describe_level(self.axis, trial.level),
             number(trial.achieved_iops, 0),
             ms("read", trial.read_ms),
             ms("write", trial.write_ms),
@@ -315,16 +317,16 @@ mod tests {
     use super::{
         super::{
             meter::{IoTallies, IoTally},
-            plan::{Load, tests::sample_plan},
+            plan::{LoadPlan, tests::sample_plan},
         },
         *,
     };
 
     /// Judges a probe of ten seconds at 1,000 IOPS that did `done` a second with latency `read_ms`.
-    fn judged(done: u64, read_ms: u64, effort: Effort) -> TrialResults {
+    fn judged(done: u64, read_ms: u64, effort: TrialEffort) -> TrialResults {
         let probe = ProbePlan { settle_s: 10, measure_s: 10, probes_max: 10, holds_max: 2 };
-        let plan = RunPlan { load: Load::Maximum { probe }, ..sample_plan() };
-        let seeker = Seeker::new(&plan).unwrap().unwrap();
+        let plan = RunPlan { load: LoadPlan::Maximum { probe }, ..sample_plan() };
+        let seeker = LoadSearch::new(&plan).unwrap().unwrap();
         let read = IoTally {
             count: done,
             bytes: 0,
@@ -339,21 +341,22 @@ mod tests {
             ..Sample::default()
         };
         let samples: Vec<Sample> = (1..=10).map(sample).collect();
-        let seen = Seen::of(&[vec![(Role::Database, "disk".to_owned())]], &[&samples]);
+        let observation =
+            TrialObservation::of(&[vec![(VolumeRole::Database, "disk".to_owned())]], &[&samples]);
         let (settle, measure) = (Duration::from_secs(10), Duration::from_secs(10));
         let trial = Trial { number: 1, load: TrialLoad::Rate(1000.0), holds: false, settle, measure };
-        seeker.judge(&trial, &seen, &[effort])
+        seeker.judge(&trial, &observation, &[effort])
     }
 
     /// The judged stall rate of a probe with so many stalls in each second.
     fn stalled(stalls: &[u64]) -> f64 {
         let sample = |stalls: &u64| Sample { span_s: 1.0, page_fault_stalls: *stalls, ..Sample::default() };
         let samples: Vec<Sample> = stalls.iter().map(sample).collect();
-        Seen::of(&[vec![]], &[&samples]).usual_stalls()
+        TrialObservation::of(&[vec![]], &[&samples]).usual_stalls()
     }
 
     #[test]
-    fn a_burst_of_stalls_is_chance_and_stalls_that_go_on_are_not() {
+    fn a_probe_excuses_a_burst_of_stalls_but_not_lasting_ones() {
         assert_eq!(stalled(&[0, 6, 0, 0, 0]), 0.0, "1.2 a second, of one moment");
         assert_eq!(stalled(&[0, 0, 120, 90, 0]), 0.0);
         assert_eq!(stalled(&[40, 45, 38, 41, 46]), 41.0, "again and again");
@@ -363,8 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_blamed_on_what_was_the_limit() {
-        let effort = |processor, sessions_full| Effort { settled_s: Some(4.0), processor, sessions_full };
+    fn a_trial_names_what_limited_it() {
+        let effort =
+            |processor, sessions_full| TrialEffort { settled_s: Some(4.0), processor, sessions_full };
         let judgement = |done, read_ms, effort| judged(done, read_ms, effort).judgement;
         let idle = effort(Some(0.3), false);
         assert_eq!(judgement(1000, 10, idle), Judgement::Within);

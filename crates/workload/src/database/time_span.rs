@@ -3,12 +3,12 @@
 use std::fmt;
 
 /// Displays a span as `2 min` or `1 h 30 min`.
-pub struct Span(
+pub struct TimeSpan(
     /// Seconds.
     pub u64,
 );
 
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hours, minutes, seconds) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
         let mut parts = Vec::new();

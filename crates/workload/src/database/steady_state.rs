@@ -19,12 +19,12 @@ const LOOKS_MIN: usize = 2;
 
 /// The observations of a load since it began.
 #[derive(Debug, Default)]
-pub struct Settling {
+pub struct SteadyStateDetector {
     /// Database I/O and operations of each.
     looks: Vec<(u64, u64)>,
 }
 
-impl Settling {
+impl SteadyStateDetector {
     /// Adds the counts since the last observation, which is usually a second ago.
     pub fn observe(&mut self, io: u64, operations: u64) {
         self.looks.push((io, operations));
@@ -57,7 +57,7 @@ mod tests {
 
     /// Seconds, of at most 60, until a load with `io` in its nth second is in steady state.
     fn seconds(io: impl Fn(u32) -> f64) -> Option<u32> {
-        let mut settling = Settling::default();
+        let mut settling = SteadyStateDetector::default();
         (1..=60).find(|&second| {
             let io = io(second) as u64;
             settling.observe(io, io / 2);
@@ -66,19 +66,19 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_is_even_from_the_beginning_settles_at_once() {
+    fn an_even_load_is_steady_at_once() {
         assert_eq!(seconds(|_| 5_000.0), Some(4));
     }
 
     #[test]
-    fn slow_storage_is_given_longer() {
+    fn slow_storage_takes_longer_to_be_steady() {
         assert_eq!(seconds(|_| 60.0), Some(4));
         assert_eq!(seconds(|_| 10.0), Some(20), "a hundred each");
         assert_eq!(seconds(|_| 0.0), None, "storage that does nothing has not settled");
     }
 
     #[test]
-    fn a_load_that_still_climbs_or_falls_has_not_settled() {
+    fn a_rising_or_falling_load_is_not_steady() {
         let rising = seconds(|second| 10_000.0 * (1.0 - (-f64::from(second) / 5.0).exp()));
         assert!(rising.is_some_and(|second| (8..=16).contains(&second)), "{rising:?}");
         let falling = seconds(|second| 4_000.0 + 12_000.0 * (-f64::from(second) / 4.0).exp());
