@@ -20,7 +20,7 @@ use runs::{
     sweep::SweepSpec,
 };
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
-use workload::database::judged_part::JudgedPart;
+use workload::verdict::judged_part::JudgedPart;
 use world::ByteCount;
 
 /// Mailboxes in one run.

@@ -32,7 +32,7 @@ use runs::{
     sweep::SweepSpec,
 };
 use std::sync::Arc;
-use workload::database::{profile::ServerProfile, setup::Setup};
+use workload::database::plan::{profile::ServerProfile, setup::Setup};
 use world::{
     World,
     real::{self, RealOptions, signals::interrupted},

@@ -2,10 +2,12 @@
 
 use report::{Document, Finding, Meta, Refusal, calendar::shown_time};
 use std::path::Path;
-use workload::database::{
-    comparison::{self, ComparedRun, RunComparison},
-    document,
-    results::RunResults,
+use workload::{
+    database::{
+        comparison::{self, ComparedRun, RunComparison},
+        document,
+        results::RunResults,
+    },
     verdict::RunVerdict,
 };
 use world::WallTime;

@@ -3,8 +3,8 @@
 use report::prose::number;
 use std::time::Duration;
 use workload::database::{
-    load_search::describe_level,
-    progress::{LiveFigures, Phase, RunProgress},
+    results::{search::describe_level, test_log::Phase},
+    run::progress::{LiveFigures, RunProgress},
 };
 use world::ByteCount;
 

@@ -17,13 +17,10 @@ use rustix::io::Errno;
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use workload::database::{
     self, Error, OpenGroup, RunEnvironment,
-    baseline::PathFigures,
-    group::GroupStorage,
-    kernel::KernelLogReader,
     plan::RunPlan,
-    progress::{Phase, RunProgress},
     record::{RecordHeader, Recorder, RunEnd, RunEvent},
-    results::RunResults,
+    results::{RunResults, baseline::PathFigures, test_log::Phase},
+    run::{group::GroupStorage, kernel::KernelLogReader, progress::RunProgress},
 };
 use world::{
     Directory, IoErrorKind, IoResult, World,

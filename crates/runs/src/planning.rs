@@ -17,12 +17,14 @@ use crate::{
 };
 use report::Refusal;
 use std::time::Duration;
-use workload::database::{
-    estimate::SpeedGuess,
-    limits::{LimitSet, LimitsError},
-    plan::{LoadPlan, ProbePlan, RunPlan, VolumeFacts},
-    profile::{ServerProfile, ServerProfileError},
-    setup::Setup,
+use workload::{
+    database::plan::{
+        LoadPlan, ProbePlan, RunPlan, VolumeFacts,
+        estimate::SpeedGuess,
+        profile::{ServerProfile, ServerProfileError},
+        setup::Setup,
+    },
+    verdict::limits::{LimitSet, LimitsError},
 };
 use world::{ByteCount, World};
 

@@ -2,7 +2,7 @@
 
 use crate::{layout::LayoutKind, remote::RemoteResolver, sweep::SweepSpec};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use workload::database::judged_part::JudgedPart;
+use workload::verdict::judged_part::JudgedPart;
 use world::ByteCount;
 
 /// Storage groups in one run: their log prefixes are E00 to E3F.

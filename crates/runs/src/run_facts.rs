@@ -2,9 +2,9 @@
 
 use plan::advice::RunFacts;
 use report::Refusal;
-use workload::database::{
+use workload::{
+    database::results::{HostSample, RunResults, VolumeResults},
     meter::VolumeRole,
-    results::{HostSample, RunResults, VolumeResults},
     verdict::{RunVerdict, VerdictOutcome},
 };
 

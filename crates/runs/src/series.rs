@@ -21,10 +21,11 @@ use report::{
     prose::counted,
 };
 use std::{path::Path, time::Duration};
-use workload::database::{
-    comparison::{ComparedRun, RunComparison, document::knee, saturation},
-    profile::ServerProfile,
-    setup::Setup,
+use workload::{
+    database::{
+        comparison::{ComparedRun, RunComparison, document::knee, saturation},
+        plan::{profile::ServerProfile, setup::Setup},
+    },
     time_span::TimeSpan,
 };
 use world::{ByteCount, WallTime, World};

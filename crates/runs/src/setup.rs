@@ -7,10 +7,12 @@ use crate::{
 };
 use report::Refusal;
 use std::time::Duration;
-use workload::database::{
-    judged_part::JudgedPart,
-    plan::LoadPlan,
-    setup::{Setup, SetupError},
+use workload::{
+    database::plan::{
+        LoadPlan,
+        setup::{Setup, SetupError},
+    },
+    verdict::judged_part::JudgedPart,
 };
 use world::ByteCount;
 

@@ -8,10 +8,7 @@ use crate::pools::size::{COPIES, DriveSize, MEMORY};
 use maildb::PageStampMode;
 use report::{Refusal, duration::show_duration, prose::counted};
 use std::time::Duration;
-use workload::database::{
-    estimate::SpeedGuess,
-    plan::{GROWTH_PERCENT, RunPlan},
-};
+use workload::database::plan::{GROWTH_PERCENT, RunPlan, estimate::SpeedGuess};
 use world::ByteCount;
 
 /// Default bound on a run's space on all volumes together.

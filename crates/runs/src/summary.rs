@@ -13,9 +13,9 @@ use report::{
     prose::counted,
 };
 use std::time::Duration;
-use workload::database::{
-    judged_part::JudgedPart,
-    plan::{LoadPlan, RunPlan},
+use workload::{
+    database::plan::{LoadPlan, RunPlan},
+    verdict::judged_part::JudgedPart,
 };
 use world::ByteCount;
 

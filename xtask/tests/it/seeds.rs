@@ -38,7 +38,7 @@ fn every_set_up_is_on_the_page_and_in_the_help() {
     let page = tree::text("docs/seeds.md");
     let output = Command::new(spindle()).args(["prove", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
-    let setups = tree::root().join("crates/workload/src/database/setups");
+    let setups = tree::root().join("crates/workload/src/database/plan/setups");
     let mut names = 0;
     for entry in fs::read_dir(setups).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();

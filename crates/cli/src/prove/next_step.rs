@@ -3,9 +3,8 @@
 use crate::{command_line::command_line, console::Console};
 use runs::request::RunRequest;
 use std::time::Duration;
-use workload::database::{
-    plan::LoadPlan,
-    results::RunResults,
+use workload::{
+    database::{plan::LoadPlan, results::RunResults},
     verdict::{RunVerdict, VerdictOutcome},
 };
 

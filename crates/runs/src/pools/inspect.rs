@@ -11,7 +11,7 @@ use crate::{layout::FileSlot, location::RunLocation};
 use array::{election::elect, format::MemberState, superblocks::look};
 use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
-use workload::database::meter::VolumeRole;
+use workload::meter::VolumeRole;
 use world::{
     BlockDevice,
     real::{

@@ -7,7 +7,7 @@ use crate::{
 };
 use rustix::fs::stat;
 use std::collections::BTreeMap;
-use workload::database::meter::VolumeRole;
+use workload::meter::VolumeRole;
 
 /// The drives of one group's pools.
 #[derive(Clone, Debug, PartialEq, Eq)]

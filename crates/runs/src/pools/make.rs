@@ -27,7 +27,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use workload::database::meter::VolumeRole;
+use workload::meter::VolumeRole;
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, IoResult, Random, Stability, World,
     real::{FileDevice, host_files},

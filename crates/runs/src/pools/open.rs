@@ -15,10 +15,12 @@ use array::{
     volume::VolumeDevice,
 };
 use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
-use workload::database::{
-    group::GroupStorage,
+use workload::{
+    database::{
+        measure::pools::{PoolFacts, PoolSet, PoolTraffic},
+        run::group::GroupStorage,
+    },
     meter::VolumeRole,
-    pools::{PoolFacts, PoolSet, PoolTraffic},
 };
 use world::{
     BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, JoinHandle, LocalFuture, World,

@@ -26,12 +26,12 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use workload::database::{
-    baseline::PathFigures,
+use workload::{
+    database::{
+        plan::{RunPlan, VolumeFacts, profile::ServerProfile, setup::Setup},
+        results::baseline::PathFigures,
+    },
     meter::VolumeRole,
-    plan::{RunPlan, VolumeFacts},
-    profile::ServerProfile,
-    setup::Setup,
     verdict::RunVerdict,
 };
 use world::{ByteCount, World, real::host_files::FolderLock};

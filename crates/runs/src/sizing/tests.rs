@@ -1,7 +1,10 @@
 //! Sizes that are accepted, and sizes that are refused.
 
 use super::*;
-use workload::database::{judged_part::JudgedPart, plan::LoadPlan, profile::ServerProfile};
+use workload::{
+    database::plan::{LoadPlan, profile::ServerProfile},
+    verdict::judged_part::JudgedPart,
+};
 
 /// A run with every setting open but the profile.
 pub fn request() -> SizingRequest {

@@ -3,12 +3,9 @@
 use crate::real_run::{folders, plan, run_opened};
 use maildb::{DatabaseLocation, Instance, InstanceConfig, PageSize};
 use std::{cell::Cell, path::PathBuf, rc::Rc, sync::Arc};
-use workload::database::{
-    OpenGroup,
-    group::GroupStorage,
-    plan::LoadPlan,
+use workload::{
+    database::{OpenGroup, measure::verify::verify_one_database, plan::LoadPlan, run::group::GroupStorage},
     verdict::{RunVerdict, VerdictOutcome},
-    verify::verify_one_database,
 };
 use world::{
     Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, IoResult, LocalFuture, Stability,

@@ -3,17 +3,19 @@
 use crate::seed_002::seed_002;
 use expect_test::{Expect, expect};
 use report::text::{self, TextOptions};
-use workload::database::{
-    comparison::{
-        ComparedRun, RunComparison,
-        comparability::mismatches,
-        document::{document, knee},
-        saturation::{in_words, signs},
-        settings,
+use workload::{
+    database::{
+        comparison::{
+            ComparedRun, RunComparison,
+            comparability::mismatches,
+            document::{document, knee},
+            saturation::{in_words, signs},
+            settings,
+        },
+        plan::LoadPlan,
+        results::{HostSample, LatencySummary, RunResults},
     },
     meter::{IoTally, VolumeRole},
-    plan::LoadPlan,
-    results::{HostSample, LatencySummary, RunResults},
     verdict::RunVerdict,
 };
 

@@ -6,11 +6,13 @@ use report::{
     Block,
     text::{self, TextOptions},
 };
-use workload::database::{
-    document::document,
-    operation::{FailureKind, RunFailure},
-    plan::LoadPlan,
-    results::RunResults,
+use workload::{
+    database::{
+        document::document,
+        load::operation::{FailureKind, RunFailure},
+        plan::LoadPlan,
+        results::RunResults,
+    },
     verdict::RunVerdict,
 };
 

@@ -10,18 +10,19 @@ use std::{
     },
     time::Duration,
 };
-use workload::database::{
-    Error,
-    document::document,
-    group::{GroupOutcome, GroupRun, GroupStorage},
-    judged_part::JudgedPart,
-    limits::Measure,
+use workload::{
+    database::{
+        Error,
+        document::document,
+        plan::{LoadPlan, RunPlan, profile::ServerProfile},
+        results::{HostFacts, RunFrame, RunResults, outcome::GroupOutcome, test_log::Phase},
+        run::{
+            group::{GroupRun, GroupStorage},
+            progress::RunState,
+        },
+    },
     meter::{IoKind, Slowness, VolumeRole},
-    plan::{LoadPlan, RunPlan},
-    profile::ServerProfile,
-    progress::{Phase, RunState},
-    results::{HostFacts, RunFrame, RunResults},
-    verdict::{RunVerdict, VerdictOutcome},
+    verdict::{RunVerdict, VerdictOutcome, judged_part::JudgedPart, limits::Measure},
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, File, Geometry,

@@ -2,11 +2,13 @@
 
 use crate::simulated::{Drive, describe, plan, run_on, run_on_drives};
 use std::time::Duration;
-use workload::database::{
-    document::document,
+use workload::{
+    database::{
+        document::document,
+        plan::{LoadPlan, RunPlan},
+        results::RunResults,
+    },
     meter::VolumeRole,
-    plan::{LoadPlan, RunPlan},
-    results::RunResults,
     verdict::{RunVerdict, VerdictOutcome},
 };
 use world::{

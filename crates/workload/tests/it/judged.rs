@@ -2,14 +2,15 @@
 
 use crate::seed_002::{seed_002, tally, volume};
 use expect_test::{Expect, expect};
-use workload::database::{
-    document::document,
-    limits::Measure,
+use workload::{
+    database::{
+        document::document,
+        load::operation::FailureCounts,
+        plan::LoadPlan,
+        results::{PacingResults, RunResults},
+    },
     meter::{IoTallies, VolumeRole},
-    operation::FailureCounts,
-    plan::LoadPlan,
-    results::{PacingResults, RunResults},
-    verdict::{RunVerdict, VerdictOutcome},
+    verdict::{RunVerdict, VerdictOutcome, limits::Measure},
 };
 
 /// Judges AMI 2008's run after `change`.

@@ -1,15 +1,14 @@
 //! Runs with a judged part: storage that freezes within it, outside it, or across its end.
 
 use crate::frozen::{FaultPlan, SECOND, plan, run};
-use workload::database::{
-    judged_part::JudgedPart,
-    limits::Measure,
-    measure::Sample,
+use workload::{
+    database::{
+        measure::sample::Sample,
+        plan::{LoadPlan, setup::Setup},
+        results::{RunResults, VolumeResults},
+    },
     meter::{IoTally, VolumeRole},
-    plan::LoadPlan,
-    results::{RunResults, VolumeResults},
-    setup::Setup,
-    verdict::RunVerdict,
+    verdict::{RunVerdict, judged_part::JudgedPart, limits::Measure},
 };
 
 /// 12 seconds of load; the fourth to the eighth are judged.
@@ -43,7 +42,7 @@ fn only_the_judged_part_is_counted_and_only_once() {
         assert_eq!((results.samples.len(), results.judged_samples().len()), (12, 4));
         for (index, volume) in results.volumes.iter().enumerate() {
             let of = |sample: &Sample| sample.volumes[index];
-            let sampled = |of: fn(&workload::database::meter::IoTallies) -> IoTally| {
+            let sampled = |of: fn(&workload::meter::IoTallies) -> IoTally| {
                 results.judged_samples().iter().map(|sample| of(&sample.volumes[index]).count).sum::<u64>()
             };
             let in_samples = sampled(|tallies| tallies.read) + sampled(|tallies| tallies.write);

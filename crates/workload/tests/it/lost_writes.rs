@@ -1,8 +1,12 @@
 //! A database write that the storage acknowledges but does not do, in a simulated world.
 
 use crate::frozen::{FaultPlan, SECOND, findings, plan, run};
-use workload::database::{
-    document::document, plan::LoadPlan, profile::ServerProfile, verdict::VerdictOutcome,
+use workload::{
+    database::{
+        document::document,
+        plan::{LoadPlan, profile::ServerProfile},
+    },
+    verdict::VerdictOutcome,
 };
 
 const LOAD: LoadPlan = LoadPlan::Threads { per_group: 4 };

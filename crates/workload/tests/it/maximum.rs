@@ -2,10 +2,12 @@
 
 use crate::simulated::{Drive, describe, plan, run_on};
 use std::time::Duration;
-use workload::database::{
-    document::document,
+use workload::{
+    database::{
+        document::document,
+        plan::{LoadPlan, ProbePlan, RunPlan},
+    },
     meter::VolumeRole,
-    plan::{LoadPlan, ProbePlan, RunPlan},
     search::{Judgement, SearchAxis, SearchBound},
     verdict::{RunVerdict, VerdictOutcome},
 };
@@ -97,7 +99,7 @@ fn storage_no_generator_can_overload_is_no_failure() {
     assert_eq!(verdict.answer, VerdictOutcome::Pass, "{}", describe(&results));
     let found = results.search.as_ref().unwrap();
     assert!(found.trials.iter().all(|trial| trial.judgement == Judgement::Within), "{found:?}");
-    let claim = workload::database::mailboxes::Mailboxes::of(&results, &verdict).unwrap().headline();
+    let claim = workload::database::results::mailboxes::Mailboxes::of(&results, &verdict).unwrap().headline();
     assert!(claim.starts_with("at least ≈ "), "more was not asked for: {claim}");
 }
 

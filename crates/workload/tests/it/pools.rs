@@ -3,12 +3,13 @@
 use crate::seed_002::seed_002;
 use expect_test::expect;
 use report::{Document, text};
-use workload::database::{
-    baseline::PathFigures,
-    document::document,
+use workload::{
+    database::{
+        document::document,
+        measure::pools::{PoolFacts, PoolResults, PoolTraffic},
+        results::{RunResults, baseline::PathFigures},
+    },
     meter::VolumeRole,
-    pools::{PoolFacts, PoolResults, PoolTraffic},
-    results::RunResults,
     verdict::{RunVerdict, VerdictOutcome},
 };
 

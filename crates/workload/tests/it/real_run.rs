@@ -9,17 +9,15 @@ use std::{
     },
 };
 use tempfile::TempDir;
-use workload::database::{
-    Error, GroupPlacement, OpenGroup, RunEnvironment,
-    group::GroupStorage,
-    judged_part::JudgedPart,
+use workload::{
+    database::{
+        Error, GroupPlacement, OpenGroup, RunEnvironment,
+        plan::{LoadPlan, RunPlan, VolumeFacts, profile::ServerProfile},
+        results::{HostFacts, RunResults, test_log::Phase},
+        run::{driver::run, group::GroupStorage},
+    },
     meter::VolumeRole,
-    plan::{LoadPlan, RunPlan, VolumeFacts},
-    profile::ServerProfile,
-    progress::Phase,
-    results::{HostFacts, RunResults},
-    run,
-    verdict::{RunVerdict, VerdictOutcome},
+    verdict::{RunVerdict, VerdictOutcome, judged_part::JudgedPart},
 };
 use world::{
     Directory,

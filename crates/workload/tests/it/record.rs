@@ -2,12 +2,13 @@
 
 use expect_test::expect;
 use std::{panic, path::PathBuf};
-use workload::database::{
-    document::document,
-    load_search::SearchResults,
+use workload::{
+    database::{
+        document::document,
+        record::{RecordHeader, RecordReader, RecordWriter, RecoveredRun, RunEnd, RunEvent, RunRecordError},
+        results::{HostFacts, RunResults, search::SearchResults},
+    },
     meter::VolumeRole,
-    record::{RecordHeader, RecordReader, RecordWriter, RecoveredRun, RunEnd, RunEvent, RunRecordError},
-    results::{HostFacts, RunResults},
     verdict::{RunVerdict, VerdictOutcome},
 };
 use world::crc32c::crc32c;

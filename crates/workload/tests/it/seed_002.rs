@@ -1,19 +1,21 @@
 //! The performance run of AMI 2008's report as results: what verdicts and documents are tried on.
 
-use workload::database::{
-    create::MESSAGES_PER_MAILBOX,
-    judged_part::JudgedPart,
-    measure::Sample,
-    meter::{IoTallies, IoTally, SlowTally, Spikes, VolumeRole},
-    operation::{FailureCounts, Operation},
-    plan::{LoadPlan, RunPlan, VolumeFacts},
-    profile::ServerProfile,
-    progress::TestLogLine,
-    results::{
-        DatabaseResults, EngineCounters, FillResults, HostFacts, HostSample, LateResults, LatencyBucket,
-        LatencySummary, OperationResults, PacingResults, RunResults, TransactionResults, VolumeResults,
+use workload::{
+    database::{
+        load::{
+            create::MESSAGES_PER_MAILBOX,
+            operation::{FailureCounts, Operation, TransactionResults},
+        },
+        measure::{sample::Sample, verify::VerifiedFile},
+        plan::{LoadPlan, RunPlan, VolumeFacts, profile::ServerProfile},
+        results::{
+            DatabaseResults, EngineCounters, FillResults, HostFacts, HostSample, LateResults, LatencyBucket,
+            LatencySummary, OperationResults, PacingResults, RunResults, VolumeResults,
+            test_log::TestLogLine,
+        },
     },
-    verify::VerifiedFile,
+    meter::{IoTallies, IoTally, SlowTally, Spikes, VolumeRole},
+    verdict::judged_part::JudgedPart,
 };
 
 /// A tally of `per_second` operations of `bytes` over `seconds`, of `average_ms` each.

@@ -6,15 +6,14 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
-use workload::database::{
-    GroupPlacement, RunEnvironment,
-    group::GroupStorage,
-    judged_part::JudgedPart,
-    plan::{LoadPlan, RunPlan},
-    profile::ServerProfile,
-    progress::Phase,
-    results::{HostFacts, RunResults},
-    run,
+use workload::{
+    database::{
+        GroupPlacement, RunEnvironment,
+        plan::{LoadPlan, RunPlan, profile::ServerProfile},
+        results::{HostFacts, RunResults, test_log::Phase},
+        run::{driver::run, group::GroupStorage},
+    },
+    verdict::judged_part::JudgedPart,
 };
 use world::{
     ByteCount, Directory, ExtentDirectory, World,

@@ -1,9 +1,12 @@
 //! Comparability of runs: properties that differ and were not varied on purpose.
 
-use super::{
-    super::{plan::LoadPlan, results::RunResults},
-    RunComparison,
-    settings::{IOPS_EACH, MAILBOXES, THREADS},
+use crate::database::{
+    comparison::{
+        RunComparison,
+        settings::{IOPS_EACH, MAILBOXES, THREADS},
+    },
+    plan::LoadPlan,
+    results::RunResults,
 };
 use report::prose::counted;
 use std::fmt;

@@ -1,16 +1,19 @@
 //! The report of a comparison: the first saturated resource, the figures side by side, curves, verdicts.
 
-use super::{
-    super::{
-        limits::{LimitSet, Measure},
-        results::LatencySummary,
-        verdict::VerdictOutcome,
+use crate::{
+    database::{
+        comparison::{
+            RunComparison,
+            comparability::{RunProperty, mismatches},
+            saturation::{Sign, in_words, signs},
+            settings::{SettingValue, differences},
+        },
+        results::{LatencySummary, figures::RunFigures},
     },
-    RunComparison,
-    comparability::{RunProperty, mismatches},
-    figures::RunFigures,
-    saturation::{Sign, in_words, signs},
-    settings::{SettingValue, differences},
+    verdict::{
+        VerdictOutcome,
+        limits::{LimitSet, Measure},
+    },
 };
 use report::{
     Axis, Cell, Column, CurveChart, Document, Mark, Meta, Section, Severity, Table, Unit,
@@ -209,7 +212,7 @@ const ROWS: [Row; 23] = [
 fn queue(figures: &RunFigures) -> Option<f64> {
     figures.iops?;
     let of_databases =
-        figures.volumes.iter().filter(|volume| volume.role == super::super::meter::VolumeRole::Database);
+        figures.volumes.iter().filter(|volume| volume.role == crate::meter::VolumeRole::Database);
     Some(of_databases.map(|volume| volume.queue).sum())
 }
 

@@ -1,4 +1,4 @@
-//! RunComparison of several runs: settings that differ, results, and the first saturated resource.
+//! Comparison of several runs: settings that differ, results, and the first saturated resource.
 //!
 //! [`settings`] finds the varied setting; [`figures`] takes from each run the figures that the papers
 //! compared; [`comparability`] finds other differences; [`saturation`] names the resource that ended the growth,
@@ -6,16 +6,15 @@
 
 pub mod comparability;
 pub mod document;
-pub mod figures;
 pub mod saturation;
 pub mod settings;
 
-use super::{
-    results::RunResults,
+use crate::database::comparison::settings::VariedSetting;
+use crate::database::results::figures::RunFigures;
+use crate::{
+    database::results::RunResults,
     verdict::{RunVerdict, VerdictOutcome},
 };
-use figures::RunFigures;
-use settings::VariedSetting;
 
 /// A lighter load is as good as a heavier one if it reaches this share of its IOPS, in percent: the knee of
 /// the curve.

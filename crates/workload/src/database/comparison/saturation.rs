@@ -12,11 +12,16 @@
 //!
 //! Only a run with more load than the one before can show the third.
 
-use super::{
-    super::{limits::Measure, meter::VolumeRole, verdict::VerdictRow},
-    RunComparison,
-    figures::VolumeFigures,
-    settings::{is_same_kind_of_load, load},
+use crate::{
+    database::{
+        comparison::{
+            RunComparison,
+            settings::{is_same_kind_of_load, load},
+        },
+        results::figures::VolumeFigures,
+    },
+    meter::VolumeRole,
+    verdict::{VerdictRow, limits::Measure},
 };
 use report::prose::{counted, number};
 

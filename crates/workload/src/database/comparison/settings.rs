@@ -1,13 +1,17 @@
 //! Settings of runs, and their differences.
 
-use super::{
-    super::{plan::LoadPlan, results::RunResults, setting::FigureText, time_span::TimeSpan},
-    ComparedRun,
+use crate::{
+    database::{
+        comparison::ComparedRun,
+        plan::{LoadPlan, setting::FigureText},
+        results::RunResults,
+    },
+    time_span::TimeSpan,
 };
 use report::prose;
 use world::ByteCount;
 
-/// SettingValue of one setting in one run.
+/// Value of one setting in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingValue {
     pub text: String,
@@ -69,7 +73,7 @@ pub fn settings(results: &RunResults) -> Vec<(String, SettingValue)> {
             (none(), none())
         }
     };
-    let of = |holds: fn(&super::super::plan::VolumeFacts) -> bool| {
+    let of = |holds: fn(&crate::database::plan::VolumeFacts) -> bool| {
         plan.volumes.iter().filter(move |volume| holds(volume)).map(|volume| volume.name.clone())
     };
     let databases: Vec<String> = of(|volume| volume.databases).collect();

@@ -1,13 +1,12 @@
 //! I/O anomalies: slow operations, spikes, and kernel messages.
 
-use super::{
-    super::{
-        kernel::KernelResults,
-        limits::LimitSet,
-        meter::{Burst, SlowOperation, SpikeLog, VolumeRole},
-        results::{RunResults, VolumeResults},
+use crate::{
+    database::{
+        document::utc,
+        results::{RunResults, VolumeResults, kernel::KernelResults},
     },
-    utc,
+    meter::{Burst, SlowOperation, SpikeLog, VolumeRole},
+    verdict::limits::LimitSet,
 };
 use report::{
     Cell, Column, Document, LineChart, Section, Severity, Table, Unit,

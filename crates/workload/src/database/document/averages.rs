@@ -1,8 +1,8 @@
 //! The two averages of a latency, and findings where they differ.
 
-use super::super::{
+use crate::{
+    database::results::{RunResults, VolumeResults},
     meter::VolumeRole,
-    results::{RunResults, VolumeResults},
 };
 use report::{Document, Severity};
 

@@ -1,13 +1,13 @@
 //! Charts of a report: rates and latencies over time, and latency distributions.
 
-use super::{
-    super::{
-        limits::{LimitSet, Measure},
-        measure::Sample,
-        meter::{IoTallies, IoTally, SampleHistogram, SampleLatencies, VolumeRole},
+use crate::{
+    database::{
+        document::anomalies::with_marks,
+        measure::sample::Sample,
         results::{HostSample, LatencyBucket, LatencySummary, RunResults},
     },
-    anomalies::with_marks,
+    meter::{IoTallies, IoTally, SampleHistogram, SampleLatencies, VolumeRole},
+    verdict::limits::{LimitSet, Measure},
 };
 use report::{Axis, Bucket, Distribution, DistributionView, Histogram, LineChart, TimeSeries, Unit};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Tables of operations and of the I/O they caused.
 
-use super::super::{
+use crate::database::document::charts;
+use crate::{
+    database::results::{LatencySummary, RunResults, VolumeResults},
     meter::{IoTally, VolumeRole},
-    results::{LatencySummary, RunResults, VolumeResults},
 };
-use super::charts;
 use report::{Cell, Column, KeyValues, Section, Table, Unit, prose::number};
 
 /// A rate over the judged time; None if nothing was measured.

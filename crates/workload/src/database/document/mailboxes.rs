@@ -1,11 +1,11 @@
 //! The mailbox count and its derivation.
 
-use super::{
-    super::{
+use crate::database::{
+    document::sections::confidence,
+    results::{
+        RunResults,
         mailboxes::{MESSAGES_PER_DAY, Mailboxes},
-        results::RunResults,
     },
-    sections::confidence,
 };
 use report::{Cell, Column, Document, Section, Table, Unit, prose::number};
 

@@ -14,19 +14,23 @@ mod search;
 mod sections;
 mod sources;
 
-use super::{
-    judged_part::{JudgedPart, TimeRange},
-    limits::Measure,
-    load_search::SearchResults,
-    mailboxes::Mailboxes,
+use crate::{
+    database::{
+        load::operation::FailureKind,
+        plan::LoadPlan,
+        results::{
+            CutOff, RunResults, VolumeResults, mailboxes::Mailboxes, search::SearchResults, test_log::Phase,
+            verdict::generator_missed_target,
+        },
+    },
+    measure::processor::{self, BusiestThread},
     meter::VolumeRole,
-    operation::FailureKind,
-    plan::LoadPlan,
-    processor::{self, BusiestThread},
-    progress::Phase,
-    results::{CutOff, RunResults, VolumeResults},
     time_span::TimeSpan,
-    verdict::{RunVerdict, VerdictRow, generator_missed_target},
+    verdict::{
+        RunVerdict, VerdictRow,
+        judged_part::{JudgedPart, TimeRange},
+        limits::Measure,
+    },
 };
 use maildb::PageStampMode;
 use report::{

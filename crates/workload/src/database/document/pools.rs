@@ -1,9 +1,10 @@
 //! The pools below the files, compared with the baseline run without them.
 
-use super::super::{
-    baseline::PathFigures,
-    pools::{PoolFacts, PoolResults},
-    results::{LatencySummary, RunResults},
+use crate::{
+    database::{
+        measure::pools::{PoolFacts, PoolResults},
+        results::{LatencySummary, RunResults, baseline::PathFigures},
+    },
     verdict::{RunVerdict, VerdictOutcome},
 };
 use report::{

@@ -1,14 +1,16 @@
 //! The load search: every trial, and latency against load.
 
-use super::{
-    super::{
-        limits::Measure,
-        load_search::{SearchResults, TrialResults, describe_level},
-        processor,
-        results::RunResults,
-        search::{Judgement, SearchAxis, SearchBound},
+use crate::{
+    database::{
+        document::charts,
+        results::{
+            RunResults,
+            search::{SearchResults, TrialResults, describe_level},
+        },
     },
-    charts,
+    measure::processor,
+    search::{Judgement, SearchAxis, SearchBound},
+    verdict::limits::Measure,
 };
 use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit, prose::counted};
 

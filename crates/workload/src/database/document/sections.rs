@@ -1,14 +1,14 @@
 //! The tables of a report.
 
-use super::{
-    super::{
-        plan::LoadPlan,
-        results::{HostSample, RunResults},
+use crate::database::{
+    document::{anomalies, io, utc},
+    measure::verify::VerifiedFile,
+    plan::{
+        LoadPlan,
         setting::{Confidence, FigureText},
         setup::Setup,
-        verify::VerifiedFile,
     },
-    anomalies, io, utc,
+    results::{HostSample, RunResults},
 };
 use report::{Cell, Column, Document, KeyValues, LogBlock, Mark, Section, Table, Unit, prose::counted};
 
@@ -232,7 +232,7 @@ fn host(results: &RunResults) -> Section {
     // A line needs three samples.
     match results.host_samples.len() {
         0..=2 => section,
-        _ => section.block(super::charts::processor(results)),
+        _ => section.block(crate::database::document::charts::processor(results)),
     }
 }
 

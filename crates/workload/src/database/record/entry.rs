@@ -3,20 +3,25 @@
 //! Run events and record entries differ only in latencies: groups send whole histograms; a record stores the
 //! differences to the previous ones.
 
-use super::super::{
-    group::{DatabaseOutcome, FillOutcome},
-    kernel::KernelResults,
-    load_search::TrialResults,
-    measure::Sample,
+use crate::{
+    database::{
+        load::{
+            operation::{FailureCounts, RunFailure, TransactionResults},
+            scan::ScanTotals,
+        },
+        measure::{sample::Sample, verify::VerifiedFile},
+        plan::RunPlan,
+        results::{
+            EngineCounters, HostFacts, HostSample, LateResults, RunResults,
+            kernel::KernelResults,
+            outcome::{DatabaseOutcome, FillOutcome},
+            search::TrialResults,
+            test_log::{Phase, TestLogLine},
+        },
+    },
     meter::{IoTallies, SlowTally, Spikes, VolumeRole},
-    operation::{FailureCounts, RunFailure},
     pacing::PacingState,
-    plan::RunPlan,
-    progress::{Phase, TestLogLine},
-    results::{EngineCounters, HostFacts, HostSample, LateResults, RunResults, TransactionResults},
-    scan::ScanTotals,
     search::SearchBound,
-    verify::VerifiedFile,
 };
 use hdrhistogram::Histogram;
 use report::Finding;
@@ -25,9 +30,9 @@ use serde::{Deserialize, Serialize};
 /// First line of a record: facts known before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordHeader {
-    /// See [`FORMAT`](super::FORMAT).
+    /// See [`FORMAT`](crate::record::FORMAT).
     pub format: String,
-    /// See [`VERSION`](super::VERSION).
+    /// See [`VERSION`](crate::record::VERSION).
     pub version: u32,
     /// Program and version.
     pub generator: String,
@@ -51,7 +56,7 @@ pub enum RecordEntry<L> {
     Line(TestLogLine),
     /// Host counters, during measurement.
     Host(HostSample),
-    /// RunProgress of creating or scanning the databases.
+    /// Progress of creating or scanning the databases.
     Creating(CreationProgress),
     /// A group's databases are ready.
     Made(DatabasesReady),
@@ -127,7 +132,7 @@ pub struct TrialEvent {
 pub struct MeasurementStart {
     /// From 0.
     pub group: u32,
-    /// VolumeRole and volume of each meter.
+    /// Role and volume of each meter.
     pub meters: Vec<(VolumeRole, String)>,
     /// Database sizes, in bytes.
     pub bytes_before: Vec<u64>,
@@ -138,9 +143,9 @@ pub struct MeasurementStart {
 pub struct MeasurementUpdate<L> {
     /// From 0.
     pub group: u32,
-    /// JudgedPart time, in seconds.
+    /// Judged time, in seconds.
     pub measured_s: f64,
-    /// MeasurementUpdate time, in seconds; less than `measured_s` in records without it.
+    /// Measured time, in seconds; less than `measured_s` in records without it.
     #[serde(default)]
     pub load_s: f64,
     /// Index of the first of `samples`; replaces earlier samples from there on.

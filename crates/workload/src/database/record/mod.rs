@@ -9,20 +9,18 @@
 //! Recording is outside every measured path: every few seconds a group copies its counters and histograms
 //! into an event; another thread compares, encodes and writes.
 
-mod buckets;
 mod entry;
-mod line;
 mod reader;
 mod recorder;
 mod recovered;
 mod validation;
 mod writer;
 
+pub use crate::record::line::{FORMAT, LineDamage, VERSION};
 pub use entry::{
     CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordEntry,
     RecordHeader, RunEnd, RunEvent, TrialEvent,
 };
-pub use line::{FORMAT, LineDamage, VERSION};
 pub use reader::{RecordReader, RunRecordError};
 pub use recorder::{Recorder, RunEvents, channel};
 pub use recovered::RecoveredRun;

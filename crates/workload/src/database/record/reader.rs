@@ -5,16 +5,16 @@
 //!    follows: then the file was damaged later, and is rejected.
 //! 3. No line follows the end of the run.
 
-use super::recovered::RunRecovery;
-use super::{
-    FORMAT, LineDamage, RecordEntry, RecordHeader, RecoveredRun, VERSION, entry::Differences, line,
-    line::VERSION_MIN, validation,
+use crate::database::record::recovered::RunRecovery;
+use crate::{
+    database::record::{RecordEntry, RecordHeader, RecoveredRun, entry::Differences, validation},
+    record::{
+        FORMAT, LineDamage, VERSION,
+        line::{self, VERSION_MIN},
+    },
 };
 use serde::Deserialize;
 use thiserror::Error;
-
-/// Maximum count of one latency bucket.
-pub const COUNT_MAX: u64 = 1 << 44;
 
 /// A file that is no intact record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

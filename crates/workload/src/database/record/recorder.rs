@@ -1,6 +1,6 @@
 //! The queue of run events from the measuring threads to the writing one.
 
-use super::{LatencyReadings, RunEvent};
+use crate::database::record::{LatencyReadings, RunEvent};
 use std::{
     future::poll_fn,
     task::{Context, Poll},
@@ -46,6 +46,6 @@ impl RunEvents {
 impl LatencyReadings {
     /// Number of histograms of a group with `meters` meters.
     pub fn count_of(meters: usize) -> usize {
-        2 * meters + super::super::operation::Operation::ALL.len() + 1
+        2 * meters + crate::database::load::operation::Operation::ALL.len() + 1
     }
 }

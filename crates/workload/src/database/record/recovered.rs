@@ -3,22 +3,24 @@
 //! An incomplete run is assembled from its groups' last entries, as the driver would have done; missing facts
 //! stay missing: nothing is verified, nothing was counted after measurement.
 
-use super::{
-    super::{
-        group::{FillOutcome, GroupOutcome},
-        kernel::KernelResults,
-        load_search::SearchResults,
-        measure::Sample,
-        meter::{IoTallies, Latencies, MeterReading, VolumeRole},
-        operation::OperationReading,
-        progress::{Phase, TestLogLine},
-        results::{CutOff, HostSample, RunFrame, RunResults},
-        verify::VerifiedFile,
+use crate::{
+    database::{
+        load::operation::OperationReading,
+        measure::{sample::Sample, verify::VerifiedFile},
+        record::{
+            CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate,
+            RecordEntry, RecordHeader, RunEnd, TrialEvent, entry::Differences, validation,
+        },
+        results::{
+            CutOff, HostSample, RunFrame, RunResults,
+            kernel::KernelResults,
+            outcome::{FillOutcome, GroupOutcome},
+            search::SearchResults,
+            test_log::{Phase, TestLogLine},
+        },
     },
-    CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordEntry,
-    RecordHeader, RunEnd, TrialEvent, buckets,
-    entry::Differences,
-    validation,
+    meter::{IoTallies, Latencies, MeterReading, VolumeRole},
+    record::buckets,
 };
 use hdrhistogram::Histogram;
 use report::{Finding, prose::counted};
@@ -223,7 +225,7 @@ impl GroupRecovery {
         Ok(())
     }
 
-    /// MeasurementUpdate time, in seconds; None before measurement.
+    /// Measured time, in seconds; None before measurement.
     fn load_s(&self) -> Option<f64> {
         let last = self.newest.as_ref().or(self.measured.as_ref());
         self.measuring.as_ref().map(|_| last.map_or(0.0, load_s))
@@ -278,7 +280,7 @@ impl GroupRecovery {
     }
 }
 
-/// MeasurementUpdate time: at least the judged time.
+/// Measured time: at least the judged time.
 fn load_s(measured: &MeasurementUpdate<Differences>) -> f64 {
     measured.load_s.max(measured.measured_s)
 }

@@ -3,17 +3,18 @@
 //! A line with the right checksum was written so, but the file comes from outside, and any content must end
 //! in a report or in one line of error.
 
-use super::{
-    super::{
-        kernel::{self, KernelResults},
-        load_search::TrialResults,
-        measure::Sample,
-        meter::{IoTallies, SlowTally, Spikes},
+use crate::{
+    database::{
+        measure::sample::Sample,
         plan::RunPlan,
-        results::{LatencyBucket, RunResults},
+        record::{
+            CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate,
+            RecordHeader, entry::Differences,
+        },
+        results::kernel,
+        results::{LatencyBucket, RunResults, kernel::KernelResults, search::TrialResults},
     },
-    CreationProgress, DatabasesReady, LatencyReadings, MeasurementStart, MeasurementUpdate, RecordHeader,
-    entry::Differences,
+    meter::{IoTallies, SlowTally, Spikes},
 };
 use report::prose::counted;
 

@@ -1,9 +1,11 @@
 //! Encodes run events as lines of a record.
 
-use super::super::{plan::RunPlan, results::HostFacts};
-use super::{
-    FORMAT, LatencyReadings, MeasurementUpdate, RecordEntry, RecordHeader, RunEvent, VERSION, buckets,
-    entry::Differences, line,
+use crate::database::{plan::RunPlan, results::HostFacts};
+use crate::{
+    database::record::{
+        LatencyReadings, MeasurementUpdate, RecordEntry, RecordHeader, RunEvent, entry::Differences,
+    },
+    record::{FORMAT, VERSION, buckets, line},
 };
 use std::collections::BTreeMap;
 

@@ -1,0 +1,11 @@
+//! The database load: mailbox databases, the operations on them, and the sessions that run these. Uses
+//! [`plan`](super::plan).
+
+pub mod create;
+pub mod error;
+pub mod key_space;
+pub mod mail_record;
+pub mod mail_table;
+pub mod operation;
+pub mod scan;
+pub mod session;

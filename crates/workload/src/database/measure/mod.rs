@@ -1,0 +1,5 @@
+//! Measurement of the database load: samples, pools below the files, verification. Uses [`load`](super::load).
+
+pub mod pools;
+pub mod sample;
+pub mod verify;
