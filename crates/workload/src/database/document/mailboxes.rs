@@ -1,11 +1,8 @@
 //! The mailbox count and its derivation.
 
-use crate::database::{
-    document::sections::confidence,
-    results::{
-        RunResults,
-        mailboxes::{MESSAGES_PER_DAY, Mailboxes},
-    },
+use crate::database::results::{
+    RunResults,
+    mailboxes::{MESSAGES_PER_DAY, Mailboxes},
 };
 use report::{Cell, Column, Document, Section, Table, Unit, prose::number};
 
@@ -49,13 +46,13 @@ pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
         format!("I/O of one mailbox of {} messages a day, {}", figure.messages_per_day, figure.server),
         format!("{:.3} {}", figure.iops, Unit::IoPerSecond),
         &figure.source,
-        confidence(figure.confidence),
+        figure.confidence.word(),
     );
     row(
         "Headroom".to_owned(),
         format!("{} %", headroom.percent),
         &headroom.source,
-        confidence(headroom.confidence),
+        headroom.confidence.word(),
     );
     row(
         "Mailboxes".to_owned(),

@@ -3,11 +3,7 @@
 use crate::database::{
     document::{anomalies, io, utc},
     measure::verify::VerifiedFile,
-    plan::{
-        LoadPlan,
-        setting::{Confidence, FigureText},
-        setup::Setup,
-    },
+    plan::{LoadPlan, setting::FigureText, setup::Setup},
     results::{HostSample, RunResults},
 };
 use report::{Cell, Column, Document, KeyValues, LogBlock, Mark, Section, Table, Unit, prose::counted};
@@ -47,7 +43,7 @@ fn set_up(setup: &Setup, results: &RunResults) -> Section {
             Cell::text(row.published.as_str()),
             Cell::text(if row.is_same() { "the same" } else { &row.here }),
             Cell::text(row.source.as_str()),
-            Cell::text(confidence(row.confidence)),
+            Cell::text(row.confidence.word()),
         ]);
     }
     let mut section = Section::new("Set-up", format!("{} ({}).", setup.summary, setup.source)).block(table);
@@ -128,22 +124,10 @@ fn parameters(results: &RunResults) -> Section {
             Cell::text(FigureText(spec.kind, setting.value).to_string()),
             Cell::text(spec.meaning),
             Cell::text(setting.source.as_str()),
-            Cell::text(confidence(setting.confidence)),
+            Cell::text(setting.confidence.word()),
         ]);
     }
     Section::new("System parameters", "").block(rows).block(figures)
-}
-
-pub(super) fn confidence(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::Seed => "paper",
-        Confidence::Documented => "vendor",
-        Confidence::Secondary => "others",
-        Confidence::Computed => "computed",
-        Confidence::Recalled => "memory",
-        Confidence::Assumed => "assumed",
-        Confidence::User => "user",
-    }
 }
 
 fn configuration(results: &RunResults) -> Section {

@@ -1,10 +1,11 @@
 //! Caveats: properties of a plan that limit the value of its verdict.
 
 use crate::{
-    database::plan::{CACHE_RATIO_WANTED, RunPlan, setting::Confidence},
+    database::plan::{CACHE_RATIO_WANTED, RunPlan},
     time_span::TimeSpan,
     verdict::class::RunClass,
 };
+use ::plan::figure::Confidence;
 use maildb::PageStampMode;
 use std::fmt;
 

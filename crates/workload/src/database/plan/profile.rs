@@ -9,10 +9,11 @@
 //! 3. Page size, record size, cache bounds and flush thresholds are consistent (also verified by `check`).
 
 use crate::{
-    database::plan::setting::{Confidence, KEYS, KeySpec, Setting, SettingError, find_key},
+    database::plan::setting::{KEYS, KeySpec, Setting, SettingError, find_key},
     suggestion::nearest,
     verdict::limits::{LimitSet, LimitsError},
 };
+use ::plan::figure::Confidence;
 use maildb::{PageSize, PageStampMode};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -171,7 +172,7 @@ impl ServerProfile {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ServerProfileError> {
         let spec = find_key(key)?;
         let value = spec.parse(value)?;
-        let setting = Setting { value, source: "set for this run".to_owned(), confidence: Confidence::User };
+        let setting = Setting { value, source: "set for this run".to_owned(), confidence: Confidence::Given };
         self.figures.insert(spec.name.to_owned(), setting);
         Ok(())
     }
@@ -408,7 +409,7 @@ mod tests {
         );
         profile.set("delete_percent", "20%").unwrap();
         profile.check().unwrap();
-        assert_eq!(profile.figures["delete_percent"].confidence, Confidence::User);
+        assert_eq!(profile.figures["delete_percent"].confidence, Confidence::Given);
     }
 
     #[test]

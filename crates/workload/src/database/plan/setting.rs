@@ -4,7 +4,8 @@
 //! values may carry one (`256MiB`, `93%`), and each figure has a range that rejects typing mistakes.
 
 use crate::suggestion::nearest;
-use serde::{Deserialize, Serialize};
+use ::plan::figure::Confidence;
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use thiserror::Error;
 
@@ -98,26 +99,6 @@ const fn key(name: &'static str, kind: ValueKind, range: (u64, u64), meaning: &'
     KeySpec { name, kind, range, meaning }
 }
 
-/// Quality of a figure's source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// Printed in one of the seed papers.
-    Seed,
-    /// Read in the vendor's own documents.
-    Documented,
-    /// Read in a document of someone else.
-    Secondary,
-    /// Arithmetic on the above.
-    Computed,
-    /// From memory, not verified.
-    Recalled,
-    /// Chosen for Spindle: no source gives a figure.
-    Assumed,
-    /// Set by the user of this run.
-    User,
-}
-
 /// One figure with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,7 +107,16 @@ pub struct Setting {
     pub value: u64,
     /// Citation: document and place.
     pub source: String,
+    #[serde(serialize_with = "as_stored")]
     pub confidence: Confidence,
+}
+
+/// Writes the confidence as run records hold it: they call a given figure the user's.
+fn as_stored<S: Serializer>(confidence: &Confidence, serializer: S) -> Result<S::Ok, S::Error> {
+    match confidence {
+        Confidence::Given => serializer.serialize_str("user"),
+        confidence => confidence.serialize(serializer),
+    }
 }
 
 /// A rejected name or value.

@@ -8,7 +8,7 @@ use crate::{
     database::plan::{
         LoadPlan, RunPlan,
         profile::{ServerProfile, ServerProfileError},
-        setting::{Confidence, FigureText},
+        setting::FigureText,
     },
     suggestion::nearest,
     time_span::TimeSpan,
@@ -17,6 +17,7 @@ use crate::{
         limits::{LimitSet, LimitsError},
     },
 };
+use ::plan::figure::Confidence;
 use report::prose::counted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -274,7 +275,7 @@ impl Setup {
             let (published, here) = (self.judged().to_string(), plan.judged.to_string());
             row("Judged", published, here, &of.source, of.confidence);
         } else if plan.judged != JudgedPart::All {
-            row("Judged", JudgedPart::All.to_string(), plan.judged.to_string(), "", Confidence::User);
+            row("Judged", JudgedPart::All.to_string(), plan.judged.to_string(), "", Confidence::Given);
         }
         if let Some((layout, here)) = self.compare_layout(plan) {
             row("Volumes", layout.shown(), here, &layout.source, Confidence::Seed);

@@ -1,11 +1,11 @@
 //! Mailbox counts: converts IOPS to mailboxes of 150 messages a day.
 //!
-//! The figures are data with sources (`mailboxes.toml`). Only a run within every limit gives a count: storage
-//! that is too slow supports no mailboxes.
+//! The figures are those of the planner, each with its source. Only a run within every limit gives a count:
+//! storage that is too slow supports no mailboxes.
 
 use crate::{
     database::{
-        plan::{LoadPlan, profile::ServerProfile, setting::Confidence},
+        plan::{LoadPlan, profile::ServerProfile},
         results::RunResults,
     },
     search::SearchBound,
@@ -14,47 +14,27 @@ use crate::{
         limits::{LimitSet, Measure},
     },
 };
+use ::plan::{figure::Confidence, rules::Rules};
 use report::prose::{counted, number};
-use serde::Deserialize;
 
-const FIGURES: &str = include_str!("mailboxes.toml");
+/// Servers with planning rules, by the start of a profile's name.
+const SERVERS: [&str; 6] =
+    ["exchange-2003", "exchange-2007", "exchange-2010", "exchange-2013", "exchange-2016", "exchange-2019"];
+
+/// Page size, in bytes, of the first server that used it.
+const PAGES: [(usize, &str); 3] =
+    [(4096, "exchange-2003"), (8192, "exchange-2007"), (32_768, "exchange-2010")];
 
 /// Messages sent and received a day by the headline's mailbox (Dell 2010's example user).
 pub const MESSAGES_PER_DAY: u32 = 150;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FigureFile {
-    headroom: Headroom,
-    set: Vec<FigureSet>,
-}
-
 /// Reserve beyond the mailboxes' own I/O.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Headroom {
     pub percent: f64,
     /// Citation.
     pub source: String,
     pub confidence: Confidence,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FigureSet {
-    name: String,
-    profiles: Vec<String>,
-    page_bytes: Option<usize>,
-    points: Vec<Point>,
-    source: String,
-    confidence: Confidence,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Point {
-    messages_per_day: f64,
-    iops: f64,
 }
 
 /// The I/O of one mailbox.
@@ -72,46 +52,45 @@ pub struct MailboxFigure {
 }
 
 impl MailboxFigure {
-    /// The figure for the server that `profile` imitates.
-    pub fn of(profile: &ServerProfile, messages_per_day: u32) -> Option<Self> {
-        let page_bytes = profile.page_size().bytes();
-        let file = figures();
-        let named = |set: &&FigureSet| set.profiles.iter().any(|name| profile.name.starts_with(name));
-        let by_pages = |set: &&FigureSet| set.page_bytes == Some(page_bytes);
-        let set = file.set.iter().find(named).or_else(|| file.set.iter().find(by_pages))?;
-        let (iops, how) = interpolated(&set.points, messages_per_day.into());
-        let confidence = match (how, set.confidence) {
-            ("", confidence) | (_, confidence @ Confidence::Recalled) => confidence,
-            _ => Confidence::Computed,
+    /// The figure for mailboxes without copies on the server of `rules`.
+    fn of(rules: &Rules, messages_per_day: u32) -> Option<Self> {
+        let each = rules.curve("iops_per_mailbox")?;
+        let stand_alone = rules.figure("stand_alone_iops")?;
+        let is_printed = each.points.iter().any(|point| point.at == Some(messages_per_day.into()));
+        let mut figure = Self {
+            server: rules.title.clone(),
+            messages_per_day,
+            iops: each.at(messages_per_day.into()) * stand_alone.value,
+            source: each.source.clone(),
+            confidence: each.confidence,
         };
-        let source = format!("{}{how}", set.source);
-        Some(Self { server: set.name.clone(), messages_per_day, iops, source, confidence })
+        if !is_printed {
+            figure.source.push_str("; interpolated by messages");
+            figure.confidence = figure.confidence.weaker(Confidence::Computed);
+        }
+        if stand_alone.value != 1.0 {
+            figure
+                .source
+                .push_str(&format!("; without copies × {}: {}", stand_alone.value, stand_alone.source));
+            figure.confidence = figure.confidence.weaker(stand_alone.confidence);
+        }
+        Some(figure)
     }
 }
 
-pub fn headroom() -> Headroom {
-    figures().headroom
-}
-
-fn figures() -> FigureFile {
-    toml::from_str(FIGURES).expect("the built-in figures parse; a test sees to it")
-}
-
-/// IOPS at `messages`, and the method. `points` ascend.
-fn interpolated(points: &[Point], messages: f64) -> (f64, &'static str) {
-    let above = points.iter().position(|point| point.messages_per_day >= messages);
-    match above {
-        Some(index) if points[index].messages_per_day == messages => (points[index].iops, ""),
-        Some(index) if index > 0 => {
-            let (low, high) = (&points[index - 1], &points[index]);
-            let share = (messages - low.messages_per_day) / (high.messages_per_day - low.messages_per_day);
-            (low.iops + share * (high.iops - low.iops), "; on the line between two of them")
-        }
-        _ => {
-            let nearest = if above.is_some() { &points[0] } else { &points[points.len() - 1] };
-            (nearest.iops * messages / nearest.messages_per_day, "; in proportion to messages")
-        }
+impl Headroom {
+    fn of(rules: &Rules) -> Option<Self> {
+        let figure = rules.figure("iops_headroom")?;
+        Some(Self { percent: figure.value, source: figure.source.clone(), confidence: figure.confidence })
     }
+}
+
+/// The planning rules of the server that `profile` imitates: by its name, else by its page size.
+fn rules_of(profile: &ServerProfile) -> Option<Rules> {
+    let named = SERVERS.into_iter().find(|name| profile.name.starts_with(name));
+    let by_page = || PAGES.into_iter().find(|(bytes, _)| *bytes == profile.page_size().bytes());
+    let name = named.or_else(|| by_page().map(|(_, name)| name))?;
+    Some(Rules::named(name).expect("the rule sets of these servers are built in; a test sees to it"))
 }
 
 /// Qualifier of a mailbox count.
@@ -161,8 +140,9 @@ impl Mailboxes {
         }
         let limits = LimitSet::load(&results.plan.profile.limits).ok()?;
         let read = limits.limits.iter().find(|limit| limit.measure == Measure::DatabaseReadAverageMs)?;
-        let figure = MailboxFigure::of(&results.plan.profile, MESSAGES_PER_DAY)?;
-        let headroom = headroom();
+        let rules = rules_of(&results.plan.profile)?;
+        let figure = MailboxFigure::of(&rules, MESSAGES_PER_DAY)?;
+        let headroom = Headroom::of(&rules)?;
         let achieved_iops = results.achieved_iops();
         let each = figure.iops * (1.0 + headroom.percent / 100.0);
         let count = two_digits((achieved_iops / each) as u64);
@@ -211,20 +191,12 @@ fn two_digits(count: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn figure(profile: &str, messages: u32) -> MailboxFigure {
-        MailboxFigure::of(&ServerProfile::load(profile).unwrap(), messages).unwrap()
+    fn rules(profile: &str) -> Rules {
+        rules_of(&ServerProfile::load(profile).unwrap()).unwrap()
     }
 
-    #[test]
-    fn the_figures_parse_ascend_and_name_their_source() {
-        let file = figures();
-        assert!(file.set.iter().all(|set| !set.source.is_empty() && !set.points.is_empty()));
-        for set in &file.set {
-            let ascends = |pair: &[Point]| {
-                pair[0].messages_per_day < pair[1].messages_per_day && pair[0].iops < pair[1].iops
-            };
-            assert!(set.points.windows(2).all(ascends), "{}", set.name);
-        }
+    fn figure(profile: &str, messages: u32) -> MailboxFigure {
+        MailboxFigure::of(&rules(profile), messages).unwrap()
     }
 
     #[test]
@@ -232,6 +204,7 @@ mod tests {
         for name in ServerProfile::names() {
             let figure = figure(name, MESSAGES_PER_DAY);
             assert!((0.1..1.1).contains(&figure.iops), "{name}: {figure:?}");
+            assert!(!figure.source.is_empty(), "{name}");
         }
     }
 
@@ -246,7 +219,7 @@ mod tests {
         assert!((of_2003.iops - (1.0 + 0.5 / 7.0)).abs() < 1e-12, "between heavy and large: {of_2003:?}");
         assert_eq!(of_2003.confidence, Confidence::Computed);
         assert_eq!(figure("exchange-2007", 150).confidence, Confidence::Recalled);
-        assert_eq!(headroom().percent, 20.0);
+        assert_eq!(Headroom::of(&rules("exchange-2010")).unwrap().percent, 20.0);
     }
 
     #[test]
