@@ -6,9 +6,10 @@
 //! seconds of load, in which pacing learns the cost of an operation; and, under a held rate, the rate itself,
 //! since without load nothing changes, and that is no level.
 
+use super::{TICK, load::RunningLoad};
 use crate::database::{
+    record::RunEvent,
     results::{outcome::FillOutcome, test_log::Phase},
-    run::group::{GroupRun, RunningLoad, TICK},
 };
 use maildb::{Instance, Statistics};
 use std::time::Duration;
@@ -55,52 +56,52 @@ impl FillProgress {
     }
 }
 
-impl GroupRun {
-    /// Runs the load unmeasured until all conditions hold, or for the plan's maximum.
-    pub(super) async fn fill_cache(&self, instance: &Instance, running: &mut RunningLoad) {
-        let began = self.world.now();
-        let page_bytes = self.plan.profile.page_size().bytes() as u64;
-        let depth = self.plan.profile.checkpoint_depth();
-        let least = LEAST.min(self.plan.duration() / LEAST_SHARE);
-        let longest = Duration::from_secs(self.plan.fill_s_max);
-        let mut sampler = self.sampler(instance, running);
-        let mut state = FillProgress::new(&instance.statistics());
-        loop {
-            let statistics = instance.statistics();
-            let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
-            let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
-            let written = state.share_of_depth(&statistics, depth);
-            let level = written >= 1.0 || state.has_levelled_off();
-            let settled = level && running.load.pacer.is_at_rate();
-            let took = self.world.now().since(began);
-            running.tally.fill = FillOutcome {
-                seconds: took.as_secs_f64(),
-                cache_bytes: statistics.cache_pages * page_bytes,
-                reached,
-                settled,
-            };
-            let filled = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
-            let lasted = took.as_secs_f64() / longest.as_secs_f64().max(1e-9);
-            self.shared.update(self.number, |progress| {
-                progress.phase = Phase::Fill;
-                progress.fraction = filled.min(written).max(lasted).min(1.0);
-                progress.bytes = None;
-            });
-            let typical = reached && settled && took >= least;
-            if typical || took >= longest || self.ended(running) {
-                break;
-            }
-            self.world.sleep(TICK.min(longest - took)).await;
-            let sample = self.tick(instance, running, &mut sampler);
-            self.observe(running, &sample);
-            state.tick(&instance.statistics());
+/// Runs the load unmeasured until all conditions hold, or for the plan's maximum.
+pub(super) async fn fill_cache(load: &mut RunningLoad, instance: &Instance) {
+    let context = load.context.clone();
+    let began = context.world.now();
+    let page_bytes = context.plan.profile.page_size().bytes() as u64;
+    let depth = context.plan.profile.checkpoint_depth();
+    let least = LEAST.min(context.plan.duration() / LEAST_SHARE);
+    let longest = Duration::from_secs(context.plan.fill_s_max);
+    let mut sampler = load.sampler(instance);
+    let mut state = FillProgress::new(&instance.statistics());
+    loop {
+        let statistics = instance.statistics();
+        let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
+        let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
+        let written = state.share_of_depth(&statistics, depth);
+        let level = written >= 1.0 || state.has_levelled_off();
+        let settled = level && load.group.pacer.is_at_rate();
+        let took = context.world.now().since(began);
+        load.tally.fill = FillOutcome {
+            seconds: took.as_secs_f64(),
+            cache_bytes: statistics.cache_pages * page_bytes,
+            reached,
+            settled,
+        };
+        let filled = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
+        let lasted = took.as_secs_f64() / longest.as_secs_f64().max(1e-9);
+        context.progress(|progress| {
+            progress.phase = Phase::Fill;
+            progress.fraction = filled.min(written).max(lasted).min(1.0);
+            progress.bytes = None;
+        });
+        let typical = reached && settled && took >= least;
+        if typical || took >= longest || load.is_ended() {
+            break;
         }
-        let FillOutcome { seconds, cache_bytes, reached, settled } = running.tally.fill;
-        let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
-        let level = if settled { "" } else { "; database writes have not reached their usual level" };
-        self.record_filled(running.tally.fill);
-        self.say(format!("the cache is {full}: {cache} after {seconds:.0} s of load{level}"));
+        context.world.sleep(TICK.min(longest - took)).await;
+        let sample = load.tick(instance, &mut sampler);
+        load.observe(&sample);
+        state.tick(&instance.statistics());
     }
+    let FillOutcome { seconds, cache_bytes, reached, settled } = load.tally.fill;
+    let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
+    let level = if settled { "" } else { "; database writes have not reached their usual level" };
+    let (group, fill) = (context.number, load.tally.fill);
+    context.record(|| RunEvent::Filled { group, fill });
+    context.say(format!("the cache is {full}: {cache} after {seconds:.0} s of load{level}"));
 }
 
 #[cfg(test)]

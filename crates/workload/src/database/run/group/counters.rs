@@ -1,35 +1,18 @@
-//! A group's running load, and the counters of its measured time.
+//! Counters of a group's measured time.
 
+use super::recording::RecordingPosition;
 use crate::{
     database::{
-        load::{
-            operation::OperationReading,
-            scan::{BackgroundScan, ScanTotals},
-            session::GroupLoad,
-        },
+        load::{operation::OperationReading, scan::ScanTotals},
         measure::{pools::PoolFacts, sample::Sample},
         results::{LateResults, outcome::FillOutcome},
-        run::group::recording::RecordingPosition,
     },
     meter::MeterReading,
     pacing::PacingState,
 };
 use maildb::Statistics;
-use std::{cell::Cell, rc::Rc, time::Duration};
-use world::{JoinHandle, Moment};
-
-pub(super) struct RunningLoad {
-    pub(super) load: Rc<GroupLoad>,
-    pub(super) sessions: Vec<JoinHandle<()>>,
-    pub(super) arrivals: Option<JoinHandle<()>>,
-    pub(super) scan: Option<BackgroundScan>,
-    pub(super) tally: MeasuredCounters,
-    pub(super) recent: Cell<RecentThroughput>,
-    /// Since the current trial began.
-    pub(super) seconds: Cell<SessionShortage>,
-    /// True if the storage stopped answering; waits for it are abandoned.
-    pub(super) frozen: bool,
-}
+use std::time::Duration;
+use world::Moment;
 
 /// Position relative to the judged part.
 #[derive(Clone, Copy, Default, PartialEq)]
