@@ -1,4 +1,4 @@
-//! PoolSet opened on the thread of their group: volumes on them, and a directory on each volume.
+//! Pools opened on the thread of their group: volumes on them, and a directory on each volume.
 //!
 //! A database has a volume of its own, a group's log another. Missing volumes are made, so a run that
 //! was interrupted anywhere continues.

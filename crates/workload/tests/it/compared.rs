@@ -1,6 +1,6 @@
 //! Comparisons of made-up runs: what saturated first, and the report.
 
-use crate::seed_002::seed_002;
+use crate::ami_2008::ami_2008;
 use expect_test::{Expect, expect};
 use report::text::{self, TextOptions};
 use workload::{
@@ -27,7 +27,7 @@ fn tally(a_second: f64, ms: f64) -> IoTally {
 
 /// AMI 2008's run with `threads`, reads and writes of `iops` in equal parts, and these average latencies.
 fn run(threads: u32, iops: f64, read_ms: f64, log_ms: f64) -> RunResults {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     results.plan.load = LoadPlan::Threads { per_group: threads };
     results.pacing = None;
     for volume in &mut results.volumes {
@@ -92,13 +92,13 @@ fn a_volume_that_gives_no_more_is_found_before_it_breaks_a_limit() {
             run(40, 915.0, 36.0, 1.2),
         ],
         expect![[
-            r#"Database volume /mnt/databases saturated first, at 20 threads a group: from 10 to 20 I/O grew by 1 %, while 8.6 operations were under way there, after 4.7, and reads took 18.00 ms, after 9.50 ms."#
+            r#"Database volume /mnt/databases saturated first, at 20 threads a group: from 10 to 20 IOPS grew by 1 %, while 8.6 operations were under way there, after 4.7, and reads took 18.00 ms, after 9.50 ms."#
         ]],
     );
     check(
         vec![run(5, 500.0, 9.0, 1.0), run(20, 505.0, 9.0, 7.0)],
         expect![[
-            r#"Log volume /mnt/logs saturated first, at 20 threads a group: from 5 to 20 I/O grew by 1 %, while 1.2 operations were under way there, after 0.2, and writes took 7.00 ms, after 1.00 ms."#
+            r#"Log volume /mnt/logs saturated first, at 20 threads a group: from 5 to 20 IOPS grew by 1 %, while 1.2 operations were under way there, after 0.2, and writes took 7.00 ms, after 1.00 ms."#
         ]],
     );
     // 20 % more load may well give less than 5 % more IOPS.
@@ -109,7 +109,7 @@ fn a_volume_that_gives_no_more_is_found_before_it_breaks_a_limit() {
     check(
         vec![run(5, 500.0, 9.0, 1.0), run(20, 490.0, 9.0, 1.0)],
         expect![[
-            r#"I/O stopped growing first, at 20 threads a group: from 5 to 20 I/O fell by 2 %, and no volume's queue did."#
+            r#"IOPS stopped growing first, at 20 threads a group: from 5 to 20 IOPS fell by 2 %, and no volume's queue did."#
         ]],
     );
 }
@@ -160,7 +160,9 @@ fn stalls_name_the_cache_and_the_log_buffer() {
 fn no_resource_is_named_if_none_was_short() {
     check(
         vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 9.5, 1.0)],
-        expect![[r#"Nothing saturated yet: from 5 to 10 I/O grew by 80 %, with no resource at its end."#]],
+        expect![[
+            r#"Nothing saturated yet: from 5 to 10 IOPS grew by 80 %, and no resource was at its limit."#
+        ]],
     );
     check(
         vec![run(5, 500.0, 9.0, 1.0)],
@@ -222,18 +224,18 @@ fn runs_with_different_limits_or_loads_have_no_best_run() {
     let document = document(&comparison, report::Meta::default());
     let findings: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
     expect![[r#"
-        The runs are of different limit sets (jetstress; eva8000): to pass is not the same for all, and none is named the best.
-        The runs are of different loads (a closed loop; a held rate of 600 mailboxes of 0.45 IOPS each): more I/O is not more of the same, and none is named the best.
-        The runs are of different profiles (exchange-2007; exchange-2003): an I/O of one is not an I/O of the other.
-        The runs are of different sizes (129 GiB; 64.7 GiB): smaller databases are cached and reached more easily.
-        The runs differ in more than what was varied: Mailboxes, IOPS of a mailbox, ServerProfile, Limits."#]].assert_eq(&findings.join("\n"));
+        The runs have different limit sets (jetstress; eva8000): passing means different things, so no run is named the best.
+        The runs have different loads (a closed loop; a held rate of 600 mailboxes of 0.45 IOPS each): their IOPS are not comparable, so no run is named the best.
+        The runs have different profiles (exchange-2007; exchange-2003): their I/Os are not comparable.
+        The runs have different sizes (129 GiB; 64.7 GiB): smaller databases are cached more easily.
+        The runs differ in more than what was varied: Mailboxes, IOPS of a mailbox, Profile, Limits."#]].assert_eq(&findings.join("\n"));
     let text = text::render(&document, TextOptions { width: 100, colour: false });
-    assert!(text.contains("No run is named the best, for they differ in limit sets and loads."), "{text}");
+    assert!(text.contains("No best run: the runs differ in limit sets and loads."), "{text}");
     assert!(text.contains(" 0.4 IOPS") && !text.contains(" m IOPS"), "{text}");
     assert!(!text.contains("Best within limits") && !text.contains("limit of "), "{text}");
 
     assert_eq!(compared(vec![run(5, 500.0, 9.0, 1.0), held.clone()]).best(), None, "a loop and a held rate");
-    // VariedSetting rates are a series like any other, and so are threads.
+    // Varied rates are a series like any other, and so are threads.
     let mut higher = held.clone();
     higher.plan.load = LoadPlan::Mailboxes { count: 900, iops_each: 0.45 };
     assert_eq!(mismatches(&compared(vec![held.clone(), higher])), []);
@@ -288,17 +290,17 @@ fn the_document_of_a_comparison() {
         900 IOPS within every limit at 10 threads a group; no run that keeps them reaches 5 % more.
 
         Every sign, from the lightest load on
-        Run                 Short                           How it shows
+        Run                 Resource                        Evidence
         ──────────────────  ──────────────────────────────  ────────────────────────────────────────────────
         20 threads a group  database volume /mnt/databases  database read latency, average 22.0 ms, limit 20
                                                             ms
         40 threads a group  database volume /mnt/databases  database read latency, average 36.0 ms, limit 20
                                                             ms
 
-        Signs, as they are believed where several come together: 90 % of all processors, or of one by
-        the thread of a group; a latency beyond its limit; I/O that grows by less than 5 % for 25 % more
-        load while a volume's queue grows; page faults that find no free page; more than 10 log appends
-        a second that find no room.
+        Signs, in order of precedence: 90 % of all processors, or of one by the thread of a group; a
+        latency beyond its limit; I/O that grows by less than 5 % for 25 % more load while a volume's
+        queue grows; page faults that find no free page; more than 10 log appends a second that find no
+        room.
 
         Curves
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,7 +344,7 @@ fn the_document_of_a_comparison() {
 
         Threads a group                             5         10          20         40
         ─────────────────────────────────  ──────────  ─────────  ──────────  ─────────
-        RunVerdict                                  pass       pass        fail       fail
+        Verdict                                  pass       pass        fail       fail
         Database I/O                         500 IOPS   900 IOPS  1,000 IOPS   915 IOPS
          of it reads                         250 IOPS   450 IOPS    500 IOPS   458 IOPS
          of it writes                        250 IOPS   450 IOPS    500 IOPS   458 IOPS
@@ -367,9 +369,9 @@ fn the_document_of_a_comparison() {
         Page-fault stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
         Log record stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
 
-        RunVerdict of each run
+        Verdict of each run
         ────────────────────────────────────────────────────────────────────────────────────────────────
-        Run                 RunVerdict  Why                             Record
+        Run                 Verdict  Why                             Record
         ──────────────────  ───────  ──────────────────────────────  ───────
         5 threads a group   pass     within every limit              night-0
         10 threads a group  pass     within every limit              night-1

@@ -1,6 +1,6 @@
 //! Documents of fixed results.
 
-use crate::seed_002::seed_002;
+use crate::ami_2008::ami_2008;
 use expect_test::expect;
 use report::{
     Block,
@@ -23,7 +23,7 @@ fn findings(results: &RunResults) -> Vec<String> {
 
 #[test]
 fn the_document_of_a_passed_run() {
-    let results = seed_002();
+    let results = ami_2008();
     let mut document = document(&results, &RunVerdict::of(&results).unwrap());
     // The report crate tests the drawing of charts.
     for section in &mut document.sections {
@@ -38,11 +38,11 @@ fn the_document_of_a_passed_run() {
         ▌ At least ≈ 570 mailboxes of 150 messages a day within 20 ms: 331 database IOPS within every
         ▌ limit, and every page and record intact.
 
-        Mailboxes of 150 messages a day      ≈ 570  (within 20 ms; at least: more was not asked for)
+        Mailboxes of 150 messages a day      ≈ 570  (within 20 ms; at least: no higher rate was tried)
         Database I/O                         331 IOPS  (target 270)
         Database read                        18.30 ms  (99 % within 54.90 ms)
         Log write                            0.30 ms  (99 % within 0.90 ms)
-        Operation, from intended start: p99  36.00 ms  (waiting to begin is in it)
+        Operation, from intended start: p99  36.00 ms  (includes the wait to start)
         Records checked                      550,000  (read back and right)
         Closest to its limit                 92 %  (database read latency, average: 18.30 of 20 ms)
 
@@ -58,13 +58,13 @@ fn the_document_of_a_passed_run() {
         Machine           HANUMAN
         Operating system  Linux
         Began (UTC)       2008-09-24 10:48:51
-        RunEnd (UTC)       2008-09-24 13:06:51
-        MeasurementUpdate          2 h 0 min
+        Ended (UTC)       2008-09-24 13:06:51
+        Measured          2 h 0 min
         Program           spindle 0.1.0
         Profile           exchange-2007  (8 KiB pages, 40/30/5/25 insert/delete/replace/read, lazy commits 55 %: the
                           StorTrends report)
 
-        Result  Limit on                             MeasurementUpdate       Limit  Source
+        Result  Limit on                             Measured       Limit  Source
         ──────  ───────────────────────────────────  ────────  ──────────  ───────────────────────────────────────────
         pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  AMI 2008, test log of 9/24/2008 10:48:54
                                                                            AM; Dell 2010, section 2
@@ -97,32 +97,30 @@ fn the_document_of_a_passed_run() {
 
         Latencies are those of device operations under the database engine. As Jetstress sampled, an
         average is the mean of averages over 15 seconds, so that slow time counts by its length, and a
-        maximum is the longest of them; averages over operations and the longest single operations stand
-        in the tables below and are not judged.
+        maximum is the highest of them. The tables below also have averages over operations and the
+        slowest single operations; these are not judged.
 
         Mailboxes
         ────────────────────────────────────────────────────────────────────────────────────────────────
-        How many mailboxes the storage carries, and where each figure comes from.
+        The number of mailboxes that the storage supports, with the source of each figure.
 
                                                                                                               Known
         Figure                                       Value       Source                                       from
         ───────────────────────────────────────────  ──────────  ───────────────────────────────────────────  ────────
         Database I/O within every limit              331.5 IOPS  this run; log and background scan not        measured
                                                                  counted
-        I/O of one mailbox of 150 messages a day,    0.480 IOPS  remembered of TechNet's guide to Exchange    memory
-        Exchange Server 2007                                     2007 storage: light 5/20 0.11, average
+        I/O of one mailbox of 150 messages a day,    0.480 IOPS  remembered of TechNet's guide to 2007:       recalled
+        Exchange Server 2007                                     light 5 sent and 20 received 0.11, average
                                                                  10/40 0.18, heavy 20/80 0.32, very heavy
-                                                                 30/120 0.48; AMI 2008 plans 0.45 a mailbox,
-                                                                 headroom included, and names no messages
-        Headroom                                     20 %        Dell 2010, section 3.4.2: users x IOPS per   paper
-                                                                 user x 1.2; AMI 2008 states its 0.45 with
-                                                                 20 % headroom
+                                                                 30/120 0.48
+        Headroom                                     20 %        Dell 2010, table 16, step 4; AMI 2008        paper
+                                                                 states its 0.45 with 20 % headroom
         Mailboxes                                    ≈ 570       I/O within limits / (I/O of one mailbox ×    computed
                                                                  (1 + headroom)), its first two digits,
                                                                  rounded down
 
-        So: at least ≈ 570 mailboxes of 150 messages a day within 20 ms. It speaks of the database I/O
-        of mailboxes; capacity, processors, memory and the log's volume are planned by themselves.
+        Result: at least ≈ 570 mailboxes of 150 messages a day within 20 ms. It covers the database I/O
+        of mailboxes only; plan capacity, processors, memory and the log volume separately.
 
         Database sizing and throughput
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,75 +143,75 @@ fn the_document_of_a_passed_run() {
         Seed                           1
 
         Profile exchange-2007
-                                                                                                              Known
-        Setting                     Value    Meaning                          Source                          from
-        ──────────────────────────  ───────  ───────────────────────────────  ──────────────────────────────  ────────
-        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB    commonly given for Exchange     memory
-                                                                              2007
-        record_bytes                1000 B   one mail record, all columns     vendor blog (hmlee) on the      vendor
-                                             together                         operation mix of early
-                                                                              Jetstress: 1,000 bytes
-        compressible_percent        0 %      bytes of a record's body that a  no paper says; storage that     assumed
-                                             compressor can drop              compresses gains nothing
-                                                                              unless asked to be given
-                                                                              something
-        hot_mailbox_percent         100 %    mailboxes that are hot; 100 %    HP EVA8000, "Database Info": a  paper
-                                             is all alike                     very random workload, hardly
-                                                                              served from a cache; Dell
-                                                                              2010, section 3.1: the I/O
-                                                                              pattern is random
-        hot_access_percent          100 %    operations that go to hot        as hot_mailbox_percent: all     paper
-                                             mailboxes                        mailboxes alike
-        insert_percent              40 %     operations that insert a record  AMI 2008, report, "Jetstress    paper
-                                                                              System Parameters"
-        replace_percent             5 %      operations that seek a record    AMI 2008, report, "Jetstress    paper
-                                             and change it                    System Parameters"
-        delete_percent              30 %     operations that seek a record    AMI 2008, report, "Jetstress    paper
-                                             and delete it                    System Parameters"
-        read_percent                25 %     operations that seek a record    AMI 2008, report, "Jetstress    paper
-                                             and read it                      System Parameters"
-        lazy_commit_percent         55 %     commits that do not wait for     AMI 2008, report, "Jetstress    paper
-                                             the log                          System Parameters"
-        operations_per_transaction  1        operations between two commits   no paper says; AMI 2008's 104   computed
-                                                                              log writes/s at 55 % lazy fit
-                                                                              one durable commit a write
-        threads_per_group           8        simulated sessions of a storage  AMI 2008, report, "Jetstress    paper
-                                             group                            System Parameters": 8 per
-                                                                              storage group
-        log_buffers                 9000     transaction log buffers, of 512  AMI 2008, report, "Jetstress    paper
-                                             bytes each                       System Parameters"
-        log_file_bytes              1 MiB    one generation of the            commonly given for Exchange     memory
-                                             transaction log                  2007
-        cache_min_bytes             32 MiB   least page cache of one          AMI 2008, report, "Jetstress    paper
-                                             database                         System Parameters": 32.0 MB
-        cache_max_bytes             256 MiB  most page cache of one database  AMI 2008, report, "Jetstress    paper
-                                                                              System Parameters": 256.0 MB
-        start_flush_percent         1 %      free share of the cache at       AMI 2008, test log: start 2.6   paper
-                                             which eviction starts            MB of 256 MB
-        stop_flush_percent          2 %      free share of the cache at       AMI 2008, test log: stop 5.1    paper
-                                             which eviction stops             MB of 256 MB
-        checkpoint_depth_bytes      20 MiB   log a crash may have to replay   TechNet ee832793 says 20 MB     assumed
-                                                                              stand-alone, of Exchange 2010;
-                                                                              taken for this release, too
-        scan_bytes_per_second       0 B      background scan of one           background scanning of          vendor
-                                             database; 0 is off               databases came with Exchange
-                                                                              2010
-        scan_batch_bytes            256 KiB  one read of the background scan  unused while the scan rate is   assumed
-                                                                              0
-        torn_page_protection        0        1: changed pages go to a         open ESE source: pages are      vendor
-                                             journal before their place       written in place, with no
-                                                                              second write; a torn one is
-                                                                              found by its checksum
-        page_stamps                 1        1: a page read must be the one   Spindle: a lost write must not  vendor
-                                             last written; 2: across crashes  pass; kept in memory, for
-                                             too, ordered with the log        ESE's I/O has none (open ESE
-                                                                              source: a page is known by its
-                                                                              own checksum)
-        coalesce_bytes              512 KiB  longest write of neighbouring    open ESE source, jetapi.cxx:    vendor
-                                             pages                            512 KiB by default
-        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit    no paper says; a lazy commit    assumed
-                                             for stable storage               waits for company, not for
-                                                                              ever
+        Setting                     Value    Meaning                         Source                         Known from
+        ──────────────────────────  ───────  ──────────────────────────────  ─────────────────────────────  ──────────
+        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB   commonly given for Exchange    recalled
+                                                                             2007
+        record_bytes                1000 B   one mail record, all columns    vendor blog (hmlee) on the     documented
+                                             together                        operation mix of early
+                                                                             Jetstress: 1,000 bytes
+        compressible_percent        0 %      bytes of a record's body that   no paper says; storage that    assumed
+                                             a compressor can drop           compresses gains nothing
+                                                                             unless asked to be given
+                                                                             something
+        hot_mailbox_percent         100 %    mailboxes that are hot; 100 %   HP EVA8000, "Database Info":   paper
+                                             is all alike                    a very random workload,
+                                                                             hardly served from a cache;
+                                                                             Dell 2010, section 3.1: the
+                                                                             I/O pattern is random
+        hot_access_percent          100 %    operations that go to hot       as hot_mailbox_percent: all    paper
+                                             mailboxes                       mailboxes alike
+        insert_percent              40 %     operations that insert a        AMI 2008, report, "Jetstress   paper
+                                             record                          System Parameters"
+        replace_percent             5 %      operations that seek a record   AMI 2008, report, "Jetstress   paper
+                                             and change it                   System Parameters"
+        delete_percent              30 %     operations that seek a record   AMI 2008, report, "Jetstress   paper
+                                             and delete it                   System Parameters"
+        read_percent                25 %     operations that seek a record   AMI 2008, report, "Jetstress   paper
+                                             and read it                     System Parameters"
+        lazy_commit_percent         55 %     commits that do not wait for    AMI 2008, report, "Jetstress   paper
+                                             the log                         System Parameters"
+        operations_per_transaction  1        operations between two commits  no paper says; AMI 2008's 104  computed
+                                                                             log writes/s at 55 % lazy fit
+                                                                             one durable commit a write
+        threads_per_group           8        simulated sessions of a         AMI 2008, report, "Jetstress   paper
+                                             storage group                   System Parameters": 8 per
+                                                                             storage group
+        log_buffers                 9000     transaction log buffers, of     AMI 2008, report, "Jetstress   paper
+                                             512 bytes each                  System Parameters"
+        log_file_bytes              1 MiB    one generation of the           commonly given for Exchange    recalled
+                                             transaction log                 2007
+        cache_min_bytes             32 MiB   least page cache of one         AMI 2008, report, "Jetstress   paper
+                                             database                        System Parameters": 32.0 MB
+        cache_max_bytes             256 MiB  most page cache of one          AMI 2008, report, "Jetstress   paper
+                                             database                        System Parameters": 256.0 MB
+        start_flush_percent         1 %      free share of the cache at      AMI 2008, test log: start 2.6  paper
+                                             which eviction starts           MB of 256 MB
+        stop_flush_percent          2 %      free share of the cache at      AMI 2008, test log: stop 5.1   paper
+                                             which eviction stops            MB of 256 MB
+        checkpoint_depth_bytes      20 MiB   log a crash may have to replay  TechNet ee832793 says 20 MB    assumed
+                                                                             stand-alone, of Exchange
+                                                                             2010; taken for this release,
+                                                                             too
+        scan_bytes_per_second       0 B      background scan of one          background scanning of         documented
+                                             database; 0 is off              databases came with Exchange
+                                                                             2010
+        scan_batch_bytes            256 KiB  one read of the background      unused while the scan rate is  assumed
+                                             scan                            0
+        torn_page_protection        0        1: changed pages go to a        open ESE source: pages are     documented
+                                             journal before their place      written in place, with no
+                                                                             second write; a torn one is
+                                                                             found by its checksum
+        page_stamps                 1        1: a page read must be the one  Spindle: a lost write must     documented
+                                             last written; 2: across         not pass; kept in memory, for
+                                             crashes too, ordered with the   ESE's I/O has none (open ESE
+                                             log                             source: a page is known by
+                                                                             its own checksum)
+        coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   documented
+                                             pages                           512 KiB by default
+        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
+                                             for stable storage              waits for company, not for
+                                                                             ever
 
         Database configuration
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,8 +240,8 @@ fn the_document_of_a_passed_run() {
 
         Operations
         ────────────────────────────────────────────────────────────────────────────────────────────────
-        From the intended start of an operation to the end of its commit, so waiting for a session is in
-        it.
+        From the intended start of an operation to the end of its commit, including the wait for a
+        session.
 
                                Rate  Average    p50     p95     p99   p99.9  Longest
         Operation      Count     /s       ms     ms      ms      ms      ms       ms
@@ -257,7 +255,7 @@ fn the_document_of_a_passed_run() {
         Durable commits                        103.1 /s
         Lazy commits                           126.0 /s
         Write conflicts                        0
-        Records read back and right            550,000
+        Records read back and correct          550,000
         Page requests answered from the cache  84.7 %
         Pages in one write                     1.10
         Page splits and merges                 140,000 and 0
@@ -276,18 +274,18 @@ fn the_document_of_a_passed_run() {
         /mnt/logs  reads     0.0             –        –        –      –      –      –      –           –        –
         /mnt/logs  writes  104.4       4.2 KiB    0.300    0.300  0.240  0.600  0.900  1.500       0.600    2.400
 
-        Database I/O for one log write  3.2  (Jetstress tuned for 8 to 12)
-        Log generations filled          3,051
-        Log written by transactions     3.0 GiB
-        Checkpoints                     3,000
+        Database I/Os for each log write  3.2  (Jetstress tuned for 8 to 12)
+        Log generations filled            3,051
+        Log written by transactions       3.0 GiB
+        Checkpoints                       3,000
 
         Total I/O
         ────────────────────────────────────────────────────────────────────────────────────────────────
-        Everything the storage was asked for in the measured time. Preparing is zeroing the next log
-        file ahead of its use: nobody waits for it, so its latency is not judged.
+        All I/O in the measured time. Preparing is zeroing the next log file ahead of its use: no
+        transaction waits for it, so its latency is not judged.
 
                                   Reads  Scan reads  Writes  Preparing  Flushes   Read  Written
-        Volume          VolumeRole         /s          /s      /s         /s       /s  MiB/s    MiB/s  Errors
+        Volume          Role         /s          /s      /s         /s       /s  MiB/s    MiB/s  Errors
         ──────────────  ────────  ─────  ──────────  ──────  ─────────  ───────  ─────  ───────  ──────
         /mnt/databases  database  170.0         0.0   161.4        0.0      0.0   1.33     1.39       0
         /mnt/logs       log         0.0         0.0   104.4        0.0      0.0   0.00     0.43       0
@@ -297,8 +295,8 @@ fn the_document_of_a_passed_run() {
         A device operation of more than 41 s is long, of more than 240 s hung, at any time of the run
         (Microsoft, OfficeDocs-Exchange, ha-changes.md: long I/O 41 s, hung I/O 240 s; either restarts
         the server). An episode is a time in which reads or writes took more than 10 times the median of
-        their volume, and more than 50 ms (Spindle: ten times what is usual is beyond any queue a steady
-        load builds, and below 50 ms, the longest a 15-s average may be, nobody waits): all such I/Os
+        their volume, and more than 50 ms (Spindle: a steady load builds no queue of ten times the usual
+        latency; and users do not notice waits below 50 ms, the limit of a 15-s average): all such I/Os
         within a second of each other are one episode.
 
         No device operation was long or hung.
@@ -357,7 +355,7 @@ fn the_document_of_a_passed_run() {
 
 #[test]
 fn rate_latency_and_distribution_are_charted_with_their_limits() {
-    let results = seed_002();
+    let results = ami_2008();
     let document = document(&results, &RunVerdict::of(&results).unwrap());
     let mut said = String::new();
     for block in document.sections.iter().flat_map(|section| &section.blocks) {
@@ -387,7 +385,7 @@ fn rate_latency_and_distribution_are_charted_with_their_limits() {
 
 #[test]
 fn the_document_of_a_failed_run_starts_with_the_reason() {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     results.failure_counts.content = 1;
     let text = "priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted".to_owned();
     results.failures.push(RunFailure { kind: FailureKind::Content, text });
@@ -397,13 +395,13 @@ fn the_document_of_a_failed_run_starts_with_the_reason() {
         331 database IOPS, but beyond a limit: Wrong or missing records 1, at most 0.
         error: Wrong or missing records 1, at most 0.
         error: wrong record: priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted
-        warning: The run was ended early: what follows is partial, and only 1 of 2 files was verified.
+        warning: The run was ended early: the report is partial, and only 1 of 2 files was verified.
         note: The profile's figures for page_bytes, compressible_percent, log_file_bytes, checkpoint_depth_bytes, scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed, not read in a source."#]].assert_eq(&format!("{}\n{}", document.verdict.unwrap().headline, findings.join("\n")));
 }
 
 #[test]
 fn a_single_thread_is_singular_and_thousands_are_grouped() {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     (results.plan.load, results.pacing) = (LoadPlan::Threads { per_group: 1 }, None);
     results.volumes.iter_mut().for_each(|volume| volume.tallies.read.count *= 100);
     let one = document(&results, &RunVerdict::of(&results).unwrap());
@@ -419,7 +417,7 @@ fn a_single_thread_is_singular_and_thousands_are_grouped() {
 
 #[test]
 fn databases_that_grew_to_their_limit_are_one_note() {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     let full = |results: &RunResults| -> Vec<String> {
         findings(results).into_iter().filter(|finding| finding.contains(" grew to ")).collect()
     };
@@ -437,9 +435,9 @@ fn databases_that_grew_to_their_limit_are_one_note() {
 
 #[test]
 fn unjudged_blank_pages_are_reported() {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     results.verified[0].blank_unjudged = true;
-    let told = "59,970 blank pages of priv1.edb not judged: without a clean shutdown";
+    let told = "59,970 blank pages of priv1.edb not judged: after an unclean shutdown";
     let warned =
         findings(&results).into_iter().any(|finding| finding.starts_with(&format!("warning: {told}")));
     assert!(warned, "{:?}", findings(&results));

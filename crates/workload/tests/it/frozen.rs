@@ -304,7 +304,7 @@ fn storage_that_never_answers_again_fails_and_does_not_hang_the_run() {
     assert!(results.in_role(VolumeRole::Log).next().unwrap().write.max_ms.unwrap() > 200_000.0);
     assert_eq!(results.verified, []);
     let said = findings(&results, &verdict);
-    assert!(said.contains(" without an answer 238 s later"), "{said}");
+    assert!(said.contains(" unanswered 238 s later"), "{said}");
 }
 
 #[test]

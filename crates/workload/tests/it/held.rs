@@ -79,7 +79,7 @@ fn a_fill_without_the_target_rate_is_not_settled() {
     let options = report::text::TextOptions { width: 200, colour: false };
     let report = report::text::render(&document(&results, &verdict), options);
     let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(report.contains("before database writes had come to their usual level"), "{report}");
+    assert!(report.contains("before database writes had reached their usual level"), "{report}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Verdicts of fixed results.
 
-use crate::seed_002::{seed_002, tally, volume};
+use crate::ami_2008::{ami_2008, tally, volume};
 use expect_test::{Expect, expect};
 use workload::{
     database::{
@@ -15,7 +15,7 @@ use workload::{
 
 /// Judges AMI 2008's run after `change`.
 fn check(change: impl FnOnce(&mut RunResults), expected: Expect) {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     change(&mut results);
     let verdict = RunVerdict::of(&results).unwrap();
     let mut said = format!("{:?}, {}\n", verdict.answer, verdict.class.title());
@@ -174,7 +174,7 @@ fn an_interrupted_run_is_incomplete_unless_it_has_failed_already() {
 #[test]
 fn a_missed_target_is_the_generators_fault_unless_something_waited() {
     let missed = |backlog_max| {
-        let mut results = seed_002();
+        let mut results = ami_2008();
         results.plan.load = LoadPlan::Mailboxes { count: 1, iops_each: results.achieved_iops() / 0.98 };
         results.pacing = Some(PacingResults { backlog_max, shed: 0, operations_per_second: 300.0 });
         let verdict = RunVerdict::of(&results).unwrap();
@@ -194,7 +194,7 @@ fn a_missed_target_is_the_generators_fault_unless_something_waited() {
 
 /// AMI 2008's run with a target of which it achieved `share` in `operations` operations.
 fn held(share: f64, operations: u64, backlog_max: u64) -> (VerdictOutcome, Option<String>) {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     results.plan.load = LoadPlan::Mailboxes { count: 1, iops_each: results.achieved_iops() / share };
     results.pacing = Some(PacingResults { backlog_max, shed: 0, operations_per_second: 300.0 });
     results.operations.iter_mut().for_each(|of| of.count = 0);
@@ -229,7 +229,7 @@ fn a_target_missed_by_what_random_arrivals_explain_is_met() {
 #[test]
 fn delays_of_a_saturated_processor_are_not_blamed_on_the_storage() {
     let slow = |cpu_percent: f64, io_errors| {
-        let mut results = seed_002();
+        let mut results = ami_2008();
         let slow = IoTallies { read: tally(10.0, 7200.0, 8192, 26.0), ..IoTallies::default() };
         results.volumes.push(volume("/mnt/slow", VolumeRole::Database, slow));
         results.thread_cpu_s = vec![Some(results.measured_s * cpu_percent / 100.0)];

@@ -35,6 +35,6 @@ fn without_stamps_the_verdict_says_that_lost_writes_were_not_checked() {
     let (results, verdict) = run(plan, FaultPlan::default());
     let answered = document(&results, &verdict).verdict.expect("judged").headline;
     assert_eq!(verdict.answer, VerdictOutcome::Pass, "{answered}");
-    assert!(answered.contains("lost writes were not looked for"), "{answered}");
-    assert!(findings(&results, &verdict).contains("page_stamps = 1 finds them"));
+    assert!(answered.contains("lost writes were not checked"), "{answered}");
+    assert!(findings(&results, &verdict).contains("page_stamps = 1 detects them"));
 }

@@ -1,5 +1,6 @@
 //! The workload's integration tests: one binary, a module for each subject.
 
+mod ami_2008;
 mod blanked;
 mod compared;
 mod compressed;
@@ -13,5 +14,4 @@ mod maximum;
 mod pools;
 mod real_run;
 mod record;
-mod seed_002;
 mod simulated;

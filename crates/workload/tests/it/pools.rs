@@ -1,6 +1,6 @@
-//! PoolSet in reports of fixed results.
+//! Pools in reports of fixed results.
 
-use crate::seed_002::seed_002;
+use crate::ami_2008::ami_2008;
 use expect_test::expect;
 use report::{Document, text};
 use workload::{
@@ -44,7 +44,7 @@ fn pool(name: &str, role: VolumeRole) -> PoolResults {
 
 /// AMI 2008's run, as if it had been on pools, with a baseline of twice the IOPS.
 fn on_pools() -> RunResults {
-    let mut results = seed_002();
+    let mut results = ami_2008();
     let mut plain = PathFigures::of(&results, VerdictOutcome::Pass);
     plain.iops = plain.iops.map(|iops| iops * 2.0);
     plain.log = Default::default();
@@ -61,7 +61,7 @@ fn report(results: &RunResults) -> Document {
 #[test]
 fn the_array_is_compared_with_the_plain_path() {
     let mut document = report(&on_pools());
-    let highlight = document.highlights.iter().find(|one| one.key == "Array beside the plain path");
+    let highlight = document.highlights.iter().find(|one| one.key == "Array against the plain path");
     assert!(highlight.is_some(), "the ratio is one of the first figures");
     document.sections.retain(|section| section.title == "The array");
     assert_eq!(document.sections.len(), 1);
@@ -73,7 +73,7 @@ fn the_array_is_compared_with_the_plain_path() {
         The databases and logs lay on volumes of Spindle's own array, in this process: each pool writes
         two copies of every block, on drives that are files, with a checksum of each.
 
-        The array beside the plain path
+        The array against the plain path
         Figure                      Plain path  Array      Array / plain
         ──────────────────────────  ──────────  ─────────  ─────────────
         Database I/O                663 IOPS    331 IOPS            0.50
@@ -89,23 +89,23 @@ fn the_array_is_compared_with_the_plain_path() {
         Operation, average          12.000 ms   12.000 ms           1.00
         Operation, 99 %             36.000 ms   36.000 ms           1.00
         Processors in use           0.01        0.01                1.00
-        VerdictOutcome                      pass        pass
+        Answer                      pass        pass
 
         The plain path is the same storage without the array: databases and logs as files in the same
         folders, the same load, run before. The last column is what the array costs, its second copy
         included.
 
-        PoolSet, when the files had been verified
-                                                                                                     Segments
-                                                                          Used               Copies  with one
-        Pool                Drives             Copies  Used                  %  Checkpoints  repaired      copy  Protection
-        ──────────────────  ─────────────────  ──────  ─────────────────  ────  ───────────  ──────  ────────  ─────────────────
-        pool for databases  8 of 8, 1.00 GiB        2  1.00 GiB of 4.00     25           12       0         0  one drive may be
-                            each                       GiB used                                                lost
-        pool for logs       8 of 8, 1.00 GiB        2  1.00 GiB of 4.00     25           12       0         0  one drive may be
-                            each                       GiB used                                                lost
+        Pools, when the files had been verified
+                                                                                                      Segments
+                                                                         Used                 Copies  with one
+        Pool               Drives             Copies  Used                  %  Checkpoints  repaired      copy  Protection
+        ─────────────────  ─────────────────  ──────  ─────────────────  ────  ───────────  ────────  ────────  ────────────────
+        pool for           8 of 8, 1.00 GiB        2  1.00 GiB of 4.00     25           12         0         0  one drive may be
+        databases          each                       GiB used                                                  lost
+        pool for logs      8 of 8, 1.00 GiB        2  1.00 GiB of 4.00     25           12         0         0  one drive may be
+                           each                       GiB used                                                  lost
 
-        Counted in the part that is judged
+        I/O in the judged part
                                                                                                                          Flushes
                             Read by the     Read from                     Written by the  Written to                          of
         Pool                host            drives          Drive / host  host            drives          Drive / host    drives
@@ -131,14 +131,14 @@ fn faults_of_a_pool_are_findings() {
     expect![[r#"
         Warning: No protection, demo only: of the pool for databases, 3 of 8 drives share one device.
         Warning: The pool for databases has 7 of 8 drives: 40 segments have one copy only, and are being rebuilt.
-        Warning: The pool for databases found one copy of 2 blocks wrong or unreadable, and wrote it again.
+        Warning: The pool for databases repaired a wrong or unreadable copy of 2 blocks.
         Warning: The pool for databases was more than 90 % full: 1.00 GiB of 4.00 GiB used.
         Warning: The pool for logs has 7 of 8 drives: everything on it has two copies again."#]].assert_eq(&said.join("\n"));
 }
 
 #[test]
 fn a_run_without_pools_does_not_mention_them() {
-    let document = report(&seed_002());
+    let document = report(&ami_2008());
     assert!(document.sections.iter().all(|section| section.title != "The array"));
     assert!(document.findings.iter().all(|finding| !finding.text.contains("pool")));
 }

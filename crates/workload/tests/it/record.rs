@@ -309,12 +309,12 @@ fn a_crash_during_creation_reports_its_progress() {
     let results = read(&until(&golden_search(), "\"made\":")).unwrap().results;
     let document = document(&results, &RunVerdict::of(&results).unwrap());
     let texts: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
-    expect!["The record ends without the end of the run, 1 s after it began, in phase create, 16.1 MiB of 32.0 MiB (50 %): Spindle or the machine died, or the run goes on. What follows is what was recorded until then, and the files were not verified; percentiles are up to 1.6 % too long."].assert_eq(texts[0]);
+    expect!["The record ends without the end of the run, 1 s after it began, in phase create, 16.1 MiB of 32.0 MiB (50 %): Spindle or the machine died, or the run is still going. The report covers what was recorded until then, and the files were not verified; percentiles are up to 1.6 % too long."].assert_eq(texts[0]);
 }
 
 #[test]
 fn results_round_trip_exactly() {
-    let results = super::seed_002::seed_002();
+    let results = super::ami_2008::ami_2008();
     let header = RecordHeader::new(
         results.plan.clone(),
         results.generator.clone(),
@@ -344,7 +344,7 @@ fn a_failed_run_names_its_error() {
     let texts: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
     assert_eq!(
         texts[0],
-        "The run ended without results after 15 min, in phase measure: no storage space. What follows is what \
-         was recorded until then, and the files were not verified."
+        "The run ended without results after 15 min, in phase measure: no storage space. The report covers \
+         what was recorded until then, and the files were not verified."
     );
 }

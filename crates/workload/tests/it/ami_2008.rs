@@ -67,7 +67,7 @@ pub fn volume(name: &str, role: VolumeRole, tallies: IoTallies) -> VolumeResults
 }
 
 /// The performance run of AMI 2008's report, as far as the report tells; the rest is made up.
-pub fn seed_002() -> RunResults {
+pub fn ami_2008() -> RunResults {
     let seconds = 7200.0;
     let database = IoTallies {
         read: tally(170.037, seconds, 8192, 18.3),
@@ -96,7 +96,7 @@ pub fn seed_002() -> RunResults {
     });
     let began = 1_222_253_331;
     RunResults {
-        plan: seed_002_plan(),
+        plan: ami_2008_plan(),
         generator: "spindle 0.1.0".to_owned(),
         host: HostFacts {
             name: "HANUMAN".to_owned(),
@@ -193,7 +193,7 @@ pub fn seed_002() -> RunResults {
     }
 }
 
-fn seed_002_plan() -> RunPlan {
+fn ami_2008_plan() -> RunPlan {
     let volume = |name: &str, databases, logs| VolumeFacts {
         name: name.to_owned(),
         databases,
