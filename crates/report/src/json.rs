@@ -33,7 +33,7 @@ pub enum ReadError {
 
 /// Renders the document: indented objects, arrays of numbers on one line.
 pub fn render(document: &Document) -> String {
-    let envelope = Written { format: FORMAT, version: VERSION, document };
+    let envelope = ReportFile { format: FORMAT, version: VERSION, document };
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Indented::default());
     envelope.serialize(&mut serializer).expect("a document has string keys and memory takes every write");
@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Result<Document, ReadError> {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct ReportFile<'a> {
     format: &'a str,
     version: u32,
     document: &'a Document,

@@ -21,7 +21,7 @@ use std::{
 use world::{ByteCount, Moment, Random, World};
 
 /// State shared by the sessions of a group.
-pub struct GroupLoad {
+pub struct SessionContext {
     pub world: World,
     pub stores: Vec<Store>,
     pub pacer: Rc<Pacer>,
@@ -75,7 +75,7 @@ impl Store {
 }
 
 /// Runs session `number` of its group until the pacer stops it or the engine fails.
-pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session, mut random: Random) {
+pub async fn run_session(load: Rc<SessionContext>, number: u32, mut session: Session, mut random: Random) {
     let mut transaction = Transaction::new(&load, &mut session);
     while let Some(intended) = load.pacer.next(number).await {
         yield_now().await;
@@ -93,7 +93,7 @@ pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session,
 
 /// The operations since the last commit.
 struct Transaction<'l> {
-    load: &'l GroupLoad,
+    load: &'l SessionContext,
     session: &'l mut Session,
     /// Claimed records by database, each with its version if the transaction commits.
     claims: Vec<(usize, RecordClaim, Option<RecordVersion>)>,
@@ -101,7 +101,7 @@ struct Transaction<'l> {
 }
 
 impl<'l> Transaction<'l> {
-    fn new(load: &'l GroupLoad, session: &'l mut Session) -> Self {
+    fn new(load: &'l SessionContext, session: &'l mut Session) -> Self {
         Self { load, session, claims: Vec::new(), begun: Vec::new() }
     }
 

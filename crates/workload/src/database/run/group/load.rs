@@ -12,7 +12,7 @@ use crate::{
             create::CreationOutcome,
             operation::OperationMeter,
             scan::BackgroundScan,
-            session::{GroupLoad, Store, run_session},
+            session::{SessionContext, Store, run_session},
         },
         measure::sample::{Sample, Sampler},
         plan::LoadPlan,
@@ -29,7 +29,7 @@ use world::JoinHandle;
 /// The sessions of a group at work, with the counters of their measured time.
 pub(super) struct RunningLoad {
     pub(super) context: GroupContext,
-    pub(super) group: Rc<GroupLoad>,
+    pub(super) group: Rc<SessionContext>,
     pub(super) sessions: Vec<JoinHandle<()>>,
     pub(super) arrivals: Option<JoinHandle<()>>,
     pub(super) scan: Option<BackgroundScan>,
@@ -70,7 +70,7 @@ impl RunningLoad {
             });
             BackgroundScan::start(world, targets.collect(), rate, batch, profile.page_size())
         });
-        let group = Rc::new(GroupLoad {
+        let group = Rc::new(SessionContext {
             world: world.clone(),
             stores,
             pacer: Rc::clone(&pacer),
