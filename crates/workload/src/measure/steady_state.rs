@@ -3,9 +3,9 @@
 //! The first moments of a load say little: pacing does not know the cost of an operation yet, and the cache
 //! holds dirty pages of the previous load. Their duration depends on the storage, so it is no constant. The
 //! detector compares the last seconds with those before: database I/O and operations must differ by no more
-//! than [`NEAR`] or [`CHANCE`] standard deviations of a Poisson count.
+//! than `NEAR` or `CHANCE` standard deviations of a Poisson count.
 //!
-//! Both halves must hold [`IO_MIN`] reads and writes, so fast storage settles within a few seconds and slow
+//! Both halves must hold `IO_MIN` reads and writes, so fast storage settles within a few seconds and slow
 //! storage gets the time for as many. The caller sets a maximum.
 
 /// Maximum relative difference of two counts that are considered equal.

@@ -1,6 +1,6 @@
 //! Comparison of several runs: settings that differ, results, and the first saturated resource.
 //!
-//! [`settings`] finds the varied setting; [`figures`] takes from each run the figures that the papers
+//! [`settings`] finds the varied setting; [`figures`](super::results::figures) takes from each run the figures that the papers
 //! compared; [`comparability`] finds other differences; [`saturation`] names the resource that ended the growth,
 //! with its evidence; [`document`](mod@document) builds the report.
 
