@@ -7,7 +7,7 @@ use crate::database::results::kernel::{KEPT, KernelEvent, KernelResults};
 use crate::database::{record::RunEvent, run::progress::RunState};
 use world::{
     IoResult, World,
-    real::host::{KernelLogUpdate, KernelDeviceError},
+    real::host::{KernelDeviceError, KernelLogUpdate},
 };
 
 /// Maximum number of messages in the test log: a failing drive causes thousands.
