@@ -46,13 +46,13 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Run real mailbox databases on storage, measure it, and say pass or fail
+    /// Run real mailbox databases on storage, measure it, and give a verdict
     Prove(Box<ProveArguments>),
     /// Plan the storage for a number of users, and show how every number is computed
     Plan(Box<PlanArguments>),
     /// Check a site against published recommendations
     Advise(AdviseArguments),
-    /// Make the report of a run again from its record, also of a run that died
+    /// Make the report of a run from its record, also of a run that died
     Report(ReportArguments),
     /// Compare runs: their curves, and what saturated first
     Compare(CompareArguments),
@@ -60,14 +60,14 @@ pub enum Verb {
     Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(ExportArguments),
-    /// Make a pool of drives, or show one
+    /// Create and maintain pools of drives
     Pool(PoolArguments),
-    /// Make and delete volumes and snapshots of a pool
+    /// Create and delete volumes and snapshots of a pool
     Volume(VolumeArguments),
 }
 
 const SWEEP_HELP: &str = "\
-One run for each value, one after the other, and their comparison:
+Makes one run for each value, one after the other, and compares them:
 
   threads=1,5,10,20   sessions of each group, on the same databases
   groups=1,2,4        storage groups
@@ -108,14 +108,14 @@ pub struct ProveArguments {
     #[arg(long, value_name = "PATH")]
     pub logs: Vec<PathBuf>,
 
-    /// A published test as defaults, which other options override: eva5000, eva5000-throughput,
+    /// Published test that supplies the defaults; other options override them: eva5000, eva5000-throughput,
     /// continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic,
     /// equallogic-light, or a file
     #[arg(long, value_name = "NAME")]
     pub setup: Option<String>,
 
-    /// A site as defaults, as 'spindle plan' writes it: groups, databases, mailboxes, paths. Other options override it;
-    /// sizes are limited to what is safe here
+    /// Site file of 'spindle plan' that supplies the defaults: groups, databases, mailboxes, paths. Other options override them;
+    /// sizes are reduced to the space of this machine
     #[arg(long, value_name = "FILE")]
     pub site: Option<String>,
 
@@ -127,12 +127,12 @@ pub struct ProveArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<DATABASES_MAX>)]
     pub databases: Option<u32>,
 
-    /// Simulated threads in each group, each at work all the time, or 'auto' for the number that does
-    /// most within limits [default: from the profile]
+    /// Threads in each group, each always busy, or 'auto' for the number that achieves the
+    /// highest rate within the limits [default: from the profile]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads, conflicts_with_all = ["mailboxes", "iops"])]
     pub threads: Option<Threads>,
 
-    /// Mailboxes of the whole run; with --iops, a held rate of transactional I/O
+    /// Mailboxes of the whole run; with --iops, the load has a fixed rate
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>)]
     pub mailboxes: Option<u32>,
 
@@ -140,11 +140,11 @@ pub struct ProveArguments {
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate)]
     pub iops: Option<f64>,
 
-    /// Search for the highest rate of transactional I/O within limits, then hold it
+    /// Find the highest rate within the limits, then hold it
     #[arg(long, conflicts_with_all = ["mailboxes", "iops", "threads"])]
     pub max: bool,
 
-    /// Time each load of a search (--max, --threads auto) is measured [default: 5 to 15 s]
+    /// Measured time of each trial of a search (--max, --threads auto) [default: 5 to 15 s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     pub probe: Option<Duration>,
 
@@ -156,7 +156,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "PART", value_parser = judged)]
     pub judge: Option<JudgedPart>,
 
-    /// Size of all databases together [default: what is safe, at most 4 GiB]
+    /// Size of all databases together [default: at most 4 GiB, and less if space is short]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub size: Option<ByteCount>,
 
@@ -174,7 +174,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "NAME")]
     pub limits: Option<String>,
 
-    /// Change one figure of the profile; repeat for more
+    /// Change one figure of the profile (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub set: Vec<(String, String)>,
 
@@ -187,7 +187,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 
-    /// One run for each value, one after the other, and their comparison: threads=, groups=, databases=,
+    /// Make one run for each value, and compare them: threads=, groups=, databases=,
     /// volumes= (the first N of the PATHs) or layouts=, values separated by commas
     #[arg(
         long,
@@ -198,8 +198,8 @@ pub struct ProveArguments {
     )]
     pub sweep: Option<SweepSpec>,
 
-    /// Run on Spindle's own array as well, and report it beside the plain path: for each group a pool of
-    /// eight drives for databases and one for logs, as files spread over the paths
+    /// Also run on Spindle's own array, and compare it with the plain paths: for each group a pool of
+    /// eight drives for databases and a pool for logs; the drives are files spread over the paths
     #[arg(long, conflicts_with_all = ["sweep", "layout", "keep_pristine", "restore"])]
     pub pool: bool,
 
@@ -208,47 +208,47 @@ pub struct ProveArguments {
     #[arg(long, value_name = "NAME", value_parser = LayoutKind::parse)]
     pub layout: Option<LayoutKind>,
 
-    /// Print the results as JSON on standard output; all else goes to standard error
+    /// Print the results as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
-    /// Print only the verdict and where the report lies
+    /// Print only the verdict and the names of the report files
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Show what would be done, or removed by --clean, and stop before the first byte is written
+    /// Show what would be written (or removed, with --clean), and stop
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Seed of everything random [default: of the moment; it is in the report]
+    /// Seed of all random choices [default: a new one; the report shows it]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
-    /// Use the databases that are there; refuse to make new ones
+    /// Use the existing databases; fail if there are none
     #[arg(long, conflicts_with = "fresh")]
     pub attach: bool,
 
-    /// Remove what an earlier run made there, and make new databases
+    /// Remove the files of an earlier run, and create new databases
     #[arg(long)]
     pub fresh: bool,
 
-    /// Keep a copy of the new databases as they were made, for --restore
+    /// Keep a copy of the newly created databases, for --restore
     #[arg(long)]
     pub keep_pristine: bool,
 
-    /// Begin from the databases as --keep-pristine kept them
+    /// Start with the copies that --keep-pristine made
     #[arg(long, conflicts_with_all = ["fresh", "keep_pristine"])]
     pub restore: bool,
 
-    /// Remove what Spindle made at these paths, only that, and stop
+    /// Remove the files that Spindle created at these paths, and nothing else, and stop
     #[arg(long, conflicts_with_all = ["attach", "fresh", "keep_pristine", "restore"])]
     pub clean: bool,
 
-    /// Allow more writes than 1 TB: at most this much
+    /// Allow up to SIZE of writes, where the default limit is 1 TB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub allow_writes: Option<ByteCount>,
 
-    /// Overwrite the raw device that has a signature and this serial number
+    /// Overwrite the raw device with this serial number although it has a signature
     #[arg(long, value_name = "SERIAL")]
     pub unlock_signature: Vec<String>,
 
@@ -256,7 +256,7 @@ pub struct ProveArguments {
     #[command(flatten)]
     pub remote: RemoteArguments,
 
-    /// Do without io_uring and direct I/O
+    /// Use neither io_uring nor direct I/O
     #[arg(long)]
     pub plain_io: bool,
 }

@@ -12,14 +12,14 @@ use std::path::PathBuf;
   spindle plan --users 5000 --quota 2GB --explain DSU             one number: its formula, with its numbers
   spindle plan --users 5000 --quota 2GB --set retained_days=30    one figure of the rules changed
 
-Sizes must have a unit. GB and GiB are the same here, 1024^3 bytes, as mail servers count; drives as sold are in
-1000s. --full shows every number with its formula, its source and how far it can be trusted (docs/planning.md).
+Sizes must have a unit. GB and GiB are the same here, 1024^3 bytes, as mail servers count; drives are sold in
+units of 1000^3. --full shows every number with its formula, its source and its confidence (docs/planning.md).
 
-Ends with 0 if something in the catalogue carries it, 1 if nothing does, 2 if nothing could be planned.",
+Ends with 0 if a product of the catalogue carries the load, 1 if none does, 2 if no plan could be made.",
     max_term_width = 100
 )]
 pub struct PlanArguments {
-    /// Profile with users in tiers (docs/planning.md); flags beside it stand, but for those of users
+    /// Profile with users in tiers (docs/planning.md); other options override it, except those for users
     #[arg(value_name = "PROFILE", conflicts_with_all = ["users", "quota", "messages", "message_size"])]
     pub profile: Option<PathBuf>,
 
@@ -60,7 +60,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     pub growth: Option<String>,
 
-    /// RAID level of the databases: raid10, raid50, raid5, raid6, ... [default: whatever fits]
+    /// RAID level of the databases: raid10, raid50, raid5, raid6, ... [default: any that fits]
     #[arg(long, value_name = "LEVEL")]
     pub raid: Option<String>,
 
@@ -68,11 +68,11 @@ pub struct PlanArguments {
     #[arg(long, value_name = "NAME")]
     pub array: Option<String>,
 
-    /// Line to another site, for a copy there: T3, OC3, 1GbE, 10GbE
+    /// Link to another site that holds a copy: T3, OC3, 1GbE, 10GbE
     #[arg(long, value_name = "LINE")]
     pub link: Option<String>,
 
-    /// Change one figure of the rules; repeat for more
+    /// Change one figure of the rules (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 

@@ -14,24 +14,24 @@ use world::{IoResult, LocalFuture, World};
 /// Credentials and options for remote devices.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArguments {
-    /// Our name at an iSCSI target that wants CHAP; the secret comes from --chap-secret-file or from
+    /// CHAP name of the initiator; its secret comes from --chap-secret-file or from
     /// the environment, SPINDLE_CHAP_SECRET
     #[arg(long, value_name = "NAME")]
     pub chap_name: Option<String>,
 
-    /// A file with our CHAP secret: one line of 12 to 255 characters
+    /// File with the initiator's CHAP secret: one line of 12 to 255 characters
     #[arg(long, value_name = "FILE", requires = "chap_name")]
     pub chap_secret_file: Option<PathBuf>,
 
-    /// The name by which the target must show itself to us, with a secret of its own (mutual CHAP)
+    /// CHAP name that the target must authenticate with (mutual CHAP)
     #[arg(long, value_name = "NAME", requires = "chap_name")]
     pub chap_target_name: Option<String>,
 
-    /// A file with the target's CHAP secret [default: from SPINDLE_CHAP_TARGET_SECRET]
+    /// File with the target's CHAP secret [default: from SPINDLE_CHAP_TARGET_SECRET]
     #[arg(long, value_name = "FILE", requires = "chap_target_name")]
     pub chap_target_secret_file: Option<PathBuf>,
 
-    /// Protect headers and data of iSCSI by CRC-32C, if the target can
+    /// Use iSCSI header and data digests (CRC-32C) if the target supports them
     #[arg(long)]
     pub digests: bool,
 }

@@ -9,10 +9,10 @@ use world::ByteCount;
 #[command(after_help = "Example:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
 
-Of a run that ended the report is the same to the byte. Of one that died (a crash, a power cut), or that
-is still going on, it is what was known a few seconds before, with nothing verified.
+For a run that completed, the report is the same to the byte. For a run that died (a crash, a power cut), or that
+is still in progress, it shows everything known up to a few seconds before, with nothing verified.
 
-Ends with 0 for pass, 1 for fail, 2 if the run came to no answer or there is no report.")]
+Ends with 0 for pass, 1 for fail, 2 if the run has no verdict or no report was made.")]
 pub struct ReportArguments {
     /// Record of a run: the .run file that 'spindle prove' writes beside its report
     #[arg(value_name = "RUN")]
@@ -22,11 +22,11 @@ pub struct ReportArguments {
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 
-    /// Print the results as JSON on standard output; all else goes to standard error
+    /// Print the results as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
-    /// Print only the verdict and where the report lies
+    /// Print only the verdict and the names of the report files
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -39,19 +39,19 @@ pub struct ReportArguments {
   spindle advise --template > site.toml           a site file to fill in
   spindle advise site.toml --json | jq -r '.findings[].id'
 
-Every rule with its source is in docs/advice.md. A rule whose figures the site does not say is skipped, and named.
+docs/advice.md lists every rule with its source. A rule is skipped, and named, if the site lacks its figures.
 
-Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.")]
+Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if the site could not be checked.")]
 pub struct AdviseArguments {
     /// The site: the file that 'spindle plan' writes (docs/site.md)
     #[arg(value_name = "SITE", required_unless_present = "template")]
     pub site: Option<String>,
 
-    /// Print a site file with every key commented out, and look at nothing
+    /// Print a site file with every key commented out, and check nothing
     #[arg(long, conflicts_with_all = ["site", "run", "html", "json", "quiet"])]
     pub template: bool,
 
-    /// A run on it: the .run file that 'spindle prove' writes, or the .json beside it
+    /// A run on this site: the .run file of 'spindle prove', or the .json beside it
     #[arg(long, value_name = "RUN")]
     pub run: Option<PathBuf>,
 
@@ -59,7 +59,7 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Print the findings as JSON on standard output; all else goes to standard error
+    /// Print the findings as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
@@ -72,24 +72,24 @@ pub struct AdviseArguments {
 #[command(after_help = "Example:
   spindle compare night-threads-*.run --report night       the table and curves, also as night.html
 
-Each run is the record that 'spindle prove' leaves, also of a run that died. What was varied between them is
-detected: threads, mailboxes, groups, databases, volumes or layout; else runs are identified by name.
+Each RUN is a record of 'spindle prove', also of a run that died. The varied setting is detected: threads,
+mailboxes, groups, databases, volumes or layout. If nothing was varied, runs are named by their files.
 
-Ends with 0 if it compared them, 2 if it could not.")]
+Ends with 0 if the runs were compared, 2 if not.")]
 pub struct CompareArguments {
     /// Records of runs: the .run files that 'spindle prove' writes beside its reports
     #[arg(value_name = "RUN", required = true, num_args = 2..)]
     pub runs: Vec<PathBuf>,
 
-    /// Write the comparison to PREFIX.html and PREFIX.json, too
+    /// Also write the comparison to PREFIX.html and PREFIX.json
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 
-    /// Print the comparison as JSON on standard output; all else goes to standard error
+    /// Print the comparison as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
-    /// Print only what saturated first and where the report lies
+    /// Print only what saturated first, and the names of the report files
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -100,18 +100,18 @@ pub struct CompareArguments {
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img.IDENTITY
   spindle export mail/store mail/store@monday         a volume of the pool mail, and a snapshot of it, read-only
-  spindle export mail/store --read-only               nothing is written to the pool, which may be damaged
+  spindle export mail/store --read-only               writes nothing to the pool, which may be damaged
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
-  spindle export mail/store --nbd 10.0.0.5 --nbd-tls /etc/pki/spindle     TLS, for those whom its authority knows
+  spindle export mail/store --nbd 10.0.0.5 --nbd-tls /etc/pki/spindle     TLS, for clients with a certificate of the authority in the folder
 
 Then, with any NBD client:
   nbdinfo nbd://127.0.0.1:10809/disk.img
   qemu-img convert -n -O raw mail.qcow2 nbd://127.0.0.1:10809/disk.img
 
-Drives that are lost, room that runs out: a line each on standard error, and with --json an object each (docs/pools.md):
+Lost drives, full pools and other events are lines on standard error; with --json also objects (docs/pools.md):
   2026-11-24T10:48:01Z warning: mail: 80 % full: 32.0 MiB used of 37.4 MiB; delete snapshots or data, or give ...
 
-Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.")]
+Ends with 0 after Ctrl-C or SIGTERM, 2 if it could not start.")]
 pub struct ExportArguments {
     /// Files, raw block devices, or volumes and snapshots of pools: POOL/VOLUME, POOL/VOLUME@SNAPSHOT
     #[arg(value_name = "PATH", required_unless_present = "chap_make")]
@@ -122,12 +122,12 @@ pub struct ExportArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<String>,
 
-    /// Serve NBD over TLS alone, with server-cert.pem and server-key.pem of FOLDER; if it has ca-cert.pem, only to
-    /// clients with a certificate of that authority
+    /// Require TLS for NBD, with server-cert.pem and server-key.pem of FOLDER; if it has ca-cert.pem, also require a
+    /// client certificate of that authority
     #[arg(long, value_name = "FOLDER")]
     pub nbd_tls: Option<PathBuf>,
 
-    /// Serve NBD without TLS to those who do not ask for it, too
+    /// With --nbd-tls: also serve NBD clients that do not ask for TLS
     #[arg(long, requires = "nbd_tls")]
     pub nbd_tls_optional: bool,
 
@@ -135,21 +135,21 @@ pub struct ExportArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Option<String>,
 
-    /// Read from FILE which iSCSI targets there are, and who may use them (docs/targets.md) [default: everybody]
+    /// File that defines the iSCSI targets and who may use them (docs/targets.md) [default: everybody]
     #[arg(long, value_name = "FILE", requires = "iscsi")]
     pub access: Option<PathBuf>,
 
-    /// Serve iSCSI at HOST:PORT as well, and redirect to it the initiators that log in at --iscsi, which becomes a group's
-    /// address; repeat for more
+    /// Also serve iSCSI at HOST:PORT, and redirect logins at the address of --iscsi to it
+    /// (repeatable)
     #[arg(long, value_name = "ADDRESS", requires = "iscsi")]
     pub portal: Vec<String>,
 
-    /// Make a secret for CHAP, print it, and end
+    /// Print a new CHAP secret, and exit
     #[arg(long, conflicts_with_all = ["paths", "nbd", "iscsi"])]
     pub chap_make: bool,
 
-    /// Keep in FOLDER the identities, for initiators, of devices without a serial number and of files in folders that may not
-    /// be written [default: $STATE_DIRECTORY, /var/lib/spindle for root, ~/.local/state/spindle for others]
+    /// Folder for the disk identities of devices without a serial number and of files in read-only
+    /// folders [default: $STATE_DIRECTORY, /var/lib/spindle for root, ~/.local/state/spindle for others]
     #[arg(long, value_name = "FOLDER", requires = "iscsi")]
     pub state: Option<PathBuf>,
 
@@ -157,33 +157,33 @@ pub struct ExportArguments {
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
 
-    /// Make files that are not there, of this size, allocated and zero
+    /// Create missing files with this size, allocated and zeroed
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub create: Option<ByteCount>,
 
-    /// Refuse writes. A pool is not written to at all then, and may be damaged: what cannot be read answers with an I/O error
+    /// Refuse writes. Nothing is written to a pool, which may be damaged: ranges that cannot be read return an I/O error
     #[arg(long)]
     pub read_only: bool,
 
-    /// Blocks that iSCSI shows: of 512 bytes in physical ones of 4096 (512e) or of 512 (512n), or of 4096 (4kn)
+    /// Block size of iSCSI units: logical blocks of 512 bytes with physical ones of 4096 (512e) or 512 (512n), or 4096 (4kn)
     #[arg(long, value_name = "FORMAT", value_enum, ignore_case = true, default_value_t = BlockFormat::Emulated)]
     pub blocks: BlockFormat,
 
-    /// Show iSCSI units whose medium can be taken out, and put in again
+    /// Make iSCSI units removable: initiators can eject and load the medium
     #[arg(long, requires = "iscsi")]
     pub removable: bool,
 
-    /// Answer writes before they are stable ('on': clients flush, or ask for FUA) or when they are ('off')
+    /// Acknowledge writes before they are stable (on: clients must flush or use FUA) or after (off)
     /// [default: a volume's own setting; off for files and devices]
     #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on", conflicts_with = "read_only")]
     pub write_cache: Option<WriteCacheState>,
 
-    /// Print what is served as JSON on standard output; all else goes to standard error
+    /// Print the exports as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
-    /// Busy-poll for so many microseconds before blocking; 0 to block at once. Costs processor time, and makes single
-    /// commands faster
+    /// Time to busy-poll before blocking, in microseconds; 0 to block at once. Polling uses processor time and makes
+    /// single commands faster
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub poll: u64,
 
@@ -191,7 +191,7 @@ pub struct ExportArguments {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Do without io_uring and direct I/O
+    /// Use neither io_uring nor direct I/O
     #[arg(long)]
     pub plain_io: bool,
 }

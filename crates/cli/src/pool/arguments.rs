@@ -16,27 +16,27 @@ const DRIVES_MAX: u16 = 64;
   spindle pool create mail --device /dev/sdb --device /dev/sdc --device /dev/sdd
   spindle volume create mail/store 40GiB
   spindle export mail/store --iscsi 10.0.0.5
-  spindle pool show mail                              drives, room, what lacks a copy
-  spindle pool add-drive mail --size 100GiB           one more file; missing copies are made on it
+  spindle pool show mail                              drives, space, missing copies
+  spindle pool add-drive mail --size 100GiB           add a file as a drive, and make missing copies on it
   spindle pool add-drive mail --device /dev/sde
-  spindle pool import mail                            the folder's record is lost: write it again from the drives
+  spindle pool import mail                            rebuild a lost record from the drives
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
-  spindle pool salvage mail/store store.img           what can be read of a damaged pool's volume, as a file
+  spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
-A pool is a folder that says which drives it has. One process at a time has it open; beside it, 'pool show' works.
-Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.")]
+A pool is a folder with a record of its drives. One process at a time may have it open; 'pool show' works meanwhile.
+Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done.")]
 pub struct PoolArguments {
     #[command(subcommand)]
     pub verb: PoolVerb,
 
-    /// Print the answer as JSON on standard output; all else goes to standard error
+    /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
     pub json: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum PoolVerb {
-    /// Make a pool: of files in its folder, or of raw devices that hold nothing
+    /// Create a pool of files in its folder, or of blank raw devices
     #[command(after_help = "Examples:
   spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail
   spindle pool create mail --size 100GiB --drives 5 --copies 3")]
@@ -45,70 +45,69 @@ pub enum PoolVerb {
         #[arg(value_name = "POOL")]
         pool: PathBuf,
 
-        /// Make drives as files of this size
+        /// Create drives as files of this size
         #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
         size: Option<ByteCount>,
 
-        /// Number of drives; with two or more everything is stored twice, and with three or more one may be lost, and the pool
-        /// still opens normally
+        /// Number of drives. With two or more everything is stored twice; with three or more the pool still opens normally
+        /// without one of them
         #[arg(long, value_name = "N", default_value_t = 3, requires = "size",
               value_parser = clap::value_parser!(u16).range(1..=i64::from(DRIVES_MAX)))]
         drives: u16,
 
-        /// A raw block device that holds nothing; repeat for more
+        /// Blank raw block device (repeatable)
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Vec<PathBuf>,
 
-        /// Copies of everything: with three, any two drives may be lost; two, or one in a pool of one drive, if not given
+        /// Copies of all data; with three, any two drives may be lost [default: 2, or 1 in a pool of one drive]
         #[arg(long, value_name = "N", value_parser = parse_copies)]
         copies: Option<usize>,
     },
-    /// Take one more drive into a pool, and make the copies that are missing
+    /// Add a drive to a pool, and make missing copies
     #[command(
         name = "add-drive",
         after_help = "Example:
   spindle pool add-drive mail --device /dev/sde       after /dev/sdc was lost
 
-What the drive held is lost. Drives that are not there, and that nothing of the pool lies on alone, are the pool's
-no more."
+The contents of the drive are lost. Missing drives that hold no data alone are removed from the pool."
     )]
     AddDrive {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
 
-        /// Make the drive as a file of this size in the pool's folder
+        /// Create the drive as a file of this size in the pool's folder
         #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
         size: Option<ByteCount>,
 
-        /// A raw block device that holds nothing
+        /// Blank raw block device
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Option<PathBuf>,
     },
-    /// Find pools by the superblocks of their drives, and write the record of one whose record is lost
+    /// Find pools by the superblocks of their drives, and rebuild a lost record
     #[command(after_help = "Examples:
-  spindle pool import --list                          what pools the block devices of this machine hold
-  spindle pool import --pool mail --into /srv/mail    write its record, with the drives that were found
+  spindle pool import --list                          list the pools on the block devices of this machine
+  spindle pool import --pool mail --into /srv/mail    write its record with the drives found
   spindle pool import /srv/mail                       the same for drives that are files in that folder
 
-The drives are read, never written, and the pool is not opened. Of a pool whose drives are files the record is written
-beside them; of one on devices to the folder of --into, or to one with the pool's name. If two disks have the superblock of one
-drive, one is a copy, and nothing is written. Ends with 0 if a record was written or pools are listed, with 1 if --list finds
-none, with 2 if nothing was done.")]
+Drives are only read, and the pool is not opened. If the drives are files, the record is written beside them; otherwise
+to the folder of --into, or to a folder with the pool's name. If two disks have the superblock of one drive, one is a copy,
+and nothing is written. Ends with 0 if a record was written or pools were listed, 1 if --list finds none, 2 if nothing was
+done.")]
     Import {
-        /// Folders whose files are looked at, devices, files; if none is named, all block devices
+        /// Folders whose files are examined, devices, files [default: all block devices]
         #[arg(value_name = "DIR|DEVICE")]
         places: Vec<PathBuf>,
 
-        /// The pool that is meant, by its name or UUID, if there are several
+        /// Name or UUID of the pool, if several are found
         #[arg(long, value_name = "NAME|UUID")]
         pool: Option<String>,
 
-        /// Write the record into this folder; it is made if it is not there
+        /// Write the record to this folder, which is created if missing
         #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
         into: Option<PathBuf>,
 
-        /// List the pools that are found, and write nothing
+        /// List the pools found, and write nothing
         #[arg(long)]
         list: bool,
     },
@@ -116,50 +115,50 @@ none, with 2 if nothing was done.")]
     #[command(after_help = "Example:
   spindle pool scrub mail --json                      what was checked, fixed, lost
 
-Ends with 1 if no copy of something is right. A pool that is exported is scrubbed automatically, every seven days.")]
+Ends with 1 if some data has no correct copy. An exported pool is scrubbed every seven days.")]
     Scrub {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
-    /// Open a pool without the drives that are missing, and take the loss of what they alone may hold
+    /// Open a pool without its missing drives, and accept the loss of data that only they may hold
     #[command(after_help = "Example:
-  spindle pool force-open mail                        without the drives that are gone for good
+  spindle pool force-open mail                        without drives that are gone for good
 
-Should they come back, they are not used any more, though 'spindle pool salvage' reads what they alone hold.
-'spindle pool scrub' says what was lost. It helps where drives are missing, not where the log or the catalogue is
-damaged: a pool that does not open says whether it would.")]
+If these drives come back they are not used again, but 'spindle pool salvage' reads the data that only they hold.
+'spindle pool scrub' reports what was lost. Force-open helps if drives are missing, not if the log or the catalogue
+is damaged; the message of a pool that does not open says whether it helps.")]
     ForceOpen {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
-    /// Copy all that can be read of a volume or a snapshot to a file; the pool may be damaged, and is not written
+    /// Copy everything readable of a volume or a snapshot to a file; the pool may be damaged, and is not written
     #[command(after_help = "Examples:
-  spindle pool salvage mail/store store.img           what was lost is named in store.img.map
+  spindle pool salvage mail/store store.img           store.img.map lists the lost ranges
   spindle pool salvage mail/store@monday monday.img   a snapshot
   ddrescuelog --list-blocks=- store.img.map           the blocks of 512 bytes that could not be read
 
-It works on every pool, also on one that opens in no way: the newest state that can be read, the log as far as it goes, and
-copies on drives that fell behind. OUT is sparse; what could not be read is zero there. OUT.map is a mapfile of GNU
-ddrescue.
+Salvage works on every pool, also on one that does not open. It reads the newest readable state, the log as far as it is
+intact, and copies on drives that fell behind. OUT is sparse, with zeroes where data could not be read. OUT.map is a mapfile of
+GNU ddrescue.
 
-Ends with 0 if the volume is whole, 1 if something is missing or may be older than what was acknowledged, 2 if it was not
-done: OUT is there already, there is no room for it, there is no such volume.")]
+Ends with 0 if the volume is complete, 1 if data is missing or may be older than what was acknowledged, 2 if nothing was
+copied: OUT exists, there is too little space, or there is no such volume.")]
     Salvage {
         /// The volume, or the snapshot
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
 
-        /// The file to make
+        /// The file to create
         #[arg(value_name = "OUT")]
         out: PathBuf,
     },
-    /// Show a pool's drives, room, volumes and snapshots; of one that does not open, what can be read
+    /// Show a pool's drives, space, volumes and snapshots; if it does not open, what is readable
     #[command(after_help = "Example:
-  spindle pool show mail --json                       for a program that watches how full it is
+  spindle pool show mail --json                       for monitoring
 
-Of a damaged pool it says what can be read and what is missing, volume by volume, and ends with 1.")]
+For a damaged pool it lists what is readable and what is missing in each volume, and ends with 1.")]
     Show {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
@@ -169,34 +168,34 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  spindle volume create mail/store 40GiB              thin: it takes room as it is written
-  spindle volume create mail/scratch 40GiB --raid0    one copy at rest: half the room, lost with its drive
+  spindle volume create mail/store 40GiB              thin: takes space only for written data
+  spindle volume create mail/scratch 40GiB --raid0    older data has one copy: half the space, lost with its drive
   spindle volume create mail/logs 40GiB --limit 10GiB --iops 500
-  spindle volume set mail/store --reserve 20GiB       no other volume takes that of the pool
+  spindle volume set mail/store --reserve 20GiB       keeps this space for the volume
   spindle volume resize mail/store 60GiB
   spindle volume rename mail/store letters
   spindle volume snapshot mail/store@monday
-  spindle export mail/store@monday                    read-only, as it was
+  spindle export mail/store@monday                    read-only
   spindle volume delete mail/store@monday
 
-They need a pool that no process has open: end its export first. Ends with 0 if it was done, 2 if not.")]
+No other process may have the pool open: end its export first. Ends with 0 on success, 2 on failure.")]
 pub struct VolumeArguments {
     #[command(subcommand)]
     pub verb: VolumeVerb,
 
-    /// Print the answer as JSON on standard output; all else goes to standard error
+    /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
     pub json: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum VolumeVerb {
-    /// Make a volume
+    /// Create a volume
     #[command(after_help = "Examples:
-  spindle volume create mail/store 40GiB              thin: it takes room as it is written
+  spindle volume create mail/store 40GiB              thin: takes space only for written data
   spindle volume create mail/logs 40GiB --limit 10GiB --iops 500 --mbps 20")]
     Create {
-        /// Its pool and its name
+        /// Pool and name of the volume
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
@@ -208,7 +207,7 @@ pub enum VolumeVerb {
         #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on")]
         write_cache: Option<WriteCacheState>,
 
-        /// Keep one copy of what rests, for data that can be had again: a lost drive takes what lay there
+        /// Keep one copy of older data, for data that can be recreated: a lost drive loses its part
         #[arg(long)]
         raid0: bool,
 
@@ -216,21 +215,21 @@ pub enum VolumeVerb {
         #[command(flatten)]
         limits: VolumeLimits,
     },
-    /// Change what a volume may take and how fast, what is kept for it, and its write cache
+    /// Change a volume's limits, reserve and write cache
     #[command(
         group = ArgGroup::new("what is set")
             .args(["limit", "reserve", "iops", "mbps", "write_cache"]).required(true).multiple(true),
         override_usage = "spindle volume set [OPTIONS] <POOL/VOLUME>",
         after_help = "Examples:
-  spindle volume set mail/store --reserve 20GiB       no other volume takes that of the pool
+  spindle volume set mail/store --reserve 20GiB       keeps this space for the volume
   spindle volume set mail/logs --limit 10GiB --iops 500 --mbps 20
   spindle volume set mail/logs --limit none --write-cache off
 
-What is not said stays as it is; 'spindle pool show' says what is set. A limit below what a volume has takes
-nothing from it: writes of new data are refused until it has less."
+Other settings stay; 'spindle pool show' lists them. A limit below the present use deletes nothing: writes of new data
+are refused until the volume uses less."
     )]
     Set {
-        /// Its pool and its name
+        /// Pool and name of the volume
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
@@ -242,14 +241,13 @@ nothing from it: writes of new data are refused until it has less."
         #[arg(long, value_name = "STATE", ignore_case = true)]
         write_cache: Option<WriteCacheState>,
     },
-    /// Give a volume another size
+    /// Change the size of a volume
     #[command(after_help = "Example:
   spindle volume resize mail/store 60GiB
 
-A volume that grows has zeroes behind its old end. What lies behind the new end of one that shrinks is gone;
-snapshots keep it.")]
+A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond the new end, except in snapshots.")]
     Resize {
-        /// Its pool and its name
+        /// Pool and name of the volume
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
@@ -257,15 +255,15 @@ snapshots keep it.")]
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         size: ByteCount,
 
-        /// Let it become smaller, and lose what lies behind its new end
+        /// Allow a smaller size, and delete data beyond the new end
         #[arg(long)]
         shrink: bool,
     },
-    /// Give a volume another name
+    /// Rename a volume
     #[command(after_help = "Example:
-  spindle volume rename mail/store letters            from now on mail/letters, its snapshots mail/letters@...")]
+  spindle volume rename mail/store letters            now mail/letters, with snapshots mail/letters@...")]
     Rename {
-        /// Its pool and its name
+        /// Pool and name of the volume
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
@@ -273,7 +271,7 @@ snapshots keep it.")]
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Keep a volume as it is now, under a name
+    /// Take a snapshot of a volume
     #[command(after_help = "Example:
   spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday")]
     Snapshot {
@@ -283,7 +281,7 @@ snapshots keep it.")]
     },
     /// Delete a volume without snapshots, or a snapshot
     #[command(after_help = "Example:
-  spindle volume delete mail/store@monday             what it alone kept is free soon after")]
+  spindle volume delete mail/store@monday             its space is free soon after")]
     Delete {
         /// Volume or snapshot to delete
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
@@ -301,7 +299,7 @@ fn parse_copies(text: &str) -> Result<usize, String> {
 /// The write cache of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteCacheState {
-    /// Before they are stable: a flush makes them so
+    /// Before they are stable; a flush makes them stable
     On,
     /// After they are stable
     Off,

@@ -14,19 +14,19 @@ const MBPS_MAX: u32 = u32::MAX >> 10;
 /// Limits as they are given on the command line; one that is not given stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct VolumeLimits {
-    /// The most the volume and its snapshots may take, a multiple of 4 KiB; `none` for all there is
+    /// Most space that the volume and its snapshots may take, a multiple of 4 KiB; `none` for no limit
     #[arg(long, value_name = "SIZE|none", value_parser = parse_bound)]
     pub limit: Option<ByteCount>,
 
-    /// Keep so much of the pool for the volume, a multiple of 4 KiB: no other volume can take it; `none` for nothing
+    /// Space of the pool reserved for the volume, a multiple of 4 KiB; `none` for no reserve
     #[arg(long, value_name = "SIZE|none", value_parser = parse_bound)]
     pub reserve: Option<ByteCount>,
 
-    /// The most operations a second; `none` for as many as it likes
+    /// Most operations a second; `none` for no limit
     #[arg(long, value_name = "N|none", value_parser = |text: &str| parse_rate(text, u32::MAX))]
     pub iops: Option<u32>,
 
-    /// The most MiB a second, read and written together; `none` for as many as it likes
+    /// Most MiB a second, reads and writes together; `none` for no limit
     #[arg(long, value_name = "N|none", value_parser = |text: &str| parse_rate(text, MBPS_MAX))]
     pub mbps: Option<u32>,
 }

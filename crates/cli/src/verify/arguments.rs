@@ -9,40 +9,40 @@ use world::ByteCount;
 #[command(after_help = "Examples:
   spindle verify /mnt/snapshot                    all databases and logs below it, and whether they can be recovered
   spindle verify /mnt/db/priv1.edb                one database, page by page
-  spindle verify /mnt/db /mnt/logs --deep         trees and log records, too; logs on a volume of their own
-  spindle verify /mnt/db --throttle 200MB/s       beside a server that is at work on the same storage
-  spindle verify /mnt/db --resume night.state     Ctrl-C, and the same command goes on where it was
+  spindle verify /mnt/db /mnt/logs --deep         trees and log records too; logs on another volume
+  spindle verify /mnt/db --throttle 200MB/s       while a server works on the same storage
+  spindle verify /mnt/db --resume night.state     stop with Ctrl-C; the same command continues
   spindle verify /mnt/db --at-most 2TB --resume night.state        2 TB of it each night
   spindle verify priv1.edb --fix-ecc priv1-repaired.edb            a copy without single flipped bits
   spindle verify /dev/sdb --scan                  databases and logs on a device that nothing can mount
   spindle verify /mnt/snapshot --json | jq -r '.files[] | select(.result == \"damaged\") | .path'
 
-Nothing it is given is ever written to: snapshots and backups may be mounted read-only. What is checked, what is
-not, and what a clean answer is worth is in docs/verify.md.
+Input is never written to, so snapshots and backups may be mounted read-only. docs/verify.md explains what is checked,
+what is not, and what a clean result proves.
 
-Ends with 0 if all is clean, 1 if something is damaged or cannot be recovered, 2 if it could not look at all of it.")]
+Ends with 0 if everything is clean, 1 if something is damaged or cannot be recovered, 2 if not everything could be checked.")]
 pub struct VerifyArguments {
     /// Databases, logs, checkpoints; folders with all below them; block devices. File types are detected by content
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// Walk the trees of databases and the records of logs, too: links, order of keys, space, nothing left over
+    /// Also check the trees of databases and the records of logs: links, order of keys, space
     #[arg(long, conflicts_with = "scan")]
     pub deep: bool,
 
-    /// Find databases and logs by their signatures, on devices and images that no filesystem can be mounted from
+    /// Search devices and images without a mountable filesystem for databases and logs
     #[arg(long, conflicts_with_all = ["fix_ecc", "resume", "at_most"])]
     pub scan: bool,
 
-    /// Write a copy of the one PATH to OUT, in which every page or segment with one flipped bit is put right
+    /// Copy the one PATH to OUT, and correct every page or segment with a single flipped bit
     #[arg(long, value_name = "OUT", conflicts_with_all = ["resume", "at_most"])]
     pub fix_ecc: Option<PathBuf>,
 
-    /// Continue where an earlier run stopped, according to FILE, and save progress there; removed when all is done
+    /// Save progress in FILE, and continue from it; FILE is removed when everything is checked
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 
-    /// End after reading so much of the databases, as Ctrl-C would
+    /// Stop after reading SIZE of the databases, as Ctrl-C would
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub at_most: Option<ByteCount>,
 
@@ -50,15 +50,15 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Read no faster, such as 200MB/s
+    /// Limit the read rate, such as 200MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub throttle: Option<ByteCount>,
 
-    /// Write what was found as a page, too
+    /// Also write the findings as an HTML page
     #[arg(long, value_name = "OUT")]
     pub html: Option<PathBuf>,
 
-    /// Print what was found as JSON on standard output; all else goes to standard error
+    /// Print the findings as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
 
@@ -66,7 +66,7 @@ pub struct VerifyArguments {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Do without io_uring
+    /// Do not use io_uring
     #[arg(long)]
     pub plain_io: bool,
 }
