@@ -171,7 +171,7 @@ fn drives_of(ledger: &Ledger, devices: &[Rc<SimDrive>]) -> Drives {
 
 /// Checks replayed records against the ledger, and counts those of each writer.
 #[derive(Default)]
-struct Found {
+struct ReplayedLog {
     appends: BTreeMap<u64, u64>,
     order: Vec<(u64, u64)>,
     blocks: BTreeMap<(BranchNumber, BlockIndex), u32>,
@@ -179,7 +179,7 @@ struct Found {
     stored: Vec<(SegmentNumber, SegmentBlock, BlockKey, u32)>,
 }
 
-impl Found {
+impl ReplayedLog {
     fn take(&mut self, record: ReplayedRecord) {
         for (row, bytes) in record.rows {
             assert_eq!(bytes[0], row.id as u8, "a row has the bytes it was put with");
@@ -410,7 +410,7 @@ fn play(scene: &Scene) -> (world::sim::SimTrace, u64) {
             (drives_of(&ledger, &devices), Rc::clone(&ledger), start.clone());
         let (seed, is_cached) = (scene.seed, scene.is_cached);
         let outcome = simulation.run(limits, async move |world| {
-            let mut found = Found::default();
+            let mut found = ReplayedLog::default();
             let from = ReplayStart {
                 pool: POOL,
                 log: &start,

@@ -22,7 +22,7 @@ pub const POOL: PoolId = PoolId([7; 16]);
 /// Blocks of a segment: few, so that trees lie in several.
 const SEGMENT_BLOCKS: u32 = 200;
 
-type Place = (SegmentNumber, SegmentBlock);
+type NodePlace = (SegmentNumber, SegmentBlock);
 
 /// Operation to fail, with a countdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub enum Failure {
 }
 
 pub struct MemoryStore {
-    pub nodes: RefCell<BTreeMap<Place, Vec<u8>>>,
+    pub nodes: RefCell<BTreeMap<NodePlace, Vec<u8>>>,
     next: Cell<u32>,
     /// Places reserved and not released.
-    pub live: RefCell<BTreeSet<Place>>,
-    placed: RefCell<BTreeSet<Place>>,
+    pub live: RefCell<BTreeSet<NodePlace>>,
+    placed: RefCell<BTreeSet<NodePlace>>,
     pub reads: Cell<u64>,
     pub writes: Cell<u64>,
     pub failing: Cell<Option<(Failure, u64)>>,
@@ -104,7 +104,7 @@ impl NodeStore for Shared {
         })
     }
 
-    fn place(&self, _tree: TreeKind, blocks: u8) -> Result<Place> {
+    fn place(&self, _tree: TreeKind, blocks: u8) -> Result<NodePlace> {
         if self.0.fails(Failure::Place) {
             return Err(Error::Full);
         }
@@ -116,7 +116,7 @@ impl NodeStore for Shared {
         Ok(place)
     }
 
-    fn write(&self, at: Place, nodes: Vec<Vec<u8>>) -> LocalFuture<Result<()>> {
+    fn write(&self, at: NodePlace, nodes: Vec<Vec<u8>>) -> LocalFuture<Result<()>> {
         let store = self.0.clone();
         Box::pin(async move {
             store.writes.set(store.writes.get() + 1);

@@ -160,7 +160,10 @@ fn certificates_that_cannot_be_used_are_refused_in_a_line() {
         (&["--nbd", &place, "--nbd-tls", "half"], "half has no server-key.pem; make certificates with"),
         (&["--nbd", &place, "--nbd-tls", "open"], "open/server-key.pem: others may read this key; chmod 600"),
         (&["--nbd", &place, "--nbd-tls", "mixed"], "mixed: the certificate and its key: "),
-        (&["--nbd", &place, "--nbd-tls", "revoked"], "revoked/ca-crl.pem: lists of revoked certificates"),
+        (
+            &["--nbd", &place, "--nbd-tls", "revoked"],
+            "revoked/ca-crl.pem: revocation lists are not supported",
+        ),
         (&["--iscsi", "127.0.0.1:0", "--nbd-tls", "half"], "--nbd-tls without NBD; say where"),
         (&["--nbd", &place, "--nbd-tls-optional"], "the following required arguments were not provided"),
     ] {

@@ -85,7 +85,11 @@ fn a_killed_run_loses_seconds_at_most() {
     let said = bench.run(&["report", "dead.run"]);
     // A limit that was broken before the end is broken; else there is no answer.
     assert!(matches!(said.code, Some(1 | 2)), "{}{}", said.stdout, said.stderr);
-    assert!(said.stdout.contains("Spindle or the machine died, or the run goes on"), "{}", said.stdout);
+    assert!(
+        said.stdout.contains("Spindle or the machine died, or the run is still going"),
+        "{}",
+        said.stdout
+    );
     assert!(said.stdout.contains("the files were not verified"), "{}", said.stdout);
     let json = json_of(&fs::read_to_string(bench.path("dead.json")).expect("a report"));
     let class = json["document"]["verdict"]["class"].as_str().expect("a class");

@@ -290,7 +290,7 @@ fn an_interrupted_check_reports_its_findings_and_how_to_continue() {
     watch.call_off();
     assert_eq!(said.code, Some(2), "{}", said.stdout);
     assert!(said.stdout.contains("no damage was found so far"), "{}", said.stdout);
-    assert!(said.stdout.contains("night.state remembers"), "{}", said.stdout);
+    assert!(said.stdout.contains("continues it from night.state"), "{}", said.stdout);
     let said = bench.run(&["verify", "mail/priv1.edb", "--resume", "night.state", "-q"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "Pass: 1 file checked, nothing is damaged\n"));
 }

@@ -201,7 +201,7 @@ fn a_last_separator_that_differs_from_the_parents_is_detected() {
             let [one] = found(&deep)[..] else { panic!("{:?}", deep.findings) };
             assert_eq!(
                 (one.place.part, &*one.what),
-                (FilePart::Page(number), "its last separator is not the one its parent has for it")
+                (FilePart::Page(number), "its last separator differs from its parent's")
             );
         }
     });

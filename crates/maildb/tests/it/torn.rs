@@ -241,7 +241,7 @@ fn without_protection_the_same_cuts_are_noticed_as_damaged_pages() {
                 if let Error::PageDamaged { .. } = &error {
                     damaged += 1;
                     let said = error.to_string();
-                    let guard = "torn_page_protection, which guards against that, was off";
+                    let guard = "torn_page_protection, which prevents that, was off";
                     assert!(said.contains(guard) && said.contains(JOURNAL), "seed {seed}: {said}");
                 }
             }

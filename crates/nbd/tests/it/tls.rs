@@ -81,9 +81,9 @@ fn unusable_certificates_are_refused() {
     let no_key = TlsIdentity { key: b"-----BEGIN NONSENSE-----", ..one.identity() };
     for (identity, clients, story) in [
         (mixed, None, "the certificate and its key: "),
-        (nothing, None, "the certificate: there is none"),
+        (nothing, None, "the certificate: no certificate found"),
         (no_key, None, "the private key: "),
-        (one.identity(), Some(&b"no certificate"[..]), "the authority's certificate: there is none"),
+        (one.identity(), Some(&b"no certificate"[..]), "the authority's certificate: no certificate found"),
     ] {
         let error = ServerTls::new(identity, clients).unwrap_err().to_string();
         assert!(error.starts_with(story), "{error}");

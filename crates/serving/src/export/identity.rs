@@ -270,7 +270,7 @@ mod tests {
         };
         let known = of(&state).unwrap();
         assert_eq!(of(&state).unwrap().identity, known.identity);
-        assert!(known.caveat.unwrap().contains("is kept by its path, in"));
+        assert!(known.caveat.unwrap().contains("is stored by its path, in"));
         fs::write(folder.path().join("taken"), "").unwrap();
         let refused = of(&folder.path().join("taken")).err().unwrap().to_string();
         assert!(

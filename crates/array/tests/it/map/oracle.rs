@@ -3,9 +3,8 @@
 use array::format::{BlockIndex, BlockKey, BlockLocation, BranchNumber, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A version.
 #[derive(Clone, Copy, Debug)]
-pub struct Written {
+pub struct OracleVersion {
     pub birth: Stamp,
     /// Current location.
     pub location: BlockLocation,
@@ -18,7 +17,7 @@ pub struct OracleBranch {
     pub has_head: bool,
     pub points: BTreeSet<Stamp>,
     /// By block, the oldest first.
-    pub versions: BTreeMap<u64, Vec<Written>>,
+    pub versions: BTreeMap<u64, Vec<OracleVersion>>,
     /// Intervals that were discarded.
     pub discards: Vec<(u64, u64, Stamp)>,
 }
@@ -33,7 +32,7 @@ impl Oracle {
         let branch = self.branches.get_mut(&key.branch).expect("it is there");
         let versions = branch.versions.entry(key.block.0).or_default();
         assert!(versions.last().is_none_or(|last| last.birth < key.stamp));
-        versions.push(Written { birth: key.stamp, location });
+        versions.push(OracleVersion { birth: key.stamp, location });
     }
 
     pub fn discard(&mut self, branch: BranchNumber, first: u64, end: u64, stamp: Stamp) {
@@ -46,7 +45,7 @@ impl Oracle {
         branch: BranchNumber,
         point: Option<Stamp>,
         block: u64,
-    ) -> Option<(BranchNumber, Written)> {
+    ) -> Option<(BranchNumber, OracleVersion)> {
         let own = &self.branches[&branch];
         let is_seen = |stamp: Stamp| point.is_none_or(|point| stamp <= point);
         let versions = own.versions.get(&block).map_or(&[][..], Vec::as_slice);
@@ -71,8 +70,11 @@ impl Oracle {
         for (&branch, known) in &self.branches {
             for (&block, versions) in &known.versions {
                 let stored = versions.iter().filter(|version| version.location != BlockLocation::Zero);
-                let key =
-                    |version: &Written| BlockKey { branch, block: BlockIndex(block), stamp: version.birth };
+                let key = |version: &OracleVersion| BlockKey {
+                    branch,
+                    block: BlockIndex(block),
+                    stamp: version.birth,
+                };
                 written.extend(stored.map(key));
             }
         }
