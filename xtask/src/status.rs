@@ -1,4 +1,5 @@
-//! The result of the last `cargo xtask test --full`, kept in a marked block of docs/status.md.
+//! The result of the last `cargo xtask test --full`: its table in docs/status.md, its notes in bench/full-run.md, each in a
+//! marked block.
 
 use crate::{step, test_output::Tally};
 use anyhow::{Context, Result, bail};
@@ -44,29 +45,31 @@ impl FullRun {
         for (name, value) in rows {
             writeln!(text, "| {name} | {value} |").expect("writing to a string");
         }
-        if !self.notes.is_empty() {
-            text.push_str("\nWhat the tests measured:\n\n");
-        }
-        for note in &self.notes {
-            writeln!(text, "- {note}").expect("writing to a string");
-        }
         text
+    }
+
+    /// One line a note, in the order of the tests.
+    fn notes(&self) -> String {
+        format!("```text\n{}```\n", self.notes.iter().map(|note| format!("{note}\n")).collect::<String>())
     }
 }
 
 /// Puts `run` in place of the one before it.
 pub fn write(run: &FullRun) -> Result<()> {
-    let path = step::workspace_root().join("docs").join("status.md");
-    let page = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let page = replace_block(&page, &run.table())?;
-    fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
+    for (page, block) in [("docs/status.md", run.table()), ("bench/full-run.md", run.notes())] {
+        let path = step::workspace_root().join(page);
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = replace_block(&text, &block).with_context(|| format!("in {page}"))?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn replace_block(page: &str, block: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).context("docs/status.md has no begin mark")?;
-    let (_, after) = rest.split_once(END).context("docs/status.md has no end mark")?;
+    let (before, rest) = page.split_once(BEGIN).context("the page has no begin mark")?;
+    let (_, after) = rest.split_once(END).context("the page has no end mark")?;
     if before.contains(END) || after.contains(BEGIN) || after.contains(END) {
-        bail!("docs/status.md has more than one block for the full run");
+        bail!("the page has more than one block for the full run");
     }
     Ok(format!("{before}{BEGIN}\n{block}{END}{after}"))
 }
@@ -126,15 +129,12 @@ mod tests {
             | machine | 2 × Some CPU, 24 GiB |
             | result | 10 passed, 0 failed |
             | time | 61.2 s |
-
-            What the tests measured:
-
-            - 2000 kills [recovery]
             <!-- full-run:end -->
 
             After.
         "#]]
         .assert_eq(&page);
+        assert_eq!(run.notes(), "```text\n2000 kills [recovery]\n```\n");
     }
 
     #[test]
@@ -144,8 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn the_status_page_has_its_block() {
-        let page = fs::read_to_string(step::workspace_root().join("docs/status.md")).unwrap();
-        assert!(replace_block(&page, "").is_ok());
+    fn both_pages_have_their_block() {
+        for page in ["docs/status.md", "bench/full-run.md"] {
+            let page = fs::read_to_string(step::workspace_root().join(page)).unwrap();
+            assert!(replace_block(&page, "").is_ok());
+        }
     }
 }

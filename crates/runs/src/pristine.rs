@@ -59,7 +59,6 @@ impl Pristine {
     }
 }
 
-/// Name of the copy of `name`.
 pub fn copy_of(name: &str) -> String {
     format!("{name}{SUFFIX}")
 }

@@ -3,7 +3,6 @@
 
 use maildb::format::header::{LogPosition, LogTime, Signature};
 
-/// The `N` bytes at `at`.
 pub fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }

@@ -17,3 +17,4 @@ mod rust_text;
 mod seeds;
 mod source_rules;
 mod tree;
+mod words;

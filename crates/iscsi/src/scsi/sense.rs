@@ -43,11 +43,9 @@ impl AdditionalSense {
     pub const INVALID_OPERATION_CODE: Self = Self(0x20, 0x00);
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
     pub const LBA_OUT_OF_RANGE: Self = Self(0x21, 0x00);
-    /// INVALID FIELD IN CDB.
     pub const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
     /// LOGICAL UNIT NOT SUPPORTED.
     pub const UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
-    /// INVALID FIELD IN PARAMETER LIST.
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
     /// INVALID RELEASE OF PERSISTENT RESERVATION.
     pub const INVALID_RELEASE: Self = Self(0x26, 0x04);

@@ -170,7 +170,7 @@ headers! {
         buffer_offset: be::U32,
         residual: be::U32,
     }
-    /// Ready To Transfer.
+    /// R2T: the target asks for data of a write.
     ReadyToTransfer = READY_TO_TRANSFER {
         reserved: [u8; 2],
         lengths: [u8; 4],
@@ -256,7 +256,6 @@ headers! {
         exp_stat_sn: be::U32,
         still_reserved: [u8; 16],
     }
-    /// Logout Response.
     LogoutResponse = LOGOUT_RESPONSE {
         response: u8,
         reserved: u8,
@@ -282,7 +281,6 @@ headers! {
         data_sn: be::U32,
         still_reserved: [u8; 8],
     }
-    /// NOP-Out.
     NopOut = NOP_OUT {
         reserved: [u8; 2],
         lengths: [u8; 4],
@@ -293,7 +291,6 @@ headers! {
         exp_stat_sn: be::U32,
         also_reserved: [u8; 16],
     }
-    /// NOP-In.
     NopIn = NOP_IN {
         reserved: [u8; 2],
         lengths: [u8; 4],

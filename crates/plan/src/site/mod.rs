@@ -46,7 +46,7 @@ pub struct Site {
     /// Its name, unique among its kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its users.
+    /// Users of the site's mail system.
     #[serde(skip_serializing_if = "is_default")]
     pub users: Users,
     /// Databases of the users.

@@ -21,7 +21,6 @@ const BYTES_MAX: u64 = 1 << 20;
 /// The highest number of flat space addressing (SAM-5, 4.7.7.4).
 const UNIT_MAX: u64 = 0x3fff;
 
-/// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {

@@ -97,7 +97,6 @@ pub struct Bay {
     pub additions: u8,
     /// This incarnation has or had a shortage.
     pub has_shortage: bool,
-    /// The spare is faulty.
     pub is_spare_faulty: bool,
     /// Drives that counted at the last audit.
     pub counting: Vec<usize>,
