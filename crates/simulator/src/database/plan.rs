@@ -135,6 +135,12 @@ impl GroupRunPlan {
         }
         if believes_pages {
             plan.config.page_stamps = PageStampMode::Off;
+            // The bug shows where a page reads as an older one. A fault that is noticed ends a run with a reason before.
+            plan.spares_log = true;
+            plan.faults.misdirected_write_percent = 0.0;
+            plan.faults.lying_flush_percent = 0.0;
+            plan.faults.failed_flush_percent = 0.0;
+            plan.faults.stale_read_percent = plan.faults.stale_read_percent.max(2.0);
         }
         if random.percent(50.0) {
             plan.loads = 1 + random.below(3);

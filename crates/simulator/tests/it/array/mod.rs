@@ -37,7 +37,7 @@ const RARE: [(Sometimes, Option<u64>, &str); 7] = [
         Some(284),
         "a crash falls between two writes of superblocks, when a drive is added",
     ),
-    (Sometimes::HeaderRefused, Some(843), "a drive's first write that fails is that of a header"),
+    (Sometimes::HeaderRefused, Some(186), "a drive's first write that fails is that of a header"),
     (
         Sometimes::NodesMovedForSpace,
         None,
