@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const NO_NOUNS: &str = "\
     After Agreed Answered Asked Before Began Begun Beside Beyond Broken Brought Checked Chosen Cleaned Closed Coming \
     Counted Done Door Ended Ending Facts Failed Finished Found Gave Given Gone Ground Held How Ill Inside Kept Known  \
-    Looking Lost Made Meant Measured Next NotDone Opened Outside Placed Put Said Seen Shown Sight Sought Spot Stand \
+    Looking Lost Made Meant Measured Next NotDone Opened Outside Placed Said Seen Shown Sight Sought Spot Stand \
     Standing Stuff Taken Thing Told Tried Trouble Under Waiting Wanted What When Where Whereabouts Whether Which Who Why \
     Wish Within Written";
 
@@ -96,7 +96,9 @@ fn few_doc_comments_begin_with_a_question_word() {
         most.collect::<Vec<_>>().join("\n")
     );
     assert_eq!(
-        question_openings("/// What it is.\n/// and which one\n//! How.\n// What\n    /// Whatever\n"),
+        question_openings(
+            "/// What it is.\n/// and which one\nfn a() {}\n//! How.\n// What\n    /// Whatever\n"
+        ),
         2
     );
     assert_eq!(question_openings("/// Bytes.\n/// What follows is a second line.\n"), 0);

@@ -203,7 +203,7 @@ async fn read_in(
         let mut state = shared.state.borrow_mut();
         let announced = std::mem::take(&mut state.announced);
         sometimes::reached_if(!announced.is_empty(), Sometimes::SegmentAnnounced);
-        let known = Known { rows: &rows, catalogue_nodes: &catalogue_nodes, announced };
+        let known = SegmentSources { rows: &rows, catalogue_nodes: &catalogue_nodes, announced };
         state.segments = segments_of(drives, superblock, known, &replayed)?;
     }
     nodes.adopt_catalogue(&catalogue_nodes);
@@ -321,7 +321,7 @@ async fn replay_into(shared: &Shared, checkpoint: &Checkpoint) -> Result<ReplayO
 }
 
 /// Sources of segment rows, apart from the superblock and the log's chain.
-struct Known<'a> {
+struct SegmentSources<'a> {
     /// From the catalogue.
     rows: &'a [(RowKey, Vec<u8>)],
     /// Segments of the catalogue's own nodes.
@@ -334,10 +334,10 @@ struct Known<'a> {
 fn segments_of(
     drives: &Drives,
     superblock: &Superblock,
-    known: Known<'_>,
+    known: SegmentSources<'_>,
     replayed: &ReplayOutcome,
 ) -> Result<Segments> {
-    let Known { rows, catalogue_nodes, announced } = known;
+    let SegmentSources { rows, catalogue_nodes, announced } = known;
     let checkpoint = &superblock.checkpoint;
     let use_next = checkpoint.segment_use_next.0.max(replayed.segment_use.0 + 1) + OPENING_STEP;
     let mut segments = empty_segments(superblock, SegmentUse(use_next));

@@ -22,7 +22,7 @@ use array::{
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
     volume::VolumeDevice,
 };
-use model::{Known, SECTORS, SnapshotKnown, sectors_of};
+use model::{PoolModel, SECTORS, SnapshotKnown, sectors_of};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -144,7 +144,7 @@ async fn read_all(device: &dyn BlockDevice) -> Vec<u8> {
 }
 
 /// Opens the pool and checks all promises. `known` becomes its current content.
-async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known) {
+async fn check_round(world: &World, folder: &Path, round: u64, known: &mut PoolModel) {
     let pool = open_pool(world, folder).await;
     let volume = VolumeDevice(pool.volume(VOLUME).expect("it exists"));
     known.settle_volume(round, &sectors_of(&read_all(&volume).await));
@@ -191,7 +191,7 @@ fn kill_again_and_again(rounds: u64) {
     let path = folder.path().to_owned();
     real::run(0, RealOptions::default(), async |world| make_pool(&world, &path).await);
     let mut random = Random::new(20, "kills");
-    let mut known = Known::default();
+    let mut known = PoolModel::default();
     let (mut answered, mut frozen) = (0, 0);
     for round in 0..rounds {
         if loses_a_drive(round) {

@@ -2,7 +2,7 @@
 //! a drive that is not there.
 
 use crate::{
-    spindle::{Bench, Said, json_of},
+    spindle::{Bench, ProgramOutput, json_of},
     storage::{LoopDevice, Mount, may_mount},
 };
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 #[track_caller]
-fn done(said: &Said) -> String {
+fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }

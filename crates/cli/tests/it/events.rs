@@ -2,7 +2,7 @@
 
 use crate::{
     exported::{noise, text},
-    spindle::{Bench, Said, json_of, signal},
+    spindle::{Bench, ProgramOutput, json_of, signal},
     storage::{LoopDevice, may_mount},
 };
 use nbd::{Client, ClientOptions, NbdUri};
@@ -114,7 +114,7 @@ impl Drop for Exporting<'_> {
 }
 
 #[track_caller]
-fn done(said: &Said) -> String {
+fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }

@@ -1,6 +1,6 @@
 //! `--help`.
 
-use crate::spindle::{Bench, Said};
+use crate::spindle::{Bench, ProgramOutput};
 
 /// Terminals are this wide: a phone's, the old standard, and the widest that lines grow to.
 const WIDTHS: [usize; 4] = [40, 60, 80, 100];
@@ -14,7 +14,7 @@ fn verbs_of(help: &str) -> Vec<String> {
 }
 
 /// The help of the verb at `path`, for a terminal of `columns`.
-pub fn help_of(bench: &Bench, path: &[String], columns: Option<usize>) -> Said {
+pub fn help_of(bench: &Bench, path: &[String], columns: Option<usize>) -> ProgramOutput {
     let words: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
     let mut command = bench.command(&words);
     match columns {

@@ -1,12 +1,12 @@
 //! Output beside the answer: next steps, margins to the limits, notes of the user; and a report has one value for one
 //! statistic.
 
-use crate::spindle::{Bench, Said, answered, json_of, short};
+use crate::spindle::{Bench, ProgramOutput, answered, json_of, short};
 use serde_json::Value;
 use std::fs;
 
 /// A short run of four commands' worth of words: its output, and its report as JSON.
-fn run(bench: &Bench, more: &[&str]) -> (Said, Value) {
+fn run(bench: &Bench, more: &[&str]) -> (ProgramOutput, Value) {
     let said = bench.run(&short(&[&["db", "--report", "out"], more].concat()));
     answered(&said);
     let report = fs::read_to_string(bench.path("out.json")).expect("the report");

@@ -1,10 +1,10 @@
 //! The papers' own examples through the built program: what they bought carries what they had.
 
-use crate::spindle::{Bench, Said, json_of};
+use crate::spindle::{Bench, ProgramOutput, json_of};
 use serde_json::Value;
 
 /// The plan for a profile of this text, with these arguments beside it.
-fn planned(profile: &str, arguments: &[&str]) -> (Said, Value) {
+fn planned(profile: &str, arguments: &[&str]) -> (ProgramOutput, Value) {
     let bench = Bench::new();
     bench.make_file("profile.toml", profile.as_bytes());
     let mut all = vec!["plan", "profile.toml", "--json"];

@@ -2,7 +2,7 @@
 
 use crate::{
     exported::{Exported, noise, text},
-    spindle::{Bench, Said, json_of},
+    spindle::{Bench, ProgramOutput, json_of},
     storage::{LoopDevice, may_mount},
 };
 use nbd::{Client, ClientOptions, NbdUri};
@@ -13,7 +13,7 @@ use world::{
 };
 
 #[track_caller]
-fn done(said: &Said) -> String {
+fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }

@@ -1,6 +1,6 @@
 //! `--pool`: the array beside the plain path, again with what is there, without a drive, without two, and gone again.
 
-use crate::spindle::{Bench, Said, answered, json_of, names};
+use crate::spindle::{Bench, ProgramOutput, answered, json_of, names};
 use std::fs;
 
 /// The smallest run, through both paths.
@@ -34,7 +34,7 @@ fn events_in_words(stderr: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn ran(said: &Said) {
+fn ran(said: &ProgramOutput) {
     answered(said);
     assert!(said.stdout.contains("Array against the plain path"), "{}", said.stdout);
 }

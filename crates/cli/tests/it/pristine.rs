@@ -1,7 +1,7 @@
 //! Pristine copies: kept, put back, and what a killed process leaves of both.
 
 use crate::{
-    spindle::{Bench, Said, Watchdog, names},
+    spindle::{Bench, ProgramOutput, Watchdog, names},
     storage::{LoopDevice, may_mount},
 };
 use std::{
@@ -20,7 +20,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[track_caller]
-fn answered(said: &Said) {
+fn answered(said: &ProgramOutput) {
     assert!(matches!(said.code, Some(0 | 1)), "{:?}\n{}\n{}", said.code, said.stdout, said.stderr);
 }
 

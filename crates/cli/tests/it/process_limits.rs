@@ -1,17 +1,17 @@
 //! Limits of the shell that starts the program: few file handles, small files.
 
-use crate::spindle::{Bench, PROGRAM, Said};
+use crate::spindle::{Bench, PROGRAM, ProgramOutput};
 use std::process::Command;
 
 /// Runs the program as a shell would that has set `limit` before.
-fn under(bench: &Bench, limit: &str, arguments: &str) -> Said {
+fn under(bench: &Bench, limit: &str, arguments: &str) -> ProgramOutput {
     let line = format!("ulimit {limit}; exec {PROGRAM} {arguments}");
     let mut command = Command::new("sh");
     command.args(["-c", &line]).current_dir(bench.path("")).env("RUST_BACKTRACE", "0");
     bench.said(command.output().expect("there is a shell"))
 }
 
-fn is_one_line(said: &Said, what: &str) {
+fn is_one_line(said: &ProgramOutput, what: &str) {
     let last = said.stderr.lines().last().expect("a line");
     assert_eq!(said.code, Some(2), "{}", said.stderr);
     assert!(last.starts_with("spindle: ") && last.contains(what), "{}", said.stderr);

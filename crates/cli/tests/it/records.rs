@@ -1,7 +1,7 @@
 //! Records of runs: what `spindle report` makes of those that ended and of those that died.
 
 use crate::{
-    spindle::{Bench, Said, Watchdog, names},
+    spindle::{Bench, ProgramOutput, Watchdog, names},
     storage::{Mount, may_mount},
 };
 use std::{
@@ -171,7 +171,7 @@ fn a_run_that_cannot_be_recorded_leaves_everything_as_it_was() {
     assert_eq!(names(&bench.path("db")), [""; 0]);
 }
 
-fn refusal(said: &Said) -> &str {
+fn refusal(said: &ProgramOutput) -> &str {
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);
     said.stderr.trim_end()
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     exported::{Exported, is_here, judge, noise, text},
-    spindle::{Bench, Said, json_of},
+    spindle::{Bench, ProgramOutput, json_of},
     storage::{Mount, may_mount},
 };
 use array::format::{LogRecord, Position};
@@ -26,21 +26,21 @@ const MIB: usize = 1 << 20;
 const BLOCK: usize = 4096;
 
 #[track_caller]
-fn done(said: &Said) -> String {
+fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }
 
 /// Asserts exit code 1 with a message: something is lost.
 #[track_caller]
-fn lossy(said: &Said) -> String {
+fn lossy(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }
 
 /// A line that does not lead anybody astray.
 #[track_caller]
-fn refused_line(said: &Said) -> String {
+fn refused_line(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
     let lines: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("warning:")).collect();
     assert_eq!(lines.len(), 1, "{}", said.stderr);

@@ -24,7 +24,7 @@ pub struct Bench {
 }
 
 /// Output of a finished program.
-pub struct Said {
+pub struct ProgramOutput {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub stdout: String,
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     /// Runs the program to its end.
-    pub fn run(&self, arguments: &[&str]) -> Said {
+    pub fn run(&self, arguments: &[&str]) -> ProgramOutput {
         let mut command = self.command(arguments);
         let child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
@@ -79,7 +79,7 @@ impl Bench {
 
     /// Runs the program and interrupts it, as Ctrl-C does, once `when` returns true.
     #[track_caller]
-    pub fn interrupted_when(&self, arguments: &[&str], when: impl Fn() -> bool) -> Said {
+    pub fn interrupted_when(&self, arguments: &[&str], when: impl Fn() -> bool) -> ProgramOutput {
         let mut command = self.command(arguments);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
@@ -95,11 +95,15 @@ impl Bench {
         self.said(output)
     }
 
-    pub fn said(&self, output: Output) -> Said {
+    pub fn said(&self, output: Output) -> ProgramOutput {
         let text = |bytes: &[u8]| {
             String::from_utf8_lossy(bytes).replace(&self.folder.path().display().to_string(), "DIR")
         };
-        Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+        ProgramOutput {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
     }
 
     /// Runs the program, which must refuse: code 2, one line, nothing on standard output but the
@@ -182,7 +186,7 @@ pub fn short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 
 /// The program ran and answered, with pass or fail: on a busy machine either may be true.
 #[track_caller]
-pub fn answered(said: &Said) {
+pub fn answered(said: &ProgramOutput) {
     assert!(matches!(said.code, Some(0 | 1)), "{:?}\n{}\n{}", said.code, said.stdout, said.stderr);
 }
 

@@ -1,7 +1,7 @@
 //! Pools and volumes by their verbs, and exported.
 
 use crate::{
-    spindle::{Bench, Said, json_of},
+    spindle::{Bench, ProgramOutput, json_of},
     storage::{LoopDevice, may_mount},
 };
 use nbd::{Client, ClientOptions, NbdUri};
@@ -20,7 +20,7 @@ use world::{
 };
 
 #[track_caller]
-pub fn done(said: &Said) -> String {
+pub fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     exported::{Exported, lines_of},
-    spindle::{Bench, Said},
+    spindle::{Bench, ProgramOutput},
 };
 use std::process::Command;
 
@@ -57,7 +57,7 @@ fn wce(uris: &[String]) -> Option<Vec<bool>> {
 /// A pool with a volume that has a write cache, and one that has none.
 fn pool() -> Bench {
     let bench = Bench::new();
-    let done = |said: Said| assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    let done = |said: ProgramOutput| assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     done(bench.run(&["pool", "create", "mail", "--drives", "2", "--size", "96MiB"]));
     done(bench.run(&["volume", "create", "mail/cached", "64MiB", "--write-cache"]));
     done(bench.run(&["volume", "create", "mail/stable", "64MiB"]));

@@ -13,14 +13,14 @@ const SECTOR: usize = 512;
 
 /// The model's knowledge of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct FileModel {
     size: u64,
     /// The fill byte of its first sector, once stable.
     tag: u8,
     is_stable: bool,
 }
 
-type Files = BTreeMap<String, Known>;
+type Files = BTreeMap<String, FileModel>;
 
 #[derive(Default)]
 struct Model {
@@ -64,7 +64,7 @@ async fn check(directory: &ExtentDirectory, model: &RefCell<Model>) {
     let after = model.after.take();
     let fitting = [Some(&model.before), after.as_ref()].into_iter().flatten().any(fits);
     assert!(fitting, "found {found:?}, expected {:?} or {after:?}", model.before);
-    let known = |(size, tag)| Known { size, tag, is_stable: true };
+    let known = |(size, tag)| FileModel { size, tag, is_stable: true };
     model.before = found.into_iter().map(|(name, file)| (name, known(file))).collect();
 }
 
@@ -120,7 +120,7 @@ fn draw(random: &mut Random, model: &mut Model) -> (Files, Change) {
         None => {
             model.tag_last = model.tag_last % 250 + 1;
             let size = size(random);
-            files.insert(first.clone(), Known { size, tag: model.tag_last, is_stable: false });
+            files.insert(first.clone(), FileModel { size, tag: model.tag_last, is_stable: false });
             Change::Create(first, size)
         }
         Some(known) if random.percent(40.0) => {
@@ -129,7 +129,7 @@ fn draw(random: &mut Random, model: &mut Model) -> (Files, Change) {
         }
         Some(known) if random.percent(50.0) => {
             let size = size(random);
-            files.insert(first.clone(), Known { size, ..known });
+            files.insert(first.clone(), FileModel { size, ..known });
             Change::Resize(first, size)
         }
         Some(_) => Change::Remove(first),

@@ -122,7 +122,7 @@ pub enum SnapshotKnown {
 }
 
 /// Knowledge about volume and snapshots.
-pub struct Known {
+pub struct PoolModel {
     sectors: Vec<u64>,
     /// Values of commands under way when the child was killed.
     also: Also,
@@ -131,7 +131,7 @@ pub struct Known {
     deleting: BTreeSet<String>,
 }
 
-impl Default for Known {
+impl Default for PoolModel {
     fn default() -> Self {
         Self {
             sectors: vec![0; SECTORS],
@@ -142,7 +142,7 @@ impl Default for Known {
     }
 }
 
-impl Known {
+impl PoolModel {
     /// Takes in the output of a child. Returns the number of acknowledged commands.
     pub fn hear(&mut self, round: u64, lines: &[String]) -> u64 {
         let mut scripts: Vec<Script> = (0..WRITERS).map(|writer| Script::new(round, writer)).collect();

@@ -431,8 +431,8 @@ mod tests {
         profile.set("hot_access_percent", "10%").unwrap();
         assert_eq!(
             profile.check().unwrap_err().to_string(),
-            "hot_mailbox_percent (20) does not fit hot_access_percent (10): hot is hot gets at least its \
-             share of the operations"
+            "hot_mailbox_percent (20) does not fit hot_access_percent (10): hot mailboxes get at \
+             least their share of the operations"
         );
     }
 
@@ -448,7 +448,7 @@ mod tests {
         let missing = format!("{}{}", &text[..start], &text[end..]);
         assert_eq!(
             ServerProfile::parse(&missing).unwrap_err().to_string(),
-            "profile \"exchange-2007\" does not say log_buffers"
+            "profile \"exchange-2007\" lacks log_buffers"
         );
     }
 }
