@@ -34,7 +34,7 @@ const RARE: [(Sometimes, Option<u64>, &str); 7] = [
     ),
     (
         Sometimes::JoiningWentOn,
-        Some(284),
+        Some(410),
         "a crash falls between two writes of superblocks, when a drive is added",
     ),
     (Sometimes::HeaderRefused, Some(186), "a drive's first write that fails is that of a header"),
