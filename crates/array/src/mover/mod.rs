@@ -12,7 +12,7 @@
 //! mover never wait for each other. The engine's `throttle` limits the mover's share of the drives' time.
 //! After a crash before the moves are stable, nothing refers to the new segment.
 //!
-//! The mover uses the [`engine`](crate::engine) alone, and knows neither pool nor volumes.
+//! The mover uses the `engine` alone, and knows neither pool nor volumes.
 
 mod cleaner;
 mod cleaning_rounds;

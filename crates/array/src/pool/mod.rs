@@ -8,7 +8,7 @@
 //!          checkpoint: tables ─▶ trees ─▶ superblock; dead segments are freed
 //! ```
 //!
-//! `Pool` is the facade: it knows the [`mover`](crate::mover), the volumes and the [`engine`](crate::engine),
+//! `Pool` is the facade: it knows the [`mover`](crate::mover), the volumes and the `engine`,
 //! none of which knows it. Reading order: `open`, `create`, `volumes`, `snapshots`, `background`.
 
 mod background;

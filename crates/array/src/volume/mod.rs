@@ -5,7 +5,7 @@
 //! acknowledged. With it on, a write without FUA is stable after the next flush; after a power cut, all
 //! volumes of the pool have what was written up to one common moment.
 //!
-//! Volumes use the [`engine`](crate::engine) alone, and know neither pool nor mover.
+//! Volumes use the `engine` alone, and know neither pool nor mover.
 
 mod admission;
 mod block_locks;

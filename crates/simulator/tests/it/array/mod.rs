@@ -43,7 +43,7 @@ const RARE: [(Sometimes, Option<u64>, &str); 7] = [
         None,
         "both drives of a segment of nodes are full while two others have space: three of 2,500 seeds",
     ),
-    (Sometimes::LogFlushFailed, Some(62), "a drive's first flush that fails is the log's"),
+    (Sometimes::LogFlushFailed, Some(950), "a drive's first flush that fails is the log's"),
 ];
 
 #[test]
