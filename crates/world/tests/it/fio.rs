@@ -25,7 +25,15 @@ fn fio_is_here() -> bool {
 /// Runs fio's own write or check of the pattern over the file.
 fn fio(path: &Path, arguments: &[&str]) {
     let output = Command::new("fio")
-        .args(["--name=judge", "--rw=write", "--bs=32k", "--direct=1", "--ioengine=psync", "--size=4m"])
+        .args([
+            "--name=judge",
+            "--verify_state_save=0",
+            "--rw=write",
+            "--bs=32k",
+            "--direct=1",
+            "--ioengine=psync",
+            "--size=4m",
+        ])
         .args([
             "--verify=pattern",
             "--verify_pattern=0xC0FFEE17",
