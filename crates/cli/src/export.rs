@@ -107,7 +107,7 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         let (iscsi, targets) = iscsi.unzip();
         let endpoints: Vec<ExportEndpoint> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
         exports.warnings.iter().for_each(|warning| console.warn(warning));
-        // Whoever reads that it serves may end it at once.
+        // A reader of this line may end the server at once.
         let ended = interrupted();
         tell(&endpoints, shared, arguments, &console)?;
         for endpoint in endpoints {

@@ -1,7 +1,7 @@
 //! Background tasks: each sleeps until something is due, that is, until it is woken or a moment that it has
 //! named.
 //!
-//! A task is woken by whoever changes what it looks at (`Wakes`). However often that is, its steps are at
+//! A change wakes the tasks that depend on it (`Wakes`). However often that is, its steps are at
 //! least [`PAUSE`] apart.
 
 use super::{Shared, events::BackgroundTask};

@@ -1,6 +1,6 @@
 //! Jobs: long work in the background, with progress, rate, time left, and cancellation.
 //!
-//! A job is passive: whoever does the work counts it here, and looks if it was cancelled.
+//! A job is passive: the task that does the work counts it here, and checks for cancellation.
 //!
 //! Invariants: total and done never decrease during a job. If more work is found, or a part of it fails, the
 //! total rises. Work that is no longer needed counts as done.

@@ -50,7 +50,7 @@ pub enum StatSn {
     Advance,
     /// Carries the next StatSN without advancing it: R2T, unsolicited NOP-In.
     Peek,
-    /// Carries none: Data-In without status.
+    /// The PDU has no StatSN: Data-In without status.
     None,
 }
 

@@ -1,7 +1,7 @@
 //! Ownership and use of pages.
 //!
 //! Extents are owned in two levels: tables own theirs out of the database's, indexes and long values out of
-//! their table's. Whoever owns it, a page has one use.
+//! their table's. A page has one use, whichever table owns it.
 
 use super::{CatalogueTree, Stopped, Walk};
 use crate::database::{PageError, PageSource, SHELVED, SourceError, good_page, merged, read_extents};
