@@ -23,6 +23,7 @@ struct State<E> {
     /// Number of the first event that is kept.
     first: u64,
     kept: VecDeque<Rc<RecordedEvent<E>>>,
+    is_closed: bool,
 }
 
 /// An event with its time of recording.
@@ -38,8 +39,13 @@ pub struct RecordedEvent<E> {
 #[derive(Debug)]
 pub enum FollowedEvent<E> {
     Event(Rc<RecordedEvent<E>>),
-    /// This many events were overwritten before they were read.
-    Overflow(u64),
+    /// Events were overwritten before they were read.
+    Overflow {
+        /// Number of events missed.
+        events: u64,
+        /// The event that follows them.
+        resumes: Rc<RecordedEvent<E>>,
+    },
 }
 
 impl<E> Clone for EventLog<E> {
@@ -62,7 +68,7 @@ impl<E: 'static> EventLog<E> {
     /// If `kept_max` is 0.
     pub fn new(world: &World, kept_max: usize) -> Self {
         assert!(kept_max > 0, "a log keeps its last event at least");
-        let state = RefCell::new(State { first: 0, kept: VecDeque::new() });
+        let state = RefCell::new(State { first: 0, kept: VecDeque::new(), is_closed: false });
         Self(Rc::new(Log { world: world.clone(), kept_max, state, recorded: Notify::new() }))
     }
 
@@ -75,6 +81,12 @@ impl<E: 'static> EventLog<E> {
             state.first += 1;
         }
         drop(state);
+        self.0.recorded.notify_waiters();
+    }
+
+    /// Ends the log: readers get the events that are kept, then `None`.
+    pub fn close(&self) {
+        self.0.state.borrow_mut().is_closed = true;
         self.0.recorded.notify_waiters();
     }
 
@@ -103,20 +115,25 @@ impl<E: 'static> EventReader<E> {
         if self.next < state.first {
             let missed = state.first - self.next;
             self.next = state.first;
-            return Some(FollowedEvent::Overflow(missed));
+            let resumes = Rc::clone(state.kept.front().expect("a log that dropped events keeps its latest"));
+            return Some(FollowedEvent::Overflow { events: missed, resumes });
         }
         let event = state.kept.get((self.next - state.first) as usize)?;
         self.next += 1;
         Some(FollowedEvent::Event(Rc::clone(event)))
     }
 
-    /// Waits for the next item.
-    pub async fn next(&mut self) -> FollowedEvent<E> {
+    /// Waits for the next item; `None` once the log is closed and all of its events were read.
+    pub async fn next(&mut self) -> Option<FollowedEvent<E>> {
         loop {
             let log = Rc::clone(&self.log.0);
+            // Created before the check, so that a notification after it is not missed.
             let recorded = log.recorded.notified();
             if let Some(next) = self.try_next() {
-                return next;
+                return Some(next);
+            }
+            if log.state.borrow().is_closed {
+                return None;
             }
             recorded.await;
         }
@@ -144,21 +161,25 @@ mod tests {
                             assert_eq!(recorded.number, recorded.event);
                             recorded.event.to_string()
                         }
-                        FollowedEvent::Overflow(missed) => format!("{missed} missed"),
+                        FollowedEvent::Overflow { events, resumes } => {
+                            format!("{events} missed before {}", resumes.number)
+                        }
                     });
                 }
             };
             take(&mut reader, &mut seen);
             (3..10).for_each(|number| sink(number));
             take(&mut reader, &mut seen);
-            assert_eq!(seen, ["0", "1", "2", "3 missed", "6", "7", "8", "9"]);
+            assert_eq!(seen, ["0", "1", "2", "3 missed before 6", "6", "7", "8", "9"]);
             // A reader that waits is woken.
             let clock = world.clone();
             world.spawn("recorder", async move {
                 clock.sleep(Duration::from_secs(1)).await;
                 sink(10);
             });
-            assert!(matches!(reader.next().await, FollowedEvent::Event(recorded) if recorded.event == 10));
+            assert!(matches!(reader.next().await, Some(FollowedEvent::Event(recorded)) if recorded.event == 10));
+            log.close();
+            assert!(reader.next().await.is_none(), "a closed log ends its readers");
         });
         run.completed();
     }

@@ -14,11 +14,9 @@ const NO_NOUNS: &str = "\
     Wish Within Written";
 
 /// `pub` types that share a name with another crate's, and why both keep it.
-const SHARED_NAMES: [(&str, &str); 17] = [
+const SHARED_NAMES: [(&str, &str); 15] = [
     ("Completion", "how an append ended in array, how much of a walk was done in verify"),
     ("Demand", "derived in plan, and what a site file says of it"),
-    ("EventLog", "array's is read through the pool and world's by the servers; one of the two may go"),
-    ("EventReader", "as EventLog"),
     ("Finding", "a row of a report, and the one of advice that becomes it"),
     ("Interval", "of stamps in the format, of operations in the simulator's registers"),
     ("LogRecord", "the term of both logs, array's and the mailbox database's"),

@@ -14,14 +14,13 @@ use crate::{
     format::{DriveId, Member, MemberIndex},
 };
 use std::{
-    cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     mem::{self, Discriminant},
     rc::Rc,
 };
-use tokio::sync::Notify;
-use world::{IoError, IoErrorKind, WallTime, World};
+use world::{EventLog, EventReader, FollowedEvent, IoError, IoErrorKind, WallTime, World};
 
 /// Events kept for readers that are behind.
 pub const EVENTS_KEPT: usize = 256;
@@ -165,12 +164,8 @@ pub struct RedundancyStatus {
 }
 
 /// The event log of an open pool.
-pub struct EventLog {
-    world: World,
-    kept: RefCell<VecDeque<PoolEvent>>,
-    number_next: Cell<u64>,
-    is_closed: Cell<bool>,
-    arrived: Notify,
+pub(crate) struct PoolEventLog {
+    log: EventLog<EventKind>,
     /// Members whose loss was reported.
     lost: RefCell<BTreeSet<MemberIndex>>,
     /// The kind of error of each task whose last run failed.
@@ -178,38 +173,21 @@ pub struct EventLog {
 }
 
 /// A reader that follows the events of a pool.
-pub struct EventReader {
-    log: Rc<EventLog>,
-    number_next: u64,
-}
+pub struct PoolEventReader(EventReader<EventKind>);
 
-impl EventLog {
-    pub(crate) fn new(world: &World) -> Rc<Self> {
-        Rc::new(Self {
-            world: world.clone(),
-            kept: RefCell::default(),
-            number_next: Cell::new(0),
-            is_closed: Cell::new(false),
-            arrived: Notify::new(),
-            lost: RefCell::default(),
-            failing: RefCell::default(),
-        })
+impl PoolEventLog {
+    pub fn new(world: &World) -> Rc<Self> {
+        let log = EventLog::new(world, EVENTS_KEPT);
+        Rc::new(Self { log, lost: RefCell::default(), failing: RefCell::default() })
     }
 
     /// Appends an event, and drops the oldest if there are more than [`EVENTS_KEPT`].
-    pub(crate) fn report(&self, kind: EventKind) {
-        let number = self.number_next.replace(self.number_next.get() + 1);
-        let mut kept = self.kept.borrow_mut();
-        if kept.len() == EVENTS_KEPT {
-            kept.pop_front();
-        }
-        kept.push_back(PoolEvent { number, time: self.world.wall(), kind });
-        drop(kept);
-        self.arrived.notify_waiters();
+    pub fn report(&self, kind: EventKind) {
+        self.log.record(kind);
     }
 
     /// Reports the loss of a drive, once.
-    pub(crate) fn report_loss(&self, drive: DriveName, error: IoError) {
+    pub fn report_loss(&self, drive: DriveName, error: IoError) {
         if self.lost.borrow_mut().insert(drive.member) {
             self.report(EventKind::DriveLoss { drive, error });
         }
@@ -217,7 +195,7 @@ impl EventLog {
 
     /// Reports the failure of a task, unless it was reported already, or is due to a drive whose loss was
     /// reported.
-    pub(crate) fn report_failure(&self, task: BackgroundTask, error: &Error, is_retried: bool) {
+    pub fn report_failure(&self, task: BackgroundTask, error: &Error, is_retried: bool) {
         if let Error::Drive { member, .. } = error
             && self.lost.borrow().contains(member)
         {
@@ -231,18 +209,22 @@ impl EventLog {
     }
 
     /// Records that a task succeeded: its next failure is reported again.
-    pub(crate) fn note_success(&self, task: BackgroundTask) {
+    pub fn note_success(&self, task: BackgroundTask) {
         self.failing.borrow_mut().remove(&task);
     }
 
     /// Ends the log: readers get the remaining events, then `None`.
-    pub(crate) fn close(&self) {
-        self.is_closed.set(true);
-        self.arrived.notify_waiters();
+    pub fn close(&self) {
+        self.log.close();
+    }
+
+    /// A reader that begins at the oldest event kept.
+    pub fn follow(&self) -> PoolEventReader {
+        PoolEventReader(self.log.follow())
     }
 
     /// Reports the drives that do not take part: stale ones, and absent members.
-    pub(crate) fn report_election(&self, election: &Election, seen: &[DriveSuperblock]) {
+    pub fn report_election(&self, election: &Election, seen: &[DriveSuperblock]) {
         let given = given_drives(seen);
         for &stale in &election.stale {
             let superblock = &seen.iter().find(|seen| seen.given == stale).expect("it was seen").superblock;
@@ -259,45 +241,30 @@ impl EventLog {
     }
 }
 
-impl EventReader {
-    /// A reader that begins at the oldest event kept.
-    pub(crate) fn new(log: &Rc<EventLog>) -> Self {
-        Self { log: Rc::clone(log), number_next: 0 }
-    }
-
+impl PoolEventReader {
     /// Waits for the next event; `None` once the pool is closed and all of its events were read.
     pub async fn next(&mut self) -> Option<PoolEvent> {
-        let log = Rc::clone(&self.log);
-        loop {
-            // Created before the check, so that a notification after it is not missed.
-            let arrived = log.arrived.notified();
-            if let Some(event) = self.try_next() {
-                return Some(event);
-            }
-            if log.is_closed.get() {
-                return None;
-            }
-            arrived.await;
-        }
+        self.0.next().await.map(PoolEvent::of)
     }
 
     /// The next event, without waiting.
     pub fn try_next(&mut self) -> Option<PoolEvent> {
-        let kept = self.log.kept.borrow();
-        let oldest = kept.front()?;
-        if self.number_next < oldest.number {
-            let events = oldest.number - self.number_next;
-            let overflow = PoolEvent {
-                number: oldest.number - 1,
-                time: oldest.time,
-                kind: EventKind::Overflow { events },
-            };
-            self.number_next = oldest.number;
-            return Some(overflow);
+        self.0.try_next().map(PoolEvent::of)
+    }
+}
+
+impl PoolEvent {
+    /// The item of the log as an event: missed events are an event, too.
+    fn of(item: FollowedEvent<EventKind>) -> Self {
+        match item {
+            FollowedEvent::Event(recorded) => {
+                Self { number: recorded.number, time: recorded.time, kind: recorded.event.clone() }
+            }
+            FollowedEvent::Overflow { events, resumes } => {
+                let kind = EventKind::Overflow { events };
+                Self { number: resumes.number - 1, time: resumes.time, kind }
+            }
         }
-        let event = kept.get(usize::try_from(self.number_next - oldest.number).ok()?)?;
-        self.number_next += 1;
-        Some(event.clone())
     }
 }
 
@@ -339,7 +306,7 @@ mod tests {
     use world::sim::{SimLimits, Simulation};
 
     /// Reads without waiting: the numbers of the events, and how many were missed.
-    fn read(reader: &mut EventReader) -> (Vec<u64>, u64) {
+    fn read(reader: &mut PoolEventReader) -> (Vec<u64>, u64) {
         let (mut numbers, mut missed) = (Vec::new(), 0);
         while let Some(event) = reader.try_next() {
             match event.kind {
@@ -357,8 +324,8 @@ mod tests {
     #[test]
     fn a_reader_that_is_behind_gets_the_number_of_missed_events() {
         in_a_world(|world| async move {
-            let log = EventLog::new(&world);
-            let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
+            let log = PoolEventLog::new(&world);
+            let mut reader = log.follow();
             let fail = |_: u64| log.report(EventKind::Stop { error: Error::Full });
             (0..3).for_each(fail);
             assert_eq!(read(&mut reader), (vec![0, 1, 2], 0));
@@ -373,8 +340,8 @@ mod tests {
     #[test]
     fn a_task_that_fails_again_for_the_same_reason_is_reported_once() {
         in_a_world(|world| async move {
-            let log = EventLog::new(&world);
-            let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
+            let log = PoolEventLog::new(&world);
+            let mut reader = log.follow();
             log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
             log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
             log.report_failure(BackgroundTask::Rebuild, &Error::Full, true);
@@ -388,8 +355,8 @@ mod tests {
     #[test]
     fn a_reader_waits_for_the_next_event() {
         in_a_world(|world| async move {
-            let log = EventLog::new(&world);
-            let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
+            let log = PoolEventLog::new(&world);
+            let mut reader = log.follow();
             let reading = world.spawn("reader", async move { reader.next().await.map(|event| event.number) });
             world.sleep(std::time::Duration::from_secs(1)).await;
             log.report_failure(BackgroundTask::Scrub, &Error::Full, true);

@@ -9,7 +9,7 @@
 
 use super::{
     Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
-    events::{EventKind, EventLog},
+    events::{EventKind, PoolEventLog},
     readers::Readers,
     reverse_map::ReverseMap,
     space_wait::SpaceWait,
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub repaired: Cell<u64>,
     /// Watchdog of drives that do not answer.
     pub watch: Rc<DriveTimeouts>,
-    pub events: Rc<EventLog>,
+    pub events: Rc<PoolEventLog>,
     /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
     /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the

@@ -42,7 +42,7 @@ use crate::{
     engine::{
         Checkpoints, MapReader, NodeRoom, Nodes, PoolLog, Shared, Throttle, ThrottleFigures, ThrottleSetting,
         UsageCounter,
-        events::{EventReader, RedundancyStatus},
+        events::{PoolEventReader, RedundancyStatus},
     },
     error::Result,
     format::{DriveId, MemberIndex, VolumeNumber},
@@ -177,8 +177,8 @@ impl Pool {
     }
 
     /// A reader of the events, which begins at the oldest one kept.
-    pub fn events(&self) -> EventReader {
-        EventReader::new(&self.shared.events)
+    pub fn events(&self) -> PoolEventReader {
+        self.shared.events.follow()
     }
 
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.

@@ -17,7 +17,7 @@ use crate::{
     election::{Election, OpenRefusal, can_go_on_with, elect},
     engine::{
         Catalogue, Nodes, Phase, PoolLog, Shared, State,
-        events::{DriveName, EventLog, given_drives},
+        events::{DriveName, PoolEventLog, given_drives},
     },
     error::{Error, Result},
     format::{
@@ -85,7 +85,7 @@ async fn read_all(
     let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
     let seen = look(&devices).await;
     let election = elect(&seen, setting.forced)?;
-    let events = EventLog::new(world);
+    let events = PoolEventLog::new(world);
     events.report_election(&election, &seen);
     let around = Around { world, watch: &watch, events: &events, given: given_drives(&seen) };
     let drives = drives_of(&election, &devices);
@@ -110,7 +110,7 @@ async fn read_all(
 struct Around<'a> {
     world: &'a World,
     watch: &'a Rc<DriveTimeouts>,
-    events: &'a Rc<EventLog>,
+    events: &'a Rc<PoolEventLog>,
     given: BTreeMap<DriveId, usize>,
 }
 

@@ -5,7 +5,7 @@ use array::{
     format::DriveId,
     pool::{
         Alarm, NewDrive, OpenSetting, Pool,
-        events::{BackgroundTask, EventKind, EventReader, PoolEvent},
+        events::{BackgroundTask, EventKind, PoolEventReader, PoolEvent},
         open,
     },
     volume::VolumeDevice,
@@ -21,7 +21,7 @@ fn dead() -> FaultPlan {
 }
 
 /// All events that were not read yet.
-fn read_all(reader: &mut EventReader) -> Vec<PoolEvent> {
+fn read_all(reader: &mut PoolEventReader) -> Vec<PoolEvent> {
     std::iter::from_fn(|| reader.try_next()).collect()
 }
 

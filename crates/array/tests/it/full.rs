@@ -7,7 +7,7 @@ use array::{
     format::{SnapshotId, row::WriteCache},
     pool::{
         OpenSetting, Pool, PoolSpace, SnapshotRoom, VolumeSetting,
-        events::{EventKind, EventReader},
+        events::{EventKind, PoolEventReader},
         open,
     },
     volume::VolumeDevice,
@@ -130,7 +130,7 @@ fn a_write_waits_for_discarded_room() {
 }
 
 /// The snapshot lists of the refusals since the last call.
-fn refusals(reader: &mut EventReader) -> Vec<Option<Vec<SnapshotRoom>>> {
+fn refusals(reader: &mut PoolEventReader) -> Vec<Option<Vec<SnapshotRoom>>> {
     let said = std::iter::from_fn(|| reader.try_next()).filter_map(|event| match event.kind {
         EventKind::WriteRefusal { snapshots, .. } => Some(snapshots),
         _ => None,

@@ -1,7 +1,7 @@
 //! Prints the events of an open pool as they happen: never so that the pool waits for it.
 
 use crate::console::Console;
-use array::pool::events::EventReader;
+use array::pool::events::PoolEventReader;
 use serving::pool::{
     events::{EventReport, PoolContext},
     folder::OpenPool,
@@ -25,7 +25,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Prints each event on a line until the pool is closed. While output would block, events wait in the pool's log, which counts those it drops.
 pub async fn report_events(
     world: World,
-    mut reader: EventReader,
+    mut reader: PoolEventReader,
     context: PoolContext,
     console: Console,
     output: EventOutput,

@@ -4,7 +4,7 @@ use crate::{
     console::Console,
     pool::reporter::{EventOutput, report_events},
 };
-use array::pool::events::EventReader;
+use array::pool::events::PoolEventReader;
 use runs::pools::open::{PoolEvents, PoolNames};
 use serving::pool::events::{KnownDrive, PoolContext};
 use world::{LocalFuture, World};
@@ -18,7 +18,7 @@ pub struct PoolEventPrinter {
 }
 
 impl PoolEvents for PoolEventPrinter {
-    fn follow(&self, world: &World, events: EventReader, pool: PoolNames) -> LocalFuture<()> {
+    fn follow(&self, world: &World, events: PoolEventReader, pool: PoolNames) -> LocalFuture<()> {
         let drives = pool.drives.into_iter().enumerate().map(|(index, path)| KnownDrive {
             drive: None,
             given: Some(index),

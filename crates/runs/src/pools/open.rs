@@ -11,7 +11,7 @@ use super::{
 };
 use array::{
     format::{VolumeId, row::WriteCache},
-    pool::{NewVolume, OpenSetting, Pool, VolumeSetting, events::EventReader, open},
+    pool::{NewVolume, OpenSetting, Pool, VolumeSetting, events::PoolEventReader, open},
     volume::VolumeDevice,
 };
 use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
@@ -62,7 +62,7 @@ pub struct GroupPools {
 /// Follows the events of a run's pools, on the threads of their groups.
 pub trait PoolEvents: Send + Sync {
     /// Follows the events of one pool until it is closed.
-    fn follow(&self, world: &World, events: EventReader, pool: PoolNames) -> LocalFuture<()>;
+    fn follow(&self, world: &World, events: PoolEventReader, pool: PoolNames) -> LocalFuture<()>;
 }
 
 /// Names for the events of one pool.

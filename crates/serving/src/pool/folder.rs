@@ -18,7 +18,7 @@ use super::{
 use crate::notices::Notices;
 use array::{
     error::Error,
-    pool::{OpenSetting, Pool, ReadOnlyPool, events::EventReader, open, open_read_only},
+    pool::{OpenSetting, Pool, ReadOnlyPool, events::PoolEventReader, open, open_read_only},
 };
 use report::Refusal;
 use std::{
@@ -114,7 +114,7 @@ impl OpenPool {
     }
 
     /// Follows its events until it is closed, those since it was opened included.
-    pub fn follow_events(&mut self, follow: impl FnOnce(EventReader, PoolContext) -> LocalFuture<()>) {
+    pub fn follow_events(&mut self, follow: impl FnOnce(PoolEventReader, PoolContext) -> LocalFuture<()>) {
         let following = follow(self.pool.events(), context_of(&self.folder, &self.drives));
         self.following = Some(self.world.spawn("pool events", following));
     }

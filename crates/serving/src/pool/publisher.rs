@@ -9,7 +9,7 @@ use super::{
 use crate::notices::Notices;
 use array::pool::{
     Pool,
-    events::{EventReader, PoolEvent},
+    events::{PoolEventReader, PoolEvent},
 };
 use std::{
     collections::VecDeque,
@@ -43,7 +43,7 @@ pub struct Publisher {
     drives: DriveStatuses,
     context: PoolContext,
     pool: Weak<Pool>,
-    reader: EventReader,
+    reader: PoolEventReader,
     opened: WallTime,
     events: VecDeque<EventReport>,
     writer: Workers,
