@@ -33,14 +33,13 @@ pub fn fill(bytes: &mut [u8], operation: OperationNumber, volume: VolumeKey, sec
     assert!(operation.0 > 0, "the beginning writes nothing");
     let [first, second] = first_words(operation, volume, sector);
     let salt = Random::new(first, "sector").next_u64() ^ second.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for (index, word) in bytes.chunks_exact_mut(WORD).enumerate() {
-        let value = match index {
-            0 => first,
-            1 => second,
-            _ => salt.wrapping_add(index as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9),
-        };
-        word.copy_from_slice(&value.to_le_bytes());
+    // Words as arrays: copied as slices, in a test build, they took a quarter of the simulator's time.
+    let (words, _) = bytes.as_chunks_mut::<WORD>();
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = salt.wrapping_add(index as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_le_bytes();
     }
+    words[0] = first.to_le_bytes();
+    words[1] = second.to_le_bytes();
 }
 
 /// Identifies the content of a sector of a volume.
@@ -50,7 +49,7 @@ pub fn fill(bytes: &mut [u8], operation: OperationNumber, volume: VolumeKey, sec
 /// A description of the actual content, if it is none that was written there.
 pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<SectorContent, String> {
     assert_eq!(bytes.len(), SECTOR_BYTES);
-    if bytes.iter().all(|&byte| byte == 0) {
+    if bytes == [0; SECTOR_BYTES] {
         return Ok(SectorContent::Zeroes);
     }
     let word = |index: usize| {
