@@ -8,7 +8,8 @@
 //! Uses go one way: the engine knows neither the mover nor volumes, those two do not know each other, and
 //! only `pool` knows all of them.
 //!
-//! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
+//! Reading order: `shared` (state), `log_sink` (durable records), `log_subscribers` (sinks
+//! beside the tables), `checkpoint`, `membership` (failed drives),
 //! `space` (accounting), `events`.
 
 mod background;
@@ -18,6 +19,7 @@ mod checkpoint;
 pub mod events;
 mod hedged_read;
 mod log_sink;
+mod log_subscribers;
 mod map_reader;
 mod membership;
 mod node_cleaning;
@@ -33,6 +35,7 @@ mod space_wait;
 mod throttle;
 mod usage;
 
+pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};
 pub use node_cleaning::NodeRoom;
 pub use setting::OpenSetting;
 pub use space::{Alarm, PoolSpace};

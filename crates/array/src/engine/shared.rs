@@ -10,6 +10,7 @@
 use super::{
     Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
     events::{EventKind, EventLog},
+    log_subscribers::LogSubscribers,
     readers::Readers,
     reverse_map::ReverseMap,
     space_wait::SpaceWait,
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,
     pub demand: SpaceDemand,
     pub wakes: Rc<Wakes>,
+    /// Sinks of records beside the tables.
+    pub subscribers: LogSubscribers,
     /// Held while a verb changes the catalogue.
     pub changing: tokio::sync::Mutex<()>,
 }

@@ -26,7 +26,10 @@ mod space_probe;
 mod volume_setting;
 mod volumes;
 
-pub use crate::engine::{Alarm, OpenSetting, PoolSpace, events, events::SnapshotRoom};
+pub use crate::engine::{
+    Alarm, DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription, OpenSetting, PoolSpace, events,
+    events::SnapshotRoom,
+};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use keys::{SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
@@ -179,6 +182,11 @@ impl Pool {
     /// A reader of the events, which begins at the oldest one kept.
     pub fn events(&self) -> EventReader {
         EventReader::new(&self.shared.events)
+    }
+
+    /// Registers a sink that gets all records of the log from now on, until the answer is dropped.
+    pub fn subscribe(&self, subscriber: Rc<dyn LogSubscriber>) -> LogSubscription {
+        self.shared.subscribe(subscriber)
     }
 
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.

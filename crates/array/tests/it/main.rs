@@ -19,6 +19,7 @@ mod killed;
 mod lineage;
 mod log;
 mod log_headers;
+mod log_subscribers;
 mod many;
 mod map;
 mod nodes;
