@@ -11,7 +11,10 @@
 //!    may have gaps: a batch that is written again gets new ones.
 //! 2. The pool's state is not borrowed while a subscriber has control, and no record is taken meanwhile.
 
-use super::shared::{Shared, State};
+use super::{
+    answer_holds::{AnswerHold, AnswerHolds},
+    shared::{Shared, State},
+};
 use crate::{
     format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, VolumeId},
     log::{PlacedRecord, RecordDraft},
@@ -25,8 +28,9 @@ use world::Buffer;
 
 /// A sink of records beside the tables.
 pub trait LogSubscriber {
-    /// Takes a record. To be quick: the log writes its next batch after this returns.
-    fn take(&self, record: &DeliveredRecord);
+    /// Takes a record. To be quick: the log writes its next batch after this returns. Hosts get no answer to
+    /// this record, nor to later ones, while `hold` is kept; the log does not wait for it.
+    fn take(&self, record: &Rc<DeliveredRecord>, hold: AnswerHold);
 }
 
 /// A record as subscribers get it.
@@ -56,16 +60,17 @@ pub enum DeliveredChange {
 }
 
 /// Identifies a subscriber among those of its pool.
-type SubscriberNumber = u64;
+pub(super) type SubscriberNumber = u64;
 
 /// The subscribers of a pool's log.
 #[derive(Default)]
 pub(crate) struct LogSubscribers {
     list: RefCell<Vec<(SubscriberNumber, Rc<dyn LogSubscriber>)>>,
     number_next: Cell<SubscriberNumber>,
+    pub(super) holds: Rc<AnswerHolds>,
 }
 
-/// A registered subscriber. It gets no more records once this is dropped.
+/// A registered subscriber. Once this is dropped it gets no more records, and holds no answers.
 pub struct LogSubscription {
     /// Weak, since a subscriber may own its subscription.
     shared: Weak<Shared>,
@@ -76,6 +81,7 @@ impl Drop for LogSubscription {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.subscribers.list.borrow_mut().retain(|(number, _)| *number != self.number);
+            shared.subscribers.holds.end(self.number);
         }
     }
 }
@@ -94,14 +100,16 @@ impl Shared {
         if self.subscribers.list.borrow().is_empty() {
             return;
         }
-        let record = DeliveredRecord {
-            position: placed.record.position,
-            changes: self.state.borrow().delivered_changes(draft),
-        };
+        let position = placed.record.position;
+        let changes = self.state.borrow().delivered_changes(draft);
+        let record = Rc::new(DeliveredRecord { position, changes });
         // A subscriber may come or go while another has the record.
         let list = self.subscribers.list.borrow().clone();
-        for (_, subscriber) in list {
-            subscriber.take(&record);
+        for (number, subscriber) in list {
+            let is_there = self.subscribers.list.borrow().iter().any(|(other, _)| *other == number);
+            if is_there {
+                subscriber.take(&record, self.subscribers.holds.begin(position, number));
+            }
         }
     }
 }

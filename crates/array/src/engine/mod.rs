@@ -12,6 +12,7 @@
 //! beside the tables), `checkpoint`, `membership` (failed drives),
 //! `space` (accounting), `events`.
 
+mod answer_holds;
 mod background;
 mod block_reads;
 mod catalogue;
@@ -35,6 +36,7 @@ mod space_wait;
 mod throttle;
 mod usage;
 
+pub use answer_holds::AnswerHold;
 pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};
 pub use node_cleaning::NodeRoom;
 pub use setting::OpenSetting;

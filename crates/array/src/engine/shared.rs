@@ -232,15 +232,20 @@ impl Shared {
         if self.check_runs().is_ok() {
             *self.stopped.borrow_mut() = Some(error.clone());
             self.events.report(EventKind::Stop { error: error.clone() });
-            self.demand.note_change();
-            self.wakes.wake_all();
+            self.note_end();
         }
     }
 
     /// Stops all writing because the pool is closed.
     pub fn end(&self) {
         self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
+        self.note_end();
+    }
+
+    /// Wakes everything that waits: nothing is written any more.
+    fn note_end(&self) {
         self.demand.note_change();
+        self.subscribers.holds.note_change();
         self.wakes.wake_all();
     }
 

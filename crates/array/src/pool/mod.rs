@@ -27,8 +27,8 @@ mod volume_setting;
 mod volumes;
 
 pub use crate::engine::{
-    Alarm, DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription, OpenSetting, PoolSpace, events,
-    events::SnapshotRoom,
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription, OpenSetting,
+    PoolSpace, events, events::SnapshotRoom,
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use keys::{SnapshotKey, VolumeKey};

@@ -1,12 +1,18 @@
-//! Subscribers of the log: a follower that replays all records has the content of the volumes.
+//! Subscribers of the log: a follower that replays all records has the content of the volumes, and answers
+//! wait while a subscriber holds them.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{BlockIndex, Position, Stamp, VolumeId},
-    pool::{DeliveredChange, DeliveredRecord, LogSubscriber, open},
+    pool::{AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, open},
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
-use world::{BlockDevice, ByteCount, ByteOffset, World};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    time::Duration,
+};
+use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World};
 
 /// Content of volumes, as replayed from delivered records.
 #[derive(Default)]
@@ -16,7 +22,7 @@ struct Follower {
 }
 
 impl LogSubscriber for Follower {
-    fn take(&self, record: &DeliveredRecord) {
+    fn take(&self, record: &Rc<DeliveredRecord>, _hold: AnswerHold) {
         assert!(self.positions.borrow().last().is_none_or(|&last| last < record.position));
         self.positions.borrow_mut().push(record.position);
         let mut blocks = self.blocks.borrow_mut();
@@ -92,5 +98,94 @@ fn a_subscriber_that_replays_all_records_has_the_content_of_the_volumes() {
         let count = follower.positions.borrow().len();
         write(&volumes[0].1, 0, 1, 4096).await;
         assert_eq!(follower.positions.borrow().len(), count, "it gets nothing more");
+    });
+}
+
+/// Keeps the holds of all records.
+#[derive(Default)]
+struct Holder {
+    holds: RefCell<VecDeque<AnswerHold>>,
+    records: Cell<usize>,
+}
+
+impl LogSubscriber for Holder {
+    fn take(&self, _record: &Rc<DeliveredRecord>, hold: AnswerHold) {
+        self.holds.borrow_mut().push_back(hold);
+        self.records.set(self.records.get() + 1);
+    }
+}
+
+/// Waits long enough for any command that nothing holds.
+async fn pause(world: &World) {
+    world.sleep(Duration::from_millis(200)).await;
+}
+
+#[test]
+fn answers_wait_for_their_holds_in_order_while_the_log_goes_on() {
+    let mut scene = Scene::new(72, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let holder = Rc::new(Holder::default());
+        let subscription = pool.subscribe(Rc::clone(&holder) as Rc<dyn LogSubscriber>);
+        let answered = Rc::new(RefCell::new(Vec::new()));
+        for block in 0..4_u64 {
+            let (volume, answered) = (volume.clone(), Rc::clone(&answered));
+            drop(world.spawn("host", async move {
+                write(&volume, block * 4096, block as u8 + 1, 4096).await;
+                answered.borrow_mut().push(block);
+            }));
+            pause(&world).await;
+            assert_eq!(holder.records.get(), block as usize + 1, "each batch is written at once");
+        }
+        assert!(answered.borrow().is_empty(), "nothing is answered");
+        assert_eq!(read(&volume, 3 * 4096, 4096).await[0], 4, "reads go on");
+        // The third record is released before the first: its answer waits for that.
+        let third = holder.holds.borrow_mut().remove(2);
+        drop(third);
+        pause(&world).await;
+        assert!(answered.borrow().is_empty(), "the first is held");
+        let first = holder.holds.borrow_mut().pop_front();
+        drop(first);
+        pause(&world).await;
+        assert_eq!(*answered.borrow(), [0]);
+        let second = holder.holds.borrow_mut().pop_front();
+        drop(second);
+        pause(&world).await;
+        // Two commands were released at the same moment: the executor runs them in any order.
+        answered.borrow_mut().sort_unstable();
+        assert_eq!(*answered.borrow(), [0, 1, 2]);
+        // A checkpoint needs nobody's leave, nor does a flush get an answer before the write.
+        pool.checkpoint().await.expect("it is made");
+        let flushed = volume.flush();
+        let is_flushed = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&is_flushed);
+        drop(world.spawn("flush", async move {
+            flushed.await.expect("it is flushed");
+            flag.set(true);
+        }));
+        pause(&world).await;
+        assert!(!is_flushed.get() && answered.borrow().len() == 3);
+        drop(subscription);
+        pause(&world).await;
+        assert!(is_flushed.get(), "a subscriber that goes away releases");
+        assert_eq!(*answered.borrow(), [0, 1, 2, 3]);
+        write(&volume, 0, 9, 4096).await;
+        assert_eq!(holder.records.get(), 4, "it gets nothing more");
+    });
+}
+
+#[test]
+fn a_held_command_fails_when_the_pool_closes() {
+    let mut scene = Scene::new(73, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let holder = Rc::new(Holder::default());
+        let _subscription = pool.subscribe(Rc::clone(&holder) as Rc<dyn LogSubscriber>);
+        let written = volume.discard(ByteOffset(0), ByteCount(8192));
+        pause(&world).await;
+        pool.close().await.expect("it closes");
+        assert_eq!(written.await.expect_err("it was held").kind(), IoErrorKind::ReadOnly);
     });
 }
