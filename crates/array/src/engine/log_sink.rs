@@ -95,6 +95,7 @@ impl LogSink for PoolLog {
                 block: SegmentBlock(record.block.0 + record.blocks()),
             };
         }
+        self.shared.subscribers.pins.note_taken(record.position, record.segment);
         self.shared.deliver(placed, draft);
     }
 

@@ -13,6 +13,7 @@
 
 use super::{
     answer_holds::{AnswerHold, AnswerHolds},
+    log_pins::LogPins,
     shared::{Shared, State},
 };
 use crate::{
@@ -68,12 +69,14 @@ pub(crate) struct LogSubscribers {
     list: RefCell<Vec<(SubscriberNumber, Rc<dyn LogSubscriber>)>>,
     number_next: Cell<SubscriberNumber>,
     pub(super) holds: Rc<AnswerHolds>,
+    pub pins: Rc<LogPins>,
 }
 
 /// A registered subscriber. Once this is dropped it gets no more records, and holds no answers.
 pub struct LogSubscription {
     /// Weak, since a subscriber may own its subscription.
-    shared: Weak<Shared>,
+    pub(super) shared: Weak<Shared>,
+    pub(super) pins: Rc<LogPins>,
     number: SubscriberNumber,
 }
 
@@ -92,7 +95,7 @@ impl Shared {
         let subscribers = &self.subscribers;
         let number = subscribers.number_next.replace(subscribers.number_next.get() + 1);
         subscribers.list.borrow_mut().push((number, subscriber));
-        LogSubscription { shared: Rc::downgrade(self), number }
+        LogSubscription { shared: Rc::downgrade(self), pins: Rc::clone(&subscribers.pins), number }
     }
 
     /// Shows a record that the tables have taken to all subscribers.

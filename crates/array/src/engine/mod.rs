@@ -19,6 +19,7 @@ mod catalogue;
 mod checkpoint;
 pub mod events;
 mod hedged_read;
+mod log_pins;
 mod log_sink;
 mod log_subscribers;
 mod map_reader;
@@ -37,6 +38,7 @@ mod throttle;
 mod usage;
 
 pub use answer_holds::AnswerHold;
+pub use log_pins::LogPin;
 pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};
 pub use node_cleaning::NodeRoom;
 pub use setting::OpenSetting;

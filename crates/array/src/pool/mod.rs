@@ -27,7 +27,7 @@ mod volume_setting;
 mod volumes;
 
 pub use crate::engine::{
-    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription, OpenSetting,
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, OpenSetting,
     PoolSpace, events, events::SnapshotRoom,
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};

@@ -1,10 +1,10 @@
-//! Subscribers of the log: a follower that replays all records has the content of the volumes, and answers
-//! wait while a subscriber holds them.
+//! Subscribers of the log: a follower that replays all records has the content of the volumes, answers
+//! wait while a subscriber holds them, and pinned log outlives checkpoints.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{BlockIndex, Position, Stamp, VolumeId},
-    pool::{AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, open},
+    pool::{AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, events::EventKind, open},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -187,5 +187,85 @@ fn a_held_command_fails_when_the_pool_closes() {
         pause(&world).await;
         pool.close().await.expect("it closes");
         assert_eq!(written.await.expect_err("it was held").kind(), IoErrorKind::ReadOnly);
+    });
+}
+
+/// Overwrites a volume of 1 MiB.
+async fn overwrite(volume: &impl BlockDevice, byte: u8) {
+    for at in (0..MIB).step_by(64 << 10) {
+        write(volume, at, byte, 64 << 10).await;
+    }
+}
+
+#[test]
+fn pinned_log_outlives_checkpoints_until_the_pin_moves_on_or_is_dropped() {
+    let mut scene = Scene::new(74, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let follower = Rc::new(Follower::default());
+        let subscription = pool.subscribe(Rc::clone(&follower) as Rc<dyn LogSubscriber>);
+        let free = async || {
+            pool.checkpoint().await.expect("it is made");
+            pool.space().free
+        };
+        overwrite(&volume, 0).await;
+        let before = free().await;
+        let pin = subscription.pin();
+        let first = pin.position().expect("it is pinned");
+        let mut middle = first;
+        for round in 0..12 {
+            overwrite(&volume, round).await;
+            if round == 5 {
+                middle = *follower.positions.borrow().last().expect("it got records");
+            }
+        }
+        assert!(first <= follower.positions.borrow()[follower.positions.borrow().len() - 12 * 16]);
+        let all_pinned = free().await;
+        assert!(before - all_pinned >= 10, "12 MiB of log are kept: {before} and {all_pinned} free");
+        assert_eq!(free().await, all_pinned, "no checkpoint gives them back");
+        pin.move_to(middle);
+        let half_pinned = free().await;
+        assert!(half_pinned - all_pinned >= 4, "half of it is given back: {half_pinned} free");
+        assert!(before - half_pinned >= 4, "and half is not: {half_pinned} free");
+        drop(pin);
+        let after = free().await;
+        assert!(after.abs_diff(before) <= 2, "all of it is given back: {before} and {after} free");
+    });
+}
+
+#[test]
+fn a_pin_is_lost_before_hosts_lack_space() {
+    let mut scene = Scene::new(75, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let subscription = pool.subscribe(Rc::new(Follower::default()));
+        let pin = subscription.pin();
+        let lost = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&lost);
+        let segments = pool.space().segments;
+        let mut events = pool.events();
+        let watched = world.spawn("subscriber", async move {
+            pin.loss().await;
+            flag.set(true);
+            pin
+        });
+        for round in 0..2 * segments {
+            overwrite(&volume, round as u8).await;
+            let used = segments - pool.space().free;
+            assert!(lost.get() || round < 10 || used >= round / 2, "it is pinned: {used} after {round}");
+        }
+        assert!(lost.get() && watched.await.position().is_none(), "the subscriber learns it");
+        let mut bytes = 0;
+        while let Some(event) = events.try_next() {
+            if let EventKind::LogPinLoss { bytes: freed } = event.kind {
+                assert_eq!(bytes, 0, "it is reported once");
+                bytes = freed;
+            }
+        }
+        assert!(bytes > segments / 4 * MIB, "{bytes} bytes were kept");
+        pool.checkpoint().await.expect("it is made");
+        assert!(pool.space().free > segments * 3 / 4, "and are free now");
     });
 }
