@@ -217,7 +217,7 @@ impl State {
     }
 
     /// Marks stamps up to this one as used.
-    fn has_stamp(&mut self, stamp: Stamp) {
+    pub(super) fn has_stamp(&mut self, stamp: Stamp) {
         self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
     }
 }

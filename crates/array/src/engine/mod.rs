@@ -15,6 +15,7 @@
 mod answer_holds;
 mod background;
 mod block_reads;
+mod branch_stamps;
 mod catalogue;
 mod checkpoint;
 pub mod events;
@@ -47,6 +48,7 @@ pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
+pub(crate) use branch_stamps::BranchStamps;
 pub(crate) use catalogue::Catalogue;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;

@@ -9,6 +9,7 @@
 
 use super::{
     Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
+    branch_stamps::BranchStamps,
     events::{EventKind, EventLog},
     log_subscribers::LogSubscribers,
     readers::Readers,
@@ -118,6 +119,8 @@ pub(crate) struct State {
     /// The last complete checkpoint.
     pub checkpoint: CheckpointNumber,
     pub stamp_next: Stamp,
+    /// Last stamps of branches.
+    pub branch_stamps: BranchStamps,
     /// Position after the last record that was applied.
     pub log_taken: LogStart,
     /// Segments of the log that a replay would read, oldest first; the last one is that of `log_taken`.
@@ -153,6 +156,7 @@ impl State {
             merging: None,
             checkpoint: checkpoint.number,
             stamp_next: checkpoint.stamp_next,
+            branch_stamps: BranchStamps::default(),
             log_taken: checkpoint.log.clone(),
             log_segments: VecDeque::new(),
             log_blocks: 0,
@@ -189,7 +193,7 @@ impl State {
     }
 
     /// Takes the next stamp.
-    pub fn next_stamp(&mut self) -> Stamp {
+    pub(super) fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;
         self.stamp_next = Stamp(stamp.0 + 1);
         stamp

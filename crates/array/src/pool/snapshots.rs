@@ -54,7 +54,7 @@ impl Pool {
         check_name(name)?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let mut parts = Vec::new();
-        let stamp = self.shared.state.borrow_mut().next_stamp();
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([]);
         for volume in volumes {
             let volume = (*volume).into();
             let (number, branch) = self.branch_of(volume)?;
@@ -73,6 +73,7 @@ impl Pool {
                 expires_at: WallNanoseconds(0),
                 sectors: self.volume_row(number).sectors,
             };
+            self.shared.state.borrow_mut().branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
         if parts.len() > ENTRIES_MAX {

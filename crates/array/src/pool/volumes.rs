@@ -174,7 +174,7 @@ impl Pool {
         let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
         let mut parts = Vec::new();
         let tail = volume.block_cut_at(sectors).await?;
-        let stamp = self.shared.state.borrow_mut().next_stamp();
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
         if let Some((block, data)) = tail {
             let key = BlockKey { branch: before.branch, block, stamp };
             parts.push(LogItem::Write { key, data });

@@ -101,7 +101,7 @@ impl Volume {
 
     /// Waits until the log's subscribers let a command be answered that is done. Its locks and its space are
     /// released already.
-    async fn wait_for_release(&self, what: &str) -> IoResult<()> {
+    pub(super) async fn wait_for_release(&self, what: &str) -> IoResult<()> {
         self.host.shared.wait_for_release().await.map_err(|error| io_error(what, &error))
     }
 
@@ -119,7 +119,7 @@ impl Volume {
         let _turn = self.host.admission.queue.enter(self.number, crate::format::BLOCK_BYTES as u64).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
-            let stamp = self.host.shared.state.borrow_mut().next_stamp();
+            let stamp = self.host.shared.state.borrow_mut().next_stamp_of([branch]);
             let interval =
                 Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
             self.log(vec![LogItem::Discard(interval)], Stability::Volatile)

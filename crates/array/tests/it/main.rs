@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adding;
+mod apply_write;
 mod bounds;
 mod dump;
 mod election;
