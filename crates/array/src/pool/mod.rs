@@ -13,6 +13,7 @@
 
 mod background;
 mod create;
+mod difference;
 mod drive_watch;
 mod drives;
 mod health;
@@ -31,6 +32,7 @@ pub use crate::engine::{
     PoolSpace, events, events::SnapshotRoom,
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
+pub use difference::VolumeDifference;
 pub use keys::{SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{

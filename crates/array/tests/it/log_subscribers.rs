@@ -14,10 +14,12 @@ use std::{
 };
 use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World};
 
+type StampedBlock = (Stamp, Vec<u8>);
+
 /// Content of volumes, as replayed from delivered records.
 #[derive(Default)]
 struct Follower {
-    blocks: RefCell<BTreeMap<(VolumeId, BlockIndex), (Stamp, Vec<u8>)>>,
+    blocks: RefCell<BTreeMap<(VolumeId, BlockIndex), StampedBlock>>,
     positions: RefCell<Vec<Position>>,
 }
 

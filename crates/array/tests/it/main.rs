@@ -5,6 +5,7 @@
 mod adding;
 mod apply_write;
 mod bounds;
+mod difference;
 mod dump;
 mod election;
 mod events;
