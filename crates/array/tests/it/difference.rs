@@ -10,13 +10,13 @@ use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Random, Stability, sim::DriveOptions};
 
 /// A volume, and for each block the number of the write that it has; 0 if it has none.
-struct Modelled {
+struct ModelVolume {
     volume: VolumeDevice,
     blocks: Vec<u32>,
     writes: u32,
 }
 
-impl Modelled {
+impl ModelVolume {
     async fn write(&mut self, first: u64, count: u64) {
         self.writes += 1;
         let mut data = Buffer::zeroed(count as usize * 4096);
@@ -73,9 +73,9 @@ fn the_difference_of_any_two_points_is_that_of_the_model() {
         let setting = OpenSetting { reclaimed_at_once: 20, ..small() };
         let pool = open(&world, &devices, setting).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 8 * MIB).await.expect("it is made");
-        let mut modelled = Modelled { volume, blocks: vec![0; 2048], writes: 0 };
+        let mut modelled = ModelVolume { volume, blocks: vec![0; 2048], writes: 0 };
         let other = make_volume(&pool, "next", 8 * MIB).await.expect("it is made");
-        let mut other = Modelled { volume: other, blocks: vec![0; 2048], writes: 0 };
+        let mut other = ModelVolume { volume: other, blocks: vec![0; 2048], writes: 0 };
         let mut random = world.random("difference");
         let mut states = Vec::new();
         for round in 0..7 {
@@ -111,7 +111,7 @@ fn a_small_change_in_a_large_volume_visits_few_nodes() {
         let setting = OpenSetting { table_entries: 50_000, cache_bytes: 64 << 10, ..OpenSetting::default() };
         let pool = open(&world, &devices, setting).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 128 * MIB).await.expect("it is made");
-        let mut modelled = Modelled { volume, blocks: vec![0; 32 << 10], writes: 0 };
+        let mut modelled = ModelVolume { volume, blocks: vec![0; 32 << 10], writes: 0 };
         modelled.write(0, 1).await;
         let empty = snapshot(&pool, 0).await;
         for first in (0..32 << 10).step_by(16) {
