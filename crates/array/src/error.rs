@@ -4,7 +4,8 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, Stamp,
+        VolumeNumber,
     },
 };
 use world::IoError;
@@ -131,6 +132,14 @@ pub enum Error {
     /// The pool uses something this program cannot read.
     #[error("{0} cannot be read by this program; a newer one can")]
     NotYet(&'static str),
+    /// A write came with a stamp that is not above those of its branch.
+    #[error("stamp {stamp} is not above {last}, the highest that branch {branch} may have")]
+    StampTaken {
+        branch: BranchNumber,
+        stamp: Stamp,
+        /// The highest stamp the branch may have.
+        last: Stamp,
+    },
     /// No segment is free.
     #[error("the pool is full")]
     Full,

@@ -132,6 +132,7 @@ impl Shared {
 
     /// Space has become scarcer, or a write waits for it.
     pub fn note_shortage(&self) {
+        self.give_up_pins_if_short();
         self.wakes.wake(BackgroundTask::Cleaning);
         self.wakes.wake(BackgroundTask::DriveWatch);
     }

@@ -273,12 +273,23 @@ impl Checkpoints {
         self.shared.demand.note_change();
     }
 
+    /// A replay begins in segment `first` from now on: only pins keep segments of the log before it.
+    fn leave_log_before(&self, first: SegmentNumber) {
+        {
+            let mut state = self.shared.state.borrow_mut();
+            let before = state.log_segments.iter().position(|&number| number == first);
+            state.log_segments.drain(..before.unwrap_or(0));
+        }
+        self.shared.give_up_pins_if_short();
+        self.shared.subscribers.pins.trim(&self.shared.state.borrow().log_segments);
+    }
+
     /// Condemns unreferenced segments. Returns all rows to merge into the catalogue.
     fn rows_for(&self, frozen: &Frozen) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let in_use = self.log.segments_in_use();
+        self.leave_log_before(frozen.log.segment.number);
+        let pinned = self.shared.subscribers.pins.segments();
         let mut state = self.shared.state.borrow_mut();
-        let before = state.log_segments.iter().position(|&number| number == frozen.log.segment.number);
-        state.log_segments.drain(..before.unwrap_or(0));
         let kept: Vec<SegmentNumber> = state.log_segments.iter().copied().chain(in_use).collect();
         let left: Vec<SegmentNumber> = state
             .segments
@@ -292,7 +303,9 @@ impl Checkpoints {
         let idle: Vec<SegmentNumber> = state
             .segments
             .iter()
-            .filter(|(_, row)| row.state == SegmentState::Sealed && row.live_grains == 0)
+            .filter(|(number, row)| {
+                row.state == SegmentState::Sealed && row.live_grains == 0 && !pinned.contains(number)
+            })
             .map(|(number, _)| number)
             .collect();
         state.reverse_map.forget(&idle);

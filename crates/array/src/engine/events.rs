@@ -80,6 +80,12 @@ pub enum EventKind {
         /// Space at that moment.
         space: PoolSpace,
     },
+    /// Hosts ran short of space, so the log is no longer kept for subscribers that are behind: they have to
+    /// compare points of volumes instead.
+    LogPinLoss {
+        /// Size of the segments that the next checkpoint may free, in bytes of one copy.
+        bytes: u64,
+    },
     /// A scrub found wrong copies, or locations without a right copy.
     ScrubFindings {
         /// Wrong copies that were repaired.

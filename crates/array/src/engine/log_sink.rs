@@ -79,20 +79,24 @@ impl LogSink for PoolLog {
     fn take(&self, placed: &PlacedRecord, draft: &RecordDraft) {
         let record = &placed.record;
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
-        let mut state = self.shared.state.borrow_mut();
-        let is_first = state.log_blocks == 0;
-        state.take(record, rows).expect("rows that were encoded here decode");
-        let (table_entries, log_blocks) = self.thresholds.get();
-        if is_first || state.table.len() >= table_entries || state.log_blocks >= log_blocks {
-            self.shared.wakes.wake(BackgroundTask::Checkpoint);
+        {
+            let mut state = self.shared.state.borrow_mut();
+            let is_first = state.log_blocks == 0;
+            state.take(record, rows).expect("rows that were encoded here decode");
+            let (table_entries, log_blocks) = self.thresholds.get();
+            if is_first || state.table.len() >= table_entries || state.log_blocks >= log_blocks {
+                self.shared.wakes.wake(BackgroundTask::Checkpoint);
+            }
+            let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
+            assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
+            state.log_taken = LogStart {
+                previous: LogRecord::link_of(&placed.header),
+                segment,
+                block: SegmentBlock(record.block.0 + record.blocks()),
+            };
         }
-        let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
-        assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
-        state.log_taken = LogStart {
-            previous: LogRecord::link_of(&placed.header),
-            segment,
-            block: SegmentBlock(record.block.0 + record.blocks()),
-        };
+        self.shared.subscribers.pins.note_taken(record.position, record.segment);
+        self.shared.deliver(placed, draft);
     }
 
     fn publish_start(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
@@ -213,7 +217,7 @@ impl State {
     }
 
     /// Marks stamps up to this one as used.
-    fn has_stamp(&mut self, stamp: Stamp) {
+    pub(super) fn has_stamp(&mut self, stamp: Stamp) {
         self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
     }
 }

@@ -8,16 +8,21 @@
 //! Uses go one way: the engine knows neither the mover nor volumes, those two do not know each other, and
 //! only `pool` knows all of them.
 //!
-//! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
+//! Reading order: `shared` (state), `log_sink` (durable records), `log_subscribers` (sinks
+//! beside the tables), `checkpoint`, `membership` (failed drives),
 //! `space` (accounting), `events`.
 
+mod answer_holds;
 mod background;
 mod block_reads;
+mod branch_stamps;
 mod catalogue;
 mod checkpoint;
 pub mod events;
 mod hedged_read;
+mod log_pins;
 mod log_sink;
+mod log_subscribers;
 mod map_reader;
 mod membership;
 mod node_cleaning;
@@ -33,6 +38,9 @@ mod space_wait;
 mod throttle;
 mod usage;
 
+pub use answer_holds::AnswerHold;
+pub use log_pins::LogPin;
+pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};
 pub use node_cleaning::NodeRoom;
 pub use setting::OpenSetting;
 pub use space::{Alarm, PoolSpace};
@@ -40,6 +48,7 @@ pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
+pub(crate) use branch_stamps::BranchStamps;
 pub(crate) use catalogue::Catalogue;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;

@@ -9,7 +9,9 @@
 
 use super::{
     Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
+    branch_stamps::BranchStamps,
     events::{EventKind, PoolEventLog},
+    log_subscribers::LogSubscribers,
     readers::Readers,
     reverse_map::ReverseMap,
     space_wait::SpaceWait,
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
     pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,
     pub demand: SpaceDemand,
     pub wakes: Rc<Wakes>,
+    /// Sinks of records beside the tables.
+    pub subscribers: LogSubscribers,
     /// Held while a verb changes the catalogue.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -115,6 +119,8 @@ pub(crate) struct State {
     /// The last complete checkpoint.
     pub checkpoint: CheckpointNumber,
     pub stamp_next: Stamp,
+    /// Last stamps of branches.
+    pub branch_stamps: BranchStamps,
     /// Position after the last record that was applied.
     pub log_taken: LogStart,
     /// Segments of the log that a replay would read, oldest first; the last one is that of `log_taken`.
@@ -150,6 +156,7 @@ impl State {
             merging: None,
             checkpoint: checkpoint.number,
             stamp_next: checkpoint.stamp_next,
+            branch_stamps: BranchStamps::default(),
             log_taken: checkpoint.log.clone(),
             log_segments: VecDeque::new(),
             log_blocks: 0,
@@ -186,7 +193,7 @@ impl State {
     }
 
     /// Takes the next stamp.
-    pub fn next_stamp(&mut self) -> Stamp {
+    pub(super) fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;
         self.stamp_next = Stamp(stamp.0 + 1);
         stamp
@@ -229,15 +236,20 @@ impl Shared {
         if self.check_runs().is_ok() {
             *self.stopped.borrow_mut() = Some(error.clone());
             self.events.report(EventKind::Stop { error: error.clone() });
-            self.demand.note_change();
-            self.wakes.wake_all();
+            self.note_end();
         }
     }
 
     /// Stops all writing because the pool is closed.
     pub fn end(&self) {
         self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
+        self.note_end();
+    }
+
+    /// Wakes everything that waits: nothing is written any more.
+    fn note_end(&self) {
         self.demand.note_change();
+        self.subscribers.holds.note_change();
         self.wakes.wake_all();
     }
 

@@ -119,6 +119,14 @@ impl RecordDraft {
         (start + length <= BLOCK_BYTES).then_some(start)
     }
 
+    /// The block that one of its entries writes.
+    pub fn data_of(&self, write: &Write) -> Arc<Buffer> {
+        let PayloadBlock::Data(data) = &self.payload[write.at.byte() / BLOCK_BYTES] else {
+            unreachable!("a block that is written lies in a block of data");
+        };
+        Arc::clone(data)
+    }
+
     /// The rows it puts, in the order of its entries.
     pub fn rows(&self) -> impl Iterator<Item = (RowKey, &[u8])> {
         let puts = self.entries.iter().filter_map(|entry| match entry {

@@ -17,6 +17,7 @@ pub(super) struct CleaningBasis {
     log_position_next: u64,
     slot_changes: u64,
     drive_changes: u64,
+    pin_changes: u64,
 }
 
 impl Mover {
@@ -120,6 +121,7 @@ impl Mover {
             log_position_next: self.log.tail().position_next().0,
             slot_changes: self.shared.state.borrow().segments.slot_changes(),
             drive_changes: self.shared.drives.changes(),
+            pin_changes: self.shared.subscribers.pins.changes(),
         }
     }
 }

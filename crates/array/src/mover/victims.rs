@@ -125,6 +125,8 @@ impl Mover {
 
     /// Segments that can be emptied, in ascending order of live data.
     fn candidates(&self, mirrors: bool) -> Vec<Candidate> {
+        // A pin keeps them, however empty they are.
+        let pinned = self.shared.subscribers.pins.segments();
         let state = self.shared.state.borrow();
         let mut candidates: Vec<Candidate> = state
             .segments
@@ -136,6 +138,7 @@ impl Mover {
                     && row.live_grains > 0
                     && self.shared.drives.copies_there(&row.slots) > 0
                     && !state.unreadable.contains(number)
+                    && !pinned.contains(number)
             })
             .map(|(number, row)| {
                 let is_cold = state.segments.is_cold(number);

@@ -13,6 +13,7 @@
 
 mod background;
 mod create;
+mod difference;
 mod drive_watch;
 mod drives;
 mod health;
@@ -26,8 +27,12 @@ mod space_probe;
 mod volume_setting;
 mod volumes;
 
-pub use crate::engine::{Alarm, OpenSetting, PoolSpace, events, events::SnapshotRoom};
+pub use crate::engine::{
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, OpenSetting,
+    PoolSpace, events, events::SnapshotRoom,
+};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
+pub use difference::VolumeDifference;
 pub use keys::{SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
@@ -179,6 +184,11 @@ impl Pool {
     /// A reader of the events, which begins at the oldest one kept.
     pub fn events(&self) -> PoolEventReader {
         self.shared.events.follow()
+    }
+
+    /// Registers a sink that gets all records of the log from now on, until the answer is dropped.
+    pub fn subscribe(&self, subscriber: Rc<dyn LogSubscriber>) -> LogSubscription {
+        self.shared.subscribe(subscriber)
     }
 
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.

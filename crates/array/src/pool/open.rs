@@ -265,6 +265,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         space_counted: Cell::new(None),
         demand: Default::default(),
         wakes: Default::default(),
+        subscribers: Default::default(),
         changing: Default::default(),
     })
 }

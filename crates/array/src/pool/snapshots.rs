@@ -52,9 +52,9 @@ impl Pool {
         snapshot: SnapshotId,
     ) -> Result<()> {
         check_name(name)?;
-        let _one_at_a_time = self.host.admission.admit_rows().await?;
+        let one_at_a_time = self.host.admission.admit_rows().await?;
         let mut parts = Vec::new();
-        let stamp = self.shared.state.borrow_mut().next_stamp();
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([]);
         for volume in volumes {
             let volume = (*volume).into();
             let (number, branch) = self.branch_of(volume)?;
@@ -73,12 +73,13 @@ impl Pool {
                 expires_at: WallNanoseconds(0),
                 sectors: self.volume_row(number).sectors,
             };
+            self.shared.state.borrow_mut().branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
         if parts.len() > ENTRIES_MAX {
             return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
         }
-        self.log.append_together(parts).await
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
     /// Snapshots of a volume, oldest first.
@@ -117,11 +118,11 @@ impl Pool {
         volume: impl Into<VolumeKey<'k>>,
         snapshot: impl Into<SnapshotKey<'k>>,
     ) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.changing.lock().await;
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         let row = PointRow { state: VolumeState::Deleting, ..row };
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
-        self.log.append(vec![put]).await
+        self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
 
     /// Bytes that deleting these snapshots together would free, exactly and as of now. Scans the history of

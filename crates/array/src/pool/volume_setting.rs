@@ -10,6 +10,7 @@ use crate::{
     log::LogItem,
     volume::{Bounds, Rates},
 };
+use tokio::sync::MutexGuard;
 
 /// Settings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,21 +77,27 @@ impl Pool {
     ///
     /// No such volume; the reserve exceeds the limit; or there is no room for the reserve.
     pub async fn set_bounds<'k>(&self, volume: impl Into<VolumeKey<'k>>, bounds: Bounds) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(volume.into())?;
         self.host.admission.check_bounds(Some(number), bounds).await?;
-        self.set_row(number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
+        self.set_row(one_at_a_time, number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
     }
 
     async fn set(&self, volume: VolumeKey<'_>, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
-        self.set_row(self.number_of(volume)?, change).await
+        let one_at_a_time = self.shared.changing.lock().await;
+        self.set_row(one_at_a_time, self.number_of(volume)?, change).await
     }
 
-    async fn set_row(&self, number: VolumeNumber, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
+    async fn set_row(
+        &self,
+        one_at_a_time: MutexGuard<'_, ()>,
+        number: VolumeNumber,
+        change: impl FnOnce(&mut VolumeRow),
+    ) -> Result<()> {
         let mut row = self.volume_row(number);
         change(&mut row);
-        self.log.append(vec![LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
 }
 

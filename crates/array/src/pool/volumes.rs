@@ -15,6 +15,7 @@ use crate::{
     volume::Volume,
 };
 use std::rc::Rc;
+use world::LocalFuture;
 
 /// Limit of the volumes of a pool.
 pub const VOLUMES_MAX: usize = 4096;
@@ -55,7 +56,7 @@ impl Pool {
         if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
             return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
         }
-        let _one_at_a_time = self.host.admission.admit_rows().await?;
+        let one_at_a_time = self.host.admission.admit_rows().await?;
         let (number, branch) = {
             let state = self.shared.state.borrow();
             if state.catalogue.volume_named(&new.name).is_some() {
@@ -98,7 +99,7 @@ impl Pool {
             LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
             LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() },
         ];
-        self.log.append_together(parts).await
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
     /// A volume. All callers share one handle.
@@ -141,14 +142,15 @@ impl Pool {
     ///
     /// No such volume, or the new name is taken or invalid.
     pub async fn rename_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, new_name: &str) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.changing.lock().await;
         check_name(new_name)?;
         let number = self.number_of(volume.into())?;
         if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
         let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
-        self.log.append(vec![LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
 
     /// Resizes a volume. Shrinking discards the end of its head; snapshots keep it.
@@ -157,22 +159,22 @@ impl Pool {
     ///
     /// No such volume, or the size is invalid.
     pub async fn resize_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, size_bytes: u64) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.changing.lock().await;
         let sectors = check_size(size_bytes)?;
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         let row = VolumeRow { sectors, ..before.clone() };
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         if sectors >= before.sectors {
-            return self.log.append(vec![put]).await;
+            return self.answer(one_at_a_time, self.log.append(vec![put])).await;
         }
         // The end is discarded before anyone can grow the volume again and read it.
         let volume = self.handle(number);
-        let _no_writes = volume.hold_writes().await;
+        let no_writes = volume.hold_writes().await;
         let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
         let mut parts = Vec::new();
         let tail = volume.block_cut_at(sectors).await?;
-        let stamp = self.shared.state.borrow_mut().next_stamp();
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
         if let Some((block, data)) = tail {
             let key = BlockKey { branch: before.branch, block, stamp };
             parts.push(LogItem::Write { key, data });
@@ -186,7 +188,7 @@ impl Pool {
             }));
         }
         parts.push(put);
-        self.log.append_together(parts).await
+        self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await
     }
 
     /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once; checkpoints reclaim
@@ -200,7 +202,7 @@ impl Pool {
         volume: impl Into<VolumeKey<'k>>,
         with_snapshots: bool,
     ) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
         let (branches, snapshots) = {
@@ -220,7 +222,8 @@ impl Pool {
         let branches = branches
             .into_iter()
             .map(|(branch, row)| LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() });
-        self.log.append_together(std::iter::once(volume).chain(branches).collect()).await
+        let parts = std::iter::once(volume).chain(branches).collect();
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
     /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
@@ -233,6 +236,18 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         self.usage.count_volume(number).await?;
         Ok(self.usage.taken_by_volume(number) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
+    }
+
+    /// Answers a verb: releases its locks when its record is applied, then waits until the log's subscribers
+    /// let it be answered.
+    ///
+    /// # Errors
+    ///
+    /// Those of the append; or the pool stopped while the answer was held.
+    pub(super) async fn answer<L>(&self, locks: L, logged: LocalFuture<Result<()>>) -> Result<()> {
+        logged.await?;
+        drop(locks);
+        self.shared.wait_for_release().await
     }
 
     pub(super) fn volume_row(&self, number: VolumeNumber) -> VolumeRow {

@@ -24,6 +24,7 @@ mod lives;
 mod lookup;
 mod merge;
 mod reading;
+mod recent;
 mod relocate;
 mod rows;
 mod runs;

@@ -99,6 +99,12 @@ impl Volume {
         }
     }
 
+    /// Waits until the log's subscribers let a command be answered that is done. Its locks and its space are
+    /// released already.
+    pub(super) async fn wait_for_release(&self, what: &str) -> IoResult<()> {
+        self.host.shared.wait_for_release().await.map_err(|error| io_error(what, &error))
+    }
+
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
         self.check_exists().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
@@ -113,7 +119,7 @@ impl Volume {
         let _turn = self.host.admission.queue.enter(self.number, crate::format::BLOCK_BYTES as u64).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
-            let stamp = self.host.shared.state.borrow_mut().next_stamp();
+            let stamp = self.host.shared.state.borrow_mut().next_stamp_of([branch]);
             let interval =
                 Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
             self.log(vec![LogItem::Discard(interval)], Stability::Volatile)
@@ -168,8 +174,10 @@ impl BlockDevice for VolumeDevice {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
-        let command =
-            world.spawn("volume write", async move { volume.write_range(at, &from, stability).await });
+        let command = world.spawn("volume write", async move {
+            volume.write_range(at, &from, stability).await?;
+            volume.wait_for_release("write").await
+        });
         Box::pin(async move { own.answer_in_time("write", command).await })
     }
 
@@ -181,7 +189,8 @@ impl BlockDevice for VolumeDevice {
         Box::pin(async move {
             stopped.map_err(|error| io_error("flush", &error))?;
             let synced = synced.map_err(|error| io_error("flush", &error));
-            volume.answer_in_time("flush", synced).await
+            volume.answer_in_time("flush", synced).await?;
+            volume.wait_for_release("flush").await
         })
     }
 
@@ -189,7 +198,10 @@ impl BlockDevice for VolumeDevice {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
-        let command = world.spawn("volume discard", async move { volume.discard_range(at, length.0).await });
+        let command = world.spawn("volume discard", async move {
+            volume.discard_range(at, length.0).await?;
+            volume.wait_for_release("discard").await
+        });
         Box::pin(async move { own.answer_in_time("discard", command).await })
     }
 }

@@ -5,7 +5,7 @@ use super::{BlockPart, block_locks::BlockSpan, check_range, device::Volume, io_e
 use crate::{
     engine::HostCommand,
     error::Result,
-    format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
+    format::{BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, SECTOR_BYTES, Stamp},
     log::LogItem,
     simulation::canary::{self, Canary},
 };
@@ -13,11 +13,32 @@ use std::sync::Arc;
 use world::{Buffer, ByteOffset, IoResult, Stability};
 
 impl Volume {
+    /// Writes with the stamp that the write had in another pool, of which this volume is a replica. Otherwise
+    /// as a stable write of a host, one after the other: each is awaited before the next is begun.
+    ///
+    /// # Errors
+    ///
+    /// The stamp is not above every stamp that the volume's branch may have; or an error of a write.
+    pub async fn apply_write(&self, at: ByteOffset, from: &[Arc<Buffer>], stamp: Stamp) -> IoResult<()> {
+        self.write_stamped(at, from, (Stability::Stable, Some(stamp))).await?;
+        self.wait_for_release("write").await
+    }
+
     pub(super) async fn write_range(
         &self,
         at: ByteOffset,
         from: &[Arc<Buffer>],
         stability: Stability,
+    ) -> IoResult<()> {
+        self.write_stamped(at, from, (stability, None)).await
+    }
+
+    /// Writes with a given stamp, or the next one.
+    async fn write_stamped(
+        &self,
+        at: ByteOffset,
+        from: &[Arc<Buffer>],
+        (stability, stamp): (Stability, Option<Stamp>),
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
         self.check_exists().map_err(|error| io_error("write", &error))?;
@@ -40,16 +61,17 @@ impl Volume {
         // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
         // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;
-        self.write_blocks(&cut, from, stability).await.map_err(|error| io_error("write", &error))
+        self.write_blocks(&cut, from, (stability, stamp)).await.map_err(|error| io_error("write", &error))
     }
 
     async fn write_blocks(
         &self,
         cut: &[BlockPart],
         from: &[Arc<Buffer>],
-        stability: Stability,
+        (stability, given): (Stability, Option<Stamp>),
     ) -> Result<()> {
-        let too_early = canary::is(Canary::StampBeforeItsTurn).then(|| self.next_stamp());
+        let is_too_early = canary::is(Canary::StampBeforeItsTurn);
+        let too_early = if is_too_early { Some(self.next_stamp(self.branch()?)) } else { None };
         let mut blocks = Vec::with_capacity(cut.len());
         for piece in cut {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
@@ -59,7 +81,10 @@ impl Volume {
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.
-            let stamp = too_early.unwrap_or_else(|| self.next_stamp());
+            let stamp = match given {
+                Some(stamp) => self.host.shared.state.borrow_mut().take_stamp(branch, stamp)?,
+                None => too_early.unwrap_or_else(|| self.next_stamp(branch)),
+            };
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };
                 LogItem::Write { key, data }
@@ -69,8 +94,8 @@ impl Volume {
         done.await
     }
 
-    fn next_stamp(&self) -> Stamp {
-        self.host.shared.state.borrow_mut().next_stamp()
+    fn next_stamp(&self, branch: BranchNumber) -> Stamp {
+        self.host.shared.state.borrow_mut().next_stamp_of([branch])
     }
 
     /// The complete block, read and modified if the command writes a part of it.

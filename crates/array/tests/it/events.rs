@@ -43,6 +43,7 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::TaskFailure { task, .. } => format!("{task} failed"),
         EventKind::Stop { .. } => "stopped".to_owned(),
         EventKind::Overflow { events } => format!("{events} missed"),
+        EventKind::LogPinLoss { bytes } => format!("{bytes} bytes of pinned log"),
     };
     events.iter().map(label).collect()
 }

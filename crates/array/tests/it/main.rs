@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adding;
+mod apply_write;
 mod bounds;
+mod difference;
 mod dump;
 mod election;
 mod events;
@@ -19,6 +21,7 @@ mod killed;
 mod lineage;
 mod log;
 mod log_headers;
+mod log_subscribers;
 mod many;
 mod map;
 mod nodes;

@@ -213,6 +213,16 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             String::new(),
             space_json(space),
         ),
+        EventKind::LogPinLoss { bytes } => say(
+            "log_pin_lost",
+            Severity::Warning,
+            format!(
+                "hosts ran short of space: {} of log are no longer kept for a replica",
+                ByteCount(*bytes)
+            ),
+            "the replica catches up by comparing snapshots".to_owned(),
+            json!({ "bytes": bytes }),
+        ),
         EventKind::ScrubFindings { repaired, lost_places } => {
             let is_lost = *lost_places > 0;
             say(

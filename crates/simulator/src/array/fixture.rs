@@ -61,6 +61,8 @@ pub struct PoolTally {
     pub sectors_said_missing: u64,
     /// Openings cut off right after a replay, with all replayed records still present.
     pub replays_cut: u64,
+    /// Blocks that a subscriber of the log had, compared with the volumes.
+    pub blocks_followed: u64,
     /// Logs corrupted on one copy.
     pub copies_corrupted: u64,
     /// Audits by the independent reader.

@@ -13,6 +13,7 @@ use super::{
     independent_reader::{platters::Platters, superblock::elect},
     plan::SLOT_BYTES,
     shortage::ShortageEpisode,
+    subscriber::PoolFollower,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
@@ -72,7 +73,11 @@ impl PoolFixture {
         let pool = self.open(&world, &mut random, &scenario.absent).await?;
         self.inspect(&pool, &mut random, scenario.inspects).await?;
         if scenario.works {
+            let follower = self.plan.subscribes.then(|| PoolFollower::begin(&world, &pool));
             self.work(&world, &pool, &mut random, &scenario).await?;
+            if let Some(follower) = follower {
+                follower.end(&self, &pool).await?;
+            }
         }
         if scenario.heals {
             self.heal(&world, &pool).await?;

@@ -20,6 +20,7 @@ pub mod resized_drive;
 pub mod run;
 pub mod salvage;
 pub mod shortage;
+pub mod subscriber;
 pub mod violation;
 
 pub use array::simulation::sometimes::Sometimes;

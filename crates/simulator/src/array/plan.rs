@@ -32,6 +32,8 @@ pub struct PoolRunOptions {
     pub drives_min: usize,
     /// Every second incarnation is killed, and the power is cut early in the next one.
     pub cuts_behind_replay: bool,
+    /// A subscriber follows the log, holds answers and pins log.
+    pub subscribes: bool,
 }
 
 /// The decisions of a seed.
@@ -68,6 +70,8 @@ pub struct PoolRunPlan {
     pub faults: FaultPlan,
     /// Every second incarnation is killed, and the power is cut early in the next one.
     pub cuts_behind_replay: bool,
+    /// A subscriber follows the log, holds answers and pins log.
+    pub subscribes: bool,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -118,6 +122,7 @@ impl PoolRunPlan {
             drive_faults,
             faults,
             cuts_behind_replay: options.cuts_behind_replay,
+            subscribes: options.subscribes,
             is_untold,
             is_tight,
             shortages: Vec::new(),

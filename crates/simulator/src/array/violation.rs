@@ -68,6 +68,9 @@ pub enum PoolViolation {
         when: &'static str,
         what: String,
     },
+    /// A subscriber of the log has other contents than the volumes.
+    #[error("the subscriber of the log: {0}")]
+    Subscriber(String),
     /// The run did not end.
     #[error("the run does not end: {0}")]
     Endless(String),

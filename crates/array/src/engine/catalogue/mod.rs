@@ -16,7 +16,7 @@ mod forks;
 use crate::{
     format::{
         BlockCount, BranchNumber, CatalogueTable, DecodeError, Interval, RedundancyClass, RowKey, Stamp,
-        VolumeNumber,
+        VolumeId, VolumeNumber,
         row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points, Reclaim},
@@ -282,6 +282,12 @@ impl Catalogue {
     /// All volumes, in any state.
     pub fn volumes(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
         self.volumes.iter().map(|(&number, row)| (number, row))
+    }
+
+    /// The volume that a branch belongs to; none once nothing of the two is left.
+    pub fn volume_of(&self, branch: BranchNumber) -> Option<VolumeId> {
+        let volume = self.branch(branch)?.volume;
+        self.volume(volume).map(|row| row.volume)
     }
 
     pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {

@@ -118,6 +118,16 @@ fn two_copies_lose_nothing_fourth_quarter() {
 }
 
 #[test]
+fn a_subscriber_that_holds_answers_and_pins_log_has_what_the_volumes_have() {
+    let options = PoolRunOptions { subscribes: true, ..PoolRunOptions::default() };
+    let seeds = fifth() / 5;
+    let reports = (0..seeds).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")));
+    let followed: u64 = reports.map(|report| report.tally.blocks_followed).sum();
+    println!("note: {seeds} seeds: {followed} blocks of a subscriber compared with the volumes");
+    assert!(followed > 10 * seeds, "{followed} blocks in {seeds} runs");
+}
+
+#[test]
 fn a_replay_makes_stable_what_a_killed_process_had_cached() {
     let options = PoolRunOptions { cuts_behind_replay: true, ..PoolRunOptions::default() };
     let seeds = fifth() / 5;

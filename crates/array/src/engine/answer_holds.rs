@@ -1,0 +1,93 @@
+//! Holds of answers: a subscriber of the log keeps hosts waiting until it has made a record safe elsewhere.
+//!
+//! Only answers wait. A record that is held is in the tables already, reads see it, its blocks are unlocked,
+//! and the log goes on. What the pool logs for itself, moves of cleaning for example, is never held.
+//!
+//! Invariants:
+//!
+//! 1. A hold is of one subscriber and of one record that was delivered to it. It ends with its guard, or with
+//!    the subscription.
+//! 2. A command is answered with success only when no hold of its record, or of an earlier one, is there.
+//! 3. A command whose record is held when the pool stops or is closed gets an error: its effect stays, but
+//!    the subscriber may not have it.
+
+use super::{log_subscribers::SubscriberNumber, shared::Shared};
+use crate::{error::Result, format::Position};
+use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc};
+use tokio::sync::Notify;
+
+/// Records whose answers wait, each with the subscriber that holds them.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerHolds {
+    held: RefCell<BTreeSet<(Position, SubscriberNumber)>>,
+    changed: Notify,
+}
+
+/// Holds the answers of a record and of all later ones until it is dropped.
+pub struct AnswerHold {
+    holds: Rc<AnswerHolds>,
+    record: (Position, SubscriberNumber),
+}
+
+impl AnswerHolds {
+    /// Begins a hold of a record that was not answered yet.
+    pub fn begin(self: &Rc<Self>, position: Position, subscriber: SubscriberNumber) -> AnswerHold {
+        let record = (position, subscriber);
+        let is_new = self.held.borrow_mut().insert(record);
+        assert!(is_new, "{position:?} is delivered once");
+        AnswerHold { holds: Rc::clone(self), record }
+    }
+
+    /// Ends all holds of a subscriber.
+    pub fn end(&self, subscriber: SubscriberNumber) {
+        self.held.borrow_mut().retain(|(_, of)| *of != subscriber);
+        self.changed.notify_waiters();
+    }
+
+    /// Wakes waiting commands. To be called when the pool has stopped.
+    pub fn note_change(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// True if no record up to `position` is held.
+    fn is_free(&self, position: Position) -> bool {
+        self.held.borrow().first().is_none_or(|&(first, _)| first > position)
+    }
+}
+
+impl Drop for AnswerHold {
+    fn drop(&mut self) {
+        // The subscription may have ended before.
+        if self.holds.held.borrow_mut().remove(&self.record) {
+            self.holds.changed.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for AnswerHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AnswerHold({:?})", self.record.0)
+    }
+}
+
+impl Shared {
+    /// Waits until the subscribers let a command be answered whose records were all applied just now. Does
+    /// not yield if nothing is held.
+    ///
+    /// # Errors
+    ///
+    /// The pool stopped, or was closed, while the command was held.
+    pub async fn wait_for_release(&self) -> Result<()> {
+        let holds = &self.subscribers.holds;
+        let position = self.state.borrow().log_taken.previous.position;
+        loop {
+            // Created before the check, so that a notification after it is not missed.
+            let changed = holds.changed.notified();
+            if holds.is_free(position) {
+                return Ok(());
+            }
+            self.check_runs()?;
+            changed.await;
+        }
+    }
+}

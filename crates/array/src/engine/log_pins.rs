@@ -1,0 +1,206 @@
+//! Pins of the log: a subscriber that is behind keeps the records it has not sent yet.
+//!
+//! A pin names a position. Segments of the log with records at or behind it are not given back, though no
+//! block in them is live. Pinned segments count as taken, so hosts see less free space. Hosts come first:
+//! when they run short of segments, all pins are lost, an event says so, and the next checkpoint frees the
+//! segments. A subscriber that lost its pin has to fall back on the difference of two points.
+//!
+//! Pins are in memory only. A pool that is opened again keeps nothing for them.
+//!
+//! Invariants:
+//!
+//! 1. `segments` has, oldest first, each segment of the log in which a record was taken since the pool was
+//!    opened, from the oldest that a pin or a replay needs on.
+//! 2. A segment in which a pin has records is not condemned. It is no victim of cleaning, which would gain
+//!    nothing.
+//! 3. A position of a pin never moves back, and a lost pin stays lost.
+
+use super::{Purpose, Urgency, events::EventKind, log_subscribers::LogSubscription, shared::Shared};
+use crate::format::{Position, SegmentNumber};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::{Rc, Weak},
+};
+use tokio::sync::Notify;
+
+/// Pinned positions, and the segments of the log that they may need.
+#[derive(Debug, Default)]
+pub(crate) struct LogPins {
+    /// Each with the position of its first record.
+    segments: RefCell<VecDeque<(Position, SegmentNumber)>>,
+    pinned: RefCell<BTreeMap<u64, Position>>,
+    number_next: Cell<u64>,
+    /// Pins that were moved, dropped or lost.
+    changes: Cell<u64>,
+    lost: Notify,
+}
+
+/// Keeps the log from a position on, until it is dropped or lost.
+pub struct LogPin {
+    shared: Weak<Shared>,
+    pins: Rc<LogPins>,
+    number: u64,
+}
+
+impl LogPins {
+    /// Notes that a record was taken.
+    pub fn note_taken(&self, position: Position, segment: SegmentNumber) {
+        let mut segments = self.segments.borrow_mut();
+        if segments.back().is_none_or(|&(_, last)| last != segment) {
+            assert!(segments.back().is_none_or(|&(first, _)| first < position), "records come in order");
+            segments.push_back((position, segment));
+        }
+    }
+
+    /// Forgets segments that neither a pin nor a replay of `log_segments` needs.
+    pub fn trim(&self, log_segments: &VecDeque<SegmentNumber>) {
+        let oldest = self.oldest();
+        let mut segments = self.segments.borrow_mut();
+        while let (Some(&(_, front)), Some(&(end, _))) = (segments.front(), segments.get(1)) {
+            if oldest.is_some_and(|oldest| oldest < end) || log_segments.contains(&front) {
+                break;
+            }
+            segments.pop_front();
+        }
+    }
+
+    /// Segments with records at or behind the oldest pin.
+    pub fn segments(&self) -> BTreeSet<SegmentNumber> {
+        let Some(oldest) = self.oldest() else { return BTreeSet::new() };
+        let segments = self.segments.borrow();
+        let ends = segments.iter().skip(1).map(|&(first, _)| Some(first)).chain([None]);
+        let pinned = segments.iter().zip(ends).filter(|(_, end)| end.is_none_or(|end| oldest < end));
+        pinned.map(|(&(_, number), _)| number).collect()
+    }
+
+    /// Counts changes after which pins may keep fewer segments.
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    fn oldest(&self) -> Option<Position> {
+        self.pinned.borrow().values().min().copied()
+    }
+
+    fn note_change(&self) {
+        self.changes.set(self.changes.get() + 1);
+    }
+}
+
+impl LogSubscription {
+    /// Pins the log from the next record on that the subscriber gets.
+    pub fn pin(&self) -> LogPin {
+        let (shared, pins) = (self.shared.clone(), Rc::clone(&self.pins));
+        let number = pins.number_next.replace(pins.number_next.get() + 1);
+        if let Some(shared) = shared.upgrade() {
+            let taken = shared.state.borrow().log_taken.previous.position;
+            pins.pinned.borrow_mut().insert(number, Position(taken.0 + 1));
+        }
+        LogPin { shared, pins, number }
+    }
+}
+
+impl LogPin {
+    /// The first position that is kept; `None` once the pin is lost.
+    pub fn position(&self) -> Option<Position> {
+        self.pins.pinned.borrow().get(&self.number).copied()
+    }
+
+    /// Gives back records before `position`. Does nothing once the pin is lost.
+    ///
+    /// # Panics
+    ///
+    /// If it would move back: the records may be gone.
+    pub fn move_to(&self, position: Position) {
+        if let Some(pinned) = self.pins.pinned.borrow_mut().get_mut(&self.number) {
+            assert!(*pinned <= position, "a pin moves on");
+            *pinned = position;
+        }
+        self.note_change();
+    }
+
+    /// Returns when the pin is lost.
+    pub async fn loss(&self) {
+        loop {
+            // Created before the check, so that a notification after it is not missed.
+            let lost = self.pins.lost.notified();
+            if self.position().is_none() {
+                return;
+            }
+            lost.await;
+        }
+    }
+
+    fn note_change(&self) {
+        self.pins.note_change();
+        if let Some(shared) = self.shared.upgrade() {
+            // A checkpoint gives the segments back, even if nothing is written.
+            shared.note_unsaved_rows();
+        }
+    }
+}
+
+impl Drop for LogPin {
+    fn drop(&mut self) {
+        if self.pins.pinned.borrow_mut().remove(&self.number).is_some() {
+            self.note_change();
+        }
+    }
+}
+
+impl Shared {
+    /// Loses all pins if hosts are short of segments, and some are kept for pins alone.
+    pub(super) fn give_up_pins_if_short(&self) {
+        let pins = &self.subscribers.pins;
+        if pins.pinned.borrow().is_empty() {
+            return;
+        }
+        let mut kept = pins.segments();
+        self.state.borrow().log_segments.iter().for_each(|number| {
+            kept.remove(number);
+        });
+        let space = self.space();
+        let is_short = space.cleaning_urgency() == Urgency::Awaited
+            || space.free_for(Purpose::Hosts) < self.demand.wanted();
+        if kept.is_empty() || !is_short {
+            return;
+        }
+        pins.pinned.borrow_mut().clear();
+        pins.note_change();
+        pins.lost.notify_waiters();
+        self.note_unsaved_rows();
+        let bytes = kept.len() as u64 * u64::from(self.drives.geometry().slot_bytes);
+        self.events.report(EventKind::LogPinLoss { bytes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(pins: &LogPins) -> Vec<u32> {
+        pins.segments().into_iter().map(|number| number.0).collect()
+    }
+
+    #[test]
+    fn a_pin_keeps_the_segment_of_its_position_and_all_behind_it() {
+        let pins = LogPins::default();
+        for (position, segment) in [(10, 5), (11, 5), (20, 3), (30, 8)] {
+            pins.note_taken(Position(position), SegmentNumber(segment));
+        }
+        assert!(pinned(&pins).is_empty(), "nothing is pinned");
+        for (position, kept) in
+            [(10, &[3, 5, 8][..]), (19, &[3, 5, 8]), (20, &[3, 8]), (29, &[3, 8]), (31, &[8])]
+        {
+            pins.pinned.borrow_mut().insert(0, Position(position));
+            assert_eq!(pinned(&pins), kept, "{position}");
+        }
+        pins.pinned.borrow_mut().insert(1, Position(21));
+        pins.trim(&VecDeque::from([SegmentNumber(8)]));
+        assert_eq!(pins.segments.borrow().len(), 2, "the oldest pin counts");
+        pins.pinned.borrow_mut().clear();
+        pins.trim(&VecDeque::from([SegmentNumber(8)]));
+        assert_eq!(*pins.segments.borrow(), [(Position(30), SegmentNumber(8))]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Subscribers of the log: sinks beside the tables, such as the sender of a replica.
+//!
+//! A subscriber gets each record right after the tables have taken it, and before any of its callers gets an
+//! answer. So a subscriber has everything that a host was told is written. With a volume's write cache on,
+//! that moment comes before the record is stable: after a power cut a subscriber may be ahead of the drives,
+//! by writes that no flush covered. Lineage compares the two sides by stamps and finds that out.
+//!
+//! Invariants:
+//!
+//! 1. A subscriber gets all records since its registration, once each, in the order of positions. Positions
+//!    may have gaps: a batch that is written again gets new ones.
+//! 2. The pool's state is not borrowed while a subscriber has control, and no record is taken meanwhile.
+
+use super::{
+    answer_holds::{AnswerHold, AnswerHolds},
+    log_pins::LogPins,
+    shared::{Shared, State},
+};
+use crate::{
+    format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, VolumeId},
+    log::{PlacedRecord, RecordDraft},
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    sync::Arc,
+};
+use world::Buffer;
+
+/// A sink of records beside the tables.
+pub trait LogSubscriber {
+    /// Takes a record. To be quick: the log writes its next batch after this returns. Hosts get no answer to
+    /// this record, nor to later ones, while `hold` is kept; the log does not wait for it.
+    fn take(&self, record: &Rc<DeliveredRecord>, hold: AnswerHold);
+}
+
+/// A record as subscribers get it.
+#[derive(Clone, Debug)]
+pub struct DeliveredRecord {
+    /// Number of the record in the log. Ascends.
+    pub position: Position,
+    /// Changes of content and catalogue, in the order of the log. Empty if the record only says where blocks
+    /// lie on the drives of this pool.
+    pub changes: Vec<DeliveredChange>,
+}
+
+/// A change of a record. Keys and intervals contain branch and stamp. Changes of volumes of which nothing is
+/// left are omitted.
+#[derive(Clone, Debug)]
+pub enum DeliveredChange {
+    /// A block was written.
+    Write { volume: VolumeId, key: BlockKey, data: Arc<Buffer> },
+    /// Blocks were written with zeroes.
+    Zeroes { volume: VolumeId, interval: Interval },
+    /// Blocks were discarded.
+    Discard { volume: VolumeId, interval: Interval },
+    /// A row of the catalogue was inserted or replaced: a volume, a branch, a point.
+    Put { row: RowKey, bytes: Vec<u8> },
+    /// A row of the catalogue was deleted.
+    Remove(RowKey),
+}
+
+/// Identifies a subscriber among those of its pool.
+pub(super) type SubscriberNumber = u64;
+
+/// The subscribers of a pool's log.
+#[derive(Default)]
+pub(crate) struct LogSubscribers {
+    list: RefCell<Vec<(SubscriberNumber, Rc<dyn LogSubscriber>)>>,
+    number_next: Cell<SubscriberNumber>,
+    pub(super) holds: Rc<AnswerHolds>,
+    pub pins: Rc<LogPins>,
+}
+
+/// A registered subscriber. Once this is dropped it gets no more records, and holds no answers.
+pub struct LogSubscription {
+    /// Weak, since a subscriber may own its subscription.
+    pub(super) shared: Weak<Shared>,
+    pub(super) pins: Rc<LogPins>,
+    number: SubscriberNumber,
+}
+
+impl Drop for LogSubscription {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.subscribers.list.borrow_mut().retain(|(number, _)| *number != self.number);
+            shared.subscribers.holds.end(self.number);
+        }
+    }
+}
+
+impl Shared {
+    /// Registers a subscriber. The first record it gets is the next one that the tables take.
+    pub fn subscribe(self: &Rc<Self>, subscriber: Rc<dyn LogSubscriber>) -> LogSubscription {
+        let subscribers = &self.subscribers;
+        let number = subscribers.number_next.replace(subscribers.number_next.get() + 1);
+        subscribers.list.borrow_mut().push((number, subscriber));
+        LogSubscription { shared: Rc::downgrade(self), pins: Rc::clone(&subscribers.pins), number }
+    }
+
+    /// Shows a record that the tables have taken to all subscribers.
+    pub(super) fn deliver(&self, placed: &PlacedRecord, draft: &RecordDraft) {
+        if self.subscribers.list.borrow().is_empty() {
+            return;
+        }
+        let position = placed.record.position;
+        let changes = self.state.borrow().delivered_changes(draft);
+        let record = Rc::new(DeliveredRecord { position, changes });
+        // A subscriber may come or go while another has the record.
+        let list = self.subscribers.list.borrow().clone();
+        for (number, subscriber) in list {
+            let is_there = self.subscribers.list.borrow().iter().any(|(other, _)| *other == number);
+            if is_there {
+                subscriber.take(&record, self.subscribers.holds.begin(position, number));
+            }
+        }
+    }
+}
+
+impl State {
+    fn delivered_changes(&self, draft: &RecordDraft) -> Vec<DeliveredChange> {
+        let mut rows = draft.rows();
+        let changes = draft.entries().iter().filter_map(|entry| match entry {
+            LogEntry::Write(write) => {
+                let volume = self.catalogue.volume_of(write.key.branch)?;
+                Some(DeliveredChange::Write { volume, key: write.key, data: draft.data_of(write) })
+            }
+            LogEntry::Zeroes(interval) => {
+                let volume = self.catalogue.volume_of(interval.branch)?;
+                Some(DeliveredChange::Zeroes { volume, interval: *interval })
+            }
+            LogEntry::Discard(interval) => {
+                let volume = self.catalogue.volume_of(interval.branch)?;
+                Some(DeliveredChange::Discard { volume, interval: *interval })
+            }
+            // Places on the drives of this pool.
+            LogEntry::Move(_) => None,
+            LogEntry::Put(_) => {
+                let (row, bytes) = rows.next().expect("every put has its row");
+                let is_of_drives = row.table == CatalogueTable::Segment;
+                (!is_of_drives).then(|| DeliveredChange::Put { row, bytes: bytes.to_vec() })
+            }
+            LogEntry::Remove(row) => Some(DeliveredChange::Remove(*row)),
+        });
+        changes.collect()
+    }
+}
