@@ -7,7 +7,7 @@
 //! (`clippy.toml` bans them).
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`extent_directory`], [`network`],
-//! [`clock`], [`random`], [`world`](mod@world), then [`real`], [`sim`].
+//! [`program`], [`clock`], [`random`], [`world`](mod@world), then [`real`], [`sim`].
 
 pub mod units;
 
@@ -22,6 +22,8 @@ pub mod directory;
 pub mod extent_directory;
 
 pub mod network;
+
+pub mod program;
 
 pub mod payload;
 
@@ -53,6 +55,7 @@ pub use event_log::{EventLog, EventReader, FollowedEvent, RecordedEvent};
 pub use extent_directory::{ExtentDirectory, Probe};
 pub use network::{Address, IncomingConnection, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;
+pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};
 pub use random::Random;
 pub use real::yield_now;
 pub use units::{ByteCount, ByteOffset};
