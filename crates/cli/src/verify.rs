@@ -252,10 +252,11 @@ impl VerifyWatch {
 
 /// The progress line; `None` until the size is known.
 fn status(progress: &VerifyProgress, elapsed: Duration) -> Option<ProgressStatus> {
-    if progress.doing.is_empty() || progress.all == 0 {
+    let (done, all) = (progress.job.done_bytes, progress.job.total_bytes);
+    if progress.doing.is_empty() || all == 0 {
         return None;
     }
-    let mut status = ProgressStatus::of_bytes(progress.doing, progress.done, progress.all, elapsed);
+    let mut status = ProgressStatus::of_bytes(progress.doing, done, all, elapsed);
     if progress.damage > 0 {
         status.figures.push(format!("{} damaged", progress.damage));
     }

@@ -29,7 +29,7 @@ mod victims;
 
 pub use crate::engine::{NodeRoom, ThrottleFigures, ThrottleSetting};
 pub use cleaner::CleaningResult;
-pub use job::{JobKind, JobProgress, RebuildProgress};
+pub use job::{JobKind, PoolJob, RebuildProgress};
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
 
@@ -39,14 +39,13 @@ use crate::{
     log::LogWriter,
 };
 use cleaning_rounds::CleaningBasis;
-use job::Job;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
 use tokio::sync::Mutex;
 use victims::Outlook;
-use world::Moment;
+use world::{Job, Moment};
 
 /// Cleaning, destaging, rebuild and scrub of a pool, and their progress.
 pub(crate) struct Mover {
@@ -88,8 +87,7 @@ impl Mover {
         checkpoints: &Rc<Checkpoints>,
         throttle: &Rc<Throttle>,
     ) -> Rc<Self> {
-        let kinds = [JobKind::Rebuild, JobKind::Scrub, JobKind::Destage];
-        let [rebuild_job, scrub_job, destage_job] = kinds.map(|kind| Job::new(&map.shared.world, kind));
+        let [rebuild_job, scrub_job, destage_job] = std::array::from_fn(|_| Job::new(&map.shared.world));
         Rc::new(Self {
             shared: Rc::clone(&map.shared),
             map,

@@ -53,7 +53,7 @@ use crate::{
     format::{DriveId, MemberIndex, VolumeNumber},
     log::LogWriter,
     mover::{
-        CleaningResult, DegradedSegments, JobKind, JobProgress, Mover, RebuildProgress, ScrubProgress,
+        CleaningResult, DegradedSegments, JobKind, Mover, PoolJob, RebuildProgress, ScrubProgress,
         ScrubResult,
     },
     tree::Trees,
@@ -256,7 +256,7 @@ impl Pool {
     }
 
     /// Progress of rebuild, scrub, destaging and reclaiming.
-    pub fn jobs(&self) -> Vec<JobProgress> {
+    pub fn jobs(&self) -> Vec<PoolJob> {
         self.mover.jobs()
     }
 

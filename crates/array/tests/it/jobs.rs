@@ -2,14 +2,15 @@
 
 use crate::scene::{MIB, Scene, make_volume, small, write};
 use array::{
-    mover::{JobKind, JobProgress, ThrottleSetting},
+    mover::{JobKind, ThrottleSetting},
     pool::{OpenSetting, Pool},
 };
 use std::{rc::Rc, time::Duration};
-use world::sim::FaultPlan;
+use world::{JobProgress, sim::FaultPlan};
 
 fn job(pool: &Pool, kind: JobKind) -> JobProgress {
-    pool.jobs().into_iter().find(|job| job.kind == kind).expect("a pool has a job of each kind")
+    let job = pool.jobs().into_iter().find(|job| job.kind == kind);
+    job.expect("a pool has a job of each kind").progress
 }
 
 /// So slow that jobs take longer than the tests wait.

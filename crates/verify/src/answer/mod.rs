@@ -44,7 +44,7 @@ impl<'a> VerifyReport<'a> {
             outcome,
             mended: None,
             scanned: None,
-            read: ByteCount(pace.progress().done),
+            read: ByteCount(pace.progress().job.done_bytes),
             took: Duration::ZERO,
         }
     }

@@ -5,18 +5,16 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use world::{ByteCount, Moment, World};
+use world::{ByteCount, Job, JobProgress, Moment, World};
 
 /// Progress of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct VerifyProgress {
     /// The current activity: `check`, `walk`, `scan`.
     pub doing: &'static str,
     pub file: String,
-    /// Bytes done, over all files.
-    pub done: u64,
-    /// Bytes to do, as far as known.
-    pub all: u64,
+    /// Bytes over all files, as far as known.
+    pub job: JobProgress,
     /// Findings of damage so far.
     pub damage: u64,
 }
@@ -35,7 +33,8 @@ struct Shared {
     next: Cell<Moment>,
     /// Remaining byte budget, if there is one.
     left: Cell<Option<u64>>,
-    is_stopped: Cell<bool>,
+    job: Job,
+    /// Without the progress of `job`.
     progress: RefCell<VerifyProgress>,
 }
 
@@ -46,7 +45,7 @@ impl RateLimiter {
         let shared = Shared {
             next: Cell::new(world.now()),
             left: Cell::new(most.map(|most| most.0)),
-            is_stopped: Cell::new(false),
+            job: Job::under_way(world),
             progress: RefCell::default(),
         };
         Self { world: world.clone(), rate, shared: Rc::new(shared) }
@@ -54,12 +53,12 @@ impl RateLimiter {
 
     /// Asks all readers to stop.
     pub fn stop(&self) {
-        self.shared.is_stopped.set(true);
+        self.shared.job.cancel();
     }
 
     /// True after a stop request, or once the byte budget is used up.
     pub fn is_stopped(&self) -> bool {
-        self.shared.is_stopped.get() || self.shared.left.get() == Some(0)
+        self.shared.job.is_cancelled() || self.shared.left.get() == Some(0)
     }
 
     /// True if a read may start now.
@@ -96,7 +95,7 @@ impl RateLimiter {
     }
 
     pub fn progress(&self) -> VerifyProgress {
-        self.shared.progress.borrow().clone()
+        VerifyProgress { job: self.shared.job.progress(), ..self.shared.progress.borrow().clone() }
     }
 
     /// Sets the current activity and file.
@@ -108,14 +107,12 @@ impl RateLimiter {
 
     /// Adds bytes to the known total.
     pub fn expect(&self, bytes: u64) {
-        self.shared.progress.borrow_mut().all += bytes;
+        self.shared.job.add_total(bytes);
     }
 
     /// Adds bytes to those done.
     pub fn done(&self, bytes: u64) {
-        let mut progress = self.shared.progress.borrow_mut();
-        progress.done += bytes;
-        progress.all = progress.all.max(progress.done);
+        self.shared.job.advance(bytes);
     }
 
     /// Adds findings of damage.

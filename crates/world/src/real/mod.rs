@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `plain` (the two
 //! implementations), `busy_poll` (polling before blocking), [`file`](mod@file), [`folder`], [`sockets`]; then
-//! [`workers`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
+//! [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
 //! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
 
 // The one module that may use the operating system directly.
@@ -25,6 +25,8 @@ pub mod folder;
 pub mod host;
 
 pub mod host_files;
+
+pub mod programs;
 
 pub mod runtime;
 
@@ -46,6 +48,7 @@ pub use engine::{Engine, RealIoKind};
 pub use file::{AccessMode, Allocation, FileDevice};
 pub use folder::FolderDirectory;
 pub use process_limits::prepare_process;
+pub use programs::RealPrograms;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
 pub use workers::Workers;

@@ -20,7 +20,7 @@
 //! each incarnation.
 //!
 //! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`, `service`,
-//! `drive`, `power`, `network`, `node`, `folder`.
+//! `drive`, `power`, `network`, `node`, `folder`, `programs`.
 
 mod drive;
 mod drive_options;
@@ -41,6 +41,7 @@ mod node;
 #[cfg(test)]
 mod node_tests;
 mod power;
+mod programs;
 mod service;
 mod simulation;
 mod trace;
@@ -52,6 +53,7 @@ pub use filesystem::SimFilesystem;
 pub use folder::SimFolder;
 pub use network::{LinkOptions, NetworkOptions, SimNetwork, WINDOW_BYTES};
 pub use node::SimNode;
+pub use programs::{ProgramWriter, SimPrograms};
 pub use service::{RandomService, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest, ServiceTime};
 pub use simulation::{SimLimits, SimOutcome, Simulation, run};
 pub use trace::SimTrace;

@@ -6,6 +6,7 @@ mod device;
 mod directory;
 mod fio;
 mod host;
+mod programs;
 mod sockets;
 mod threads_and_time;
 

@@ -1,0 +1,154 @@
+//! Programs as processes of this machine, each watched by a helper thread.
+//!
+//! Invariants:
+//!
+//! 1. A process group is signalled only while its leader is not reaped, so its number cannot belong to
+//!    another group.
+//! 2. The call ends with the program: a descendant that holds the output open does not prolong it.
+
+use super::plain::{Pool, retry};
+use crate::{
+    IoError, IoResult, LocalFuture,
+    program::{ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, ioctl_fionbio},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
+use std::{
+    io::{self, PipeReader},
+    os::{fd::OwnedFd, unix::process::CommandExt, unix::process::ExitStatusExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Instant,
+};
+
+/// Programs at the same time; more of them wait for their start.
+const PROGRAMS_MAX: usize = 8;
+
+/// Bytes of one read of the output.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// Starts processes. A call whose future is dropped goes on to the end or the time limit of its program, and
+/// dropping this waits for that.
+pub struct RealPrograms {
+    pool: Pool,
+}
+
+impl Default for RealPrograms {
+    fn default() -> Self {
+        Self { pool: Pool::of("spindle-program", PROGRAMS_MAX) }
+    }
+}
+
+impl Programs for RealPrograms {
+    fn run(&self, call: ProgramCall) -> LocalFuture<IoResult<ProgramResult>> {
+        Box::pin(self.pool.start(move || {
+            run_blocking(&call).map_err(|error| IoError::from_os(error, format!("starting {}", call.program)))
+        }))
+    }
+}
+
+fn run_blocking(call: &ProgramCall) -> io::Result<ProgramResult> {
+    let deadline = Instant::now() + call.time_limit;
+    let (reader, writer) = io::pipe()?;
+    ioctl_fionbio(&reader, true)?;
+    let mut group = ProcessGroup::start(call, writer)?;
+    let mut output = Output { reader: Some(reader), text: ProgramText::default() };
+    let is_over = group.watch(&mut output, deadline);
+    let status = group.end();
+    output.take()?;
+    let status = status?;
+    let end = if is_over? { end_of(status) } else { ProgramEnd::TimedOut };
+    Ok(ProgramResult { end, output: output.text })
+}
+
+fn end_of(status: ExitStatus) -> ProgramEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ProgramEnd::Exited(code),
+        (None, Some(signal)) => ProgramEnd::Signalled(signal),
+        (None, None) => unreachable!("a process ends by an exit or a signal"),
+    }
+}
+
+/// A program and its descendants, but for those that left the group.
+struct ProcessGroup {
+    leader: Child,
+    leader_end: OwnedFd,
+}
+
+impl ProcessGroup {
+    fn start(call: &ProgramCall, writer: io::PipeWriter) -> io::Result<Self> {
+        // The command holds both ends of the output that the program writes to: it is dropped here.
+        let mut command = Command::new(&call.program);
+        command.args(&call.arguments).envs(call.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        let mut leader = command.spawn()?;
+        match pidfd_open(Pid::from_child(&leader), PidfdFlags::empty()) {
+            Ok(leader_end) => Ok(Self { leader, leader_end }),
+            Err(error) => {
+                kill_and_reap(&mut leader)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Reads the output until the program exits or the deadline passes; true if it exited.
+    fn watch(&self, output: &mut Output, deadline: Instant) -> io::Result<bool> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            let mut awaited = vec![PollFd::new(&self.leader_end, PollFlags::IN)];
+            awaited.extend(output.reader.as_ref().map(|reader| PollFd::new(reader, PollFlags::IN)));
+            match poll(&mut awaited, Some(&left)) {
+                Ok(0) => return Ok(false),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !awaited[0].revents().is_empty() {
+                return Ok(true);
+            }
+            // A program that writes without a pause must not outlive its limit.
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            output.take()?;
+        }
+    }
+
+    /// Kills the rest of the group and reaps the leader.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        kill_and_reap(&mut self.leader)
+    }
+}
+
+fn kill_and_reap(leader: &mut Child) -> io::Result<ExitStatus> {
+    match kill_process_group(Pid::from_child(leader), Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => leader.wait(),
+        Err(error) => Err(error.into()),
+    }
+}
+
+struct Output {
+    /// None once all writers have closed it.
+    reader: Option<PipeReader>,
+    text: ProgramText,
+}
+
+impl Output {
+    /// Takes what the pipe holds now, at most its capacity: a writer outside the group could go on for ever.
+    fn take(&mut self) -> io::Result<()> {
+        const READS_MAX: usize = (1 << 20) / CHUNK_BYTES;
+        let mut chunk = [0; CHUNK_BYTES];
+        for _ in 0..READS_MAX {
+            let Some(reader) = &self.reader else { return Ok(()) };
+            match retry(|| rustix::io::read(reader, &mut chunk)) {
+                Ok(0) => self.reader = None,
+                Ok(count) => self.text.push(&chunk[..count]),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
