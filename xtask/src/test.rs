@@ -26,6 +26,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -69,7 +70,7 @@ pub fn run(options: &TestOptions) -> Result<()> {
     for program in &build.tests {
         let begun = Instant::now();
         let mut command = program.command();
-        tell(command.arg("--show-output").args(only));
+        tell(command.arg("--show-output").args(threads(program.room())?).args(only));
         run_counted(&format!("tests of {}", program.room()), &mut command, &mut tally)?;
         times.add(program.room(), begun.elapsed());
     }
@@ -100,6 +101,13 @@ pub fn run(options: &TestOptions) -> Result<()> {
         bail!("{} failed", tally.failed);
     }
     Ok(())
+}
+
+/// Arguments that set the threads of a room's tests: those of the program wait for programs that they started more than
+/// they compute.
+fn threads(room: &str) -> Result<Option<String>> {
+    let cores = thread::available_parallelism().context("counting the processors")?;
+    Ok((room == "cli").then(|| format!("--test-threads={}", 2 * cores.get())))
 }
 
 /// Tells a test program, by environment, which judges there are and whether the large counts are wanted.

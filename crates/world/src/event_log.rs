@@ -177,7 +177,9 @@ mod tests {
                 clock.sleep(Duration::from_secs(1)).await;
                 sink(10);
             });
-            assert!(matches!(reader.next().await, Some(FollowedEvent::Event(recorded)) if recorded.event == 10));
+            assert!(
+                matches!(reader.next().await, Some(FollowedEvent::Event(recorded)) if recorded.event == 10)
+            );
             log.close();
             assert!(reader.next().await.is_none(), "a closed log ends its readers");
         });

@@ -5,7 +5,7 @@ use array::{
     format::DriveId,
     pool::{
         Alarm, NewDrive, OpenSetting, Pool,
-        events::{BackgroundTask, EventKind, PoolEventReader, PoolEvent},
+        events::{BackgroundTask, EventKind, PoolEvent, PoolEventReader},
         open,
     },
     volume::VolumeDevice,

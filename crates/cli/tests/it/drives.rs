@@ -4,7 +4,12 @@ use crate::{
     spindle::{Bench, Watchdog, answered, json_of, short, wait_for_line},
     storage::{LoopDevice, Mount, may_mount},
 };
-use std::{fs, io::BufRead, process::Stdio};
+use std::{
+    fs,
+    io::BufRead,
+    process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 #[test]
 fn a_raw_device_is_worked_on_and_blank_again_after_cleaning() {
@@ -40,14 +45,17 @@ fn what_the_kernel_says_of_a_failing_drive_is_in_the_report_and_fails_the_run() 
     let watch = Watchdog::over(&child);
     let reader = wait_for_line(&mut child, "measuring begins");
     // Again and again: a write behind the end makes the file below long again, and its holes read as zeroes.
+    let has_ended = AtomicBool::new(false);
     let rest: Vec<String> = std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..1_000 {
+            while !has_ended.load(Ordering::Relaxed) {
                 device.cut_off(4 << 20);
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::sleep(std::time::Duration::from_micros(200));
             }
         });
-        reader.lines().map_while(Result::ok).collect()
+        let rest = reader.lines().map_while(Result::ok).collect();
+        has_ended.store(true, Ordering::Relaxed);
+        rest
     });
     assert_eq!(child.wait().expect("ends").code(), Some(1), "{rest:?}");
     watch.call_off();

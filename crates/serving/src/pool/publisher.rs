@@ -9,7 +9,7 @@ use super::{
 use crate::notices::Notices;
 use array::pool::{
     Pool,
-    events::{PoolEventReader, PoolEvent},
+    events::{PoolEvent, PoolEventReader},
 };
 use std::{
     collections::VecDeque,

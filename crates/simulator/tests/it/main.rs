@@ -9,6 +9,10 @@ mod database;
 use std::collections::{BTreeMap, BTreeSet};
 use world::sim::{DriveStatistics, SimFault};
 
+/// As the program has it: a simulated pool allocates and frees buffers all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The faults that drives had, with counts.
 fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap<SimFault, u64> {
     let mut met = BTreeMap::new();
