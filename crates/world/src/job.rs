@@ -214,7 +214,7 @@ mod tests {
         figures.push((progress.total_bytes, progress.done_bytes));
         assert_eq!(figures, [(100, 0), (100, 30), (180, 30), (180, 180)]);
         progress.look(40, at(200));
-        assert_eq!((progress.total_bytes, progress.done_bytes), (40, 0), "the next one begins anew");
+        assert_eq!((progress.total_bytes, progress.done_bytes), (40, 0), "the next one begins at 0");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Subscribers of the log: sinks beside the tables, such as the sender of a replica.
 //!
 //! A subscriber gets each record right after the tables have taken it, and before any of its callers gets an
-//! answer. So a subscriber has everything that a host was told is written. With a volume's write cache on,
+//! answer. So a subscriber has every write that was acknowledged to a host. With a volume's write cache on,
 //! that moment comes before the record is stable: after a power cut a subscriber may be ahead of the drives,
 //! by writes that no flush covered. Lineage compares the two sides by stamps and finds that out.
 //!

@@ -117,12 +117,17 @@ fn two_copies_lose_nothing_fourth_quarter() {
     quarter(3);
 }
 
+/// Runs a fifth of a fifth of the seeds: their number, and the sum of a count of each.
+fn sum_of(options: PoolRunOptions, count: Count) -> (u64, u64) {
+    let seeds = fifth() / 5;
+    let reports = (0..seeds).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")));
+    (seeds, reports.map(|report| count(&report)).sum())
+}
+
 #[test]
 fn a_subscriber_that_holds_answers_and_pins_log_has_what_the_volumes_have() {
     let options = PoolRunOptions { subscribes: true, ..PoolRunOptions::default() };
-    let seeds = fifth() / 5;
-    let reports = (0..seeds).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")));
-    let followed: u64 = reports.map(|report| report.tally.blocks_followed).sum();
+    let (seeds, followed) = sum_of(options, |report| report.tally.blocks_followed);
     println!("note: {seeds} seeds: {followed} blocks of a subscriber compared with the volumes");
     assert!(followed > 10 * seeds, "{followed} blocks in {seeds} runs");
 }
@@ -130,9 +135,7 @@ fn a_subscriber_that_holds_answers_and_pins_log_has_what_the_volumes_have() {
 #[test]
 fn a_replay_makes_stable_what_a_killed_process_had_cached() {
     let options = PoolRunOptions { cuts_behind_replay: true, ..PoolRunOptions::default() };
-    let seeds = fifth() / 5;
-    let reports = (0..seeds).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")));
-    let cut: u64 = reports.map(|report| report.tally.replays_cut).sum();
+    let (seeds, cut) = sum_of(options, |report| report.tally.replays_cut);
     println!("note: {seeds} seeds: {cut} power cuts right behind a replay that had found records");
     assert!(cut > seeds / 2, "{cut} of {seeds} runs had one");
 }
