@@ -58,6 +58,19 @@ impl Trees {
         }
     }
 
+    /// A node from the cache, or read without entering it there: for passes over many nodes.
+    pub(super) async fn read_aside(
+        &self,
+        tree: TreeKind,
+        pointer: NodePointer,
+        first: Option<NodeKey>,
+    ) -> Result<Rc<[u8]>> {
+        match self.cache.peek(&pointer) {
+            Some(bytes) => Ok(bytes),
+            None => self.accept(tree, pointer, first, self.store.read(pointer).await?),
+        }
+    }
+
     /// Reads the root of a tree, if it has one.
     ///
     /// # Errors

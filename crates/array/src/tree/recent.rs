@@ -9,7 +9,6 @@ use crate::{
         node::BRANCH_BLOCKS_MAX, pivot::pivots_above,
     },
 };
-use std::rc::Rc;
 
 impl Trees {
     /// Shows the runs that a branch has in a head tree and that were born after `after`, in order. Returns
@@ -72,7 +71,7 @@ impl Trees {
             .extend(root.filter(|root| may_have(root, NodeKey::FIRST, None)).map(|root| (root, None, None)));
         while let Some((pointer, first, end)) = to_visit.pop() {
             visited += 1;
-            let bytes = self.node(tree, pointer, first).await?;
+            let bytes = self.read_aside(tree, pointer, first).await?;
             let TreeNode::Inner(inner) = TreeNode::again(&bytes) else {
                 map_leaf(&bytes).runs().for_each(|run| visit(&run));
                 continue;
@@ -88,13 +87,5 @@ impl Trees {
             }
         }
         Ok(visited)
-    }
-
-    /// A node from the cache, or read beside it.
-    async fn node(&self, tree: TreeKind, pointer: NodePointer, first: Option<NodeKey>) -> Result<Rc<[u8]>> {
-        match self.cache.peek(&pointer) {
-            Some(bytes) => Ok(bytes),
-            None => self.accept(tree, pointer, first, self.store.read(pointer).await?),
-        }
     }
 }

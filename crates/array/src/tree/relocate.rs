@@ -13,8 +13,7 @@ use crate::{
     error::Result,
     format::{CheckpointNumber, NodeKey, NodePointer, SegmentNumber, TreeKind, TreeNode, node::ChildPointer},
 };
-use std::{collections::BTreeSet, rc::Rc};
-use world::LocalFuture;
+use std::collections::BTreeSet;
 
 struct Relocation<'t> {
     trees: &'t Trees,
@@ -69,7 +68,7 @@ impl Relocation<'_> {
             if pointer.level == 0 && !moves {
                 return Ok(pointer);
             }
-            let bytes = self.read(pointer, first).await?;
+            let bytes = self.trees.read_aside(self.tree, pointer, first).await?;
             let moved = match TreeNode::again(&bytes) {
                 TreeNode::Inner(inner) => {
                     let mut draft = ChildDraft::new(self.tree, pointer.level);
@@ -97,13 +96,5 @@ impl Relocation<'_> {
             }
             Ok(moved)
         })
-    }
-
-    async fn read(&self, pointer: NodePointer, first: Option<NodeKey>) -> Result<Rc<[u8]>> {
-        if let Some(bytes) = self.trees.cache.peek(&pointer) {
-            return Ok(bytes);
-        }
-        let reading: LocalFuture<Result<Rc<[u8]>>> = self.trees.store.read(pointer);
-        self.trees.accept(self.tree, pointer, first, reading.await?)
     }
 }

@@ -157,11 +157,10 @@ impl<'t> Walker<'t> {
     }
 
     async fn read(&self, pointer: NodePointer, first: Option<NodeKey>) -> Result<Rc<[u8]>> {
-        let cached = if self.uses_cache { self.trees.cache.peek(&pointer) } else { None };
-        match cached {
-            Some(bytes) => Ok(bytes),
-            None => self.trees.accept(self.tree, pointer, first, self.trees.store.read(pointer).await?),
+        if self.uses_cache {
+            return self.trees.read_aside(self.tree, pointer, first).await;
         }
+        self.trees.accept(self.tree, pointer, first, self.trees.store.read(pointer).await?)
     }
 }
 
