@@ -8,8 +8,11 @@
 
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentKind, SlotAddress, SlotHeader},
-    redundancy::Copies,
+    format::{
+        BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentBlock, SegmentKind, SegmentShape, SlotAddress,
+        SlotHeader,
+    },
+    redundancy::{Copies, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -18,6 +21,7 @@ use crate::{
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     rc::Rc,
     sync::Arc,
 };
@@ -196,22 +200,24 @@ impl Drives {
         from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> Option<LocalFuture<IoResult<()>>> {
-        let blocks = from.iter().map(|buffer| buffer.len()).sum::<usize>() / BLOCK_BYTES;
-        let at = self.place(slot, block, blocks);
+        let at = self.place(slot, block, bytes_of(&from) / BLOCK_BYTES);
         self.device(slot.member).map(|device| device.write(at, from, stability))
     }
 
-    /// Starts the same write on all of `slots` whose drives are present.
-    pub fn write_all(
+    /// Starts the writes that store `data` in a segment from block `first` on, to the slots whose drives are
+    /// present.
+    pub fn write_data(
         &self,
-        slots: &[SlotAddress],
-        block: u32,
-        from: &[Arc<Buffer>],
+        segment: SegmentLayout<'_>,
+        first: SegmentBlock,
+        data: &[Arc<Buffer>],
         stability: Stability,
     ) -> DriveWrites {
-        let started = slots
-            .iter()
-            .filter_map(|&slot| Some((slot.member, self.write(slot, block, from.to_vec(), stability)?)));
+        let planned = segment.plan_write(first, (bytes_of(data) / BLOCK_BYTES) as u32);
+        let started = planned.into_iter().filter_map(|part| {
+            let buffers = buffers_of(data, part.data).to_vec();
+            Some((part.slot.member, self.write(part.slot, part.block, buffers, stability)?))
+        });
         started.collect()
     }
 
@@ -234,6 +240,16 @@ impl Drives {
     /// Number of `slots` whose drives are present.
     pub fn copies_there(&self, slots: &[SlotAddress]) -> usize {
         slots.iter().filter(|slot| self.has(slot.member)).count()
+    }
+
+    /// Shape of a mirrored segment of `copies` copies.
+    pub fn mirror_shape(&self, copies: usize) -> SegmentShape {
+        Raid1.shape(self.geometry().slot_blocks(), copies)
+    }
+
+    /// Layout of a mirrored segment with these slots.
+    pub fn mirror<'s>(&self, slots: &'s [SlotAddress]) -> SegmentLayout<'s> {
+        SegmentLayout { shape: self.mirror_shape(slots.len()), slots }
     }
 
     /// Copies of each kind of segment that the pool keeps, if it has enough drives.
@@ -266,9 +282,18 @@ impl Drives {
         Ok(buffers.pop().expect("a read gives its buffer back"))
     }
 
-    /// Reads blocks from the first of the copies that can read them, and counts those no copy can read: they
-    /// are zero, and fail their checksum.
-    pub async fn read_any(&self, copies: &[SlotAddress], first: u32, count: u32) -> (Buffer, u32) {
+    /// Obtains `count` blocks of a slot from block `first` on, as planned. Also counts those that cannot be
+    /// read: they are zero, and fail their checksum.
+    pub async fn reconstruct(&self, plan: &Reconstruction, first: u32, count: u32) -> (Buffer, u32) {
+        let (mut data, unreadable) = self.read_any(plan.copies(), first, count).await;
+        if first == 0 {
+            set_slot_index(&mut data, plan.slot_index());
+        }
+        (data, unreadable)
+    }
+
+    /// Reads blocks from the first of the copies that can read them, and counts those no copy can read.
+    async fn read_any(&self, copies: &[SlotAddress], first: u32, count: u32) -> (Buffer, u32) {
         for &slot in copies {
             if let Ok(data) = self.read(slot, first, count as usize).await {
                 return (data, 0);
@@ -296,6 +321,33 @@ impl Drives {
     }
 }
 
+fn bytes_of(buffers: &[Arc<Buffer>]) -> usize {
+    buffers.iter().map(|buffer| buffer.len()).sum()
+}
+
+/// The buffers that hold `blocks` of the content of all of them. The range must not cut a buffer.
+fn buffers_of(buffers: &[Arc<Buffer>], blocks: Range<u32>) -> &[Arc<Buffer>] {
+    let index_of = |block: u32| {
+        let (mut index, mut left) = (0, block as usize * BLOCK_BYTES);
+        while left > 0 {
+            left = left.checked_sub(buffers[index].len()).expect("a part of a write has whole buffers");
+            index += 1;
+        }
+        index
+    };
+    &buffers[index_of(blocks.start)..index_of(blocks.end)]
+}
+
+/// Sets the slot index in a slot's header. A block that is not a header is left unchanged.
+fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
+    if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
+        && slot_index < header.slots.len()
+    {
+        let header = SlotHeader { slot_index, ..header };
+        slot[..BLOCK_BYTES].copy_from_slice(&header.encode());
+    }
+}
+
 /// True if a write failed for lack of space, on a drive that is healthy otherwise.
 fn is_out_of_space(error: &IoError) -> bool {
     error.kind() == IoErrorKind::NoSpace && !canary::is(Canary::FullDriveTakenForDead)
@@ -316,4 +368,28 @@ pub async fn all_written(writes: DriveWrites) -> std::result::Result<(), WriteFa
 pub fn first_of(failures: WriteFailures) -> Error {
     let (member, error) = failures.into_iter().next().expect("a write failed");
     Error::Drive { member, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_write_gets_the_buffers_of_its_blocks() {
+        let buffers = [1, 3, 2].map(|blocks| Arc::new(Buffer::zeroed(blocks * BLOCK_BYTES)));
+        let lengths = |blocks| {
+            let part = buffers_of(&buffers, blocks);
+            part.iter().map(|buffer| buffer.len() / BLOCK_BYTES).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(0..6), [1, 3, 2]);
+        assert_eq!(lengths(1..4), [3]);
+        assert_eq!(lengths(4..6), [2]);
+        assert_eq!(lengths(4..4), [0; 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a part of a write has whole buffers")]
+    fn a_part_of_a_write_does_not_cut_a_buffer() {
+        buffers_of(&[Arc::new(Buffer::zeroed(2 * BLOCK_BYTES))], 0..1);
+    }
 }

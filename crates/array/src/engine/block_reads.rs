@@ -6,7 +6,8 @@
 use super::{Shared, hedged_read::HedgedRead};
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockChecksum, BlockKey, SegmentBlock, SegmentNumber, SlotAddress, SlotBlock},
+    format::{BLOCK_BYTES, BlockChecksum, BlockKey, SegmentBlock, SegmentNumber},
+    redundancy::{SegmentLayout, SlotSource},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -31,9 +32,8 @@ pub(crate) struct StoredRun {
 
 /// A copy with wrong blocks.
 struct BadCopy {
-    slot: SlotAddress,
-    /// First block of the run, in the slot.
-    block: u32,
+    /// Of the first block of the run.
+    source: SlotSource,
     /// Indices of the wrong blocks in the run.
     wrong: Vec<usize>,
 }
@@ -68,13 +68,13 @@ impl Shared {
     /// Reads until all blocks are right; with `all`, every copy.
     async fn read_copies(&self, run: &StoredRun, all: bool) -> Result<Buffer> {
         let count = run.blocks.len();
-        let copies = self.copies_of(run.segment, run.at)?;
-        let turn = (run.at.0 / TURN_BLOCKS) as usize % copies.len().max(1);
+        let sources = self.sources_of(run.segment, run.at)?;
+        let turn = (run.at.0 / TURN_BLOCKS) as usize % sources.len().max(1);
         let mut good: Option<(Buffer, Vec<usize>)> = None;
         let (mut bad, mut error) = (Vec::new(), None);
-        let in_turn = copies[turn..].iter().chain(&copies[..turn]).copied();
+        let in_turn = sources[turn..].iter().chain(&sources[..turn]).copied();
         let mut hedged = HedgedRead::new(self, in_turn, count, all);
-        while let Some((slot, block, read)) = hedged.next().await {
+        while let Some((source, read)) = hedged.next().await {
             let wrong = match read {
                 Ok(data) => {
                     let wrong = self.wrong_blocks(run, &data);
@@ -94,7 +94,7 @@ impl Shared {
                 }
             };
             if !wrong.is_empty() {
-                bad.push(BadCopy { slot, block, wrong });
+                bad.push(BadCopy { source, wrong });
             }
             if good.as_ref().is_some_and(|(_, wrong)| wrong.is_empty()) && !all {
                 break;
@@ -111,13 +111,11 @@ impl Shared {
         }
     }
 
-    /// Slot and block of each copy of a block.
-    fn copies_of(&self, segment: SegmentNumber, at: SegmentBlock) -> Result<Vec<(SlotAddress, u32)>> {
+    /// Sources of a block, on present and absent drives.
+    pub(super) fn sources_of(&self, segment: SegmentNumber, at: SegmentBlock) -> Result<Vec<SlotSource>> {
         let state = self.state.borrow();
         let row = state.segments.readable(segment).ok_or(Error::NoSegment(segment))?;
-        let places =
-            row.shape.copies(at).map(|SlotBlock { slot_index, block }| (row.slots[slot_index], block));
-        Ok(places.collect())
+        Ok(SegmentLayout::of(row).plan_read(at))
     }
 
     /// Indices of the blocks whose checksum is wrong.
@@ -134,7 +132,7 @@ impl Shared {
     /// Repairs wrong copies. Errors are ignored: a drive that fails is detected by the next write that
     /// matters.
     async fn repair_run(&self, data: &Buffer, bad: Vec<BadCopy>) {
-        for BadCopy { slot, block, wrong } in bad {
+        for BadCopy { source: SlotSource { slot, block }, wrong } in bad {
             for index in wrong {
                 let right = Buffer::copy_of(&data[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]);
                 let write =

@@ -12,8 +12,12 @@ use crate::{
     drive::WriteFailures,
     election::can_go_on_with,
     error::{Error, Result},
-    format::{Generation, GenerationMark, Member, MemberIndex, MemberState, SlotAddress, Superblock},
+    format::{
+        Generation, GenerationMark, Member, MemberIndex, MemberState, SlotAddress, Superblock,
+        row::SegmentRow,
+    },
     member_table::{must_settle, next_generation},
+    redundancy::SegmentLayout,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -67,15 +71,14 @@ impl Shared {
     /// checkpoint under way count: the next opening may find the checkpoint before it.
     fn check_copies_elsewhere(&self, failures: &WriteFailures) -> Result<()> {
         let has_failed = |slot: &SlotAddress| failures.iter().any(|(member, _)| *member == slot.member);
-        let is_there = |slot: &&SlotAddress| self.drives.has(slot.member);
-        let is_only_there = |slots: &[SlotAddress]| {
-            let mut there = slots.iter().filter(is_there).peekable();
-            there.peek().is_some() && there.all(has_failed)
+        let is_endangered = |row: &SegmentRow| {
+            let segment = SegmentLayout::of(row);
+            let is_left = |slot: &&SlotAddress| self.drives.has(slot.member) && !has_failed(slot);
+            let (there, left) =
+                (self.drives.copies_there(&row.slots), row.slots.iter().filter(is_left).count());
+            segment.scheme().is_redundant() && !segment.is_lost(there) && segment.is_lost(left)
         };
-        let is_endangered = {
-            let state = self.state.borrow();
-            state.segments.with_condemned().any(|row| row.shape.is_mirror() && is_only_there(&row.slots))
-        };
+        let is_endangered = self.state.borrow().segments.with_condemned().any(is_endangered);
         if !is_endangered || canary::is(Canary::FullDriveTakenForDead) {
             return Ok(());
         }

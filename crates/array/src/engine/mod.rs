@@ -54,7 +54,6 @@ pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;
 pub(crate) use map_reader::MapReader;
 pub(crate) use membership::draw_mark;
-pub(crate) use node_writes::set_slot_index;
 pub(crate) use nodes::Nodes;
 pub(crate) use readers::ReadGuard;
 pub(crate) use reverse_map::stored_blocks;

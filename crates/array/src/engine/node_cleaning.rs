@@ -11,7 +11,6 @@ use crate::{
         BLOCK_BYTES, BLOCK_GRAINS, CheckpointNumber, Roots, SegmentKind, SegmentNumber, TreeKind,
         row::SegmentState,
     },
-    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
@@ -62,8 +61,8 @@ impl Checkpoints {
 
     /// Segments whose live nodes fit into one.
     fn node_victims(&self) -> BTreeSet<SegmentNumber> {
-        let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().nodes);
+        let drives = &self.shared.drives;
+        let shape = drives.mirror_shape(drives.copies().nodes);
         let segment_bytes = u64::from(shape.data_blocks()) * BLOCK_BYTES as u64;
         let room = self.shared.node_room();
         let space = self.shared.space();

@@ -9,9 +9,9 @@ use crate::{
     drive::{DriveWrites, all_written},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader,
+        CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SegmentShape, SlotAddress, SlotHeader,
     },
-    redundancy::mirror_shape,
+    redundancy::{Placement, Reconstruction, SegmentLayout},
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -34,8 +34,8 @@ impl Shared {
         let (number, block) = at;
         let buffers: Vec<_> = nodes.iter().map(|node| Arc::new(Buffer::copy_of(node))).collect();
         loop {
-            let begin = |slots: &[SlotAddress]| {
-                self.drives.write_all(slots, 1 + block.0, &buffers, Stability::Volatile)
+            let begin = |segment: SegmentLayout<'_>| {
+                self.drives.write_data(segment, block, &buffers, Stability::Volatile)
             };
             // The row of the segment is written after its nodes.
             if self.write_copies(number, 1, begin).await? {
@@ -52,8 +52,7 @@ impl Shared {
     pub(super) async fn finish_header(&self, header: SlotHeader, begun: DriveWrites) -> Result<()> {
         let mut begun = Some(begun);
         loop {
-            let begin = |slots: &[SlotAddress]| {
-                let shape = mirror_shape(self.drives.geometry().slot_blocks(), slots.len());
+            let begin = |SegmentLayout { shape, slots }: SegmentLayout<'_>| {
                 let header = SlotHeader { slots: slots.to_vec(), shape, ..header.clone() };
                 begun.take().unwrap_or_else(|| self.drives.write_headers(&header, Stability::Volatile))
             };
@@ -70,10 +69,11 @@ impl Shared {
         &self,
         number: SegmentNumber,
         checkpoints: u64,
-        begin: impl FnOnce(&[SlotAddress]) -> DriveWrites,
+        begin: impl FnOnce(SegmentLayout<'_>) -> DriveWrites,
     ) -> Result<bool> {
         let slots_still = self.node_slots.read().await;
-        let writes = begin(&self.slots_of(number)?);
+        let (shape, slots) = self.layout_of(number)?;
+        let writes = begin(SegmentLayout { shape, slots: &slots });
         let begun: BTreeSet<MemberIndex> = writes.iter().map(|(member, _)| *member).collect();
         let failures = all_written(writes).await.err().unwrap_or_default();
         drop(slots_still);
@@ -91,7 +91,7 @@ impl Shared {
         let is_missed = |slot: &SlotAddress| self.drives.has(slot.member) && !begun.contains(&slot.member);
         if is_all {
             // The segment may have got another slot since its header was begun.
-            let is_missed = self.slots_of(number)?.iter().any(is_missed);
+            let is_missed = self.layout_of(number)?.1.iter().any(is_missed);
             let is_written = !written.is_empty();
             return if is_written {
                 Ok(!is_missed)
@@ -136,21 +136,28 @@ impl Shared {
     /// drive without space. The caller must not hold `node_slots`.
     async fn move_to_space(&self, (number, checkpoints): (SegmentNumber, u64)) -> Result<()> {
         let _alone = self.node_slots.write().await;
-        let slots = self.slots_of(number)?;
+        let (shape, slots) = self.layout_of(number)?;
         if slots.iter().any(|slot| self.drives.has_space(slot.member)) {
             return Ok(());
         }
-        let old = slots.iter().position(|slot| self.drives.has(slot.member));
-        let old = old.ok_or(Error::TooFewDrives { present: 0, needed: 1 })?;
-        let new = self.state.borrow_mut().segments.allocate_slot(&self.drives.members_with_space());
+        let is_present = |member| self.drives.has(member);
+        let old = slots.iter().position(|slot| is_present(slot.member));
+        let plan =
+            old.and_then(|old| SegmentLayout { shape, slots: &slots }.plan_reconstruction(old, is_present));
+        let plan = plan.ok_or(Error::TooFewDrives { present: 0, needed: 1 })?;
+        let old = slots[plan.slot_index()];
+        let staying: Vec<_> =
+            slots.iter().copied().filter(|&slot| slot != old && is_present(slot.member)).collect();
+        let members = self.drives.members_with_space();
+        let new = self.state.borrow_mut().segments.allocate_slot(Placement::on(&members), &staying);
         let Some(new) = new else { return self.wait_for_space().await };
-        let moved = self.copy_slot(&slots, old, new).await;
+        let moved = self.fill_slot(&plan, new).await;
         let mut state = self.state.borrow_mut();
         let from = CheckpointNumber(state.checkpoint.0 + checkpoints);
         match moved {
             Ok(true) => {
                 sometimes::reached(Sometimes::NodesMovedForSpace);
-                state.segments.move_copy(number, (slots[old], new), from);
+                state.segments.move_copy(number, (old, new), from);
                 Ok(())
             }
             Ok(false) => {
@@ -162,37 +169,29 @@ impl Shared {
         }
     }
 
-    /// Copies a slot as far as any copy is readable. False if the target drive cannot take it.
-    async fn copy_slot(&self, slots: &[SlotAddress], old: usize, new: SlotAddress) -> Result<bool> {
+    /// Fills a slot as far as its content can be read. False if the target drive cannot take it.
+    async fn fill_slot(&self, plan: &Reconstruction, new: SlotAddress) -> Result<bool> {
         let blocks = u32::from(self.drives.geometry().slot_blocks());
         let mut first = 0;
         while first < blocks {
             let count = COPIED_AT_ONCE.min(blocks - first);
             // A block that no copy can read is not a node, and stays so.
-            let (mut data, _) = self.drives.read_any(slots, first, count).await;
-            if first == 0 {
-                set_slot_index(&mut data, old);
-            }
-            let writes = self.drives.write_all(&[new], first, &[Arc::new(data)], Stability::Volatile);
-            if writes.is_empty() {
-                return Ok(false);
-            }
-            if let Err(failures) = all_written(writes).await {
-                self.failed_to_write(failures).await?;
+            let (data, _) = self.drives.reconstruct(plan, first, count).await;
+            let write = self.drives.write(new, first, vec![Arc::new(data)], Stability::Volatile);
+            let Some(write) = write else { return Ok(false) };
+            if let Err(error) = write.await {
+                self.failed_to_write(vec![(new.member, error)]).await?;
                 return Ok(false);
             }
             first += count;
         }
         Ok(true)
     }
-}
 
-/// Sets the slot index in a slot's header. A block that is not a header is left unchanged.
-pub(crate) fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
-    if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
-        && slot_index < header.slots.len()
-    {
-        let header = SlotHeader { slot_index, ..header };
-        slot[..BLOCK_BYTES].copy_from_slice(&header.encode());
+    /// Shape and slots of a segment, also of a condemned one.
+    fn layout_of(&self, number: SegmentNumber) -> Result<(SegmentShape, Vec<SlotAddress>)> {
+        let state = self.state.borrow();
+        let row = state.segments.readable(number).ok_or(Error::NoSegment(number))?;
+        Ok((row.shape, row.slots.clone()))
     }
 }

@@ -10,9 +10,9 @@ use crate::{
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MemberIndex, MirroredSegment, NodePointer, Position,
-        SegmentBlock, SegmentKind, SegmentNumber, SlotAddress, SlotHeader, TreeKind, TreeNode,
+        SegmentBlock, SegmentKind, SegmentNumber, SlotHeader, TreeKind, TreeNode,
     },
-    redundancy::{Placement, Raid1, mirror_shape},
+    redundancy::{Placement, Raid1, SlotSource},
     simulation::sometimes::{self, Sometimes},
     tree::NodeStore,
 };
@@ -123,7 +123,6 @@ impl Nodes {
     /// Opens another segment for nodes of a kind. Its header becomes stable together with the nodes.
     fn enter_next(&self, open: &mut Option<OpenSegment>, is_catalogue: bool) -> Result<()> {
         let drives = &self.shared.drives;
-        let geometry = drives.geometry();
         self.left.borrow_mut().extend(open.take().map(|left| left.segment.number));
         let segment = {
             let mut state = self.shared.state.borrow_mut();
@@ -140,7 +139,7 @@ impl Nodes {
             catalogue.retain(|_, blocks| *blocks > 0);
             catalogue.insert(segment.number, 0);
         }
-        let shape = mirror_shape(geometry.slot_blocks(), segment.slots.len());
+        let shape = drives.mirror_shape(segment.slots.len());
         let header = SlotHeader {
             pool: self.shared.pool,
             number: segment.number,
@@ -220,10 +219,10 @@ impl Shared {
 
     async fn read_copies_of_node(&self, pointer: NodePointer, all: bool) -> Result<Rc<[u8]>> {
         let (mut refused, mut good) = (None, None);
-        let mut bad: Vec<SlotAddress> = Vec::new();
-        let copies = self.slots_of(pointer.segment)?.into_iter().map(|slot| (slot, 1 + pointer.block.0));
-        let mut hedged = HedgedRead::new(self, copies, usize::from(pointer.blocks), all);
-        while let Some((slot, _, read)) = hedged.next().await {
+        let mut bad: Vec<SlotSource> = Vec::new();
+        let sources = self.sources_of(pointer.segment, pointer.block)?;
+        let mut hedged = HedgedRead::new(self, sources, usize::from(pointer.blocks), all);
+        while let Some((source, read)) = hedged.next().await {
             match read {
                 // The trees check everything else about a node.
                 Ok(bytes) if pointer.seals(&bytes) => {
@@ -238,7 +237,7 @@ impl Shared {
                 }
                 Err(error) => drop(refused.get_or_insert(error)),
             }
-            bad.push(slot);
+            bad.push(source);
         }
         hedged.end();
         if let Some(bytes) = good {
@@ -251,11 +250,11 @@ impl Shared {
 
     /// Repairs copies of a node. Errors are ignored: a drive that fails is detected by the next write that
     /// matters.
-    async fn repair_node(&self, bad: &[SlotAddress], pointer: NodePointer, bytes: &[u8]) {
+    async fn repair_node(&self, bad: &[SlotSource], pointer: NodePointer, bytes: &[u8]) {
         assert_eq!(bytes.len(), usize::from(pointer.blocks) * BLOCK_BYTES, "a node is whole");
-        for &slot in bad {
-            let block = vec![Arc::new(Buffer::copy_of(bytes))];
-            let write = self.drives.write(slot, 1 + pointer.block.0, block, Stability::Volatile);
+        for &SlotSource { slot, block } in bad {
+            let right = vec![Arc::new(Buffer::copy_of(bytes))];
+            let write = self.drives.write(slot, block, right, Stability::Volatile);
             if let Some(write) = write
                 && write.await.is_ok()
             {

@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     format::{
         Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Generation, LogStart, PoolId, Roots,
-        SegmentNumber, SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
+        SegmentNumber, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{MapTable, Reclaim, Sources},
     segments::Segments,
@@ -201,13 +201,6 @@ impl State {
 }
 
 impl Shared {
-    /// Addresses of the slots of a segment.
-    pub fn slots_of(&self, number: SegmentNumber) -> Result<Vec<SlotAddress>> {
-        let state = self.state.borrow();
-        let row = state.segments.readable(number);
-        Ok(row.ok_or(Error::NoSegment(number))?.slots.clone())
-    }
-
     /// Registers a reader: segments that it may find are not reused until this is dropped.
     pub fn begin_reading(&self) -> ReadGuard {
         let checkpoint = self.state.borrow().checkpoint;

@@ -23,7 +23,7 @@ use crate::{
         segment::SUCCESSORS_MAX,
     },
     log::room_blocks,
-    redundancy::{Placement, mirror_shape, scheme_of_class},
+    redundancy::{Placement, scheme_of_class},
 };
 use std::time::Duration;
 
@@ -210,8 +210,7 @@ impl Shared {
             counted
         });
         debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
-        let geometry = self.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), self.drives.copies().data);
+        let shape = self.drives.mirror_shape(self.drives.copies().data);
         let grains = |blocks: u32| u64::from(blocks) * BLOCK_GRAINS as u64;
         let node_segments = state.segments.node_grains().div_ceil(grains(shape.data_blocks()));
         let usable_grains =

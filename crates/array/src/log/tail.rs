@@ -9,9 +9,12 @@
 //!    them. It is never above `position_next`, and never decreases.
 
 use super::{RecordDraft, room_blocks};
-use crate::format::{
-    BLOCK_BYTES, Fence, Incarnation, LogRecord, MirroredSegment, PoolId, Position, RecordLink, SegmentBlock,
-    SegmentShape, WallNanoseconds,
+use crate::{
+    format::{
+        BLOCK_BYTES, Fence, Incarnation, LogRecord, MirroredSegment, PoolId, Position, RecordLink,
+        SegmentBlock, SegmentShape, WallNanoseconds,
+    },
+    redundancy::SegmentLayout,
 };
 
 /// Position and place of the next record.
@@ -75,6 +78,11 @@ impl LogTail {
     /// The segment the log is in.
     pub fn segment(&self) -> &MirroredSegment {
         &self.segment
+    }
+
+    /// Shape and slots of that segment.
+    pub fn layout(&self) -> SegmentLayout<'_> {
+        SegmentLayout { shape: self.shape, slots: &self.segment.slots }
     }
 
     /// Block of that segment at which the next record goes.

@@ -8,6 +8,7 @@ use crate::{
         BLOCK_BYTES, LogRecord, SegmentBlock, SegmentKind, SegmentNumber, SummaryBlock, SummaryEntry,
         row::SegmentRow,
     },
+    redundancy::{SegmentLayout, SlotSource},
 };
 use std::{ops::Deref, sync::Arc};
 use world::Buffer;
@@ -46,8 +47,8 @@ impl Shared {
         at: SegmentBlock,
     ) -> Result<SummaryBlock> {
         let mut refused = None;
-        for copy in row.shape.copies(at) {
-            let read = match self.drives.read(row.slots[copy.slot_index], copy.block, 1).await {
+        for SlotSource { slot, block } in SegmentLayout::of(row).plan_read(at) {
+            let read = match self.drives.read(slot, block, 1).await {
                 Ok(read) => read,
                 Err(error) => {
                     refused.get_or_insert(error);
@@ -109,12 +110,8 @@ impl RecordReader {
             self.read_on(shared, block).await;
         }
         let mut record = self.read(block).and_then(|bytes| self.decode(shared, bytes, block));
-        for &slot in &self.row.slots {
-            if record.is_some() {
-                break;
-            }
-            let read = shared.drives.read(slot, 1 + block.0, 1).await.ok();
-            record = read.and_then(|bytes| self.decode(shared, &bytes, block));
+        if record.is_none() {
+            record = self.read_any_copy(shared, block).await;
         }
         let record = record?;
         self.next = SegmentBlock(block.0 + record.blocks());
@@ -140,12 +137,24 @@ impl RecordReader {
     async fn read_on(&mut self, shared: &Shared, block: SegmentBlock) {
         let count = WINDOW_BLOCKS.min(self.row.shape.data_blocks() - block.0);
         (self.window, self.window_first) = (None, block.0);
-        for &slot in &self.row.slots {
-            self.window = shared.drives.read(slot, 1 + block.0, count as usize).await.ok().map(Arc::new);
+        for SlotSource { slot, block } in SegmentLayout::of(&self.row).plan_read(block) {
+            self.window = shared.drives.read(slot, block, count as usize).await.ok().map(Arc::new);
             if self.window.is_some() {
                 break;
             }
         }
+    }
+
+    /// The record at `block`, from the first copy that has it.
+    async fn read_any_copy(&self, shared: &Shared, block: SegmentBlock) -> Option<LogRecord> {
+        for source in SegmentLayout::of(&self.row).plan_read(block) {
+            let read = shared.drives.read(source.slot, source.block, 1).await.ok();
+            let record = read.and_then(|bytes| self.decode(shared, &bytes, block));
+            if record.is_some() {
+                return record;
+            }
+        }
+        None
     }
 
     fn decode(&self, shared: &Shared, bytes: &[u8], block: SegmentBlock) -> Option<LogRecord> {

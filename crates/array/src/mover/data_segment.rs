@@ -13,6 +13,7 @@ use crate::{
         summary::SUMMARY_ENTRIES_MAX,
     },
     log::room_blocks,
+    redundancy::SegmentLayout,
 };
 use std::sync::Arc;
 use world::{Buffer, Stability};
@@ -119,10 +120,10 @@ impl DataSegment {
 
     async fn write(&self, mover: &Mover, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
         let bytes: usize = blocks.iter().map(|block| block.len()).sum();
-        let slots = &self.segment.slots;
+        let layout = SegmentLayout { shape: self.shape, slots: &self.segment.slots };
         let permit = mover.cleaning_permit().await?;
-        permit.moves(bytes * slots.len());
-        self.finish(mover, mover.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Volatile)).await
+        permit.moves(bytes * layout.slots.len());
+        self.finish(mover, mover.shared.drives.write_data(layout, at, &blocks, Stability::Volatile)).await
     }
 
     async fn write_header(&self, mover: &Mover) -> Result<()> {

@@ -11,9 +11,10 @@ use crate::{
     error::Result,
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockLocation, GRAIN_BYTES, NodeKey, SegmentKind, SegmentNumber,
-        SegmentShape, SegmentUse, TreeKind, VersionRun, row::SegmentState,
+        SegmentUse, TreeKind, VersionRun, row::SegmentState,
     },
     log::room_blocks,
+    redundancy::{Raid0, RedundancyScheme},
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -128,7 +129,7 @@ impl Mover {
 
     /// Grains that fit into one data segment.
     fn room_grains(&self) -> u64 {
-        let shape = SegmentShape::raid0(self.shared.drives.geometry().slot_blocks());
+        let shape = Raid0.shape(self.shared.drives.geometry().slot_blocks(), 1);
         u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64
     }
 

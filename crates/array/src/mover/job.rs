@@ -1,7 +1,7 @@
 //! The jobs of a pool: their kinds, their progress and their cancellation.
 
 use super::Mover;
-use crate::redundancy::scheme_of;
+use crate::redundancy::SegmentLayout;
 use std::time::Duration;
 use world::JobProgress;
 
@@ -94,9 +94,13 @@ impl Mover {
         let drives = &self.shared.drives;
         let slot_bytes = u64::from(drives.geometry().slot_bytes);
         let (mut lacking, mut single) = (0, 0);
-        for (_, row) in self.shared.state.borrow().segments.iter().filter(|(_, row)| row.shape.is_mirror()) {
+        for (_, row) in self.shared.state.borrow().segments.iter() {
+            let segment = SegmentLayout::of(row);
+            if !segment.scheme().is_redundant() {
+                continue;
+            }
             let there = drives.copies_there(&row.slots);
-            let missing = scheme_of(row.shape).missing(there, drives.copies_wanted(row.kind));
+            let missing = segment.missing(there, drives.copies_wanted(row.kind));
             lacking += missing as u64 * slot_bytes;
             single += u64::from(there == 1 && drives.copies().of_kind(row.kind) > 1) * slot_bytes;
         }

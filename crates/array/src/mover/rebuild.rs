@@ -1,4 +1,4 @@
-//! Rebuild: segments that lost a copy get a new one on another drive.
+//! Rebuild: segments that lost a copy get a new one on another drive, outside the failure sets of the others.
 //!
 //! Sealed segments are copied slot for slot, several at once, spread over the source and target drives. The
 //! segment's row then refers to the new slot, durably with the next checkpoint. A crash before that leaves
@@ -7,14 +7,14 @@
 
 use super::Mover;
 use crate::{
-    engine::{PARALLELISM_MAX, Purpose, Urgency, set_slot_index},
+    engine::{PARALLELISM_MAX, Purpose, Urgency},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, MemberIndex, RowKey, SegmentNumber, SegmentUse, SlotAddress,
         row::{SegmentRow, SegmentState},
     },
     log::LogItem,
-    redundancy::scheme_of,
+    redundancy::{Placement, Reconstruction, SegmentLayout},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -32,7 +32,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use world::{Buffer, Stability};
+use world::Stability;
 
 /// Window of segments from which the one with the least busy drives is chosen.
 const CHOICE_WINDOW: usize = 64;
@@ -59,9 +59,9 @@ pub struct DegradedSegments {
 struct CopyJob {
     number: SegmentNumber,
     segment_use: SegmentUse,
-    from: Vec<SlotAddress>,
-    /// Index of the new slot in the segment.
-    slot_index: usize,
+    plan: Reconstruction,
+    /// Slots that the segment keeps: those on present drives.
+    kept: Vec<SlotAddress>,
     /// The slot that the new one replaces; `None` if the segment was written with too few drives.
     lost: Option<SlotAddress>,
 }
@@ -93,10 +93,10 @@ impl Mover {
         let mut degraded = DegradedSegments::default();
         for (_, row) in state.segments.iter() {
             let there = drives.copies_there(&row.slots);
-            let scheme = scheme_of(row.shape);
-            if !row.shape.is_mirror() {
-                degraded.lost += u64::from(scheme.is_lost(there, row.slots.len()));
-            } else if scheme.missing(there, drives.copies_wanted(row.kind)) > 0 {
+            let segment = SegmentLayout::of(row);
+            if !segment.scheme().is_redundant() {
+                degraded.lost += u64::from(segment.is_lost(there));
+            } else if segment.missing(there, drives.copies_wanted(row.kind)) > 0 {
                 degraded.segments += 1;
                 degraded.still_written += u64::from(row.state == SegmentState::Open);
             }
@@ -201,14 +201,17 @@ impl Mover {
             if row.state != SegmentState::Sealed || row.live_grains == 0 {
                 return None;
             }
-            let from: Vec<_> = row.slots.iter().copied().filter(|slot| drives.has(slot.member)).collect();
-            let lost = row.slots.iter().position(|slot| !drives.has(slot.member));
-            let missing = scheme_of(row.shape).missing(from.len(), drives.copies_wanted(row.kind));
-            (!from.is_empty() && missing > 0).then(|| CopyJob {
+            let segment = SegmentLayout::of(row);
+            let is_present = |member| drives.has(member);
+            if segment.missing(drives.copies_there(&row.slots), drives.copies_wanted(row.kind)) == 0 {
+                return None;
+            }
+            let lost = row.slots.iter().position(|slot| !is_present(slot.member));
+            Some(CopyJob {
                 number,
                 segment_use: row.segment_use,
-                from,
-                slot_index: lost.unwrap_or(row.slots.len()),
+                plan: segment.plan_reconstruction(lost.unwrap_or(row.slots.len()), is_present)?,
+                kept: row.slots.iter().copied().filter(|slot| is_present(slot.member)).collect(),
                 lost: lost.map(|index| row.slots[index]),
             })
         };
@@ -225,32 +228,34 @@ impl Mover {
             return None;
         }
         let load = |member: MemberIndex| load.borrow().get(&member).copied().unwrap_or(0);
-        let of_sources = |job: &CopyJob| job.from.iter().map(|slot| load(slot.member)).min();
-        let next = (0..waiting.len().min(CHOICE_WINDOW)).min_by_key(|&index| of_sources(&waiting[index]))?;
+        let window = 0..waiting.len().min(CHOICE_WINDOW);
+        let next = window.min_by_key(|&index| waiting[index].plan.load(load))?;
         let mut job = waiting.remove(next)?;
-        job.from.sort_by_key(|slot| load(slot.member));
-        let members = self.shared.drives.members_with_space().into_iter();
-        let mut targets: Vec<MemberIndex> =
-            members.filter(|&member| job.from.iter().all(|slot| slot.member != member)).collect();
+        job.plan.prefer_idle(load);
+        let members = self.shared.drives.members_with_space();
+        let placement = Placement::on(&members);
+        let mut targets: Vec<MemberIndex> = placement.apart_from(&job.kept).collect();
         targets.sort_by_key(|&member| load(member));
         // The least busy drives first; if they have no room, any.
         let least = targets.first().map(|&member| load(member));
         let idle = targets.partition_point(|&member| Some(load(member)) == least);
         let segments = &mut self.shared.state.borrow_mut().segments;
-        let to = segments.allocate_slot(&targets[..idle]).or_else(|| segments.allocate_slot(&targets))?;
+        let mut allocate =
+            |members: &[MemberIndex]| segments.allocate_slot(Placement { members, ..placement }, &job.kept);
+        let to = allocate(&targets[..idle]).or_else(|| allocate(&targets))?;
         Some((job, to))
     }
 
     /// Writes a copy, not yet stable.
     async fn copy_segment(&self, job: CopyJob, to: SlotAddress, load: &DriveLoad) -> Step {
-        let members = [job.from[0].member, to.member];
-        for member in members {
+        let members: Vec<MemberIndex> = job.plan.drives_read().chain([to.member]).collect();
+        for &member in &members {
             *load.borrow_mut().entry(member).or_default() += 1;
         }
         let mut done_bytes = 0;
         let copied = self.copy_slot(&job, to, &mut done_bytes).await;
-        for member in members {
-            *load.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
+        for member in &members {
+            *load.borrow_mut().get_mut(member).expect("it was counted") -= 1;
         }
         match copied {
             Ok(()) => Step::Written(WrittenCopy { job, to, bytes: done_bytes }),
@@ -315,11 +320,10 @@ impl Mover {
             let bytes = count as usize * BLOCK_BYTES;
             permit.moves(2 * bytes);
             let is_stale = canary::is(Canary::RebuildReadsAStaleSlot);
-            let from = if is_stale { std::slice::from_ref(&to) } else { &job.from[..] };
-            let mut data = self.read_slot(from, first, count).await;
-            if first == 0 {
-                set_slot_index(&mut data, job.slot_index);
-            }
+            let stale = is_stale.then(|| Reconstruction::copy_of(job.plan.slot_index(), vec![to]));
+            let plan = stale.as_ref().unwrap_or(&job.plan);
+            let (data, unreadable) = drives.reconstruct(plan, first, count).await;
+            self.unreadable_blocks.set(self.unreadable_blocks.get() + u64::from(unreadable));
             let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
             self.on_target(to.member, write).await?;
             *done_bytes += bytes as u64;
@@ -342,12 +346,5 @@ impl Mover {
         let Err(error) = begun.await else { return Ok(()) };
         self.shared.failed_to_write(vec![(member, error.clone())]).await?;
         Err(Error::Drive { member, error })
-    }
-
-    /// Reads blocks of a slot from any source, and counts those that no source can read.
-    async fn read_slot(&self, from: &[SlotAddress], first: u32, count: u32) -> Buffer {
-        let (data, unreadable) = self.shared.drives.read_any(from, first, count).await;
-        self.unreadable_blocks.set(self.unreadable_blocks.get() + u64::from(unreadable));
-        data
     }
 }

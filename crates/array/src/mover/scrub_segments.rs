@@ -16,6 +16,7 @@ use crate::{
         row::{ScrubPlace, SegmentRow, SegmentState},
         superblock::{SUPERBLOCK_BYTES_MAX, superblock_places, superblock_start_bytes},
     },
+    redundancy::SegmentLayout,
 };
 use std::sync::Arc;
 use world::{Buffer, ByteOffset, Stability};
@@ -25,7 +26,7 @@ const READ_BLOCKS: u32 = 64;
 
 /// The same range of blocks of every copy on a present drive.
 struct Copies {
-    /// Index of each slot in the segment, and its address.
+    /// Index of each slot among those to read, and its address.
     slots: Vec<(usize, SlotAddress)>,
     /// First block of the range.
     first: u32,
@@ -112,7 +113,7 @@ impl Mover {
         is_replayed: bool,
     ) -> Result<()> {
         let shared = &self.shared;
-        let mut copies = self.read_copies(row, 0, u32::from(row.shape.slot_blocks())).await?;
+        let mut copies = self.read_copies(&row.slots, 0, u32::from(row.shape.slot_blocks())).await?;
         self.scrub_header(number, row, &mut copies).await;
         let end = self.log.tail().acknowledged_below();
         let mut block = SegmentBlock(0);
@@ -155,21 +156,22 @@ impl Mover {
 
     async fn scrub_data_segment(&self, number: SegmentNumber, row: &SegmentRow) -> Result<()> {
         let shared = &self.shared;
-        let mut header = self.read_copies(row, 0, 1).await?;
+        let mut header = self.read_copies(&row.slots, 0, 1).await?;
         self.scrub_header(number, row, &mut header).await;
-        let last = u32::from(row.shape.slot_blocks()) - 1;
+        let last = row.shape.data_blocks() - 1;
         let is_it = |bytes: &[u8]| {
             let summary = SummaryBlock::decode(bytes).ok()?;
             (summary.number == number && summary.segment_use == row.segment_use).then_some(summary)
         };
-        let mut tail = self.read_copies(row, last, 1).await?;
-        tail.repair(shared, last, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
-        let Some(summary) = (0..tail.slots.len()).find_map(|copy| is_it(tail.block(copy, last))) else {
+        let mut tail = self.read_copies_of_data(row, SegmentBlock(last), 1).await?;
+        let block = tail.first;
+        tail.repair(shared, block, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
+        let Some(summary) = (0..tail.slots.len()).find_map(|copy| is_it(tail.block(copy, block))) else {
             return Ok(());
         };
         let others = u32::from(summary.block_count) - 1;
-        let mut copies = self.read_copies(row, last - others, others).await?;
-        for block in last - others..last {
+        let mut copies = self.read_copies_of_data(row, SegmentBlock(last - others), others).await?;
+        for block in copies.first..copies.first + others {
             copies.repair(shared, block, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
         }
         Ok(())
@@ -194,10 +196,19 @@ impl Mover {
         copies.repair(&self.shared, 0, is_right, made_for).await;
     }
 
-    /// Reads a range of every slot of a mirrored segment, piece by piece.
-    async fn read_copies(&self, row: &SegmentRow, first: u32, count: u32) -> Result<Copies> {
+    /// Reads a range of data from each of its sources.
+    async fn read_copies_of_data(&self, row: &SegmentRow, first: SegmentBlock, count: u32) -> Result<Copies> {
+        let sources = SegmentLayout::of(row).plan_read(first);
+        let block = sources[0].block;
+        assert!(sources.iter().all(|source| source.block == block), "copies lie at one height");
+        let slots: Vec<_> = sources.into_iter().map(|source| source.slot).collect();
+        self.read_copies(&slots, block, count).await
+    }
+
+    /// Reads a range of each of `slots`, piece by piece.
+    async fn read_copies(&self, slots: &[SlotAddress], first: u32, count: u32) -> Result<Copies> {
         let drives = &self.shared.drives;
-        let there = row.slots.iter().copied().enumerate().filter(|(_, slot)| drives.has(slot.member));
+        let there = slots.iter().copied().enumerate().filter(|(_, slot)| drives.has(slot.member));
         let slots: Vec<_> = there.collect();
         let mut bytes = vec![vec![0; count as usize * BLOCK_BYTES]; slots.len()];
         for (&(_, slot), bytes) in slots.iter().zip(&mut bytes) {

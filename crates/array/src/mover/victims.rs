@@ -13,7 +13,6 @@ use crate::{
     engine::{PoolSpace, Purpose, VICTIMS_MAX},
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::room_blocks,
-    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 
@@ -108,8 +107,8 @@ impl Mover {
     fn limits(&self, space: PoolSpace) -> Limits {
         // A round writes its targets before its victims are free.
         let free = space.free_for(Purpose::Upkeep);
-        let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().data);
+        let drives = &self.shared.drives;
+        let shape = drives.mirror_shape(drives.copies().data);
         Limits {
             room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),

@@ -10,7 +10,7 @@ use crate::{
         segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     member_table::LOG_COPIES,
-    redundancy::{Copies, Placement, Raid1, mirror_shape},
+    redundancy::{Copies, Placement, Raid1},
     segments::Segments,
     superblocks::{clear_places, look, write_generation},
 };
@@ -156,7 +156,7 @@ async fn write_log_header(drives: &Drives, superblock: &Superblock) -> Result<()
         segment_use: segment.segment_use,
         incarnation: superblock.checkpoint.incarnation,
         kind: SegmentKind::Log,
-        shape: mirror_shape(superblock.geometry.slot_blocks(), segment.slots.len()),
+        shape: drives.mirror_shape(segment.slots.len()),
         slots: segment.slots.clone(),
         slot_index: 0,
         first_position: superblock.checkpoint.position_next,

@@ -10,7 +10,7 @@ use crate::{
     },
     error::Result,
     format::MemberIndex,
-    redundancy::scheme_of,
+    redundancy::SegmentLayout,
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::Moment;
@@ -62,10 +62,10 @@ impl Shared {
         };
         for (_, row) in self.state.borrow().segments.iter() {
             let there = drives.copies_there(&row.slots);
-            let scheme = scheme_of(row.shape);
-            if !row.shape.is_mirror() {
-                redundancy.lost_raid0_segments += u64::from(scheme.is_lost(there, row.slots.len()));
-            } else if scheme.missing(there, drives.copies().of_kind(row.kind)) > 0 {
+            let segment = SegmentLayout::of(row);
+            if !segment.scheme().is_redundant() {
+                redundancy.lost_raid0_segments += u64::from(segment.is_lost(there));
+            } else if segment.missing(there, drives.copies().of_kind(row.kind)) > 0 {
                 redundancy.segments += 1;
                 redundancy.bytes += u64::from(geometry.slot_bytes);
                 redundancy.single_copy_bytes += u64::from(there == 1) * u64::from(geometry.slot_bytes);

@@ -28,7 +28,7 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     log::{LogSink, LogTail, LogWriter, LogWriterSetting, ReplayOutcome, ReplayStart, replay},
-    redundancy::mirror_shape,
+    redundancy::SegmentLayout,
     segments::Segments,
     simulation::{
         canary::{self, Canary},
@@ -283,7 +283,7 @@ fn row_of(drives: &Drives, segment: &MirroredSegment, kind: SegmentKind) -> Segm
         segment_use: segment.segment_use,
         kind,
         state: SegmentState::Open,
-        shape: mirror_shape(drives.geometry().slot_blocks(), segment.slots.len()),
+        shape: drives.mirror_shape(segment.slots.len()),
         slots: segment.slots.clone(),
         live_grains: 0,
     }
@@ -398,13 +398,12 @@ fn check_none_left_behind(shared: &Shared, replayed: &ReplayOutcome) -> Result<(
         superblock.members[usize::from(slot.member.0)].state.holds_superblocks()
             && !shared.drives.has(slot.member)
     };
-    let is_left_behind =
-        |slots: &Vec<SlotAddress>| shared.drives.copies_there(slots) == 0 && slots.iter().any(is_left_out);
-    let rows = state.segments.iter().filter(|(_, row)| row.shape.is_mirror()).map(|(_, row)| &row.slots);
-    let ahead = replayed.successors.iter().map(|segment| &segment.slots);
-    let left_behind = rows.chain(ahead).filter(|slots| is_left_behind(slots));
-    let members: BTreeSet<_> =
-        left_behind.flatten().filter(|slot| is_left_out(slot)).map(|slot| slot.member).collect();
+    let rows = state.segments.iter().map(|(_, row)| SegmentLayout::of(row));
+    let redundant = rows.filter(|segment| segment.scheme().is_redundant());
+    let ahead = replayed.successors.iter().map(|segment| shared.drives.mirror(&segment.slots));
+    let is_lost = |segment: &SegmentLayout<'_>| segment.is_lost(shared.drives.copies_there(segment.slots));
+    let left_out = redundant.chain(ahead).filter(is_lost).flat_map(|segment| segment.slots);
+    let members: BTreeSet<_> = left_out.filter(|slot| is_left_out(slot)).map(|slot| slot.member).collect();
     if members.is_empty() {
         return Ok(());
     }
@@ -439,11 +438,10 @@ async fn new_log(
     replayed: &ReplayOutcome,
 ) -> Result<Rc<LogWriter>> {
     let owner = Rc::clone(sink) as Rc<dyn LogSink>;
-    let geometry = shared.drives.geometry();
     let fence = shared.superblock.borrow().checkpoint.fence;
     let acknowledged = Position(replayed.last.position.0 + 1);
     let segment = replayed.segment();
-    let shape = mirror_shape(geometry.slot_blocks(), segment.slots.len());
+    let shape = shared.drives.mirror_shape(segment.slots.len());
     let tail = LogTail::new(
         (shared.pool, incarnation, fence),
         (replayed.position_next, acknowledged, replayed.last),

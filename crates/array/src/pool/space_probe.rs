@@ -6,6 +6,7 @@ use crate::{
     engine::events::EventKind,
     error::Result,
     format::{BLOCK_BYTES, MemberIndex},
+    redundancy::Placement,
 };
 use std::{sync::Arc, time::Duration};
 use world::{Buffer, Moment, Stability};
@@ -69,14 +70,14 @@ impl DriveWatch {
     /// its space is certain even if other slots would find none.
     async fn accepts_a_slot(&self, member: MemberIndex) -> Result<bool> {
         let shared = &self.shared;
-        let slot = shared.state.borrow_mut().segments.allocate_slot(&[member]);
+        let slot = shared.state.borrow_mut().segments.allocate_slot(Placement::on(&[member]), &[]);
         // Without a free slot nothing is placed on it.
         let Some(slot) = slot else { return Ok(true) };
         let blocks = usize::from(shared.drives.geometry().slot_blocks());
-        let zeroes = [Arc::new(Buffer::zeroed(blocks * BLOCK_BYTES))];
-        let writes = shared.drives.write_all(&[slot], 0, &zeroes, Stability::Volatile);
-        let is_there = !writes.is_empty();
-        let written = all_written(writes).await;
+        let zeroes = vec![Arc::new(Buffer::zeroed(blocks * BLOCK_BYTES))];
+        let write = shared.drives.write(slot, 0, zeroes, Stability::Volatile);
+        let is_there = write.is_some();
+        let written = all_written(write.map(|write| (member, write)).into_iter().collect()).await;
         shared.state.borrow_mut().segments.give_back_as_next(slot);
         shared.demand.note_change();
         match written {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         format::{SegmentKind, row::SegmentState},
-        redundancy::mirror_shape,
+        redundancy::{Raid1, RedundancyScheme},
     };
 
     const SPAN: u64 = 10;
@@ -63,7 +63,7 @@ mod tests {
             segment_use: SegmentUse(segment_use),
             kind,
             state,
-            shape: mirror_shape(256, 2),
+            shape: Raid1.shape(256, 2),
             slots,
             live_grains,
         }

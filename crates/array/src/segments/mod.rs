@@ -5,29 +5,27 @@
 //! 1. A slot is free, or belongs to one segment, or waits to become free (`condemned`).
 //! 2. So does a number.
 //! 3. `live_grains` of a segment counts the grains the trees reference, as of the last merge. It is never
-//!    negative. `raid0_grains` is its sum over segments without a mirror, each of one slot, by drive.
+//!    negative. `raid0_grains` is its sum over segments without redundancy, each of one slot, by drive.
 //! 4. The slots of a segment become free only when a checkpoint without it is complete, and all readers from
 //!    before that are done.
+//! 5. A new slot of a segment is never in the failure set of a slot that the segment keeps.
 
+mod allocation;
 mod free_slots;
 mod heat;
 
-use crate::format::checksum::mix;
 use crate::{
     format::{
         CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
         SlotAddress,
         row::{SegmentRow, SegmentState},
     },
-    redundancy::{Placement, RedundancyScheme, mirror_shape},
+    redundancy::scheme_of,
     simulation::sometimes::{self, Sometimes},
 };
 use free_slots::FreeSlots;
 use heat::Heat;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Drives whose free slots differ by less count as equally free.
-const EVENED_SLOTS: u32 = 8;
 
 /// All segments of a pool, and its free slots.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ pub struct Segments {
     live_grains: u64,
     /// Of those of nodes.
     node_grains: u64,
-    /// Of those without a copy, by drive.
+    /// Of those without redundancy, by drive.
     raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
     slot_changes: u64,
@@ -116,66 +114,6 @@ impl Segments {
         self.use_next
     }
 
-    /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have the
-    /// most free slots; none if there are too few failure sets with room.
-    pub fn allocate(
-        &mut self,
-        kind: SegmentKind,
-        scheme: &dyn RedundancyScheme,
-        copies: usize,
-        placement: Placement<'_>,
-    ) -> Option<MirroredSegment> {
-        assert!(copies > 0, "a segment lies somewhere");
-        let wanted = scheme.slots(copies);
-        let mut roomy: Vec<(u32, MemberIndex)> = placement
-            .members
-            .iter()
-            .filter_map(|&member| Some((self.slots.get(&member)?.free(), member)))
-            .filter(|&(free, _)| free > 0)
-            .collect();
-        // Drives with about equal room are paired at random, each with every other: when one is lost, all
-        // others help to rebuild. Where room is short, the fuller drives are spared.
-        let about =
-            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
-        let turn = self.use_next.0;
-        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
-        roomy.sort_by_key(|&(free, member)| (std::cmp::Reverse(about(free)), falls(member)));
-        let chosen = placement.spread(roomy.into_iter().map(|(_, member)| member));
-        let sets = placement.spread(placement.members.iter().copied()).len();
-        if chosen.len() < wanted.min(sets) || chosen.is_empty() {
-            return None;
-        }
-        self.slot_changes += 1;
-        let mut slots = Vec::with_capacity(wanted);
-        for member in chosen.into_iter().take(wanted) {
-            let free = self.slots.get_mut(&member).expect("it has room");
-            slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
-        }
-        let number = SegmentNumber(self.free_numbers.first().copied().unwrap_or(self.rows.len() as u32));
-        let segment_use = self.use_next;
-        self.use_next = SegmentUse(segment_use.0 + 1);
-        let shape = scheme.shape(self.geometry.slot_blocks(), slots.len());
-        let row = SegmentRow {
-            segment_use,
-            kind,
-            state: SegmentState::Open,
-            shape,
-            slots: slots.clone(),
-            live_grains: 0,
-        };
-        self.put_row(number, row);
-        Some(MirroredSegment { number, segment_use, slots })
-    }
-
-    /// Allocates a slot on the member of `members` that has the most free slots.
-    pub fn allocate_slot(&mut self, members: &[MemberIndex]) -> Option<SlotAddress> {
-        let roomy = members.iter().filter_map(|&member| Some((self.slots.get(&member)?.free(), member)));
-        let (_, member) = roomy.filter(|&(free, _)| free > 0).max()?;
-        self.slot_changes += 1;
-        let slot = self.slots.get_mut(&member).expect("it has room").take_next()?;
-        Some(SlotAddress { member, slot })
-    }
-
     /// Frees an allocated slot that proved its drive writable; it is the next to be allocated there.
     pub fn give_back_as_next(&mut self, slot: SlotAddress) {
         self.give_back(&[slot]);
@@ -205,7 +143,7 @@ impl Segments {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that lost a copy is there");
         assert!(row.shape.is_mirror() && row.slots.len() > 1, "another copy is left");
         row.slots.retain(|&other| other != slot);
-        row.shape = mirror_shape(row.shape.slot_blocks(), row.slots.len());
+        row.shape = scheme_of(row.shape).shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
         self.dropped.push_back((from, slot));
     }
@@ -229,7 +167,7 @@ impl Segments {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
         assert!(row.shape.is_mirror(), "what rests in one copy gets no other");
         row.slots.push(new);
-        row.shape = mirror_shape(row.shape.slot_blocks(), row.slots.len());
+        row.shape = scheme_of(row.shape).shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
     }
 
@@ -262,7 +200,7 @@ impl Segments {
             _ => &mut self.live_grains,
         };
         *sum = sum.checked_add_signed(grains).expect("a sum of counts");
-        if !row.shape.is_mirror() {
+        if !scheme_of(row.shape).is_redundant() {
             let sum = self.raid0_grains.entry(row.slots[0].member).or_default();
             *sum = sum.checked_add_signed(grains).expect("a sum of counts");
         }
@@ -350,7 +288,7 @@ impl Segments {
         self.node_grains
     }
 
-    /// Live grains without a copy, by drive.
+    /// Live grains without redundancy, by drive.
     pub fn raid0_grains(&self) -> impl Iterator<Item = (MemberIndex, u64)> {
         self.raid0_grains.iter().map(|(&member, &grains)| (member, grains))
     }
@@ -367,28 +305,6 @@ impl Segments {
         self.slot_changes
     }
 
-    /// Number of segments of `copies` copies that can still be allocated on `there`.
-    pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
-        let mut free: Vec<u64> =
-            there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
-        free.sort_unstable();
-        // An upper bound: the largest drives cannot be paired with themselves.
-        let copies = copies.min(there.len()).max(1) as u64;
-        let (mut low, mut high) = (0, free.iter().sum::<u64>() / copies);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            let fits = free.iter().map(|&free| free.min(middle)).sum::<u64>() >= middle * copies;
-            (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
-        }
-        low
-    }
-
-    /// Number of segments if all slots of `there` were free.
-    pub fn all_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
-        let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
-        slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
-    }
-
     fn take_row(&mut self, number: SegmentNumber) -> Option<SegmentRow> {
         let row = self.rows.get_mut(number.0 as usize)?.take()?;
         let sum = match row.kind {
@@ -396,7 +312,7 @@ impl Segments {
             _ => &mut self.live_grains,
         };
         *sum -= u64::from(row.live_grains);
-        if !row.shape.is_mirror() {
+        if !scheme_of(row.shape).is_redundant() {
             *self.raid0_grains.entry(row.slots[0].member).or_default() -= u64::from(row.live_grains);
         }
         Some(row)
@@ -415,7 +331,7 @@ impl Segments {
             _ => &mut self.live_grains,
         };
         *sum += u64::from(row.live_grains);
-        if !row.shape.is_mirror() {
+        if !scheme_of(row.shape).is_redundant() {
             *self.raid0_grains.entry(row.slots[0].member).or_default() += u64::from(row.live_grains);
         }
         self.rows[index] = Some(row);
@@ -435,7 +351,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::{FailureSet, Raid1};
+    use crate::redundancy::{Placement, Raid1};
 
     const MEMBER: MemberIndex = MemberIndex(0);
 
@@ -468,23 +384,5 @@ mod tests {
     fn a_reader_holds_what_was_condemned_after_it_began_and_nothing_else() {
         assert_eq!(free_after(6, Some(4)), 3, "it may have found the segment in checkpoint 4");
         assert_eq!(free_after(6, Some(5)), 4, "checkpoint 5 leads nobody there");
-    }
-
-    #[test]
-    fn copies_are_never_in_one_failure_set() {
-        let geometry =
-            crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
-        let members: Vec<_> = (0..4).map(MemberIndex).collect();
-        let mut segments = Segments::new(geometry, members.iter().map(|&member| (member, 20)), SegmentUse(1));
-        // Two enclosures of two drives.
-        let placement = Placement { members: &members, failure_set: |member| FailureSet(member.0 / 2) };
-        for _ in 0..30 {
-            let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
-            let sets: Vec<_> = segment.slots.iter().map(|slot| slot.member.0 / 2).collect();
-            assert!(sets.len() == 2 && sets[0] != sets[1], "{segment:?}");
-        }
-        let one_set = Placement { members: &members[..2], ..placement };
-        let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, one_set).expect("as many as there are");
-        assert_eq!(segment.slots.len(), 1);
     }
 }

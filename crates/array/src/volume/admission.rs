@@ -31,7 +31,6 @@ use crate::{
     engine::{Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
-    redundancy::mirror_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{rc::Rc, time::Duration};
@@ -96,8 +95,8 @@ impl Admission {
         let blocks = bytes.div_ceil(BLOCK_BYTES as u64);
         // Each record has a header, and holds this many blocks at most.
         let records = blocks.div_ceil(PAYLOAD_BLOCKS_MAX as u64);
-        let geometry = self.shared.drives.geometry();
-        let shape = mirror_shape(geometry.slot_blocks(), self.shared.drives.copies().log);
+        let drives = &self.shared.drives;
+        let shape = drives.mirror_shape(drives.copies().log);
         (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
     }
 

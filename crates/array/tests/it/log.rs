@@ -13,7 +13,7 @@ use array::{
         LogItem, LogSink, LogTail, LogWriter, LogWriterSetting, Need, PlacedRecord, RecordDraft,
         ReplayOutcome, ReplayStart, ReplayedRecord, replay,
     },
-    redundancy::mirror_shape,
+    redundancy::{Raid1, RedundancyScheme},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -263,7 +263,7 @@ async fn write_first_header(drives: &Drives, segment: &MirroredSegment, successo
             segment_use: segment.segment_use,
             incarnation: Incarnation(1),
             kind: SegmentKind::Log,
-            shape: mirror_shape(GEOMETRY.slot_blocks(), segment.slots.len()),
+            shape: Raid1.shape(GEOMETRY.slot_blocks(), segment.slots.len()),
             slots: segment.slots.clone(),
             slot_index,
             first_position: Position(1),
@@ -292,7 +292,7 @@ async fn serve(
         (found.position_next, Position(found.last.position.0 + 1), found.last),
         (
             found.segment().clone(),
-            mirror_shape(GEOMETRY.slot_blocks(), found.segment().slots.len()),
+            Raid1.shape(GEOMETRY.slot_blocks(), found.segment().slots.len()),
             found.block,
         ),
     );

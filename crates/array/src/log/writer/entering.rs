@@ -5,7 +5,6 @@ use crate::{
     drive::{WriteFailures, all_written},
     error::{Error, Result},
     format::{LogStart, MirroredSegment, SegmentBlock, SegmentKind, SlotHeader, segment::SUCCESSORS_MAX},
-    redundancy::mirror_shape,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -54,7 +53,7 @@ impl LogWriter {
             }
             assert!(next.segment_use > self.entered_use.get(), "uses ascend along the log");
             self.entered_use.set(next.segment_use);
-            let shape = mirror_shape(self.drives.geometry().slot_blocks(), next.slots.len());
+            let shape = self.drives.mirror_shape(next.slots.len());
             if is_new_beginning {
                 sometimes::reached(Sometimes::LogRestarted);
                 let previous = self.tail.borrow().previous();
@@ -117,7 +116,7 @@ impl LogWriter {
             segment_use: segment.segment_use,
             incarnation,
             kind: SegmentKind::Log,
-            shape: mirror_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
+            shape: self.drives.mirror_shape(segment.slots.len()),
             slots: segment.slots.clone(),
             slot_index: 0,
             first_position,

@@ -29,7 +29,6 @@ use crate::{
         ChecksumSeed, LogStart, MirroredSegment, RecordLink, SegmentKind, SegmentNumber, SegmentUse,
         SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
-    redundancy::mirror_shape,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -119,8 +118,7 @@ impl LogWriter {
         (tail, successors): (LogTail, Vec<MirroredSegment>),
     ) -> Rc<Self> {
         assert!(setting.batch_records_max > 0, "a record is written at some time");
-        let shape = mirror_shape(drives.geometry().slot_blocks(), 1);
-        let room_blocks = room_blocks(shape) as usize;
+        let room_blocks = room_blocks(drives.mirror_shape(1)) as usize;
         assert!(room_blocks > PAYLOAD_BLOCKS_MAX, "an empty segment has room for any record");
         Rc::new(Self {
             world: world.clone(),
@@ -376,8 +374,7 @@ impl LogWriter {
             buffers.push(Arc::new(Buffer::copy_of(&placed.header)));
             buffers.extend(draft.payload());
         }
-        let segment = self.tail.borrow().segment().clone();
-        let writes = self.drives.write_all(&segment.slots, 1 + first.0, &buffers, stability);
+        let writes = self.drives.write_data(self.tail.borrow().layout(), first, &buffers, stability);
         let copies = writes.len();
         let written = all_written(writes).await;
         let is_on_one = written.as_ref().is_err_and(|failures| failures.len() < copies);

@@ -9,9 +9,9 @@ use crate::{
     error::{Error, Result},
     format::{
         BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, NodePointer, PoolId, SegmentBlock,
-        SegmentNumber, SegmentShape, SlotAddress, SlotBlock, TreeKind, TreeNode, row::SegmentRow,
+        SegmentNumber, SegmentShape, SlotAddress, TreeKind, TreeNode, row::SegmentRow,
     },
-    redundancy::mirror_shape,
+    redundancy::{SegmentLayout, SlotSource},
     tree::NodeStore,
 };
 use rustc_hash::FxHashMap;
@@ -77,7 +77,7 @@ impl Copies {
 
     /// Adds a segment of the log, or of nodes.
     pub fn add_mirrored(&self, segment: &MirroredSegment) {
-        let shape = mirror_shape(self.drives.geometry().slot_blocks(), segment.slots.len());
+        let shape = self.drives.mirror_shape(segment.slots.len());
         self.add(segment.number, Layout { shape, slots: segment.slots.clone(), live_grains: 0 });
     }
 
@@ -106,27 +106,24 @@ impl Copies {
 
     /// True if a present drive should have a copy.
     pub fn has_copy(&self, segment: SegmentNumber, at: SegmentBlock) -> bool {
-        !self.places(segment, at, 1).is_empty()
+        !self.sources(segment, at, 1).is_empty()
     }
 
-    /// Possible locations of `blocks` blocks on present drives, as slot and block.
-    fn places(&self, segment: SegmentNumber, at: SegmentBlock, blocks: usize) -> Vec<(SlotAddress, u32)> {
+    /// Possible sources of `blocks` blocks on present drives.
+    fn sources(&self, segment: SegmentNumber, at: SegmentBlock, blocks: usize) -> Vec<SlotSource> {
         let segments = self.segments.borrow();
         let slot_blocks = usize::from(self.drives.geometry().slot_blocks());
-        let mut places = Vec::new();
-        for Layout { shape, slots, .. } in segments.get(&segment).into_iter().flatten() {
-            if at.0 >= shape.data_blocks() {
-                continue;
-            }
-            for SlotBlock { slot_index, block } in shape.copies(at) {
-                let slot = slots[slot_index];
-                let is_within = block as usize + blocks <= slot_blocks;
-                if is_within && self.drives.has(slot.member) {
-                    places.push((slot, block));
-                }
+        let is_there = |source: &SlotSource| {
+            source.block as usize + blocks <= slot_blocks && self.drives.has(source.slot.member)
+        };
+        let mut sources = Vec::new();
+        for &Layout { shape, ref slots, .. } in segments.get(&segment).into_iter().flatten() {
+            if at.0 < shape.data_blocks() {
+                let planned = SegmentLayout { shape, slots }.plan_read(at);
+                sources.extend(planned.into_iter().filter(is_there));
             }
         }
-        places
+        sources
     }
 
     /// Reads every block of a run that is right on some copy.
@@ -135,7 +132,7 @@ impl Copies {
         let mut data = Buffer::zeroed(count * BLOCK_BYTES);
         let mut lost: Vec<usize> = (0..count).collect();
         let mut error = None;
-        for (slot, block) in self.places(run.segment, run.at, count) {
+        for SlotSource { slot, block } in self.sources(run.segment, run.at, count) {
             match self.drives.read(slot, block, count).await {
                 Ok(read) => lost.retain(|&index| !self.take(run, index, block_of(&read, index), &mut data)),
                 Err(failed) => {
@@ -187,7 +184,7 @@ impl Copies {
     async fn read_any_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
         let blocks = usize::from(pointer.blocks);
         let mut why = None;
-        for (slot, block) in self.places(pointer.segment, pointer.block, blocks) {
+        for SlotSource { slot, block } in self.sources(pointer.segment, pointer.block, blocks) {
             match self.drives.read(slot, block, blocks).await {
                 Ok(bytes) if pointer.seals(&bytes) => return Ok(Rc::from(&bytes[..])),
                 Ok(bytes) => {

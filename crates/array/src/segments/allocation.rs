@@ -1,0 +1,176 @@
+//! Allocation: the drives on which a new segment lies, or another slot of an old one, and how many fit.
+
+use super::Segments;
+use crate::{
+    format::{
+        MemberIndex, MirroredSegment, SegmentKind, SegmentNumber, SegmentUse, SlotAddress,
+        checksum::mix,
+        row::{SegmentRow, SegmentState},
+    },
+    redundancy::{Placement, RedundancyScheme},
+};
+use std::cmp::Reverse;
+
+/// Drives whose free slots differ by less count as equally free.
+const EVENED_SLOTS: u32 = 8;
+
+impl Segments {
+    /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have
+    /// the most free slots, first of the preferred medium; none if there are too few failure sets with room.
+    pub fn allocate(
+        &mut self,
+        kind: SegmentKind,
+        scheme: &dyn RedundancyScheme,
+        copies: usize,
+        placement: Placement<'_>,
+    ) -> Option<MirroredSegment> {
+        assert!(copies > 0, "a segment lies somewhere");
+        let wanted = scheme.slots(copies);
+        let mut roomy: Vec<(u32, MemberIndex)> = placement
+            .members
+            .iter()
+            .filter_map(|&member| Some((self.slots.get(&member)?.free(), member)))
+            .filter(|&(free, _)| free > 0)
+            .collect();
+        // Drives with about equal room are paired at random, each with every other: when one is lost, all
+        // others help to rebuild. Where room is short, the fuller drives are spared.
+        let about =
+            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
+        let turn = self.use_next.0;
+        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
+        roomy
+            .sort_by_key(|&(free, member)| (!placement.prefers(member), Reverse(about(free)), falls(member)));
+        let chosen = placement.spread(roomy.into_iter().map(|(_, member)| member));
+        let sets = placement.spread(placement.members.iter().copied()).len();
+        if chosen.len() < wanted.min(sets) || chosen.is_empty() {
+            return None;
+        }
+        self.slot_changes += 1;
+        let mut slots = Vec::with_capacity(wanted);
+        for member in chosen.into_iter().take(wanted) {
+            let free = self.slots.get_mut(&member).expect("it has room");
+            slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
+        }
+        let number = SegmentNumber(self.free_numbers.first().copied().unwrap_or(self.rows.len() as u32));
+        let segment_use = self.use_next;
+        self.use_next = SegmentUse(segment_use.0 + 1);
+        let shape = scheme.shape(self.geometry.slot_blocks(), slots.len());
+        let row = SegmentRow {
+            segment_use,
+            kind,
+            state: SegmentState::Open,
+            shape,
+            slots: slots.clone(),
+            live_grains: 0,
+        };
+        self.put_row(number, row);
+        Some(MirroredSegment { number, segment_use, slots })
+    }
+
+    /// Allocates another slot for a segment that keeps the slots `kept`, on the member of `placement` that
+    /// has the most free slots, first of the preferred medium; none if there is no failure set with room but
+    /// without a kept slot.
+    pub fn allocate_slot(&mut self, placement: Placement<'_>, kept: &[SlotAddress]) -> Option<SlotAddress> {
+        let candidates = placement.apart_from(kept);
+        let roomy = candidates.filter_map(|member| Some((self.slots.get(&member)?.free(), member)));
+        let (_, member) = roomy
+            .filter(|&(free, _)| free > 0)
+            .max_by_key(|&(free, member)| (placement.prefers(member), free, member))?;
+        self.slot_changes += 1;
+        let slot = self.slots.get_mut(&member).expect("it has room").take_next()?;
+        Some(SlotAddress { member, slot })
+    }
+
+    /// Number of segments of `copies` copies that can still be allocated on `there`.
+    pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
+        let mut free: Vec<u64> =
+            there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
+        free.sort_unstable();
+        // An upper bound: the largest drives cannot be paired with themselves.
+        let copies = copies.min(there.len()).max(1) as u64;
+        let (mut low, mut high) = (0, free.iter().sum::<u64>() / copies);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            let fits = free.iter().map(|&free| free.min(middle)).sum::<u64>() >= middle * copies;
+            (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
+        }
+        low
+    }
+
+    /// Number of segments if all slots of `there` were free.
+    pub fn all_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
+        let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
+        slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        format::{PoolGeometry, SlotNumber},
+        redundancy::{DriveMedium, FailureSet, Raid1},
+    };
+
+    /// Four drives of 20 slots.
+    fn of_four_drives() -> ([MemberIndex; 4], Segments) {
+        let geometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+        let members = [0, 1, 2, 3].map(MemberIndex);
+        (members, Segments::new(geometry, members.map(|member| (member, 20)), SegmentUse(1)))
+    }
+
+    /// Two enclosures of two drives.
+    fn in_enclosures(members: &[MemberIndex]) -> Placement<'_> {
+        Placement { failure_set: |member| FailureSet(member.0 / 2), ..Placement::on(members) }
+    }
+
+    #[test]
+    fn copies_are_never_in_one_failure_set() {
+        let (members, mut segments) = of_four_drives();
+        let placement = in_enclosures(&members);
+        for _ in 0..30 {
+            let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
+            let sets: Vec<_> = segment.slots.iter().map(|slot| slot.member.0 / 2).collect();
+            assert!(sets.len() == 2 && sets[0] != sets[1], "{segment:?}");
+        }
+        let one_set = Placement { members: &members[..2], ..placement };
+        let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, one_set).expect("as many as there are");
+        assert_eq!(segment.slots.len(), 1);
+    }
+
+    #[test]
+    fn a_later_copy_is_refused_in_the_failure_set_of_one_that_stays() {
+        let (members, mut segments) = of_four_drives();
+        let placement = in_enclosures(&members);
+        let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
+        let (kept, lost) = (&segment.slots[..1], segment.slots[1]);
+        for _ in 0..39 {
+            let new = segments.allocate_slot(placement, kept).expect("the other enclosure has room");
+            assert_eq!(new.member.0 / 2, lost.member.0 / 2, "{new:?} beside {kept:?}");
+        }
+        assert_eq!(segments.allocate_slot(placement, kept), None, "the room left is beside the other copy");
+        let alone = segments.allocate_slot(placement, &[]).expect("nothing stays");
+        assert_eq!(alone.member.0 / 2, kept[0].member.0 / 2);
+    }
+
+    #[test]
+    fn drives_of_the_preferred_medium_are_filled_first() {
+        let (members, mut segments) = of_four_drives();
+        let placement = Placement {
+            medium: |member| if member.0 < 2 { DriveMedium::Rotating } else { DriveMedium::SolidState },
+            preferred: Some(DriveMedium::Rotating),
+            ..Placement::on(&members)
+        };
+        let mut members_of_next = || {
+            let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
+            segment.slots.iter().map(|slot| slot.member.0).sum::<u16>()
+        };
+        for _ in 0..20 {
+            assert_eq!(members_of_next(), 1, "on members 0 and 1");
+        }
+        assert_eq!(members_of_next(), 5, "on members 2 and 3");
+        let kept = [SlotAddress { member: MemberIndex(2), slot: SlotNumber(0) }];
+        let new = segments.allocate_slot(placement, &kept).expect("there is room");
+        assert_eq!(new.member, MemberIndex(3), "no rotating drive has room");
+    }
+}
