@@ -16,7 +16,7 @@ use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
+        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
         row::{SegmentRow, SegmentState},
     },
     log::LogWriter,
@@ -353,6 +353,7 @@ impl Checkpoints {
             .publish(|superblock| {
                 superblock.checkpoint = checkpoint;
                 superblock.features.incompatible |= INCOMPATIBLE_PIVOTS;
+                superblock.features.read_only |= READ_ONLY_BRANCH_STAMPS;
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }
