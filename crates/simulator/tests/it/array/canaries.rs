@@ -40,6 +40,7 @@ fn every_planted_bug_is_caught_within_200_seeds() {
             is_tight,
             drives_min,
             cuts_behind_replay,
+            subscribes: bug.subscribes(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
