@@ -37,7 +37,7 @@ const PIN_MOVES_PERCENT: f64 = 5.0;
 /// The last version of a block; without data after a discard.
 type FollowedBlock = (Stamp, Option<Arc<Buffer>>);
 
-/// A block of a record.
+/// A block of a record whose answers are held.
 struct WrittenBlock {
     place: (VolumeId, BlockIndex),
     data: Arc<Buffer>,
@@ -70,7 +70,7 @@ pub struct Follower {
     /// Records whose answers are held.
     held: RefCell<BTreeMap<Position, Vec<WrittenBlock>>>,
     pin: RefCell<Option<LogPin>>,
-    /// Weak, since tasks that end holds need it.
+    /// For tasks that end holds.
     own: Weak<Self>,
 }
 
@@ -124,7 +124,7 @@ impl LogSubscriber for Follower {
 }
 
 impl Follower {
-    /// Returns the data before.
+    /// Sets a block, and returns the data that it had.
     fn set(&self, key: (VolumeId, BlockIndex), block: FollowedBlock) -> Option<Arc<Buffer>> {
         let stamp = block.0;
         let (before, data) = self.blocks.borrow_mut().insert(key, block)?;
