@@ -8,7 +8,7 @@
 use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
-        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
+        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
     },
     simulation::sometimes::{self, Sometimes},
 };
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The pool features this program can read and write.
 pub const KNOWN: Features = Features {
     compatible: 0,
-    read_only: 0,
+    read_only: READ_ONLY_BRANCH_STAMPS,
     incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
 };
 

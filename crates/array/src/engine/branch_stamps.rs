@@ -1,13 +1,20 @@
 //! The last stamp of each branch, so that a write with a given stamp never comes before another.
 //!
 //! A follower writes with the stamps of another pool. These ascend within a branch, but may be lower than
-//! what the follower's pool gave to other branches. The format does not keep the last stamp of a branch, so
-//! after an opening every stamp the pool had given counts for every branch that was there.
+//! what the follower's pool gave to other branches.
+//!
+//! A command gets its stamp before its record is stable. Stamps in the log's queue are kept in RAM alone: a
+//! crash may lose their commands, and a follower then sends them again with the same stamps. Once a record is
+//! applied, the rows of its branches have its stamps. So a checkpoint has exactly the stamps of the records
+//! in it, and a replay adds those of the records behind it.
+//!
+//! A program without the feature that announces these stamps left them at 0 and may have written since. When
+//! such a pool is opened, each branch is assumed to have every stamp that the pool had given.
 //!
 //! Invariants:
 //!
-//! 1. All stamps of a branch, of its commands in the log's queue and of its points, are at most its `last`,
-//!    or below `opened_at` if the branch is from before the opening.
+//! 1. All stamps of a branch, of its commands in the log's queue and of its points, are at most its
+//!    `last_stamp_of`.
 //! 2. Stamps of a branch ascend in the order of the log.
 
 use super::shared::State;
@@ -17,30 +24,14 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
+/// The last stamps given since the pool was opened; their commands may still be in the log's queue.
 #[derive(Debug, Default)]
-pub(crate) struct BranchStamps {
-    /// Of branches that got a stamp since the pool was opened.
-    last: BTreeMap<BranchNumber, Stamp>,
-    /// The first new branch, and the first new stamp, of this opening.
-    opened_at: (BranchNumber, Stamp),
-}
+pub(crate) struct BranchStamps(BTreeMap<BranchNumber, Stamp>);
 
 impl BranchStamps {
-    /// Branches below `branch_next` may have any stamps below `stamp_next`.
-    pub fn opened_at(branch_next: BranchNumber, stamp_next: Stamp) -> Self {
-        Self { last: BTreeMap::new(), opened_at: (branch_next, stamp_next) }
-    }
-
-    /// The highest stamp that a branch may have.
-    fn last(&self, branch: BranchNumber) -> Stamp {
-        let (branch_next, stamp_next) = self.opened_at;
-        let before = if branch < branch_next { Stamp(stamp_next.0.saturating_sub(1)) } else { Stamp(0) };
-        self.last.get(&branch).copied().unwrap_or_default().max(before)
-    }
-
     /// Notes that a branch got a stamp, the highest it has.
     pub fn note(&mut self, branch: BranchNumber, stamp: Stamp) {
-        self.last.insert(branch, stamp);
+        self.0.insert(branch, stamp);
     }
 }
 
@@ -59,26 +50,38 @@ impl State {
     ///
     /// [`Error::StampTaken`]: the branch may have this stamp, or a later one.
     pub fn take_stamp(&mut self, branch: BranchNumber, stamp: Stamp) -> Result<Stamp> {
-        let last = self.branch_stamps.last(branch);
+        let last = self.last_stamp_of(branch);
         if stamp <= last || stamp.0 == u64::MAX {
             return Err(Error::StampTaken { branch, stamp, last });
         }
-        self.has_stamp(stamp);
+        self.mark_used(stamp);
         self.branch_stamps.note(branch, stamp);
         Ok(stamp)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Notes a stamp of a record that is applied.
+    pub(super) fn note_stamp(&mut self, branch: BranchNumber, stamp: Stamp) {
+        self.mark_used(stamp);
+        self.catalogue.note_stamp(branch, stamp);
+    }
 
-    #[test]
-    fn a_branch_from_before_the_opening_may_have_any_earlier_stamp() {
-        let mut stamps = BranchStamps::opened_at(BranchNumber(4), Stamp(100));
-        assert_eq!([3, 4].map(|branch| stamps.last(BranchNumber(branch)).0), [99, 0]);
-        stamps.note(BranchNumber(3), Stamp(150));
-        stamps.note(BranchNumber(4), Stamp(50));
-        assert_eq!([2, 3, 4].map(|branch| stamps.last(BranchNumber(branch)).0), [99, 150, 50]);
+    /// Assumes that each branch has the last stamp of the pool. To be called after the replay, if rows of
+    /// branches do not have their stamps.
+    pub fn assume_stamps_of_branches(&mut self) {
+        let last = Stamp(self.stamp_next.0.saturating_sub(1));
+        let branches: Vec<BranchNumber> = self.catalogue.branch_numbers().collect();
+        branches.into_iter().for_each(|branch| self.catalogue.note_stamp(branch, last));
+    }
+
+    /// The highest stamp that a branch may have; 0 if it has none.
+    fn last_stamp_of(&self, branch: BranchNumber) -> Stamp {
+        let in_queue = self.branch_stamps.0.get(&branch).copied().unwrap_or_default();
+        let applied = self.catalogue.branch(branch).map(|row| row.stamp_max);
+        in_queue.max(applied.unwrap_or_default())
+    }
+
+    /// Keeps the pool from giving stamps up to this one.
+    fn mark_used(&mut self, stamp: Stamp) {
+        self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
+        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
         row::{SegmentRow, SegmentState},
     },
     log::LogWriter,
@@ -275,10 +275,18 @@ impl Checkpoints {
 
     /// A replay begins in segment `first` from now on: only pins keep segments of the log before it.
     fn leave_log_before(&self, first: SegmentNumber) {
+        let in_use = self.log.segments_in_use();
         {
             let mut state = self.shared.state.borrow_mut();
             let before = state.log_segments.iter().position(|&number| number == first);
             state.log_segments.drain(..before.unwrap_or(0));
+            let kept: Vec<SegmentNumber> = state.log_segments.iter().copied().chain(in_use).collect();
+            let is_left = |number, row: &SegmentRow| {
+                row.kind == SegmentKind::Log && row.state == SegmentState::Open && !kept.contains(&number)
+            };
+            let left = state.segments.iter().filter(|&(number, row)| is_left(number, row));
+            let left: Vec<SegmentNumber> = left.map(|(number, _)| number).collect();
+            left.into_iter().for_each(|number| state.segments.seal(number));
         }
         self.shared.give_up_pins_if_short();
         self.shared.subscribers.pins.trim(&self.shared.state.borrow().log_segments);
@@ -286,28 +294,10 @@ impl Checkpoints {
 
     /// Condemns unreferenced segments. Returns all rows to merge into the catalogue.
     fn rows_for(&self, frozen: &Frozen) -> Vec<(RowKey, Option<Vec<u8>>)> {
-        let in_use = self.log.segments_in_use();
         self.leave_log_before(frozen.log.segment.number);
-        let pinned = self.shared.subscribers.pins.segments();
+        frozen.filled.iter().for_each(|&number| self.shared.state.borrow_mut().segments.seal(number));
+        let idle = self.shared.idle_segments();
         let mut state = self.shared.state.borrow_mut();
-        let kept: Vec<SegmentNumber> = state.log_segments.iter().copied().chain(in_use).collect();
-        let left: Vec<SegmentNumber> = state
-            .segments
-            .iter()
-            .filter(|(number, row)| {
-                row.kind == SegmentKind::Log && row.state == SegmentState::Open && !kept.contains(number)
-            })
-            .map(|(number, _)| number)
-            .collect();
-        left.into_iter().chain(frozen.filled.iter().copied()).for_each(|number| state.segments.seal(number));
-        let idle: Vec<SegmentNumber> = state
-            .segments
-            .iter()
-            .filter(|(number, row)| {
-                row.state == SegmentState::Sealed && row.live_grains == 0 && !pinned.contains(number)
-            })
-            .map(|(number, _)| number)
-            .collect();
         state.reverse_map.forget(&idle);
         idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
         let segments = state.segments.take_changes().into_iter();
@@ -353,6 +343,7 @@ impl Checkpoints {
             .publish(|superblock| {
                 superblock.checkpoint = checkpoint;
                 superblock.features.incompatible |= INCOMPATIBLE_PIVOTS;
+                superblock.features.read_only |= READ_ONLY_BRANCH_STAMPS;
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }

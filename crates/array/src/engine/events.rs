@@ -80,10 +80,11 @@ pub enum EventKind {
         /// Space at that moment.
         space: PoolSpace,
     },
-    /// Hosts ran short of space, so the log is no longer kept for subscribers that are behind: they have to
-    /// compare points of volumes instead.
+    /// Hosts ran short of space, so the log is no longer kept for the subscriber that is furthest behind: it
+    /// has to compare points of volumes instead.
     LogPinLoss {
-        /// Size of the segments that the next checkpoint may free, in bytes of one copy.
+        /// Size of the segments that its pin kept, in bytes of one copy. The next checkpoint may free those
+        /// that no other pin keeps.
         bytes: u64,
     },
     /// A scrub found wrong copies, or locations without a right copy.

@@ -2,8 +2,9 @@
 //!
 //! A pin names a position. Segments of the log with records at or behind it are not given back, though no
 //! block in them is live. Pinned segments count as taken, so hosts see less free space. Hosts come first:
-//! when they run short of segments, all pins are lost, an event says so, and the next checkpoint frees the
-//! segments. A subscriber that lost its pin has to fall back on the difference of two points.
+//! when they run short of segments, the oldest pin is lost, and then the next one, until the next checkpoint
+//! will free enough. An event reports each loss. A subscriber that lost its pin has to fall back on the
+//! difference of two points.
 //!
 //! Pins are in memory only. A pool that is opened again keeps nothing for them.
 //!
@@ -15,8 +16,10 @@
 //!    nothing.
 //! 3. A position of a pin never moves back, and a lost pin stays lost.
 
-use super::{Purpose, Urgency, events::EventKind, log_subscribers::LogSubscription, shared::Shared};
-use crate::format::{Position, SegmentNumber};
+use super::{
+    PoolSpace, Purpose, Urgency, events::EventKind, log_subscribers::LogSubscription, shared::Shared,
+};
+use crate::format::{Position, SegmentNumber, row::SegmentState};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -86,6 +89,17 @@ impl LogPins {
     fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
     }
+
+    fn lose_oldest(&self) {
+        let mut pinned = self.pinned.borrow_mut();
+        let oldest = pinned.iter().min_by_key(|&(&number, &position)| (position, number));
+        if let Some((&number, _)) = oldest {
+            pinned.remove(&number);
+        }
+        drop(pinned);
+        self.note_change();
+        self.lost.notify_waiters();
+    }
 }
 
 impl LogSubscription {
@@ -150,28 +164,50 @@ impl Drop for LogPin {
 }
 
 impl Shared {
-    /// Loses all pins if hosts are short of segments, and some are kept for pins alone.
+    /// Loses pins, the oldest first, while hosts are short of segments and some are kept for pins alone.
     pub(super) fn give_up_pins_if_short(&self) {
         let pins = &self.subscribers.pins;
-        if pins.pinned.borrow().is_empty() {
-            return;
+        loop {
+            let mut kept = pins.segments();
+            self.state.borrow().log_segments.iter().for_each(|number| {
+                kept.remove(number);
+            });
+            if kept.is_empty() || !self.are_hosts_short() {
+                return;
+            }
+            pins.lose_oldest();
+            self.note_unsaved_rows();
+            let bytes = kept.len() as u64 * u64::from(self.drives.geometry().slot_bytes);
+            self.events.report(EventKind::LogPinLoss { bytes });
         }
-        let mut kept = pins.segments();
-        self.state.borrow().log_segments.iter().for_each(|number| {
-            kept.remove(number);
-        });
+    }
+
+    /// True if hosts are short of segments and the next checkpoint will not help them.
+    fn are_hosts_short(&self) -> bool {
         let space = self.space();
-        let is_short = space.cleaning_urgency() == Urgency::Awaited
-            || space.free_for(Purpose::Hosts) < self.demand.wanted();
-        if kept.is_empty() || !is_short {
-            return;
-        }
-        pins.pinned.borrow_mut().clear();
-        pins.note_change();
-        pins.lost.notify_waiters();
-        self.note_unsaved_rows();
-        let bytes = kept.len() as u64 * u64::from(self.drives.geometry().slot_bytes);
-        self.events.report(EventKind::LogPinLoss { bytes });
+        let is_short = |space: PoolSpace| {
+            space.cleaning_urgency() == Urgency::Awaited
+                || space.free_for(Purpose::Hosts) < self.demand.wanted()
+        };
+        // Segments are counted only if that may decide.
+        is_short(space) && is_short(PoolSpace { free: space.free + self.segments_to_free(), ..space })
+    }
+
+    /// Segments that the checkpoint under way, or the next one, frees.
+    fn segments_to_free(&self) -> u64 {
+        let idle = self.idle_segments().len();
+        let state = self.state.borrow();
+        (idle + state.segments.with_condemned().count() - state.segments.iter().count()) as u64
+    }
+
+    /// Segments without live blocks that no pin keeps.
+    pub(super) fn idle_segments(&self) -> Vec<SegmentNumber> {
+        let pinned = self.subscribers.pins.segments();
+        let state = self.state.borrow();
+        let idle = state.segments.iter().filter(|(number, row)| {
+            row.state == SegmentState::Sealed && row.live_grains == 0 && !pinned.contains(number)
+        });
+        idle.map(|(number, _)| number).collect()
     }
 }
 
@@ -199,7 +235,9 @@ mod tests {
         pins.pinned.borrow_mut().insert(1, Position(21));
         pins.trim(&VecDeque::from([SegmentNumber(8)]));
         assert_eq!(pins.segments.borrow().len(), 2, "the oldest pin counts");
-        pins.pinned.borrow_mut().clear();
+        pins.lose_oldest();
+        assert_eq!(pins.pinned.borrow().get(&0), Some(&Position(31)), "the other one stays");
+        pins.lose_oldest();
         pins.trim(&VecDeque::from([SegmentNumber(8)]));
         assert_eq!(*pins.segments.borrow(), [(Position(30), SegmentNumber(8))]);
     }

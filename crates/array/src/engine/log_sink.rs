@@ -150,12 +150,12 @@ impl State {
                     if self.catalogue.class_of(write.key.branch) == RedundancyClass::Raid0 {
                         self.backlog.add(record.segment);
                     }
-                    self.has_stamp(write.key.stamp);
+                    self.note_stamp(write.key.branch, write.key.stamp);
                 }
                 LogEntry::Zeroes(interval) | LogEntry::Discard(interval) => {
                     self.table.discard(*interval, &points, &mut dead);
                     self.deletions_taken += 1;
-                    self.has_stamp(interval.stamp);
+                    self.note_stamp(interval.branch, interval.stamp);
                 }
                 LogEntry::Move(moved) => self.table.moved(moved, &mut dead),
                 LogEntry::Put(put) => {
@@ -190,7 +190,7 @@ impl State {
                 }
                 return Ok(());
             }
-            CatalogueTable::Point => self.has_stamp(Stamp(row.sub)),
+            CatalogueTable::Point => self.note_stamp(BranchNumber(row.id as u32), Stamp(row.sub)),
             _ => {}
         }
         self.catalogue.put(row, bytes)?;
@@ -214,10 +214,5 @@ impl State {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Marks stamps up to this one as used.
-    pub(super) fn has_stamp(&mut self, stamp: Stamp) {
-        self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
     }
 }

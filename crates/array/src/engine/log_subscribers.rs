@@ -19,6 +19,7 @@ use super::{
 use crate::{
     format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, VolumeId},
     log::{PlacedRecord, RecordDraft},
+    simulation::canary::{self, Canary},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -130,6 +131,9 @@ impl State {
                 Some(DeliveredChange::Zeroes { volume, interval: *interval })
             }
             LogEntry::Discard(interval) => {
+                if canary::is(Canary::DiscardNotDelivered) {
+                    return None;
+                }
                 let volume = self.catalogue.volume_of(interval.branch)?;
                 Some(DeliveredChange::Discard { volume, interval: *interval })
             }

@@ -48,7 +48,6 @@ pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
-pub(crate) use branch_stamps::BranchStamps;
 pub(crate) use catalogue::Catalogue;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;

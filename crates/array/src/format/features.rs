@@ -16,6 +16,8 @@ pub struct Features {
 
 /// Segments of class raid5, raid6 or raid50 exist: writers must maintain parity.
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
+/// Rows of branches have their highest stamp: writers must keep it. Without this it is not known.
+pub const READ_ONLY_BRANCH_STAMPS: u64 = 1 << 1;
 /// Branches with a parent exist.
 pub const INCOMPATIBLE_BRANCHES: u64 = 1 << 0;
 /// Compressed blocks exist.

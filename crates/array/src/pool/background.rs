@@ -3,7 +3,7 @@
 
 use super::Pool;
 use crate::{
-    engine::{BranchStamps, Checkpoints, LastCheckpoint, Phase, events::BackgroundTask, spawn_repeated},
+    engine::{Checkpoints, LastCheckpoint, Phase, events::BackgroundTask, spawn_repeated},
     error::Result,
 };
 use std::rc::Rc;
@@ -12,10 +12,6 @@ impl Pool {
     /// Starts the log writer and the background tasks.
     pub(super) fn run(&self) {
         let world = &self.shared.world;
-        {
-            let mut state = self.shared.state.borrow_mut();
-            state.branch_stamps = BranchStamps::opened_at(state.catalogue.branch_next(), state.stamp_next);
-        }
         self.shared.phase.set(Phase::Running);
         let running = world.spawn("array log", Rc::clone(&self.log).run());
         *self.log_task.borrow_mut() = Some(running);

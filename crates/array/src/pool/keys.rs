@@ -12,36 +12,22 @@ use crate::{
 };
 use std::fmt;
 
-/// A volume of a pool.
+/// An id, or a name of the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumeKey<'k> {
-    Id(VolumeId),
+pub enum IdOrName<'k, I> {
+    Id(I),
     Name(&'k str),
 }
 
-/// A snapshot of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnapshotKey<'k> {
-    /// The id of the cut, which all of its volumes share.
-    Id(SnapshotId),
-    Name(&'k str),
-}
+/// A volume of a pool.
+pub type VolumeKey<'k> = IdOrName<'k, VolumeId>;
+
+/// A snapshot of a volume. The volumes of one cut share the id.
+pub type SnapshotKey<'k> = IdOrName<'k, SnapshotId>;
 
 impl From<VolumeId> for VolumeKey<'_> {
     fn from(id: VolumeId) -> Self {
         Self::Id(id)
-    }
-}
-
-impl<'k> From<&'k str> for VolumeKey<'k> {
-    fn from(name: &'k str) -> Self {
-        Self::Name(name)
-    }
-}
-
-impl<'k> From<&'k String> for VolumeKey<'k> {
-    fn from(name: &'k String) -> Self {
-        Self::Name(name)
     }
 }
 
@@ -51,28 +37,19 @@ impl From<SnapshotId> for SnapshotKey<'_> {
     }
 }
 
-impl<'k> From<&'k str> for SnapshotKey<'k> {
+impl<'k, I> From<&'k str> for IdOrName<'k, I> {
     fn from(name: &'k str) -> Self {
         Self::Name(name)
     }
 }
 
-impl<'k> From<&'k String> for SnapshotKey<'k> {
+impl<'k, I> From<&'k String> for IdOrName<'k, I> {
     fn from(name: &'k String) -> Self {
         Self::Name(name)
     }
 }
 
-impl fmt::Display for VolumeKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => write!(f, "{id}"),
-            Self::Name(name) => f.write_str(name),
-        }
-    }
-}
-
-impl fmt::Display for SnapshotKey<'_> {
+impl<I: fmt::Display> fmt::Display for IdOrName<'_, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Id(id) => write!(f, "{id}"),

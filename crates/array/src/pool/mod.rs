@@ -33,7 +33,7 @@ pub use crate::engine::{
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use difference::VolumeDifference;
-pub use keys::{SnapshotKey, VolumeKey};
+pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
     Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,

@@ -25,6 +25,7 @@ use crate::{
         LogStart, MemberIndex, MemberState, MirroredSegment, NodePointer, Position, RowKey, SegmentBlock,
         SegmentKind, SegmentNumber, SegmentUse, SlotAddress, Stamp, Superblock,
         checkpoint::OPENING_STEP,
+        features::READ_ONLY_BRANCH_STAMPS,
         row::{SegmentRow, SegmentState},
     },
     log::{LogSink, LogTail, LogWriter, LogWriterSetting, ReplayOutcome, ReplayStart, replay},
@@ -216,6 +217,9 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     let incarnation = Incarnation(checkpoint.incarnation.0.max(replayed.incarnation.0) + 1);
     {
         let mut state = shared.state.borrow_mut();
+        if shared.superblock.borrow().features.read_only & READ_ONLY_BRANCH_STAMPS == 0 {
+            state.assume_stamps_of_branches();
+        }
         state.stamp_next = if canary::is(Canary::ForgottenBump) {
             checkpoint.stamp_next
         } else {

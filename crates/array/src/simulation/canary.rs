@@ -45,6 +45,10 @@ listed! {
         CutLogTakenForWhole,
         /// Replay does not flush what a killed process had cached.
         ReplayWithoutFlush,
+        /// A command is answered while a subscriber of the log holds its record.
+        AnswerDespiteHold,
+        /// Subscribers of the log get no discards.
+        DiscardNotDelivered,
         /// Shrinking a volume keeps the blocks behind its end.
         ShrinkKeepsTheEnd,
     }

@@ -51,10 +51,7 @@ impl Trees {
             let TreeNode::Inner(inner) = TreeNode::again(&bytes) else { return Ok(Leaf { bytes, end }) };
             let index = inner.index_for(key);
             let child = inner.child(index);
-            if index + 1 < inner.len() {
-                end = Some(inner.child(index + 1).first);
-            }
-            (pointer, first) = (child.pointer, Some(child.first));
+            (pointer, first, end) = (child.pointer, Some(child.first), inner.end_of(index, end));
         }
     }
 

@@ -79,8 +79,7 @@ impl Trees {
             // The last one visited next is the first.
             for index in (0..inner.len()).rev() {
                 let child = inner.child(index);
-                let is_last = index + 1 == inner.len();
-                let end = if is_last { end } else { Some(inner.child(index + 1).first) };
+                let end = inner.end_of(index, end);
                 if may_have(&child.pointer, child.first, end) {
                     to_visit.push((child.pointer, Some(child.first), end));
                 }

@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    format::{
-        NodeKey, NodePointer, TreeKind, TreeNode,
-        node::{ChildPointer, InnerNode},
-    },
+    format::{NodeKey, NodePointer, TreeKind, TreeNode, node::ChildPointer},
 };
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use std::{collections::VecDeque, rc::Rc};
@@ -180,7 +177,7 @@ impl Frame {
         };
         let ahead = if inner.child(0).pointer.level == 0 { LEAVES_AHEAD } else { INNER_AHEAD };
         while self.next < inner.len() && self.reads.len() < ahead && !self.is_blind {
-            let part = part_of(&inner, self.next, self.end);
+            let part = Part { child: inner.child(self.next), end: inner.end_of(self.next, self.end) };
             let touch = changes.look(&mut self.sight, part.child.first, part.end);
             self.is_blind = matches!(touch, Touch::Many | Touch::Unknown);
             assert!(touch != Touch::Unknown || !self.planned.is_empty(), "all earlier changes were made");
@@ -203,9 +200,4 @@ impl Frame {
             self.next += 1;
         }
     }
-}
-
-fn part_of(inner: &InnerNode, index: usize, end: Option<NodeKey>) -> Part {
-    let is_last = index + 1 == inner.len();
-    Part { child: inner.child(index), end: if is_last { end } else { Some(inner.child(index + 1).first) } }
 }

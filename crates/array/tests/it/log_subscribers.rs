@@ -271,3 +271,40 @@ fn a_pin_is_lost_before_hosts_lack_space() {
         assert!(pool.space().free > segments * 3 / 4, "and are free now");
     });
 }
+
+#[test]
+fn the_oldest_pin_is_lost_first_and_a_younger_one_only_when_space_is_short_again() {
+    let mut scene = Scene::new(76, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let subscription = pool.subscribe(Rc::new(Follower::default()));
+        let old = subscription.pin();
+        let (segments, mut events) = (pool.space().segments, pool.events());
+        let mut losses = || {
+            let mut bytes = Vec::new();
+            while let Some(event) = events.try_next() {
+                if let EventKind::LogPinLoss { bytes: kept } = event.kind {
+                    bytes.push(kept);
+                }
+            }
+            bytes
+        };
+        for round in 0..segments / 3 {
+            overwrite(&volume, round as u8).await;
+        }
+        let young = subscription.pin();
+        for (pin, other) in [(&old, Some(&young)), (&young, None)] {
+            let mut rounds = 0;
+            while pin.position().is_some() {
+                overwrite(&volume, rounds as u8).await;
+                rounds += 1;
+                assert!(rounds < 2 * segments, "hosts go short of space");
+            }
+            assert!(rounds > segments / 8, "{rounds} rounds until the next loss");
+            assert!(other.is_none_or(|other| other.position().is_some()), "one loss is enough");
+            let losses = losses();
+            assert!(losses.len() == 1 && losses[0] > segments / 4 * MIB, "{losses:?} were kept");
+        }
+    });
+}

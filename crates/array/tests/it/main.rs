@@ -5,6 +5,7 @@
 mod adding;
 mod apply_write;
 mod bounds;
+mod branch_stamps;
 mod difference;
 mod dump;
 mod election;

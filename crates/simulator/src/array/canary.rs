@@ -69,6 +69,11 @@ impl Bug {
         }
     }
 
+    /// True if it needs a subscriber of the log.
+    pub fn subscribes(self) -> bool {
+        matches!(self, Self::InPool(Canary::AnswerDespiteHold | Canary::DiscardNotDelivered))
+    }
+
     /// True if it needs a kill, and a power cut right after the replay that follows.
     pub fn cuts_behind_replay(self) -> bool {
         self == Self::InPool(Canary::ReplayWithoutFlush)

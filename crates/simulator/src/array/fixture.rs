@@ -8,6 +8,7 @@ use super::{
     model::{CutKey, Model},
     plan::PoolRunPlan,
     resized_drive::ResizedDrive,
+    subscriber::Follower,
     violation::PoolViolation,
 };
 use array::format::{SnapshotId, VolumeId};
@@ -119,6 +120,8 @@ pub struct PoolFixture {
     pub is_untold: Rc<Cell<bool>>,
     /// The copies that must be right, given the faults so far.
     pub copies: Rc<Cell<CopyRule>>,
+    /// The subscriber of the log while hosts work.
+    pub follower: Rc<RefCell<Option<Rc<Follower>>>>,
 }
 
 impl PoolFixture {

@@ -271,6 +271,8 @@ async fn write_sectors(
     let at = ByteOffset(sectors.start * SECTOR_BYTES as u64);
     match device.write(at, buffers, stability).await {
         Ok(()) => {
+            let follower = fixture.follower.borrow().clone();
+            follower.map_or(Ok(()), |follower| follower.check_answered((key, &sectors), operation))?;
             fixture.acknowledge(&begun, sectors, operation, stability);
             Ok(())
         }

@@ -74,6 +74,7 @@ impl PoolFixture {
         self.inspect(&pool, &mut random, scenario.inspects).await?;
         if scenario.works {
             let follower = self.plan.subscribes.then(|| PoolFollower::begin(&world, &pool));
+            *self.follower.borrow_mut() = follower.as_ref().map(PoolFollower::follower);
             self.work(&world, &pool, &mut random, &scenario).await?;
             if let Some(follower) = follower {
                 follower.end(&self, &pool).await?;

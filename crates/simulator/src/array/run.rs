@@ -111,7 +111,8 @@ impl Run {
         let is_untold = Rc::new(Cell::new(plan.is_untold));
         let copies = Rc::new(Cell::new(CopyRule::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
-        let fixture = PoolFixture { drives, bay: Rc::default(), plan, model, tally, is_untold, copies };
+        let (bay, follower) = (Rc::default(), Rc::default());
+        let fixture = PoolFixture { drives, bay, plan, model, tally, is_untold, copies, follower };
         Self {
             simulation,
             random,

@@ -1,22 +1,33 @@
 //! A subscriber of the pool's log that replays all records, holds answers for a while and pins log.
 //!
-//! After the work its copy of each block equals the volume's. It draws from a random stream of its own, so
-//! hosts and drives do the same as without it, apart from the time that answers take.
+//! After the work its copy of each block equals the volume's, and no write is answered before its hold has
+//! ended. It draws from a random stream of its own, so hosts and drives do the same as without it, apart from
+//! the time that answers take.
 
 use super::{
-    fixture::PoolFixture,
+    content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey, content_of},
+    fixture::{PoolFixture, volume_id},
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
-    format::{BLOCK_BYTES, BlockIndex, Stamp, VolumeId},
+    format::{BLOCK_BYTES, BlockIndex, Position, Stamp, VolumeId},
     pool::{
-        AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, Pool, VolumeKey,
+        AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, Pool,
+        VolumeKey as PoolVolumeKey,
     },
     volume::VolumeDevice,
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    ops::Range,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
 use world::{BlockDevice, Buffer, ByteOffset, Random, World};
 
+const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
 /// Percentage of records whose answers are held, and the longest hold.
 const HELD_PERCENT: f64 = 40.0;
 const HOLD_MAX_MICROSECONDS: u64 = 20_000;
@@ -26,11 +37,41 @@ const PIN_MOVES_PERCENT: f64 = 5.0;
 /// The last version of a block; without data after a discard.
 type FollowedBlock = (Stamp, Option<Arc<Buffer>>);
 
-struct Follower {
+/// A block of a record whose answers are held.
+struct WrittenBlock {
+    place: (VolumeId, BlockIndex),
+    data: Arc<Buffer>,
+    /// Its data before the record, if that is known.
+    before: Option<Arc<Buffer>>,
+}
+
+impl WrittenBlock {
+    /// True if the record wrote sectors of an operation here, rather than kept them.
+    fn is_of(&self, volume: VolumeKey, sectors: &Range<u64>, operation: OperationNumber) -> bool {
+        let first = self.place.1.0 * BLOCK_SECTORS;
+        let mut within = first.max(sectors.start)..sectors.end.min(first + BLOCK_SECTORS);
+        let has = |data: &Buffer, sector: u64| {
+            let at = (sector - first) as usize * SECTOR_BYTES;
+            let content = content_of(&data[at..at + SECTOR_BYTES], volume, sector);
+            content == Ok(SectorContent::Of(operation))
+        };
+        self.place.0 == volume_id(volume)
+            && within.any(|sector| {
+                has(&self.data, sector) && !self.before.as_ref().is_some_and(|before| has(before, sector))
+            })
+    }
+}
+
+/// The content of the volumes as records have it.
+pub struct Follower {
     world: World,
     random: RefCell<Random>,
     blocks: RefCell<BTreeMap<(VolumeId, BlockIndex), FollowedBlock>>,
+    /// Records whose answers are held.
+    held: RefCell<BTreeMap<Position, Vec<WrittenBlock>>>,
     pin: RefCell<Option<LogPin>>,
+    /// For tasks that end holds.
+    own: Weak<Self>,
 }
 
 /// A subscriber at work.
@@ -41,10 +82,13 @@ pub struct PoolFollower {
 
 impl LogSubscriber for Follower {
     fn take(&self, record: &Rc<DeliveredRecord>, hold: AnswerHold) {
+        let mut written = Vec::new();
         for change in &record.changes {
             match change {
                 DeliveredChange::Write { volume, key, data } => {
-                    self.set((*volume, key.block), (key.stamp, Some(Arc::clone(data))));
+                    let place = (*volume, key.block);
+                    let before = self.set(place, (key.stamp, Some(Arc::clone(data))));
+                    written.push(WrittenBlock { place, data: Arc::clone(data), before });
                 }
                 DeliveredChange::Zeroes { volume, interval }
                 | DeliveredChange::Discard { volume, interval } => {
@@ -53,7 +97,7 @@ impl LogSubscriber for Follower {
                     let known = blocks.range((*volume, interval.first)..(*volume, end));
                     let known: Vec<_> = known.map(|(&key, _)| key).collect();
                     drop(blocks);
-                    known.into_iter().for_each(|key| self.set(key, (interval.stamp, None)));
+                    known.into_iter().for_each(|key| drop(self.set(key, (interval.stamp, None))));
                 }
                 DeliveredChange::Put { .. } | DeliveredChange::Remove(_) => {}
             }
@@ -65,10 +109,14 @@ impl LogSubscriber for Follower {
             pin.move_to(record.position);
         }
         if random.percent(HELD_PERCENT) {
-            let (world, time) =
-                (self.world.clone(), Duration::from_micros(random.below(HOLD_MAX_MICROSECONDS)));
+            let time = Duration::from_micros(random.below(HOLD_MAX_MICROSECONDS));
+            let (world, own, position) = (self.world.clone(), Weak::clone(&self.own), record.position);
+            self.held.borrow_mut().insert(position, written);
             drop(self.world.spawn("hold of an answer", async move {
                 world.sleep(time).await;
+                if let Some(follower) = own.upgrade() {
+                    follower.held.borrow_mut().remove(&position);
+                }
                 drop(hold);
             }));
         }
@@ -76,32 +124,57 @@ impl LogSubscriber for Follower {
 }
 
 impl Follower {
-    fn set(&self, key: (VolumeId, BlockIndex), block: FollowedBlock) {
+    /// Sets a block, and returns the data that it had.
+    fn set(&self, key: (VolumeId, BlockIndex), block: FollowedBlock) -> Option<Arc<Buffer>> {
         let stamp = block.0;
-        let before = self.blocks.borrow_mut().insert(key, block);
-        assert!(before.is_none_or(|(before, _)| before < stamp), "stamps of a block ascend");
+        let (before, data) = self.blocks.borrow_mut().insert(key, block)?;
+        assert!(before < stamp, "stamps of a block ascend");
+        data
+    }
+
+    /// Fails if a write was just answered although the answers of its record are held.
+    pub fn check_answered(
+        &self,
+        (volume, sectors): (VolumeKey, &Range<u64>),
+        operation: OperationNumber,
+    ) -> Result<(), PoolViolation> {
+        let held = self.held.borrow();
+        let is_of = |block: &WrittenBlock| block.is_of(volume, sectors, operation);
+        match held.iter().find(|(_, blocks)| blocks.iter().any(is_of)) {
+            Some((position, _)) => {
+                Err(PoolViolation::Subscriber(format!("record {position} is answered, and was held")))
+            }
+            None => Ok(()),
+        }
     }
 }
 
 impl PoolFollower {
     /// Subscribes to the log of a pool, and pins it.
     pub fn begin(world: &World, pool: &Rc<Pool>) -> Self {
-        let follower = Rc::new(Follower {
+        let follower = Rc::new_cyclic(|own| Follower {
             world: world.clone(),
             random: RefCell::new(world.random("subscriber")),
             blocks: RefCell::default(),
+            held: RefCell::default(),
             pin: RefCell::new(None),
+            own: Weak::clone(own),
         });
         let subscription = pool.subscribe(Rc::clone(&follower) as Rc<dyn LogSubscriber>);
         *follower.pin.borrow_mut() = Some(subscription.pin());
         Self { follower, subscription }
     }
 
+    /// The subscriber, for hosts to check their answers.
+    pub fn follower(&self) -> Rc<Follower> {
+        Rc::clone(&self.follower)
+    }
+
     /// Compares all blocks that were written since the beginning with the volumes. Ends the subscription.
     pub async fn end(self, fixture: &PoolFixture, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
         let keys: Vec<_> = self.follower.blocks.borrow().keys().copied().collect();
         for (volume, block) in keys {
-            let Ok(device) = pool.volume(VolumeKey::Id(volume)).map(VolumeDevice) else { continue };
+            let Ok(device) = pool.volume(PoolVolumeKey::Id(volume)).map(VolumeDevice) else { continue };
             let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
             let length = device.geometry().size.0.saturating_sub(at.0).min(BLOCK_BYTES as u64) as usize;
             if length == 0 {
@@ -121,6 +194,7 @@ impl PoolFollower {
             }
             fixture.tally.borrow_mut().blocks_followed += 1;
         }
+        fixture.follower.take();
         drop(self.subscription);
         Ok(())
     }

@@ -223,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_is_put_late_does_not_lower_the_highest_stamp() {
+        let mut catalogue = forked();
+        catalogue.note_stamp(BranchNumber(1), LATER);
+        catalogue.note_stamp(BranchNumber(1), POINT);
+        put_branch(&mut catalogue, 1, 1, None, VolumeState::Live);
+        assert_eq!(catalogue.branch(BranchNumber(1)).map(|row| row.stamp_max), Some(LATER));
+    }
+
+    #[test]
     fn snapshots_of_a_volume_are_found_on_the_branches_it_left() {
         let mut catalogue = forked();
         put_branch(&mut catalogue, 3, 1, Some((BranchNumber(1), POINT)), VolumeState::Live);

@@ -10,6 +10,7 @@
 //!    branch left (`forks`); `branches` has every branch. A checkpoint under way keeps those of its
 //!    beginning.
 //! 5. `lineages` has all branches of each volume, `fork_count` counts branches with a parent.
+//! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
 
 mod forks;
 
@@ -60,7 +61,10 @@ impl Catalogue {
         match key.table {
             CatalogueTable::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
             CatalogueTable::Branch => {
-                let (number, row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
+                let (number, mut row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
+                // Stamps may have been logged since the verb read the row that it puts.
+                let known = self.branch_rows.get(&number).map(|known| known.stamp_max);
+                row.stamp_max = row.stamp_max.max(known.unwrap_or_default());
                 Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
                 self.lineages.entry(row.volume).or_default().insert(number);
                 self.fork_count += usize::from(row.parent.is_some());
@@ -90,6 +94,16 @@ impl Catalogue {
         }
         self.changed.insert(key);
         Ok(())
+    }
+
+    /// Raises the highest stamp of a branch. Does nothing once the branch is removed.
+    pub fn note_stamp(&mut self, branch: BranchNumber, stamp: Stamp) {
+        if let Some(row) = self.branch_rows.get_mut(&branch)
+            && row.stamp_max < stamp
+        {
+            row.stamp_max = stamp;
+            self.changed.insert(RowKey::of_branch(branch));
+        }
     }
 
     fn put_volume(&mut self, number: VolumeNumber, row: VolumeRow) {
@@ -288,6 +302,11 @@ impl Catalogue {
     pub fn volume_of(&self, branch: BranchNumber) -> Option<VolumeId> {
         let volume = self.branch(branch)?.volume;
         self.volume(volume).map(|row| row.volume)
+    }
+
+    /// All branches.
+    pub fn branch_numbers(&self) -> impl Iterator<Item = BranchNumber> {
+        self.branch_rows.keys().copied()
     }
 
     pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {

@@ -70,6 +70,11 @@ impl InnerNode<'_> {
         self.raw(index).decode(0).expect("the node was decoded before")
     }
 
+    /// The first key behind a child, in a node before key `end`; `None` if the child is the last of its tree.
+    pub fn end_of(&self, index: usize, end: Option<NodeKey>) -> Option<NodeKey> {
+        if index + 1 < self.len() { Some(self.raw(index + 1).first()) } else { end }
+    }
+
     /// The child whose range covers `key`.
     pub fn index_for(&self, key: NodeKey) -> usize {
         let (mut low, mut high) = (1, self.len());

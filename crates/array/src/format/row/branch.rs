@@ -24,7 +24,8 @@ pub struct BranchRow {
     pub depth: u8,
     /// True if its stamps come from another pool, of which it is a replica.
     pub is_replica: bool,
-    /// The highest stamp it has.
+    /// The highest stamp it has; 0 if it has none. Means nothing without the feature
+    /// [`READ_ONLY_BRANCH_STAMPS`](crate::format::features::READ_ONLY_BRANCH_STAMPS).
     pub stamp_max: Stamp,
     /// Set while it is being filled from its parent: blocks below are its own.
     pub filled_below: Option<BlockIndex>,

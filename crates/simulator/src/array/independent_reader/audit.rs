@@ -82,6 +82,12 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     let head = walk(&segments, RawTree::Head, head)?;
     let history = walk(&segments, RawTree::History, history)?;
     check_lives(&superblock, &catalogue, &head, &history)?;
+    if superblock.has_branch_stamps {
+        catalogue.check_stamps(superblock.stamp_next)?;
+        for run in versions(&head).chain(versions(&history)) {
+            catalogue.check_stamp(run.branch, run.death.unwrap_or(run.birth))?;
+        }
+    }
 
     let mut space = Space::default();
     let mut wrong = Vec::new();
@@ -206,7 +212,7 @@ fn check_lives(
     let mut lives = Vec::new();
     for run in versions(history) {
         let death = run.death.expect("in history");
-        let is_deleted = catalogue.branches.get(&run.branch).is_none_or(|(_, is_deleted)| *is_deleted);
+        let is_deleted = catalogue.branches.get(&run.branch).is_none_or(|branch| branch.is_deleted);
         if !is_deleted && !catalogue.is_seen(run.branch, run.birth, death) {
             return Err(format!("no point sees block {} of branch {}", run.first, run.branch));
         }

@@ -52,6 +52,8 @@ pub struct RawSuperblock {
     pub generation: u64,
     mark: u64,
     previous_mark: u64,
+    /// True if rows of branches have their highest stamps.
+    pub has_branch_stamps: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -119,6 +121,7 @@ impl RawSuperblock {
             generation,
             mark: u64_at(image, 192),
             previous_mark: u64_at(image, 200),
+            has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

@@ -15,12 +15,13 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::MoverRacesAnOverwrite) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 55,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 97,
         Bug::InPool(Canary::OneLegTailServed) => 6,
         Bug::InPool(Canary::OneLegAcknowledged) => 31,
-        Bug::BeforeDrives(DriveBug::RecordsBeforeTheirHeader) => 70,
+        Bug::BeforeDrives(DriveBug::RecordsBeforeTheirHeader) => 79,
         Bug::BeforeDrives(DriveBug::GenerationNotStable) => 8,
         Bug::InPool(Canary::StampBeforeItsTurn) => 157,
+        Bug::InPool(Canary::SegmentEnteredOverUnstableRecords) => 168,
         Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
         _ => 0,
     }
@@ -40,6 +41,7 @@ fn every_planted_bug_is_caught_within_200_seeds() {
             is_tight,
             drives_min,
             cuts_behind_replay,
+            subscribes: bug.subscribes(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
