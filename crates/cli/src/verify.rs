@@ -252,7 +252,7 @@ impl VerifyWatch {
 
 /// The progress line; `None` until the size is known.
 fn status(progress: &VerifyProgress, elapsed: Duration) -> Option<ProgressStatus> {
-    let (done, all) = (progress.job.done_bytes, progress.job.total_bytes);
+    let (done, all) = (progress.job.done, progress.job.total);
     if progress.doing.is_empty() || all == 0 {
         return None;
     }
