@@ -17,7 +17,7 @@ use crate::{
     meter::{Meter, MeteredDirectory, VolumeRole},
     verdict::limits::WatchLimits,
 };
-use maildb::{DatabaseLocation, Instance, InstanceConfig};
+use maildb::{DatabaseLocation, Instance, InstanceConfig, log::LogNames};
 use report::prose::counted;
 use std::rc::Rc;
 use world::{ByteCount, Directory, IoResult, World};
@@ -150,9 +150,12 @@ impl GroupFiles {
             sizes.push(directory.open(name).await?.geometry().size.0);
         }
         let (base_name, entries) = (self.base_name(), self.metered_log().list().await?);
+        // The file that is prepared for the next generation is not verified.
+        let prepared = LogNames::new(&base_name).temporary();
         let logs = entries
             .iter()
             .filter(|entry| entry.name.starts_with(&base_name) && entry.name.ends_with(LOG_FILE_EXTENSION));
+        let logs = logs.filter(|entry| entry.name != prepared);
         sizes.push(logs.map(|entry| entry.size.0).sum());
         Ok(sizes)
     }
