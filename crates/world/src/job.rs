@@ -1,7 +1,7 @@
 //! Jobs: long work in the background, with progress, rate, time left, and cancellation.
 //!
-//! A job is passive: the task that does the work counts it here, and checks for cancellation. A job belongs to
-//! one thread. Work that is spread over threads is counted there, and one of them keeps the job up to date
+//! A job is passive: the task that does the work counts it here, and checks for cancellation. A job belongs
+//! to one thread. Work that is spread over threads is counted there, and one of them keeps the job up to date
 //! ([`Job::reach`]); a [`Cancellation`] reaches all of them.
 //!
 //! Invariants: total and done never decrease during a job. If more work is found, or a part of it fails, the
