@@ -252,11 +252,10 @@ impl VerifyWatch {
 
 /// The progress line; `None` until the size is known.
 fn status(progress: &VerifyProgress, elapsed: Duration) -> Option<ProgressStatus> {
-    let (done, all) = (progress.job.done_bytes, progress.job.total_bytes);
-    if progress.doing.is_empty() || all == 0 {
+    if progress.doing.is_empty() || progress.job.total == 0 {
         return None;
     }
-    let mut status = ProgressStatus::of_bytes(progress.doing, done, all, elapsed);
+    let mut status = ProgressStatus::of_job(progress.doing, &progress.job, elapsed);
     if progress.damage > 0 {
         status.figures.push(format!("{} damaged", progress.damage));
     }

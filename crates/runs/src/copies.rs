@@ -12,17 +12,10 @@ use crate::{
     survey::StorageSurvey,
 };
 use report::Refusal;
-use std::{
-    path::Path,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{path::Path, rc::Rc, sync::Arc};
 use world::{
-    Buffer, ByteCount, ByteOffset, Crc32c, Directory, File, IoError, IoErrorKind, IoResult, Moment,
-    Stability, World, real::FolderDirectory,
+    Buffer, ByteCount, ByteOffset, Cancellation, Crc32c, Directory, File, IoError, IoErrorKind, IoResult,
+    Job, Moment, Stability, World, real::FolderDirectory,
 };
 
 /// Bytes read or written at once.
@@ -40,11 +33,9 @@ struct OpenLocation<'a> {
 struct CopyProgress<'a> {
     world: &'a World,
     display: Box<dyn ProgressDisplay>,
-    stop: &'a AtomicBool,
+    job: Job,
     began: Moment,
     what: &'static str,
-    done: u64,
-    all: u64,
 }
 
 enum Failure {
@@ -63,7 +54,7 @@ pub async fn keep(
     world: &World,
     survey: &StorageSurvey,
     observer: &dyn RunObserver,
-    stop: &Arc<AtomicBool>,
+    stop: &Cancellation,
 ) -> Result<(), Refusal> {
     let mut locations = open_all(world, survey).await?;
     let mut jobs = Vec::new();
@@ -86,7 +77,7 @@ pub async fn restore(
     world: &World,
     survey: &StorageSurvey,
     observer: &dyn RunObserver,
-    stop: &Arc<AtomicBool>,
+    stop: &Cancellation,
 ) -> Result<(), Refusal> {
     let mut locations = open_all(world, survey).await?;
     let all = locations.iter().flat_map(OpenLocation::copies).map(|file| file.bytes).sum();
@@ -313,20 +304,22 @@ impl<'a> CopyProgress<'a> {
     fn new(
         world: &'a World,
         observer: &dyn RunObserver,
-        stop: &'a AtomicBool,
+        stop: &Cancellation,
         what: &'static str,
         all: u64,
     ) -> Self {
-        Self { world, display: observer.progress(), stop, began: world.now(), what, done: 0, all }
+        let job = Job::under_way(world).cancelled_by(stop);
+        job.add_total(all);
+        Self { world, display: observer.progress(), job, began: world.now(), what }
     }
 
     /// Reports so many more bytes done; `Stopped` if the user ended the run.
     fn go_on(&mut self, bytes: u64) -> Result<(), Failure> {
-        self.done += bytes;
+        self.job.advance(bytes);
         let elapsed = self.world.now().since(self.began);
-        let status = ProgressStatus::of_bytes(self.what, self.done, self.all, elapsed);
+        let status = ProgressStatus::of_job(self.what, &self.job.progress(), elapsed);
         self.display.tell(elapsed, Some(&status), &[]);
-        if self.stop.load(Ordering::Relaxed) { Err(Failure::Stopped) } else { Ok(()) }
+        if self.job.is_cancelled() { Err(Failure::Stopped) } else { Ok(()) }
     }
 }
 
@@ -378,7 +371,7 @@ mod tests {
             ..Manifest::default()
         };
         let mut location = OpenLocation { given: Path::new("/mnt/db"), endpoint, manifest, directory };
-        let (observer, stop) = (crate::observer::tests::Silent, AtomicBool::new(false));
+        let (observer, stop) = (crate::observer::tests::Silent, Cancellation::default());
         let mut work = CopyProgress::new(world, &observer, &stop, "copy", 1);
         let files = files_of(&location).await.expect("listed");
         assert_eq!(files.len(), 3, "{files:?}");

@@ -48,10 +48,10 @@ async fn make_ready(
     match copies {
         CopyTask::Leave => {}
         CopyTask::Forget => copies::forget(world, survey).await?,
-        CopyTask::Restore => copies::restore(world, survey, observer, stop.flag()).await?,
+        CopyTask::Restore => copies::restore(world, survey, observer, stop.cancellation()).await?,
         CopyTask::Keep => {
             performance::prepare(world, run, record, allowance).await?;
-            copies::keep(world, survey, observer, stop.flag()).await?;
+            copies::keep(world, survey, observer, stop.cancellation()).await?;
         }
     }
     Ok(held)

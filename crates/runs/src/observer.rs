@@ -6,7 +6,10 @@ use workload::database::{
     results::{search::describe_level, test_log::Phase},
     run::progress::{LiveFigures, RunProgress},
 };
-use world::ByteCount;
+use world::{ByteCount, JobProgress};
+
+/// Rate and time left fluctuate in the first moments of a job, and are not shown before.
+const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
 
 /// Shows the messages of a run. Nothing in this crate prints.
 pub trait RunObserver {
@@ -55,36 +58,28 @@ impl ProgressStatus {
                 search.probe
             ));
         }
-        if let Some((done, all)) = progress.bytes {
-            figures.push(format!("{} of {}", ByteCount(done), ByteCount(all)));
-            if progress.elapsed_s > 1.0 {
-                figures.push(format!("{}/s", ByteCount((done as f64 / progress.elapsed_s) as u64)));
-            }
-        }
+        let elapsed = Duration::try_from_secs_f64(progress.elapsed_s).unwrap_or_default();
+        let status = Self::of_job(progress.phase.title(), &progress.work, elapsed);
+        figures.extend(status.figures);
         // The last figures of the load are no progress of the verification that follows it.
         if let Some(live) = progress.live.as_ref().filter(|_| progress.phase < Phase::Verify) {
             figures.extend(live_figures(live));
         }
-        Self {
-            phase: progress.phase.title().to_owned(),
-            fraction: progress.fraction,
-            figures,
-            left: progress.left_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        }
+        Self { figures, ..status }
     }
 
-    /// The progress of an activity that has done so many bytes of `all` after `elapsed`.
-    pub fn of_bytes(phase: &str, done: u64, all: u64, elapsed: Duration) -> Self {
-        let fraction = if all == 0 { 1.0 } else { done as f64 / all as f64 };
-        let mut figures = vec![format!("{} of {}", ByteCount(done), ByteCount(all))];
-        let mut left = None;
-        let seconds = elapsed.as_secs_f64();
-        if seconds > 1.0 && done > 0 {
-            let rate = done as f64 / seconds;
-            figures.push(format!("{}/s", ByteCount(rate as u64)));
-            left = Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok();
+    /// The progress of a job, `elapsed` after it began.
+    pub fn of_job(phase: &str, job: &JobProgress, elapsed: Duration) -> Self {
+        let can_estimate = elapsed >= ESTIMATE_AFTER;
+        let mut figures = Vec::new();
+        if let Some((done, all)) = job.bytes() {
+            figures.push(format!("{} of {}", ByteCount(done), ByteCount(all)));
+            if can_estimate {
+                figures.push(format!("{}/s", ByteCount(job.per_second as u64)));
+            }
         }
-        Self { phase: phase.to_owned(), fraction, figures, left }
+        let left = job.time_left.filter(|_| can_estimate);
+        Self { phase: phase.to_owned(), fraction: job.fraction(), figures, left }
     }
 }
 
@@ -139,13 +134,23 @@ pub(crate) mod tests {
         };
         let progress = RunProgress {
             live: Some(live),
-            bytes: Some((1 << 20, 4 << 20)),
+            work: JobProgress {
+                total: 4 << 20,
+                done: 1 << 20,
+                per_second: 524_288.0,
+                time_left: Some(Duration::from_secs(6)),
+                ..JobProgress::default()
+            },
             elapsed_s: 2.0,
             ..RunProgress::default()
         };
+        let status = ProgressStatus::of(&progress);
         assert_eq!(
-            ProgressStatus::of(&progress).figures,
+            status.figures,
             ["1.00 MiB of 4.00 MiB", "512 KiB/s", "812 IOPS", "read 3.1 ms", "log 0.5 ms", "3 waiting"]
         );
+        assert_eq!((status.fraction, status.left), (0.25, Some(Duration::from_secs(6))));
+        let early = ProgressStatus::of(&RunProgress { elapsed_s: 1.0, ..progress });
+        assert_eq!((early.figures.len(), early.left), (5, None), "rate and time left are not known yet");
     }
 }

@@ -167,7 +167,7 @@ fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> RunEnvironment {
             Some(pools) => pool_opener(&pools.groups, &pools.events),
         },
         place: database::GroupPlacement::Threads(run.context.options),
-        stop: Arc::clone(run.context.stop.flag()),
+        stop: run.context.stop.cancellation().clone(),
         generator: GENERATOR.to_owned(),
         host: run.survey.host.clone(),
         read_host: Some(Box::new(crate::machine::read_host)),

@@ -1,33 +1,27 @@
 //! The switch that ends a run early.
 
-use std::{
-    cell::Cell,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{cell::Cell, rc::Rc};
+use world::Cancellation;
 
 /// Ends a run early: the owner sets it, or a limit of the run does. Clones are one switch.
 #[derive(Clone, Debug, Default)]
 pub struct StopSwitch {
-    is_set: Arc<AtomicBool>,
+    cancellation: Cancellation,
     leaves_report: Rc<Cell<bool>>,
 }
 
 impl StopSwitch {
     pub fn set(&self) {
-        self.is_set.store(true, Ordering::Relaxed);
+        self.cancellation.cancel();
     }
 
     pub fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Relaxed)
+        self.cancellation.is_cancelled()
     }
 
-    /// The flag itself, for other threads.
-    pub fn flag(&self) -> &Arc<AtomicBool> {
-        &self.is_set
+    /// The cancellation of the jobs that the switch ends.
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
     }
 
     /// True while an early end still leaves a report.

@@ -1,6 +1,8 @@
 //! Jobs: long work in the background, with progress, rate, time left, and cancellation.
 //!
-//! A job is passive: the task that does the work counts it here, and checks for cancellation.
+//! A job is passive: the task that does the work counts it here, and checks for cancellation. A job belongs
+//! to one thread. Work that is spread over threads is counted there, and one of them keeps the job up to date
+//! ([`Job::reach`]); a [`Cancellation`] reaches all of them.
 //!
 //! Invariants: total and done never decrease during a job. If more work is found, or a part of it fails, the
 //! total rises. Work that is no longer needed counts as done.
@@ -8,33 +10,94 @@
 use crate::{Moment, World};
 use std::{
     cell::{Cell, RefCell},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 /// The rate is averaged over so long.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// Progress of a job.
+/// The unit in which a job counts its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkUnit {
+    #[default]
+    Bytes,
+    /// Work that takes a given time, so its rate is that of the clock.
+    Nanoseconds,
+    /// Millionths of a whole whose size is only estimated.
+    Millionths,
+}
+
+/// Progress of a job; work is counted in `unit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobProgress {
     /// False: the other fields are those of the last one.
     pub is_running: bool,
-    /// Bytes to process; 0 if that is not known.
-    pub total_bytes: u64,
-    /// Bytes processed, or no longer needed.
-    pub done_bytes: u64,
-    /// Recent rate; 0 if nothing is processed.
-    pub bytes_per_second: f64,
-    /// Time for the rest at the current rate; `None` if the rate is 0.
+    pub unit: WorkUnit,
+    /// Work to do; 0 if that is not known.
+    pub total: u64,
+    /// Work done, or no longer needed.
+    pub done: u64,
+    /// Recent rate; 0 if nothing is done.
+    pub per_second: f64,
+    /// Time for the rest at the current rate; `None` if the rate is 0, or the total is not known.
     pub time_left: Option<Duration>,
+}
+
+impl JobProgress {
+    fn new(is_running: bool, unit: WorkUnit, total: u64, done: u64, per_second: f64) -> Self {
+        let time_left = match total - done {
+            _ if total == 0 => None,
+            0 => Some(Duration::ZERO),
+            left if unit == WorkUnit::Nanoseconds => Some(Duration::from_nanos(left)),
+            left => (per_second > 0.0).then(|| Duration::from_secs_f64((left as f64 / per_second).min(1e9))),
+        };
+        Self { is_running, unit, total, done, per_second, time_left }
+    }
+
+    /// Progress of work that takes as long as planned, whose plan may change.
+    pub fn of_schedule(done: Duration, left: Duration) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 2);
+        Self::new(true, WorkUnit::Nanoseconds, nanos(done) + nanos(left), nanos(done), CLOCK_RATE)
+    }
+
+    /// Share of the work that is done, 0 to 1; 0 if the total is not known.
+    pub fn fraction(&self) -> f64 {
+        self.done as f64 / self.total.max(1) as f64
+    }
+
+    /// Bytes done and in total, if the work is counted in bytes.
+    pub fn bytes(&self) -> Option<(u64, u64)> {
+        (self.unit == WorkUnit::Bytes && self.total > 0).then_some((self.done, self.total))
+    }
+}
+
+/// Nanoseconds of a second.
+const CLOCK_RATE: f64 = 1e9;
+
+/// A request to end work early, which may come from another thread. Clones are one request.
+#[derive(Clone, Debug, Default)]
+pub struct Cancellation(Arc<AtomicBool>);
+
+impl Cancellation {
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A job, or a series of jobs of one kind.
 pub struct Job {
     world: World,
-    progress: RefCell<Progress>,
+    counters: RefCell<Counters>,
     running: Cell<u32>,
-    is_cancelled: Cell<bool>,
+    cancellation: Cancellation,
 }
 
 /// A job under way; it ends on drop.
@@ -47,27 +110,39 @@ impl Drop for RunningJob<'_> {
 }
 
 impl Job {
+    /// A job that counts bytes.
     pub fn new(world: &World) -> Self {
         Self {
             world: world.clone(),
-            progress: RefCell::default(),
+            counters: RefCell::default(),
             running: Cell::new(0),
-            is_cancelled: Cell::new(false),
+            cancellation: Cancellation::default(),
         }
     }
 
-    /// A job that is under way until it is dropped; its total grows from 0.
+    /// A job that counts bytes and is under way until it is dropped; its total grows from 0.
     pub fn under_way(world: &World) -> Self {
+        Self::under_way_in(WorkUnit::Bytes, world)
+    }
+
+    /// Like [`under_way`](Self::under_way), in `unit`.
+    pub fn under_way_in(unit: WorkUnit, world: &World) -> Self {
         let job = Self::new(world);
-        job.set_total(0);
+        job.counters.replace(Counters::new(unit, world.now()));
         job.running.set(1);
         job
+    }
+
+    /// Makes `cancellation` that of a job which is under way until it is dropped.
+    #[must_use]
+    pub fn cancelled_by(self, cancellation: &Cancellation) -> Self {
+        Self { cancellation: cancellation.clone(), ..self }
     }
 
     /// Begins a job, or joins one that is under way.
     pub fn begin(&self) -> RunningJob<'_> {
         if self.running.get() == 0 {
-            self.is_cancelled.set(false);
+            self.cancellation.0.store(false, Ordering::Relaxed);
         }
         self.running.set(self.running.get() + 1);
         RunningJob(self)
@@ -75,117 +150,129 @@ impl Job {
 
     /// Asks the job that is under way, if any, to end early.
     pub fn cancel(&self) {
-        self.is_cancelled.set(self.running.get() > 0);
+        self.cancellation.0.store(self.running.get() > 0, Ordering::Relaxed);
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.get()
+        self.cancellation.is_cancelled()
     }
 
     /// Sets the total of a job of which nothing is done.
-    pub fn set_total(&self, total_bytes: u64) {
-        let rate_since = self.world.now();
-        *self.progress.borrow_mut() = Progress { total_bytes, rate_since, ..Progress::default() };
+    pub fn set_total(&self, total: u64) {
+        let mut counters = self.counters.borrow_mut();
+        *counters = Counters { total, ..Counters::new(counters.unit, self.world.now()) };
     }
 
     /// Adds work that was found.
-    pub fn add_total(&self, bytes: u64) {
-        self.progress.borrow_mut().total_bytes += bytes;
+    pub fn add_total(&self, work: u64) {
+        self.counters.borrow_mut().total += work;
     }
 
-    /// Counts bytes as done; the total rises if they are more.
-    pub fn advance(&self, bytes: u64) {
-        self.progress.borrow_mut().advance(bytes, self.world.now());
+    /// Counts work as done; the total rises if that is more.
+    pub fn advance(&self, work: u64) {
+        self.counters.borrow_mut().advance(work, self.world.now());
     }
 
-    /// Counts bytes of a piece that is under way: they are done, unless it fails.
-    pub fn piece_done(&self, bytes: u64) {
-        self.progress.borrow_mut().piece_done(bytes, self.world.now());
+    /// Counts work up to `done` of `total` as done. Neither decreases by that.
+    pub fn reach(&self, done: u64, total: u64) {
+        let mut counters = self.counters.borrow_mut();
+        counters.total = counters.total.max(total);
+        let more = done.saturating_sub(counters.done);
+        if more > 0 {
+            counters.advance(more, self.world.now());
+        }
     }
 
-    /// A piece was completed or given up; `bytes` of it were under way.
-    pub fn piece_ended(&self, bytes: u64) {
-        self.progress.borrow_mut().piece_ended(bytes);
+    /// Counts work of a piece that is under way: it is done, unless the piece fails.
+    pub fn piece_done(&self, work: u64) {
+        self.counters.borrow_mut().piece_done(work, self.world.now());
     }
 
-    /// Updates total and done from the bytes that are lacking now, including those under way. True if a new
-    /// job has begun by that.
-    pub fn set_lacking(&self, lacking_bytes: u64) -> bool {
-        self.progress.borrow_mut().look(lacking_bytes, self.world.now())
+    /// A piece was completed or given up; `work` of it was under way.
+    pub fn piece_ended(&self, work: u64) {
+        self.counters.borrow_mut().piece_ended(work);
+    }
+
+    /// Updates total and done from the work that is lacking now, including that under way. True if a new job
+    /// has begun by that.
+    pub fn set_lacking(&self, lacking: u64) -> bool {
+        self.counters.borrow_mut().set_lacking(lacking, self.world.now())
     }
 
     pub fn progress(&self) -> JobProgress {
-        let now = self.world.now();
-        let progress = self.progress.borrow();
-        let left = progress.total_bytes - progress.done_bytes;
-        let rate = progress.rate(now);
-        let time_left = (left == 0 || rate > 0.0).then(|| match left {
-            0 => Duration::ZERO,
-            left => Duration::from_secs_f64((left as f64 / rate).min(1e9)),
-        });
-        JobProgress {
-            is_running: self.running.get() > 0,
-            total_bytes: progress.total_bytes,
-            done_bytes: progress.done_bytes,
-            bytes_per_second: rate,
-            time_left,
-        }
+        let counters = self.counters.borrow();
+        let rate = counters.rate(self.world.now());
+        JobProgress::new(self.running.get() > 0, counters.unit, counters.total, counters.done, rate)
     }
 }
 
-/// Counters of a job.
+/// Counters of a job, all in its unit.
 #[derive(Debug, Default)]
-struct Progress {
-    total_bytes: u64,
-    done_bytes: u64,
-    /// Bytes of pieces that are not complete.
-    under_way_bytes: u64,
+struct Counters {
+    unit: WorkUnit,
+    total: u64,
+    done: u64,
+    /// Work on pieces that are not complete.
+    under_way: u64,
     rate_since: Moment,
-    rate_bytes: u64,
+    /// Work done since then.
+    rate_work: u64,
     rate: f64,
 }
 
-impl Progress {
-    fn measure(&mut self, bytes: u64, now: Moment) {
+impl Counters {
+    fn new(unit: WorkUnit, now: Moment) -> Self {
+        Self { unit, rate_since: now, ..Self::default() }
+    }
+
+    fn measure(&mut self, work: u64, now: Moment) {
         let span = now.since(self.rate_since);
+        if span >= 2 * RATE_OVER {
+            // After a pause, which says nothing about the rate.
+            (self.rate, self.rate_since, self.rate_work) = (0.0, now, work);
+            return;
+        }
+        self.rate_work += work;
         if span > RATE_OVER {
-            self.rate = if span < 2 * RATE_OVER { self.rate_bytes as f64 / span.as_secs_f64() } else { 0.0 };
-            (self.rate_since, self.rate_bytes) = (now, 0);
+            self.rate = self.rate_work as f64 / span.as_secs_f64();
+            (self.rate_since, self.rate_work) = (now, 0);
         }
-        self.rate_bytes += bytes;
     }
 
-    fn advance(&mut self, bytes: u64, now: Moment) {
-        self.measure(bytes, now);
-        self.done_bytes += bytes;
-        self.total_bytes = self.total_bytes.max(self.done_bytes);
+    fn advance(&mut self, work: u64, now: Moment) {
+        self.measure(work, now);
+        self.done += work;
+        self.total = self.total.max(self.done);
     }
 
-    fn piece_done(&mut self, bytes: u64, now: Moment) {
-        self.measure(bytes, now);
-        self.under_way_bytes += bytes;
+    fn piece_done(&mut self, work: u64, now: Moment) {
+        self.measure(work, now);
+        self.under_way += work;
     }
 
-    fn piece_ended(&mut self, bytes: u64) {
-        self.under_way_bytes = self.under_way_bytes.checked_sub(bytes).expect("it was counted");
+    fn piece_ended(&mut self, work: u64) {
+        self.under_way = self.under_way.checked_sub(work).expect("it was counted");
     }
 
-    fn look(&mut self, lacking_bytes: u64, now: Moment) -> bool {
-        let left = lacking_bytes.saturating_sub(self.under_way_bytes);
-        let begins = self.done_bytes == self.total_bytes && left > 0;
+    fn set_lacking(&mut self, lacking: u64, now: Moment) -> bool {
+        let left = lacking.saturating_sub(self.under_way);
+        let begins = self.done == self.total && left > 0;
         if begins {
-            *self = Self { under_way_bytes: self.under_way_bytes, rate_since: now, ..Self::default() };
+            *self = Self { under_way: self.under_way, ..Self::new(self.unit, now) };
         }
-        self.total_bytes = self.total_bytes.max(self.done_bytes + left);
-        self.done_bytes = self.total_bytes - left;
+        self.total = self.total.max(self.done + left);
+        self.done = self.total - left;
         begins
     }
 
     fn rate(&self, now: Moment) -> f64 {
+        if self.unit == WorkUnit::Nanoseconds {
+            return CLOCK_RATE;
+        }
         let span = now.since(self.rate_since);
         match self.rate {
             _ if span > 2 * RATE_OVER => 0.0,
-            0.0 if span > Duration::ZERO => self.rate_bytes as f64 / span.as_secs_f64(),
+            0.0 if span > Duration::ZERO => self.rate_work as f64 / span.as_secs_f64(),
             rate => rate,
         }
     }
@@ -197,37 +284,37 @@ mod tests {
 
     #[test]
     fn total_and_done_never_decrease() {
-        let mut progress = Progress::default();
+        let mut counters = Counters::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         let mut figures = Vec::new();
-        progress.look(100, at(100));
-        figures.push((progress.total_bytes, progress.done_bytes));
-        progress.piece_done(30, at(101));
-        progress.look(100, at(101));
-        figures.push((progress.total_bytes, progress.done_bytes));
+        counters.set_lacking(100, at(100));
+        figures.push((counters.total, counters.done));
+        counters.piece_done(30, at(101));
+        counters.set_lacking(100, at(101));
+        figures.push((counters.total, counters.done));
         // The copy fails, and another drive is lost.
-        progress.piece_ended(30);
-        progress.look(150, at(102));
-        figures.push((progress.total_bytes, progress.done_bytes));
+        counters.piece_ended(30);
+        counters.set_lacking(150, at(102));
+        figures.push((counters.total, counters.done));
         // Segments become free.
-        progress.look(0, at(103));
-        figures.push((progress.total_bytes, progress.done_bytes));
+        counters.set_lacking(0, at(103));
+        figures.push((counters.total, counters.done));
         assert_eq!(figures, [(100, 0), (100, 30), (180, 30), (180, 180)]);
-        progress.look(40, at(200));
-        assert_eq!((progress.total_bytes, progress.done_bytes), (40, 0), "the next one begins at 0");
+        counters.set_lacking(40, at(200));
+        assert_eq!((counters.total, counters.done), (40, 0), "the next one begins at 0");
     }
 
     #[test]
     fn the_rate_covers_the_last_seconds() {
-        let mut progress = Progress::default();
+        let mut counters = Counters::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
-        progress.look(10_000, at(10));
+        counters.set_lacking(10_000, at(10));
         for second in 11..=20 {
-            progress.piece_done(100, at(second));
+            counters.piece_done(100, at(second));
         }
-        let rate = progress.rate(at(20));
+        let rate = counters.rate(at(20));
         assert!((80.0..=120.0).contains(&rate), "{rate}");
-        assert_eq!(progress.rate(at(60)), 0.0, "nothing is copied any more");
+        assert_eq!(counters.rate(at(60)), 0.0, "nothing is copied any more");
     }
 
     #[test]
@@ -242,16 +329,52 @@ mod tests {
             job.advance(100);
             let progress = JobProgress {
                 is_running: true,
-                total_bytes: 400,
-                done_bytes: 100,
-                bytes_per_second: 50.0,
+                unit: WorkUnit::Bytes,
+                total: 400,
+                done: 100,
+                per_second: 50.0,
                 time_left: Some(Duration::from_secs(6)),
             };
             assert_eq!(job.progress(), progress);
             job.advance(500);
-            assert_eq!((job.progress().total_bytes, job.progress().done_bytes), (600, 600));
+            assert_eq!(job.progress().bytes(), Some((600, 600)));
             job.cancel();
             assert!(job.is_cancelled());
+        });
+    }
+    #[test]
+    fn work_counted_elsewhere_is_reached_and_never_lost() {
+        let ((), _) = crate::sim::run(1, |world| async move {
+            let stop = Cancellation::default();
+            let job = Job::under_way_in(WorkUnit::Millionths, &world).cancelled_by(&stop);
+            assert_eq!(
+                (job.progress().fraction(), job.progress().time_left),
+                (0.0, None),
+                "no total is known"
+            );
+            for second in 1..=12 {
+                world.sleep(Duration::from_secs(1)).await;
+                job.reach(second * 10, 1000);
+            }
+            job.reach(50, 500);
+            let progress = job.progress();
+            assert_eq!((progress.total, progress.done, progress.bytes()), (1000, 120, None));
+            assert_eq!((progress.per_second, progress.time_left), (10.0, Some(Duration::from_secs(88))));
+            stop.cancel();
+            assert!(job.is_cancelled());
+        });
+    }
+
+    #[test]
+    fn time_passes_at_the_rate_of_the_clock() {
+        let ((), _) = crate::sim::run(1, |world| async move {
+            let seconds = Duration::from_secs;
+            let job = Job::under_way_in(WorkUnit::Nanoseconds, &world);
+            job.reach(0, 10_000_000_000);
+            assert_eq!(job.progress().time_left, Some(seconds(10)));
+            world.sleep(seconds(4)).await;
+            job.reach(4_000_000_000, 10_000_000_000);
+            assert_eq!(job.progress(), JobProgress::of_schedule(seconds(4), seconds(6)));
         });
     }
 }

@@ -55,7 +55,7 @@ pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use event_log::{EventLog, EventReader, FollowedEvent, RecordedEvent};
 pub use extent_directory::{ExtentDirectory, Probe};
-pub use job::{Job, JobProgress, RunningJob};
+pub use job::{Cancellation, Job, JobProgress, RunningJob, WorkUnit};
 pub use network::{Address, IncomingConnection, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};

@@ -76,14 +76,13 @@ impl Mover {
     /// Progress of the current rebuild, or of the last one.
     pub fn rebuild_progress(&self) -> RebuildProgress {
         let single_copy_bytes = self.count_lacking();
-        let JobProgress { total_bytes, done_bytes, bytes_per_second, time_left, .. } =
-            self.rebuild_job.progress();
+        let job = self.rebuild_job.progress();
         let unreadable_blocks = self.unreadable_blocks.get();
         RebuildProgress {
-            total_bytes,
-            done_bytes,
-            bytes_per_second,
-            time_left,
+            total_bytes: job.total,
+            done_bytes: job.done,
+            bytes_per_second: job.per_second,
+            time_left: job.time_left,
             single_copy_bytes,
             unreadable_blocks,
         }

@@ -33,7 +33,7 @@ fn a_cancelled_scrub_ends_early_and_the_next_one_checks_everything() {
         let scrub = world.spawn("scrub", async move { scrubbing.scrub().await });
         world.sleep(Duration::from_secs(2)).await;
         let running = job(&pool, JobKind::Scrub);
-        assert!(running.is_running && running.total_bytes >= 32 * MIB, "{running:?}");
+        assert!(running.is_running && running.total >= 32 * MIB, "{running:?}");
         pool.cancel(JobKind::Scrub);
         let found = scrub.await.expect("it ends");
         assert!(found.lost.is_empty() && found.blocks < 32 * 256, "{found:?}");
@@ -70,7 +70,7 @@ fn a_cancelled_rebuild_begins_again_on_request() {
         pool.set_throttle(ThrottleSetting::default());
         pool.rebuild().await.expect("nothing fails");
         let done = job(&pool, JobKind::Rebuild);
-        assert_eq!((pool.degraded().segments, done.done_bytes), (0, done.total_bytes), "{done:?}");
+        assert_eq!((pool.degraded().segments, done.done), (0, done.total), "{done:?}");
         pool.close().await.expect("it closes");
     });
 }

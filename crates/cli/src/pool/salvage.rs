@@ -7,8 +7,13 @@ use serving::pool::{
     damaged::open_as,
     salvage::{Salvage, SalvageAnswer, SalvageObserver},
 };
-use std::{cell::Cell, path::Path, rc::Rc, time::Duration};
-use world::{ByteCount, Moment, World, real::signals::interrupted};
+use std::{
+    cell::{Cell, RefCell},
+    path::Path,
+    rc::Rc,
+    time::Duration,
+};
+use world::{ByteCount, Cancellation, Job, Moment, World, real::signals::interrupted};
 
 /// Interval of progress updates.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -76,47 +81,44 @@ fn tell(console: &Console, answer: &SalvageAnswer<'_>, json: bool) -> Result<Exi
     console.finish(if is_whole { ExitStatus::Pass } else { ExitStatus::Fail })
 }
 
-/// Bytes done of a phase, and its time.
-#[derive(Clone, Copy)]
-struct PhaseProgress {
-    phase: &'static str,
-    done: u64,
-    all: u64,
-    elapsed: Duration,
+/// A phase of the copy.
+struct SalvagePhase {
+    name: &'static str,
+    job: Job,
+    began: Moment,
 }
 
-/// Progress display, and the flag that ends the copy early.
+/// Progress display, and what ends the copy early.
 struct SalvageProgress {
     world: World,
-    began: Cell<Moment>,
-    progress: Rc<Cell<Option<PhaseProgress>>>,
+    phase: Rc<RefCell<Option<SalvagePhase>>>,
     is_over: Rc<Cell<bool>>,
-    is_interrupted: Rc<Cell<bool>>,
+    cancellation: Cancellation,
     drawing: world::JoinHandle<()>,
 }
 
 impl SalvageProgress {
     fn begin(world: &World, console: &Console) -> Self {
-        let (is_interrupted, ended, said) = (Rc::<Cell<bool>>::default(), interrupted(), console.clone());
-        let interrupting = Rc::clone(&is_interrupted);
+        let (cancellation, ended, said) = (Cancellation::default(), interrupted(), console.clone());
+        let interrupting = cancellation.clone();
         world.spawn("interrupted", async move {
             ended.await;
             said.say_progress("ending; Ctrl-C again ends it at once");
-            interrupting.set(true);
+            interrupting.cancel();
         });
-        let (is_over, progress) = (Rc::<Cell<bool>>::default(), Rc::<Cell<Option<_>>>::default());
+        let (is_over, phase) = (Rc::<Cell<bool>>::default(), Rc::<RefCell<Option<_>>>::default());
         let mut view = ProgressView::new(console);
         let began = world.now();
-        let (over, looked, shown) = (Rc::clone(&is_over), world.clone(), Rc::clone(&progress));
+        let (over, looked, shown) = (Rc::clone(&is_over), world.clone(), Rc::clone(&phase));
         let drawing = world.spawn("progress", async move {
             while !over.get() {
-                let status = shown.get().map(status_of);
+                let status = shown.borrow().as_ref().map(|phase| status_of(phase, looked.now()));
                 view.tell(looked.now().since(began), status.as_ref(), &[]);
                 looked.sleep(GLANCE).await;
             }
             view.tell(looked.now().since(began), None, &[]);
         });
-        Self { world: world.clone(), began: Cell::new(began), progress, is_over, is_interrupted, drawing }
+        Self { world: world.clone(), phase, is_over, cancellation, drawing }
     }
 
     async fn end(self) {
@@ -126,19 +128,19 @@ impl SalvageProgress {
 }
 
 impl SalvageObserver for SalvageProgress {
-    fn at(&self, phase: &'static str, done: u64, all: u64) {
-        if self.progress.get().is_none_or(|known| known.phase != phase) {
-            self.began.set(self.world.now());
+    fn at(&self, name: &'static str, done: u64, all: u64) {
+        let mut phase = self.phase.borrow_mut();
+        if phase.as_ref().is_none_or(|known| known.name != name) {
+            *phase = Some(SalvagePhase { name, job: Job::under_way(&self.world), began: self.world.now() });
         }
-        let elapsed = self.world.now().since(self.began.get());
-        self.progress.set(Some(PhaseProgress { phase, done, all, elapsed }));
+        phase.iter().for_each(|phase| phase.job.reach(done, all));
     }
 
     fn is_interrupted(&self) -> bool {
-        self.is_interrupted.get()
+        self.cancellation.is_cancelled()
     }
 }
 
-fn status_of(progress: PhaseProgress) -> ProgressStatus {
-    ProgressStatus::of_bytes(progress.phase, progress.done, progress.all, progress.elapsed)
+fn status_of(phase: &SalvagePhase, now: Moment) -> ProgressStatus {
+    ProgressStatus::of_job(phase.name, &phase.job.progress(), now.since(phase.began))
 }

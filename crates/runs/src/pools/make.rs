@@ -19,17 +19,11 @@ use array::{
     pool::{NewDrive, NewPool, create},
 };
 use report::Refusal;
-use std::{
-    path::Path,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{path::Path, rc::Rc, sync::Arc};
 use workload::meter::VolumeRole;
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, IoResult, Random, Stability, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Cancellation, IoError, IoErrorKind, IoResult, Random,
+    Stability, World,
     real::{FileDevice, host_files},
 };
 
@@ -89,7 +83,7 @@ pub async fn make_all(
     world: &World,
     pools: &PoolPlan,
     locations: &[RunLocation],
-    stop: &Arc<AtomicBool>,
+    stop: &Cancellation,
     observer: &dyn RunObserver,
 ) -> Result<(), Refusal> {
     let count = pools.layout.len() * 2;
@@ -126,12 +120,12 @@ async fn make(
     drives: &[FileSlot],
     size: DriveSize,
     locations: &[RunLocation],
-    stop: &Arc<AtomicBool>,
+    stop: &Cancellation,
 ) -> IoResult<()> {
     let wall = world.wall();
     let mut random = world.random(&format!("{name} {} {}", wall.seconds, wall.nanos));
     let filling = drives.iter().map(|slot| {
-        let (path, stop) = (path_of(slot, locations), Arc::clone(stop));
+        let (path, stop) = (path_of(slot, locations), stop.clone());
         world.spawn("drive", async move { new_drive(&path, size.bytes, &stop).await })
     });
     let filling: Vec<_> = filling.collect();
@@ -157,7 +151,7 @@ async fn make(
 }
 
 /// Makes the file of a drive and writes all of it: a run must not measure space that was only promised.
-async fn new_drive(path: &Path, size: ByteCount, stop: &AtomicBool) -> IoResult<FileDevice> {
+async fn new_drive(path: &Path, size: ByteCount, stop: &Cancellation) -> IoResult<FileDevice> {
     match host_files::remove_file(path) {
         Err(error) if error.kind() != IoErrorKind::NotFound => return Err(error),
         _ => {}
@@ -165,7 +159,7 @@ async fn new_drive(path: &Path, size: ByteCount, stop: &AtomicBool) -> IoResult<
     let device = FileDevice::create(path, size).await?;
     let zeroes = Arc::new(Buffer::zeroed(FILL_BYTES as usize));
     for at in (0..size.0).step_by(FILL_BYTES as usize) {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_cancelled() {
             return Err(IoError::new(IoErrorKind::Other, "it was ended early"));
         }
         device.write(ByteOffset(at), vec![Arc::clone(&zeroes)], Stability::Volatile).await?;

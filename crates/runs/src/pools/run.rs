@@ -146,7 +146,7 @@ async fn make_ready(
     let PlannedRun { plan, layout, action, copies, .. } = planned;
     let held = stage::set(world, survey, plan, layout, planned.drives(), *action, *copies).await?;
     if !run.are_there {
-        let (stop, observer) = (context.stop.flag(), context.observer);
+        let (stop, observer) = (context.stop.cancellation(), context.observer);
         make_all(world, pools_of(planned), &survey.locations.all, stop, observer).await?;
     }
     Ok(held)

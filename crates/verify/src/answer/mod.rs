@@ -44,7 +44,7 @@ impl<'a> VerifyReport<'a> {
             outcome,
             mended: None,
             scanned: None,
-            read: ByteCount(pace.progress().job.done_bytes),
+            read: ByteCount(pace.progress().job.done),
             took: Duration::ZERO,
         }
     }

@@ -1,15 +1,6 @@
 //! Simulated storage that freezes, or loses a write, during measurement.
 
-use std::{
-    cell::Cell,
-    future::pending,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{cell::Cell, future::pending, rc::Rc, sync::Arc, time::Duration};
 use workload::{
     database::{
         Error,
@@ -25,8 +16,8 @@ use workload::{
     verdict::{RunVerdict, VerdictOutcome, judged_part::JudgedPart, limits::Measure},
 };
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, File, Geometry,
-    IoResult, LocalFuture, Moment, Resizable, Stability, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Cancellation, Directory, DirectoryEntry, ExtentDirectory,
+    File, Geometry, IoResult, LocalFuture, Moment, Resizable, Stability, World,
     sim::{DriveOptions, SimLimits, Simulation},
 };
 
@@ -215,8 +206,8 @@ fn try_run(plan: RunPlan, faults: FaultPlan) -> Result<RunResults, Error> {
         };
         let directory: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(drive).await.unwrap());
         let directory: Rc<dyn Directory> = Rc::new(FreezingDirectory(directory, frost.clone()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let shared = RunState::new(1, Arc::clone(&stop), None);
+        let stop = Cancellation::default();
+        let shared = RunState::new(1, stop.clone(), None);
         let storage = GroupStorage {
             databases: vec![(Rc::clone(&directory), DATABASE.to_owned(), "drive".to_owned())],
             log: (directory, "drive".to_owned()),
@@ -238,7 +229,7 @@ fn try_run(plan: RunPlan, faults: FaultPlan) -> Result<RunResults, Error> {
                 frost.lose_one_from.set(lost_after.map(|after| world.now() + after));
             }
             if phase == Phase::Verify && faults.stopped_in_verify {
-                stop.store(true, Ordering::Relaxed);
+                stop.cancel();
             }
         }
         let outcome: GroupOutcome = running.await?;

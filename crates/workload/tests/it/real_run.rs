@@ -1,13 +1,6 @@
 //! Whole runs on real files, small and short.
 
-use std::{
-    path::Path,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{path::Path, rc::Rc, sync::Arc};
 use tempfile::TempDir;
 use workload::{
     database::{
@@ -20,7 +13,7 @@ use workload::{
     verdict::{RunVerdict, VerdictOutcome, judged_part::JudgedPart},
 };
 use world::{
-    Directory,
+    Cancellation, Directory,
     real::{self, FolderDirectory, RealOptions, host_files},
 };
 
@@ -96,11 +89,11 @@ fn run_on(
     place: GroupPlacement,
     until: impl Fn(Phase) -> bool,
 ) -> Result<RunResults, Error> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Cancellation::default();
     let surroundings = RunEnvironment {
         open,
         place,
-        stop: Arc::clone(&stop),
+        stop: stop.clone(),
         generator: "spindle test".to_owned(),
         host: HostFacts::default(),
         read_host: None,
@@ -110,7 +103,7 @@ fn run_on(
     real::run(plan.seed, RealOptions::default(), async |world| {
         run(&world, plan, surroundings, |progress| {
             if until(progress.phase) {
-                stop.store(true, Ordering::Relaxed);
+                stop.cancel();
             }
         })
         .await

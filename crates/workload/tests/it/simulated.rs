@@ -1,11 +1,6 @@
 //! Runs of one group in a simulated world, for tests: minutes of storage in seconds.
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use workload::{
     database::{
         GroupPlacement, RunEnvironment,
@@ -16,7 +11,7 @@ use workload::{
     verdict::judged_part::JudgedPart,
 };
 use world::{
-    ByteCount, Directory, ExtentDirectory, World,
+    ByteCount, Cancellation, Directory, ExtentDirectory, World,
     sim::{DriveOptions, ServiceTime, SimLimits, Simulation},
 };
 
@@ -90,7 +85,7 @@ pub fn run_on_drives(
         let database: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(database).await.unwrap());
         let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());
         DIRECTORIES.set(Some((database, log)));
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Cancellation::default();
         let surroundings = RunEnvironment {
             open: Arc::new(|_, _| {
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
@@ -100,7 +95,7 @@ pub fn run_on_drives(
                 )
             }),
             place: GroupPlacement::CallerThread,
-            stop: Arc::clone(&stop),
+            stop: stop.clone(),
             generator: "spindle test".to_owned(),
             host: HostFacts::default(),
             read_host: None,
@@ -110,7 +105,7 @@ pub fn run_on_drives(
         let results = run(&world, plan, surroundings, |progress| {
             let trials = progress.search.map_or(0, |search| search.probe);
             if progress.phase == Phase::Search && stop_after.is_some_and(|after| trials > after) {
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                stop.cancel();
             }
         });
         results.await.unwrap()

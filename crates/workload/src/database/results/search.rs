@@ -7,6 +7,7 @@ use crate::{
 };
 use report::prose::{counted, number};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One trial of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,10 +90,10 @@ pub struct SearchProgress {
     pub level: f64,
     /// From 1.
     pub probe: u32,
-    /// Estimated share of the search that is done.
-    pub fraction: f64,
-    /// Estimated remaining time, in seconds.
-    pub left_s: f64,
+    /// Usual time of the probes that are done.
+    pub done: Duration,
+    /// Estimated remaining time.
+    pub left: Duration,
 }
 
 /// Describes a level: `1,250 IOPS`, `12 threads a group`.

@@ -9,23 +9,17 @@ use crate::database::{
         group::{GroupRun, GroupStorage},
         kernel::{KernelLogReader, KernelMonitor},
         load_search::LoadSearch,
-        progress::{RunProgress, RunState, merge_progress},
+        progress::{RunProgress, RunState, merge_progress, unit_of},
     },
 };
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use world::{
-    IoResult, JoinHandle, LocalFuture, Moment, World,
+    Cancellation, IoResult, Job, JobProgress, JoinHandle, LocalFuture, Moment, World,
     real::{RealOptions, ThreadHandle, spawn_thread},
 };
 
 /// Interval of the progress callback.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Elapsed time of a phase before its remaining time is estimated, in seconds.
-const GUESS_AFTER_S: f64 = 2.0;
 
 /// Opens the storage of a group, given the world of its thread and its number.
 pub type OpenGroup = Arc<dyn Fn(World, u32) -> LocalFuture<IoResult<GroupStorage>> + Send + Sync>;
@@ -43,8 +37,8 @@ pub enum GroupPlacement {
 pub struct RunEnvironment {
     pub open: OpenGroup,
     pub place: GroupPlacement,
-    /// Set by the caller to end the run early, cleanly, with partial results.
-    pub stop: Arc<AtomicBool>,
+    /// Ends the run early, cleanly, with partial results.
+    pub stop: Cancellation,
     /// Program and version, for the report.
     pub generator: String,
     /// The machine, for the report.
@@ -96,7 +90,7 @@ pub async fn run(
         if let Some(search) =
             seeker.as_ref().and_then(LoadSearch::progress).filter(|_| progress.phase == Phase::Search)
         {
-            (progress.fraction, progress.left_s) = (search.fraction, Some(search.left_s));
+            progress.work = JobProgress::of_schedule(search.done, search.left);
             progress.search = Some(search);
         }
         if host_samples.last().is_some_and(|last| last.at_s > progress.elapsed_s)
@@ -244,6 +238,8 @@ fn start_group<T: Send + 'static>(
 /// Turns the groups' progress into that of the run.
 struct ProgressMonitor {
     phase: Phase,
+    /// The work of the phase.
+    job: Job,
     began: Moment,
     lines_told: usize,
     /// Interval between recorded host samples, in seconds.
@@ -256,13 +252,20 @@ struct ProgressMonitor {
 
 impl ProgressMonitor {
     fn new(world: &World, record_interval_s: u64) -> Self {
-        let (began, creating_told) = (world.now(), None);
-        Self { phase: Phase::Create, began, lines_told: 0, record_interval_s, recorded: 0, creating_told }
+        Self {
+            phase: Phase::Create,
+            job: Job::under_way_in(unit_of(Phase::Create), world),
+            began: world.now(),
+            lines_told: 0,
+            record_interval_s,
+            recorded: 0,
+            creating_told: None,
+        }
     }
 
     /// Creation progress, if it is due to be recorded.
     fn creating(&mut self, world: &World, progress: &RunProgress) -> Option<CreationProgress> {
-        let (done_bytes, bytes) = progress.bytes.filter(|_| progress.phase == Phase::Create)?;
+        let (done_bytes, bytes) = progress.work.bytes().filter(|_| progress.phase == Phase::Create)?;
         let now = world.now();
         if self.creating_told.is_some_and(|told| now.since(told) < CREATION_INTERVAL) {
             return None;
@@ -279,27 +282,17 @@ impl ProgressMonitor {
     }
 
     fn look(&mut self, world: &World, shared: &RunState) -> RunProgress {
-        let progress = merge_progress(&shared.groups());
-        if progress.phase != self.phase {
-            self.phase = progress.phase;
+        let (phase, work, live) = merge_progress(&shared.groups());
+        if phase != self.phase {
+            self.phase = phase;
+            self.job = Job::under_way_in(unit_of(phase), world);
             self.began = world.now();
-            shared.record(|| RunEvent::Phase(progress.phase));
+            shared.record(|| RunEvent::Phase(phase));
         }
+        self.job.reach(work.done, work.total);
         let elapsed_s = world.now().since(self.began).as_secs_f64();
         let lines = shared.lines_from(self.lines_told);
         self.lines_told += lines.len();
-        // An estimate from the first moments would fluctuate.
-        let can_guess = progress.fraction > 0.01 && elapsed_s >= GUESS_AFTER_S;
-        let left_s = can_guess.then(|| elapsed_s * (1.0 - progress.fraction) / progress.fraction);
-        RunProgress {
-            phase: progress.phase,
-            fraction: progress.fraction,
-            bytes: progress.bytes,
-            elapsed_s,
-            left_s,
-            live: progress.live,
-            search: None,
-            lines,
-        }
+        RunProgress { phase, work: self.job.progress(), elapsed_s, live, search: None, lines }
     }
 }

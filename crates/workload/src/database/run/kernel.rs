@@ -87,9 +87,8 @@ impl KernelMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use world::{
-        IoError, IoErrorKind,
+        Cancellation, IoError, IoErrorKind,
         sim::{SimLimits, Simulation},
     };
 
@@ -97,7 +96,7 @@ mod tests {
         let mut looks = looks.into_iter();
         let mut watch = KernelMonitor::new(Ok(Box::new(move || looks.next().unwrap())));
         let main = |world: World| async move {
-            let shared = RunState::new(1, Arc::default(), None);
+            let shared = RunState::new(1, Cancellation::default(), None);
             for _ in 0..2 {
                 watch.look(&world, &shared);
             }

@@ -1,7 +1,7 @@
 //! Progress of a run: written by the groups, read by the driver.
 //!
 //! Groups run on separate threads and share only this: each group's progress (overwritten as it goes), the
-//! test log, and the rendezvous between phases.
+//! test log, and the rendezvous between phases. The driver makes one [`Job`](world::Job) of their work.
 
 use crate::database::results::test_log::{Phase, TestLogLine};
 use crate::database::{
@@ -10,13 +10,14 @@ use crate::database::{
     run::trial::Trials,
 };
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
-use world::{WallTime, World};
+use world::{Cancellation, JobProgress, WallTime, WorkUnit, World};
 
 /// Interval at which a waiting group checks for the others.
 const RENDEZVOUS_POLL: Duration = Duration::from_millis(20);
@@ -42,14 +43,10 @@ pub struct LiveFigures {
 pub struct RunProgress {
     /// Phase of the slowest group.
     pub phase: Phase,
-    /// Share of the phase that is done, 0 to 1.
-    pub fraction: f64,
-    /// Bytes done and to do, in phases that count bytes (create, verify).
-    pub bytes: Option<(u64, u64)>,
+    /// Work of the phase, in the unit of [`unit_of`].
+    pub work: JobProgress,
     /// Time in the phase, in seconds.
     pub elapsed_s: f64,
-    /// Estimated remaining time of the phase, in seconds; None if unknown.
-    pub left_s: Option<f64>,
     /// The last second of the load; None if it does not run.
     pub live: Option<LiveFigures>,
     /// The current trial, in a search.
@@ -58,16 +55,44 @@ pub struct RunProgress {
     pub lines: Vec<TestLogLine>,
 }
 
+/// The unit in which the work of a phase is counted.
+pub fn unit_of(phase: Phase) -> WorkUnit {
+    match phase {
+        Phase::Create | Phase::Verify => WorkUnit::Bytes,
+        Phase::Search | Phase::Measure => WorkUnit::Nanoseconds,
+        Phase::Fill | Phase::Done => WorkUnit::Millionths,
+    }
+}
+
+/// Work done of a total, in the unit of its phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhaseWork {
+    pub done: u64,
+    pub total: u64,
+}
+
 /// Progress of one group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupProgress {
     pub phase: Phase,
-    /// Share of the phase that is done, 0 to 1.
-    pub fraction: f64,
-    /// Bytes done and to do, in phases that count bytes.
-    pub bytes: Option<(u64, u64)>,
+    /// Work of this phase and of earlier ones.
+    work: BTreeMap<Phase, PhaseWork>,
     /// The last second of the load.
     pub live: Option<LiveFigures>,
+}
+
+impl GroupProgress {
+    /// Enters `phase`, or goes on in it.
+    pub fn reach(&mut self, phase: Phase, work: PhaseWork) {
+        self.phase = phase;
+        self.work.insert(phase, work);
+    }
+
+    /// Work of `phase`, all of it if the group is in a later one.
+    fn work_of(&self, phase: Phase) -> Option<PhaseWork> {
+        let work = self.work.get(&phase)?;
+        Some(if self.phase > phase { PhaseWork { done: work.total, ..*work } } else { *work })
+    }
 }
 
 /// State shared by the groups of a run and the driver. Cheap to clone.
@@ -76,8 +101,8 @@ pub struct RunState {
     groups: Arc<Vec<Mutex<GroupProgress>>>,
     lines: Arc<Mutex<Vec<TestLogLine>>>,
     arrived: Arc<AtomicU32>,
-    stop: Arc<AtomicBool>,
-    abort: Arc<AtomicBool>,
+    stop: Cancellation,
+    abort: Cancellation,
     recorder: Option<Recorder>,
     pub trials: Trials,
 }
@@ -89,13 +114,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RunState {
     /// State for `groups` groups; `stop` ends the run.
-    pub fn new(groups: u32, stop: Arc<AtomicBool>, recorder: Option<Recorder>) -> Self {
+    pub fn new(groups: u32, stop: Cancellation, recorder: Option<Recorder>) -> Self {
         Self {
             groups: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
             lines: Arc::default(),
             arrived: Arc::default(),
             stop,
-            abort: Arc::default(),
+            abort: Cancellation::default(),
             recorder,
             trials: Trials::new(groups),
         }
@@ -131,17 +156,17 @@ impl RunState {
 
     /// True if the user ended the run.
     pub fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_cancelled()
     }
 
     /// True if the run must end: the user ended it, or a group failed.
     pub fn ending(&self) -> bool {
-        self.interrupted() || self.abort.load(Ordering::Relaxed)
+        self.interrupted() || self.abort.is_cancelled()
     }
 
     /// Ends all groups.
     pub fn abort(&self) {
-        self.abort.store(true, Ordering::Relaxed);
+        self.abort.cancel();
     }
 
     /// Waits until every group has reached rendezvous number `meeting` (from 1), the run ends, or the search
@@ -156,22 +181,19 @@ impl RunState {
     }
 }
 
-/// Combines the progress of all groups: the earliest phase, the average fraction, sums of rates.
-pub fn merge_progress(groups: &[GroupProgress]) -> GroupProgress {
+/// The phase of the slowest group, the work of all groups in it, and the sum of their rates.
+pub fn merge_progress(groups: &[GroupProgress]) -> (Phase, PhaseWork, Option<LiveFigures>) {
     let phase = groups.iter().map(|progress| progress.phase).min().unwrap_or_default();
-    let in_phase: Vec<&GroupProgress> = groups.iter().filter(|progress| progress.phase == phase).collect();
-    let fraction = |progress: &GroupProgress| if progress.phase == phase { progress.fraction } else { 1.0 };
-    let bytes = in_phase
-        .iter()
-        .filter_map(|progress| progress.bytes)
-        .reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+    let works: Vec<PhaseWork> = groups.iter().filter_map(|progress| progress.work_of(phase)).collect();
     let lives: Vec<LiveFigures> = groups.iter().filter_map(|progress| progress.live).collect();
-    GroupProgress {
-        phase,
-        fraction: groups.iter().map(fraction).sum::<f64>() / groups.len().max(1) as f64,
-        bytes,
-        live: (!lives.is_empty()).then(|| merge_lives(&lives)),
-    }
+    (phase, merge_work(unit_of(phase), &works), (!lives.is_empty()).then(|| merge_lives(&lives)))
+}
+
+/// Groups work side by side: their bytes add up, time and shares are averaged.
+fn merge_work(unit: WorkUnit, works: &[PhaseWork]) -> PhaseWork {
+    let parts = if unit == WorkUnit::Bytes { 1 } else { works.len().max(1) as u64 };
+    let sum = |of: fn(&PhaseWork) -> u64| works.iter().map(of).sum::<u64>() / parts;
+    PhaseWork { done: sum(|work| work.done), total: sum(|work| work.total) }
 }
 
 fn merge_lives(lives: &[LiveFigures]) -> LiveFigures {
@@ -199,15 +221,25 @@ mod tests {
 
     #[test]
     fn the_phase_of_a_run_is_that_of_its_slowest_group() {
-        let board = |phase, fraction, bytes| GroupProgress { phase, fraction, bytes, live: None };
-        let merged = merge_progress(&[
-            board(Phase::Fill, 0.1, None),
-            board(Phase::Create, 0.5, Some((50, 100))),
-            board(Phase::Create, 0.6, Some((60, 100))),
-        ]);
-        assert_eq!(merged.phase, Phase::Create);
-        assert_eq!(merged.bytes, Some((110, 200)));
-        assert!((merged.fraction - 0.7).abs() < 1e-9);
+        let group = |works: &[(Phase, u64, u64)]| {
+            let mut progress = GroupProgress::default();
+            works.iter().for_each(|&(phase, done, total)| progress.reach(phase, PhaseWork { done, total }));
+            progress
+        };
+        let mut groups = [
+            group(&[(Phase::Create, 90, 100), (Phase::Fill, 100_000, 1_000_000)]),
+            group(&[(Phase::Create, 50, 100)]),
+            group(&[(Phase::Create, 60, 100)]),
+        ];
+        let merged = |groups: &[GroupProgress]| {
+            let (phase, work, _) = merge_progress(groups);
+            (phase, work.done, work.total)
+        };
+        assert_eq!(merged(&groups), (Phase::Create, 210, 300), "the first group's creation is over");
+        for progress in &mut groups[1..] {
+            progress.reach(Phase::Fill, PhaseWork { done: 400_000, total: 1_000_000 });
+        }
+        assert_eq!(merged(&groups), (Phase::Fill, 300_000, 1_000_000));
     }
 
     #[test]

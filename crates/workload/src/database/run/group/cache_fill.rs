@@ -26,6 +26,8 @@ const LEAST_SHARE: u32 = 4;
 const LEVEL_TICKS: usize = 5;
 /// Maximum growth of dirty pages between two such averages that counts as level, in percent.
 const LEVEL_PERCENT: u64 = 2;
+/// Total of the phase's work, which is counted in millionths.
+const WHOLE: u64 = 1_000_000;
 
 /// Progress since the load began.
 struct FillProgress {
@@ -82,11 +84,8 @@ pub(super) async fn fill_cache(load: &mut RunningLoad, instance: &Instance) {
         };
         let filled = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
         let lasted = took.as_secs_f64() / longest.as_secs_f64().max(1e-9);
-        context.progress(|progress| {
-            progress.phase = Phase::Fill;
-            progress.fraction = filled.min(written).max(lasted).min(1.0);
-            progress.bytes = None;
-        });
+        let fraction = filled.min(written).max(lasted).min(1.0);
+        context.reach(Phase::Fill, (fraction * WHOLE as f64) as u64, WHOLE);
         let typical = reached && settled && took >= least;
         if typical || took >= longest || load.is_ended() {
             break;

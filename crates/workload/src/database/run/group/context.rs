@@ -5,7 +5,8 @@ use crate::{
         measure::pools::{PoolFacts, PoolSet},
         plan::RunPlan,
         record::RunEvent,
-        run::progress::{GroupProgress, RunState},
+        results::test_log::Phase,
+        run::progress::{GroupProgress, PhaseWork, RunState},
     },
     meter::{Meter, SlowTally},
 };
@@ -37,6 +38,11 @@ impl GroupContext {
 
     pub(super) fn progress(&self, change: impl FnOnce(&mut GroupProgress)) {
         self.state.update(self.number, change);
+    }
+
+    /// Enters `phase`, or goes on in it, with `done` of `total` in the unit of the phase.
+    pub(super) fn reach(&self, phase: Phase, done: u64, total: u64) {
+        self.progress(|progress| progress.reach(phase, PhaseWork { done, total }));
     }
 
     pub(super) fn record(&self, event: impl FnOnce() -> RunEvent) {

@@ -10,7 +10,7 @@ use crate::database::{
         session::Store,
     },
     results::test_log::Phase,
-    run::progress::RunState,
+    run::progress::{PhaseWork, RunState},
 };
 use maildb::Instance;
 use report::prose::counted;
@@ -102,11 +102,8 @@ impl CreationObserver for GroupCreationObserver {
         let mut all = self.done.borrow_mut();
         all[self.index] = (done.0.min(total.0), total.0);
         let sum = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        self.shared.update(self.group, |progress| {
-            progress.phase = Phase::Create;
-            progress.fraction = sum.0 as f64 / sum.1.max(1) as f64;
-            progress.bytes = Some(sum);
-        });
+        let work = PhaseWork { done: sum.0, total: sum.1 };
+        self.shared.update(self.group, |progress| progress.reach(Phase::Create, work));
     }
 
     fn stopped(&self) -> bool {

@@ -17,13 +17,14 @@ use crate::{
     meter::{Meter, MeteredDirectory, VolumeRole},
     verdict::limits::WatchLimits,
 };
-use maildb::{DatabaseLocation, Instance, InstanceConfig};
+use maildb::{DatabaseLocation, Instance, InstanceConfig, log::LogNames};
 use report::prose::counted;
 use std::rc::Rc;
 use world::{ByteCount, Directory, IoResult, World};
 
 /// Minimum growth of a database file, in pages (open ESE source: 256).
 const EXTENSION_PAGES: u32 = 256;
+const LOG_FILE_EXTENSION: &str = ".log";
 
 /// Storage of one group. Volumes are names; groups that share a volume use the same name.
 pub struct GroupStorage {
@@ -141,21 +142,40 @@ impl GroupFiles {
         }
     }
 
+    /// Sizes of all databases, then of the log.
+    async fn sizes(&self) -> IoResult<Vec<u64>> {
+        let mut sizes = Vec::new();
+        for (directory, name, volume) in &self.storage.databases {
+            let directory = self.metered_databases(directory, volume);
+            sizes.push(directory.open(name).await?.geometry().size.0);
+        }
+        let (base_name, entries) = (self.base_name(), self.metered_log().list().await?);
+        // The file that is prepared for the next generation is not verified.
+        let prepared = LogNames::new(&base_name).temporary();
+        let logs = entries
+            .iter()
+            .filter(|entry| entry.name.starts_with(&base_name) && entry.name.ends_with(LOG_FILE_EXTENSION));
+        let logs = logs.filter(|entry| entry.name != prepared);
+        sizes.push(logs.map(|entry| entry.size.0).sum());
+        Ok(sizes)
+    }
+
     /// Verifies every file, databases first, until the run must end. A read error fails the run but does not
     /// end it.
     pub(super) async fn verify(&self, watchdog: &Watchdog, failures: &FailureLog) -> Vec<VerifiedFile> {
-        let total: u64 = self.storage.databases.len() as u64 + 1;
+        let given_up = || self.context.state.ending() || watchdog.limit_exceeded();
+        // Without the sizes, which only the display needs, the total grows from file to file.
+        let sizes = watchdog.unless(self.sizes(), given_up).await.and_then(Result::ok).unwrap_or_default();
+        let total_bytes = sizes.iter().sum();
+        self.context.progress(|progress| progress.live = None);
+        self.context.reach(Phase::Verify, 0, total_bytes);
+        let files = self.storage.databases.len() + 1;
         let mut verified = Vec::new();
-        for index in 0..total as usize {
-            let context = self.context.clone();
-            let mut on_progress = move |done: ByteCount, all: ByteCount| {
-                let within = done.0 as f64 / all.0.max(1) as f64;
-                context.progress(|progress| {
-                    progress.phase = Phase::Verify;
-                    progress.fraction = (index as f64 + within) / total as f64;
-                    progress.bytes = Some((done.0, all.0));
-                    progress.live = None;
-                });
+        for index in 0..files {
+            let (context, earlier_bytes) = (&self.context, sizes.iter().take(index).sum::<u64>());
+            let mut on_progress = |done: ByteCount, all: ByteCount| {
+                let total_bytes = total_bytes.max(earlier_bytes + all.0);
+                context.reach(Phase::Verify, earlier_bytes + done.0, total_bytes);
             };
             let checking = async {
                 match self.storage.databases.get(index) {
@@ -169,8 +189,7 @@ impl GroupFiles {
                     }
                 }
             };
-            match watchdog.unless(checking, || self.context.state.ending() || watchdog.limit_exceeded()).await
-            {
+            match watchdog.unless(checking, given_up).await {
                 Some(Ok(file)) => {
                     file.failures().for_each(|failure| failures.note(failure));
                     let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
@@ -191,7 +210,7 @@ impl GroupFiles {
                     if watchdog.limit_exceeded() {
                         watchdog.note_frozen(failures);
                     }
-                    self.context.say(format!("verification ends after {index} of {total} files"));
+                    self.context.say(format!("verification ends after {index} of {files} files"));
                     break;
                 }
             }

@@ -31,10 +31,7 @@ impl Measurement<'_> {
     /// sampler, for the I/O that is still outstanding.
     pub(super) async fn run(&mut self) -> Sampler {
         self.load.context.say("measuring begins");
-        self.load.context.progress(|progress| {
-            progress.phase = Phase::Measure;
-            progress.fraction = 0.0;
-        });
+        self.reach(Duration::ZERO);
         let part = self.load.context.plan.judged_part();
         for meter in &self.load.context.meters {
             meter.restart();
@@ -73,11 +70,7 @@ impl Measurement<'_> {
             } else {
                 pending = Some(kept);
             }
-            let fraction = measured.as_secs_f64() / duration.as_secs_f64();
-            self.load.context.progress(|progress| {
-                progress.phase = Phase::Measure;
-                progress.fraction = fraction.min(1.0);
-            });
+            self.reach(measured);
             self.load.tally.load_s = measured.as_secs_f64();
             if at_end {
                 break;
@@ -97,6 +90,13 @@ impl Measurement<'_> {
         self.take_readings();
         self.load.context.say(format!("measuring ends after {:.0} s", self.load.tally.load_s));
         sampler
+    }
+
+    /// Updates the progress of the phase.
+    fn reach(&self, measured: Duration) {
+        let duration = self.load.context.plan.duration();
+        let nanos = |span: Duration| span.min(duration).as_nanos() as u64;
+        self.load.context.reach(Phase::Measure, nanos(measured), nanos(duration));
     }
 
     /// Resets all counters: the judged part begins.

@@ -81,10 +81,8 @@ impl TrialRunner<'_> {
 
     /// Runs one trial; returns the sampler if it was a hold. Stores its use of the machine in `effort`.
     async fn attempt(&mut self, trial: &Trial, effort: &mut TrialEffort) -> Option<Sampler> {
-        self.load.context.progress(|progress| {
-            progress.phase = Phase::Search;
-            progress.fraction = 0.0;
-        });
+        // The driver knows how much of the search is done.
+        self.load.context.reach(Phase::Search, 0, 0);
         self.drain().await;
         self.load.context.meet(1 + 2 * trial.number).await;
         // A hold closes the meters; pacing would mistake uncounted I/O for none.

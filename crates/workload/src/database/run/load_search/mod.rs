@@ -123,13 +123,13 @@ impl LoadSearch {
         let left = search.probes_left();
         let done = f64::from(search.probes());
         // Half of the maximum settling time: fast storage needs less.
-        let left_s = left * (self.probe.probe_s() - self.probe.settle_s / 2) as f64;
+        let probe_s = (self.probe.probe_s() - self.probe.settle_s / 2) as f64;
         (!trial.holds).then(|| SearchProgress {
             axis: self.axis,
             level: level_of(&trial),
             probe: search.probes() + 1,
-            fraction: done / (done + left).max(1.0),
-            left_s,
+            done: Duration::from_secs_f64(done * probe_s),
+            left: Duration::from_secs_f64(left * probe_s),
         })
     }
 
