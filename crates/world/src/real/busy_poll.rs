@@ -104,8 +104,13 @@ impl BusyPoll {
         .await
     }
 
+    /// Notes that a task ran.
+    pub fn note_work(&self) {
+        self.polled.set(true);
+    }
+
     /// Called when no task is ready; true if polling should start or continue.
-    fn keeps_polling(&self, now: Moment) -> bool {
+    pub fn keeps_polling(&self, now: Moment) -> bool {
         let State { backoff, phase } = &mut *self.state.borrow_mut();
         if self.polled.replace(false) {
             if phase.take().is_some() {
@@ -138,7 +143,7 @@ impl<S: Spawn> Spawn for PollRecorder<S> {
     fn spawn(&self, name: &'static str, mut task: LocalFuture<()>) {
         let busy_poll = Rc::clone(&self.busy_poll);
         let recorded = poll_fn(move |context| {
-            busy_poll.polled.set(true);
+            busy_poll.note_work();
             task.as_mut().poll(context)
         });
         self.spawner.spawn(name, Box::pin(recorded));

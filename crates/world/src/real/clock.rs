@@ -1,7 +1,8 @@
 //! The kernel's clocks, and timers accurate to some tens of microseconds.
 //!
-//! The executor's own timer counts milliseconds; a workload paced at thousands of operations per second needs
-//! better. All sleeps of a thread wait in one ordered table, and one timerfd is set to the earliest of them.
+//! A workload paced at thousands of operations per second needs better than milliseconds. All sleeps of a
+//! thread wait in one ordered table. An executor that blocks in io_uring asks for the earliest of them; for any
+//! other one a timerfd is set to it.
 
 use super::edge::watch;
 use crate::{Clock, LocalFuture, Moment, WallTime};
@@ -42,20 +43,40 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// Sleeps of this clock end only while [`RealClock::drive`] runs.
-    pub(super) fn new() -> io::Result<Self> {
-        let origin = *ORIGIN.get_or_init(monotonic_nanos);
+    /// Sleeps of this clock end when [`RealClock::wake_due`] is called.
+    pub(super) fn without_alarm() -> Self {
+        Self::with(None)
+    }
+
+    /// Sleeps of this clock end while [`RealClock::drive`] runs.
+    pub(super) fn with_alarm() -> io::Result<Self> {
         let alarm =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let timers = Timers { origin, alarm: Arc::new(alarm), table: RefCell::default() };
-        Ok(Self { origin, timers: Rc::new(timers) })
+        Ok(Self::with(Some(Arc::new(alarm))))
+    }
+
+    fn with(alarm: Option<Arc<OwnedFd>>) -> Self {
+        let origin = *ORIGIN.get_or_init(monotonic_nanos);
+        Self { origin, timers: Rc::new(Timers { origin, alarm, table: RefCell::default() }) }
+    }
+
+    /// Wakes the sleepers whose time has come, and returns the time until the next one.
+    pub(super) fn wake_due(&self) -> Option<Duration> {
+        let timers = &self.timers;
+        if timers.table.borrow().sleepers.is_empty() {
+            return None;
+        }
+        timers.wake_due();
+        let table = timers.table.borrow();
+        let (&(earliest, _), _) = table.sleepers.first_key_value()?;
+        Some(earliest.since(timers.now().min(earliest)))
     }
 
     /// Wakes sleepers until dropped.
     pub(super) fn drive(&self) -> impl Future<Output = io::Result<()>> + 'static {
         let timers = Rc::clone(&self.timers);
         async move {
-            let alarm = watch(&timers.alarm)?;
+            let alarm = watch(timers.alarm.as_ref().expect("a clock that is driven has an alarm"))?;
             loop {
                 alarm.readable().await?.clear_ready();
                 timers.wake_due();
@@ -95,7 +116,7 @@ struct TimerTable {
 
 struct Timers {
     origin: u64,
-    alarm: Arc<OwnedFd>,
+    alarm: Option<Arc<OwnedFd>>,
     table: RefCell<TimerTable>,
 }
 
@@ -125,6 +146,7 @@ impl Timers {
 
     /// Sets the timerfd to the earliest sleeper, unless it expires by then anyway.
     fn arm(&self, table: &mut TimerTable) {
+        let Some(alarm) = &self.alarm else { return };
         let Some((&(earliest, _), _)) = table.sleepers.first_key_value() else { return };
         if table.armed.is_some_and(|armed| armed <= earliest) {
             return;
@@ -136,7 +158,7 @@ impl Timers {
             tv_nsec: i64::try_from(at % 1_000_000_000).expect("less than a second"),
         };
         timerfd_settime(
-            &*self.alarm,
+            alarm,
             TimerfdTimerFlags::ABSTIME,
             &Itimerspec { it_interval: zero, it_value: value },
         )

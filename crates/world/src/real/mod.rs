@@ -1,11 +1,11 @@
 //! The real world: the kernel's clocks, io_uring, O_DIRECT files and folders, raw drives.
 //!
-//! Start with [`run`]: it creates a current-thread executor, the thread's [`Engine`] and a
-//! [`World`](crate::World), and runs one async function in it. [`spawn_thread`] does the same on a new
+//! Start with [`run`]: it creates the thread's [`Engine`], an executor and a [`World`](crate::World), and runs
+//! one async function in it. [`spawn_thread`] does the same on a new
 //! thread. Inside, [`FileDevice`] and [`FolderDirectory`] are real storage behind the traits of this crate.
 //!
-//! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `plain` (the two
-//! implementations), `busy_poll` (polling before blocking), [`file`](mod@file), [`folder`], [`sockets`]; then
+//! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `executor`, which waits in it,
+//! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), [`file`](mod@file), [`folder`], [`sockets`]; then
 //! [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
 //! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
 
@@ -38,6 +38,7 @@ pub mod workers;
 
 mod busy_poll;
 mod edge;
+mod executor;
 mod oneshot;
 mod plain;
 mod process_limits;

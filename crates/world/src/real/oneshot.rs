@@ -35,6 +35,13 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> Receiver<T> {
+    /// True while a value may still be sent.
+    pub fn is_open(&self) -> bool {
+        matches!(&*self.0.borrow(), State::Open(_))
+    }
+}
+
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.borrow_mut();

@@ -7,6 +7,8 @@ use super::{
     busy_poll::{BusyPoll, PollRecorder},
     clock::RealClock,
     engine::Engine,
+    executor::Executor,
+    ring::Ring,
     process_limits::check_handles,
     signals::survive_large_files,
 };
@@ -48,32 +50,43 @@ impl Spawn for LocalSpawner {
 /// Panics if the kernel refuses the basics (epoll, timerfd), or if this thread is in a world
 /// already.
 pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> T) -> T {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("the kernel gives every process an epoll instance");
+    survive_large_files();
     let engine = Engine::new(options.force_plain);
     let ring = engine.ring();
     // Declared before the tasks, so dropped after them: their operations are completed then.
     let _entered = engine.enter();
+    match ring {
+        Some(ring) => run_in_ring(seed, ring, options.busy_poll, main),
+        None => run_in_tokio(seed, options.busy_poll, main),
+    }
+}
+
+/// One system call submits, waits for and completes whatever tasks do.
+fn run_in_ring<T>(seed: u64, ring: Rc<Ring>, busy_poll: Duration, main: impl AsyncFnOnce(World) -> T) -> T {
+    let clock = Rc::new(RealClock::without_alarm());
+    let executor = Executor::new(ring, Rc::clone(&clock), busy_poll);
+    let executor = executor.expect("the kernel gives every thread an eventfd");
+    let world = World::new(clock, Rc::clone(&executor) as _, seed).with_secrets(fill_from_kernel);
+    executor.run(main(world))
+}
+
+/// Without io_uring: helper threads for files, epoll for sockets and timers.
+fn run_in_tokio<T>(seed: u64, busy_poll: Duration, main: impl AsyncFnOnce(World) -> T) -> T {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the kernel gives every process an epoll instance");
     let tasks = LocalSet::new();
     let clock = {
         let _context = runtime.enter();
-        Rc::new(RealClock::new().expect("the kernel gives every process a timerfd"))
+        Rc::new(RealClock::with_alarm().expect("the kernel gives every process a timerfd"))
     };
-    {
-        let _context = runtime.enter();
-        survive_large_files();
-    }
     tasks.spawn_local(must_not_end("clock", clock.drive()));
-    if let Some(ring) = ring {
-        tasks.spawn_local(must_not_end("io_uring", ring.drive()));
-    }
-    if options.busy_poll.is_zero() {
+    if busy_poll.is_zero() {
         let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
         return tasks.block_on(&runtime, main(world));
     }
-    let busy_poll = BusyPoll::new(options.busy_poll);
+    let busy_poll = BusyPoll::new(busy_poll);
     let spawner = PollRecorder { spawner: LocalSpawner, busy_poll: Rc::clone(&busy_poll) };
     let world = World::new(Rc::clone(&clock) as _, Rc::new(spawner), seed).with_secrets(fill_from_kernel);
     let all = tasks.run_until(main(world));

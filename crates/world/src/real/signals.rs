@@ -1,10 +1,11 @@
 //! Termination signals: SIGINT and SIGTERM.
 
 use crate::LocalFuture;
-use std::{process, thread};
+use std::{process, sync::Once, thread};
 use tokio::{
-    runtime,
+    runtime::{self, Runtime},
     signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
 };
 
 /// The signal that asked the program to end.
@@ -28,34 +29,50 @@ impl TerminationSignal {
 
 /// Resolves at the next SIGINT or SIGTERM, so that work can end cleanly; one more such signal afterwards ends
 /// the process at once. From this call on the first signal does not kill the process, even if the future is
-/// dropped. Call it inside [`super::run`].
+/// dropped.
 pub fn interrupted() -> LocalFuture<TerminationSignal> {
-    let mut signals = Signals::listen();
+    let (give, first) = oneshot::channel();
+    let runtime = signal_runtime();
+    let mut signals = {
+        let _context = runtime.enter();
+        Signals::listen()
+    };
+    // A separate thread: an executor may be stuck in the work that does not end.
+    let watcher = thread::Builder::new().name("spindle-signals".into()).spawn(move || {
+        runtime.block_on(async {
+            // The receiver may be gone; the signal counts all the same.
+            let _ = give.send(signals.next().await);
+            process::exit(i32::from(signals.next().await.exit_code()));
+        })
+    });
+    if let Err(error) = watcher {
+        eprintln!("spindle: Ctrl-C will not be noticed: {error}");
+    }
     Box::pin(async move {
-        let first = signals.next().await;
-        // A separate thread: this one's executor may be stuck in the work that does not end.
-        let watcher = thread::Builder::new().name("spindle-signals".into()).spawn(|| {
-            match runtime::Builder::new_current_thread().enable_io().build() {
-                Ok(runtime) => {
-                    let second = runtime.block_on(async { Signals::listen().next().await });
-                    process::exit(i32::from(second.exit_code()));
-                }
-                Err(error) => eprintln!("spindle: a second Ctrl-C will not be noticed: {error}"),
-            }
-        });
-        if let Err(error) = watcher {
-            eprintln!("spindle: a second Ctrl-C will not be noticed: {error}");
+        match first.await {
+            Ok(signal) => signal,
+            // No thread watches.
+            Err(_) => std::future::pending().await,
         }
-        first
     })
 }
 
 /// Makes a write beyond the file size limit (`ulimit -f`) fail like any other write instead of letting
-/// SIGXFSZ kill the process. Call it inside [`super::run`]; it holds for the whole process.
+/// SIGXFSZ kill the process. It holds for the whole process.
 pub(super) fn survive_large_files() {
-    let number = rustix::process::Signal::XFSZ.as_raw();
-    // Registering the handler is enough. If it fails, writes within the limit are unaffected.
-    drop(signal(SignalKind::from_raw(number)));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let runtime = signal_runtime();
+        let _context = runtime.enter();
+        let number = rustix::process::Signal::XFSZ.as_raw();
+        // Registering the handler is enough. If it fails, writes within the limit are unaffected.
+        drop(signal(SignalKind::from_raw(number)));
+    });
+}
+
+fn signal_runtime() -> Runtime {
+    let built = runtime::Builder::new_current_thread().enable_io().build();
+    built.expect("the kernel gives every process an epoll instance")
 }
 
 struct Signals {

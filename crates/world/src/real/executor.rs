@@ -1,0 +1,323 @@
+//! The executor of a thread with io_uring: it runs ready tasks, and blocks in the ring.
+//!
+//! A turn runs the tasks that are ready at its beginning. Then one system call submits what they requested and
+//! takes completions; it blocks if no task is ready, until the next sleeper's time at most. A turn after
+//! which there is nothing to submit or to take makes no system call.
+//!
+//! Invariants:
+//!
+//! 1. A task is in the queue at most once, and whoever wakes a task that is not in the queue puts it there.
+//! 2. A thread that sleeps is woken by whoever fills its queue: sleep begins, under the queue's lock, only if
+//!    the queue is empty.
+//! 3. Tasks are dropped before the ring, on the thread that made them, also if the main future panics.
+
+use super::{busy_poll::BusyPoll, clock::RealClock, ring::Ring};
+use crate::{Clock, LocalFuture, Spawn};
+use rustix::{
+    event::{EventfdFlags, PollFlags, eventfd},
+    io::{read, write},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    io,
+    os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// The executor of one thread.
+pub(super) struct Executor {
+    ring: Rc<Ring>,
+    clock: Rc<RealClock>,
+    busy_poll: Option<Rc<BusyPoll>>,
+    queue: Arc<ReadyQueue>,
+    tasks: RefCell<Tasks>,
+    /// Set at the end of the world: no task starts any more.
+    is_over: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    slots: Vec<Option<Task>>,
+    vacant: Vec<usize>,
+}
+
+/// A task; its future is away while it is polled.
+struct Task {
+    entry: Arc<QueueEntry>,
+    waker: Waker,
+    future: Option<LocalFuture<()>>,
+}
+
+/// Where wakers put ready tasks, from any thread.
+struct ReadyQueue {
+    state: Mutex<QueueState>,
+    /// Rouses the thread from the ring.
+    rouse: Arc<OwnedFd>,
+}
+
+#[derive(Default)]
+struct QueueState {
+    ready: VecDeque<Arc<QueueEntry>>,
+    is_asleep: bool,
+}
+
+/// A task's place in the queue.
+struct QueueEntry {
+    queue: Arc<ReadyQueue>,
+    /// Slot of the task; `None` for the main future.
+    slot: Option<usize>,
+    is_queued: AtomicBool,
+}
+
+impl QueueEntry {
+    fn new(queue: &Arc<ReadyQueue>, slot: Option<usize>) -> Arc<Self> {
+        Arc::new(Self { queue: Arc::clone(queue), slot, is_queued: AtomicBool::new(false) })
+    }
+}
+
+impl Wake for QueueEntry {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::AcqRel) {
+            let queue = Arc::clone(&self.queue);
+            queue.push(self);
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::AcqRel) {
+            self.queue.push(Arc::clone(self));
+        }
+    }
+}
+
+impl ReadyQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        // No holder of this lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, entry: Arc<QueueEntry>) {
+        let mut state = self.lock();
+        state.ready.push_back(entry);
+        let must_rouse = std::mem::take(&mut state.is_asleep);
+        drop(state);
+        if must_rouse {
+            write(&*self.rouse, &1_u64.to_ne_bytes()).expect("a counter of our own counts");
+        }
+    }
+
+    /// Exchanges the ready tasks for an empty list.
+    fn take(&self, empty: &mut VecDeque<Arc<QueueEntry>>) {
+        assert!(empty.is_empty(), "a turn is complete");
+        std::mem::swap(&mut self.lock().ready, empty);
+    }
+
+    /// True if the thread may sleep; it has to call [`Self::awake`] afterwards.
+    fn may_sleep(&self) -> bool {
+        let mut state = self.lock();
+        state.is_asleep = state.ready.is_empty();
+        state.is_asleep
+    }
+
+    fn awake(&self) {
+        self.lock().is_asleep = false;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().ready.is_empty()
+    }
+}
+
+impl Executor {
+    /// An executor that polls for `busy_poll` before it blocks.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptor left.
+    pub fn new(ring: Rc<Ring>, clock: Rc<RealClock>, busy_poll: Duration) -> io::Result<Rc<Self>> {
+        let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let queue = Arc::new(ReadyQueue { state: Mutex::default(), rouse: Arc::new(rouse) });
+        let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
+        let tasks = RefCell::default();
+        Ok(Rc::new(Self { ring, clock, busy_poll, queue, tasks, is_over: Cell::new(false) }))
+    }
+
+    /// Runs `main` to its end, and all tasks meanwhile; then drops the tasks.
+    pub fn run<T>(self: &Rc<Self>, main: impl Future<Output = T>) -> T {
+        let _end = End(self);
+        self.start(Box::pin(hear_rousing(Rc::clone(&self.ring), Arc::clone(&self.queue.rouse))));
+        let mut main = pin!(main);
+        let entry = QueueEntry::new(&self.queue, None);
+        let main_waker = Waker::from(Arc::clone(&entry));
+        entry.wake();
+        let mut turn = VecDeque::new();
+        loop {
+            self.queue.take(&mut turn);
+            while let Some(entry) = turn.pop_front() {
+                entry.is_queued.store(false, Ordering::Release);
+                match entry.slot {
+                    Some(slot) => self.run_task(&entry, slot),
+                    None => {
+                        let polled = main.as_mut().poll(&mut Context::from_waker(&main_waker));
+                        if let Poll::Ready(value) = polled {
+                            return value;
+                        }
+                    }
+                }
+                if !turn.is_empty() {
+                    must_work(self.ring.submit_due());
+                }
+            }
+            self.exchange();
+        }
+    }
+
+    /// Ends a turn.
+    fn exchange(&self) {
+        let until_due = self.clock.wake_due();
+        if !self.queue.is_empty() {
+            if self.ring.has_exchange() {
+                must_work(self.ring.exchange(Some(Duration::ZERO)));
+            }
+            return;
+        }
+        if let Some(busy_poll) = &self.busy_poll
+            && self.polls(busy_poll)
+        {
+            return;
+        }
+        if self.queue.may_sleep() {
+            must_work(self.ring.exchange(until_due));
+            self.queue.awake();
+        }
+    }
+
+    /// Polls for an event instead of sleeping; true if there was one.
+    fn polls(&self, busy_poll: &BusyPoll) -> bool {
+        must_work(self.ring.exchange(Some(Duration::ZERO)));
+        while self.queue.is_empty() {
+            if !busy_poll.keeps_polling(self.clock.now()) {
+                return false;
+            }
+            std::hint::spin_loop();
+            if self.ring.has_exchange() {
+                must_work(self.ring.exchange(Some(Duration::ZERO)));
+            }
+            self.clock.wake_due();
+        }
+        true
+    }
+
+    fn start(&self, future: LocalFuture<()>) {
+        if self.is_over.get() {
+            return;
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = tasks.vacant.pop().unwrap_or(tasks.slots.len());
+        let entry = QueueEntry::new(&self.queue, Some(slot));
+        let task = Task { waker: Waker::from(Arc::clone(&entry)), entry: Arc::clone(&entry), future: Some(future) };
+        match tasks.slots.get_mut(slot) {
+            Some(vacant) => *vacant = Some(task),
+            None => tasks.slots.push(Some(task)),
+        }
+        drop(tasks);
+        entry.wake();
+    }
+
+    fn run_task(&self, entry: &Arc<QueueEntry>, slot: usize) {
+        if let Some(busy_poll) = &self.busy_poll {
+            busy_poll.note_work();
+        }
+        let Some((mut future, waker)) = self.tasks.borrow_mut().take(entry, slot) else { return };
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        // A task that panicked has been reported by the panic hook; the others go on.
+        if polled.is_ok_and(|polled| polled.is_pending()) {
+            self.tasks.borrow_mut().put_back(slot, future);
+        } else {
+            self.tasks.borrow_mut().remove(slot);
+            drop(future);
+        }
+    }
+}
+
+impl Tasks {
+    /// Takes the future of the task that `entry` belongs to out of its slot; `None` if the task has ended.
+    fn take(&mut self, entry: &Arc<QueueEntry>, slot: usize) -> Option<(LocalFuture<()>, Waker)> {
+        let task = self.slots.get_mut(slot)?.as_mut().filter(|task| Arc::ptr_eq(&task.entry, entry))?;
+        let future = task.future.take().expect("a task is polled by one turn at a time");
+        Some((future, task.waker.clone()))
+    }
+
+    fn put_back(&mut self, slot: usize, future: LocalFuture<()>) {
+        let task = self.slots[slot].as_mut().expect("a task that is polled keeps its slot");
+        assert!(task.future.replace(future).is_none(), "its future was away");
+    }
+
+    fn remove(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.vacant.push(slot);
+    }
+}
+
+/// Drops all tasks at the end of the world.
+struct End<'e>(&'e Executor);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+        loop {
+            // Tasks may wake others, and try to start new ones, when they are dropped.
+            let last = self.0.tasks.borrow_mut().slots.pop();
+            match last {
+                Some(task) => drop(task),
+                None => return,
+            }
+        }
+    }
+}
+
+impl Spawn for Executor {
+    fn spawn(&self, _name: &'static str, task: LocalFuture<()>) {
+        self.start(task);
+    }
+
+    fn yield_now(&self) -> LocalFuture<()> {
+        let mut has_yielded = false;
+        Box::pin(poll_fn(move |context| {
+            if std::mem::replace(&mut has_yielded, true) {
+                return Poll::Ready(());
+            }
+            // The task goes behind all that are ready, and into the next turn.
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+/// Empties the counter of the descriptor that rouses the thread, so that the next waker rouses it again.
+async fn hear_rousing(ring: Rc<Ring>, rouse: Arc<OwnedFd>) {
+    loop {
+        let events = u32::from(PollFlags::IN.bits());
+        must_work(ring.readiness(&rouse, events).await);
+        // Another waker may have been quicker, and nothing is there.
+        let _ = read(&*rouse, &mut [0; 8]);
+    }
+}
+
+/// No task that waits for the ring would ever wake again.
+fn must_work(outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        eprintln!("spindle: io_uring of this thread failed: {error}");
+        std::process::abort();
+    }
+}
