@@ -225,7 +225,8 @@ impl Executor {
         let mut tasks = self.tasks.borrow_mut();
         let slot = tasks.vacant.pop().unwrap_or(tasks.slots.len());
         let entry = QueueEntry::new(&self.queue, Some(slot));
-        let task = Task { waker: Waker::from(Arc::clone(&entry)), entry: Arc::clone(&entry), future: Some(future) };
+        let task =
+            Task { waker: Waker::from(Arc::clone(&entry)), entry: Arc::clone(&entry), future: Some(future) };
         match tasks.slots.get_mut(slot) {
             Some(vacant) => *vacant = Some(task),
             None => tasks.slots.push(Some(task)),
@@ -239,7 +240,8 @@ impl Executor {
             busy_poll.note_work();
         }
         let Some((mut future, waker)) = self.tasks.borrow_mut().take(entry, slot) else { return };
-        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        let polled =
+            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
         // A task that panicked has been reported by the panic hook; the others go on.
         if polled.is_ok_and(|polled| polled.is_pending()) {
             self.tasks.borrow_mut().put_back(slot, future);

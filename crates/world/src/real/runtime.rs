@@ -8,8 +8,8 @@ use super::{
     clock::RealClock,
     engine::Engine,
     executor::Executor,
-    ring::Ring,
     process_limits::check_handles,
+    ring::Ring,
     signals::survive_large_files,
 };
 use crate::{Clock, LocalFuture, Spawn, World};

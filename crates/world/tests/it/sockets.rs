@@ -1,8 +1,14 @@
 //! The machine's own sockets, by TCP on loopback and in the filesystem.
 
 use crate::in_each_engine;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use world::{Address, IoErrorKind, Network, real::Sockets};
+use world::{
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, World,
+    network::receiver::Receiver,
+    real::{FileDevice, RealOptions, Sockets, prepare_process, run},
+    with_deadline,
+};
 
 fn loopback() -> Address {
     Address::parse("127.0.0.1:0", 0).unwrap()
@@ -66,5 +72,103 @@ fn a_unix_socket_is_removed_with_its_listener() {
         std::fs::write(folder.join("socket"), b"mine").unwrap();
         assert_eq!(Sockets.listen(&at).await.err().map(|error| error.kind()), Some(IoErrorKind::Busy));
         assert_eq!(std::fs::read(folder.join("socket")).unwrap(), b"mine");
+    });
+}
+
+/// Both ends of a connection.
+async fn connection(world: &World, at: &Address) -> (Stream, Stream) {
+    let listener = Sockets.listen(at).await.unwrap();
+    let to = listener.address();
+    let accepted = world.spawn("accept", async move { listener.accept().await.unwrap().stream });
+    let connected = Sockets.connect(&to).await.unwrap();
+    (connected, accepted.await)
+}
+
+#[test]
+fn messages_of_any_length_arrive_whole_however_they_are_read() {
+    in_each_engine(async |world, _| {
+        let (mut sender, receiver) = connection(&world, &loopback()).await;
+        let mut random = world.random("lengths");
+        let lengths: Vec<usize> = (0..300)
+            .map(|_| [1, 28, 4096, 8191, 8192, 8193, 20_000, 200_000][random.below(8) as usize])
+            .collect();
+        let sent: Vec<Vec<u8>> =
+            lengths.iter().enumerate().map(|(index, &length)| vec![index as u8; length]).collect();
+        let messages = sent.clone();
+        let pause = world.clone();
+        let sending = world.spawn("send", async move {
+            for (index, message) in messages.iter().enumerate() {
+                sender.write_all(message).await.unwrap();
+                if index % 7 == 0 {
+                    pause.sleep(Duration::from_micros(300)).await;
+                }
+            }
+        });
+        let mut receiver = Receiver::new(receiver);
+        for (index, message) in sent.iter().enumerate() {
+            let mut received = vec![0; message.len()];
+            receiver.read_exact(&mut received).await.unwrap();
+            assert!(received == *message, "message {index} of {} bytes", message.len());
+        }
+        sending.await;
+        assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0, "the sender is gone");
+    });
+}
+
+#[test]
+fn a_read_that_is_given_up_loses_nothing_and_holds_nothing_open() {
+    in_each_engine(async |world, folder| {
+        for at in [loopback(), Address::Unix(folder.join("socket"))] {
+            let (mut near, mut far) = connection(&world, &at).await;
+            let given_up =
+                with_deadline(world.sleep(Duration::from_millis(5)), near.read(&mut [0; 16])).await;
+            assert!(given_up.is_none(), "nothing was sent");
+            far.write_all(b"late").await.unwrap();
+            world.sleep(Duration::from_millis(5)).await;
+            let mut received = [0; 4];
+            near.read_exact(&mut received).await.unwrap();
+            assert_eq!(&received, b"late");
+            let given_up =
+                with_deadline(world.sleep(Duration::from_millis(5)), near.read(&mut [0; 16])).await;
+            assert!(given_up.is_none(), "nothing more was sent");
+            drop(near);
+            assert_eq!(far.read(&mut [0; 16]).await.unwrap(), 0, "over {at}: the connection is closed");
+        }
+    });
+}
+
+#[test]
+fn a_sender_waits_for_a_slow_receiver() {
+    in_each_engine(async |world, _| {
+        let (mut sender, mut receiver) = connection(&world, &loopback()).await;
+        let sending = world.spawn("send", async move { sender.write_all(&vec![7; 20 << 20]).await.unwrap() });
+        world.sleep(Duration::from_millis(20)).await;
+        assert!(!sending.is_finished(), "no socket buffers 20 MiB");
+        let mut received = Vec::new();
+        receiver.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received.len(), 20 << 20);
+        sending.await;
+    });
+}
+
+#[test]
+fn more_idle_connections_than_the_ring_has_entries_do_not_delay_a_drive() {
+    prepare_process().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    run(3, RealOptions::default(), async |world| {
+        let listener = Sockets.listen(&loopback()).await.unwrap();
+        let to = listener.address();
+        let mut ends = Vec::new();
+        for _ in 0..700 {
+            let mut near = Sockets.connect(&to).await.unwrap();
+            ends.push(listener.accept().await.unwrap().stream);
+            world.spawn("idle", async move { drop(near.read(&mut [0; 16]).await) });
+        }
+        let device = FileDevice::create(&folder.path().join("drive"), ByteCount::mib(1)).await.unwrap();
+        for index in 0..100 {
+            let read = device.read(ByteOffset(index * 4096), vec![Buffer::zeroed(4096)]);
+            let read = with_deadline(world.sleep(Duration::from_secs(20)), read).await;
+            read.expect("the drive is not behind the sockets").unwrap();
+        }
     });
 }

@@ -3,7 +3,7 @@
 use crate::in_each_engine;
 use std::{cell::Cell, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset,
+    BlockDevice, Buffer, ByteCount, ByteOffset, World,
     real::{
         Engine, FileDevice, RealOptions, Workers, run,
         signals::{TerminationSignal, interrupted},
@@ -133,5 +133,80 @@ fn workers_run_all_jobs_while_the_executor_goes_on() {
             assert_eq!(sum.await, last * (last + 1) / 2);
         }
         assert_eq!(workers.count(), 2);
+    });
+}
+
+#[test]
+fn a_sleeping_thread_is_woken_from_another() {
+    crate::in_each_engine(async |_, _| {
+        for _ in 0..200 {
+            let (ask, asked) = std::sync::mpsc::channel();
+            let (give, answer) = tokio::sync::oneshot::channel();
+            let other = std::thread::spawn(move || {
+                asked.recv().unwrap();
+                give.send(7).unwrap();
+            });
+            ask.send(()).unwrap();
+            assert_eq!(answer.await, Ok(7));
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_task_that_panics_ends_alone() {
+    crate::in_each_engine(async |world, _| {
+        world.spawn("panics", async { panic!("this task is meant to fail") });
+        let other = world.spawn("goes on", async { 7 });
+        assert_eq!(other.await, 7);
+    });
+}
+
+#[test]
+fn tasks_that_never_end_are_dropped_with_the_world() {
+    struct Told(Rc<Cell<u32>>, World);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            // Nothing runs any more; starting a task must do no harm.
+            self.1.spawn("late", async { unreachable!("the world has ended") });
+        }
+    }
+    for options in [RealOptions::default(), RealOptions::plain(true)] {
+        let dropped = Rc::new(Cell::new(0));
+        run(1, options, async |world| {
+            for _ in 0..10 {
+                let told = Told(Rc::clone(&dropped), world.clone());
+                world.spawn("waits", async move {
+                    std::future::pending::<()>().await;
+                    drop(told);
+                });
+            }
+            world.sleep(Duration::from_millis(1)).await;
+        });
+        assert_eq!(dropped.get(), 10);
+    }
+}
+
+#[test]
+fn tasks_that_yield_let_others_and_the_drive_go_on() {
+    crate::in_each_engine(async |world, folder| {
+        let device = FileDevice::create(&folder.join("drive"), ByteCount::mib(1)).await.unwrap();
+        let (yielding, is_over) = (world.clone(), Rc::new(Cell::new(false)));
+        let seen = Rc::clone(&is_over);
+        let busy = world.spawn("busy", async move {
+            let mut turns = 0_u64;
+            while !seen.get() {
+                turns += 1;
+                yielding.yield_now().await;
+            }
+            turns
+        });
+        for _ in 0..20 {
+            device.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
+        }
+        world.sleep(Duration::from_millis(2)).await;
+        is_over.set(true);
+        assert!(busy.await > 20);
     });
 }

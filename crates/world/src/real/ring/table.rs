@@ -89,12 +89,13 @@ impl Table {
     }
 
     fn has_completions(&mut self) -> bool {
+        self.is_call_wanted() || !self.uring.completion().is_empty()
+    }
+
+    /// True if the kernel needs a system call to hand over completions.
+    fn is_call_wanted(&mut self) -> bool {
         let queue = self.uring.submission();
-        if queue.taskrun() || queue.cq_overflow() {
-            return true;
-        }
-        drop(queue);
-        !self.uring.completion().is_empty()
+        queue.taskrun() || queue.cq_overflow()
     }
 
     /// One exchange with the kernel: submits the backlog and takes completions. If nothing is to be taken it
@@ -109,7 +110,7 @@ impl Table {
         // What did not fit goes with the next exchange.
         let is_cut_short = !self.cancellations.is_empty() || self.backlog_may_go();
         let blocks = patience != Some(Duration::ZERO) && !is_cut_short && self.uring.completion().is_empty();
-        if !blocks && self.uring.submission().is_empty() && !self.has_completions() {
+        if !blocks && self.uring.submission().is_empty() && !self.is_call_wanted() {
             return Ok(());
         }
         let submitted = match patience {

@@ -19,8 +19,9 @@ use rustix::{
     event::PollFlags,
     io::{Errno, ioctl_fionbio},
     net::{
-        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, addr::SocketAddrArg, connect, getsockname, listen, recv,
-        sendmsg, shutdown, socket_with, sockopt,
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+        SocketType, acceptfrom_with, addr::SocketAddrArg, connect, getsockname, listen, recv, sendmsg,
+        shutdown, socket_with, sockopt,
     },
 };
 use std::{
@@ -58,7 +59,11 @@ struct Socket {
 /// The buffer of a waiting reader.
 enum Receive {
     /// Received bytes from `start` to `end` are not yet read.
-    Here { memory: Box<[u8]>, start: usize, end: usize },
+    Here {
+        memory: Box<[u8]>,
+        start: usize,
+        end: usize,
+    },
     UnderWay(Wait<ReceiveResult>),
 }
 
