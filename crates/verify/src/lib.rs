@@ -7,7 +7,7 @@
 //! headers, pages and their ownership, [`deep`] the trees; [`log`] checks log files in both formats,
 //! [`checkpoint`] and [`flush_map`] the small files beside them. [`set`] combines the facts of all files of a
 //! folder and decides whether the databases can be recovered. [`running`] reads whole folders; [`in_world`] checks
-//! databases inside the caller's world.
+//! databases and logs inside the caller's world.
 
 pub mod answer;
 pub mod checkpoint;

@@ -6,7 +6,6 @@ use super::{
     crash_tests::{Model, NEVER, SIGNATURE, any_record, config, read_all},
     memory_world::MemoryWorld,
     segment::seal_segment,
-    verify::{SegmentVerdict, verify_logs},
 };
 use std::rc::Rc;
 use world::{Random, sim::SimFolder};
@@ -166,24 +165,4 @@ fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
     });
     let error = outcome.expect("ends").expect_err("refused");
     assert!(matches!(error, LogError::Damaged { damage: Damage::EndsBefore(_), .. }), "{error}");
-}
-
-#[test]
-fn verification_accepts_a_whole_log_and_locates_damage() {
-    let (disk, model) = finished_log(6);
-    let verify = |disk: &SimFolder| {
-        let memory = MemoryWorld::new(0);
-        let directory = disk.directory(&memory.world());
-        let verifying = async move { verify_logs(&directory, "E00", &mut |_, _| ()).await };
-        memory.run(u64::MAX, verifying).expect("ends").expect("readable")
-    };
-    let whole = verify(&disk);
-    assert!(whole.is_clean(), "{whole:?}");
-    assert_eq!(whole.records, model.entries.borrow().len() as u64);
-    assert!(whole.count(SegmentVerdict::Shadow) >= 1);
-
-    disk.edit("E0000000002.log", |bytes| bytes[2 * 4096 + 97] ^= 2);
-    let damaged = verify(&disk);
-    assert_eq!(damaged.count(SegmentVerdict::Bad), 1);
-    assert!(damaged.broken.is_some() && !damaged.is_clean());
 }

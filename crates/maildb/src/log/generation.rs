@@ -145,14 +145,14 @@ pub(super) fn last_with_records(end: LogPosition) -> u16 {
 }
 
 /// The segments of a file, as read.
-pub(super) struct SegmentBytes {
+struct SegmentBytes {
     chunks: Vec<Buffer>,
 }
 
 impl SegmentBytes {
     /// Reads a file from its start. Sectors that the medium cannot read are replaced by `0xFF`, which fails
     /// every check.
-    pub(super) async fn read(file: &Rc<dyn File>, segments: u16) -> Result<Self, IoError> {
+    async fn read(file: &Rc<dyn File>, segments: u16) -> Result<Self, IoError> {
         let mut chunks = Vec::new();
         let file_bytes = usize::from(segments) * SEGMENT_BYTES;
         for at in (0..file_bytes).step_by(READ_BYTES) {
@@ -166,7 +166,7 @@ impl SegmentBytes {
         Ok(Self { chunks })
     }
 
-    pub(super) fn get(&self, index: u16) -> &[u8] {
+    fn get(&self, index: u16) -> &[u8] {
         let index = usize::from(index);
         let at = index % READ_SEGMENTS * SEGMENT_BYTES;
         &self.chunks[index / READ_SEGMENTS][at..at + SEGMENT_BYTES]

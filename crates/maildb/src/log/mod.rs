@@ -24,8 +24,9 @@
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
 //!
-//! The log uses [`format`](mod@crate::format) and never the engine. Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`,
-//! `writer`, `next_file`), [`files`], [`reader`], [`checkpoint`], [`verify`].
+//! The log uses [`format`](mod@crate::format) and never the engine. Reading order: [`record`], [`segment`],
+//! [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`, `writer`, `next_file`), [`files`],
+//! [`reader`], [`checkpoint`].
 
 mod buffer;
 pub mod checkpoint;
@@ -47,7 +48,6 @@ pub mod reader;
 pub mod record;
 pub mod segment;
 mod stamp;
-pub mod verify;
 mod writer;
 
 pub use checkpoint::{CheckpointFile, LogCheckpoint};
@@ -62,7 +62,6 @@ pub use page_image::PageImage;
 pub use page_stamp::PageStamp;
 pub use reader::{LogReader, LoggedRecord, RecoveredTail, ReplayRange};
 pub use record::{LogRecord, LogRecordError, RestructureKind};
-pub use verify::{LogFileReport, LogReport, verify_log_file, verify_logs};
 
 #[cfg(test)]
 mod crash_tests;

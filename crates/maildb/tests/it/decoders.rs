@@ -20,10 +20,9 @@ use maildb::{
         CheckpointFile, LogRecord,
         file_header::LogFileHeader,
         segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, seal_segment},
-        verify_logs,
     },
 };
-use verify::in_world::{verify_database_with_stamps, verify_trees};
+use verify::in_world::{verify_database_with_stamps, verify_logs, verify_trees};
 use world::{ByteCount, Random, sim::DriveOptions};
 
 /// Database in the seed files.

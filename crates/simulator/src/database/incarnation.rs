@@ -20,7 +20,7 @@ use maildb::{Database, DatabaseLocation, Instance, PageNumber, Table};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use verify::{
     FindingSeverity,
-    in_world::{DatabaseReport, verify_database_with_stamps, verify_trees},
+    in_world::{DatabaseReport, verify_database_with_stamps, verify_logs, verify_trees},
 };
 use world::{
     BlockDevice, Directory, ExtentDirectory, Random, World,
@@ -339,7 +339,7 @@ impl GroupFixture {
                 return Err(damaged(&name, 1 + findings.count(), format!("{finding:?}")));
             }
         }
-        let verdict = maildb::log::verify_logs(&log, &self.plan.config.base_name, &mut |_, _| {}).await?;
+        let verdict = verify_logs(&log, &self.plan.config.base_name, &mut |_, _| {}).await?;
         if let Some(broken) = verdict.broken {
             return Err(damaged("the log", 1, format!("{broken:?}")));
         }

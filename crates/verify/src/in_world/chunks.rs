@@ -4,7 +4,7 @@ use std::{collections::VecDeque, rc::Rc};
 use world::{Buffer, ByteOffset, File, IoResult, LocalFuture};
 
 /// Size of one read.
-const CHUNK_BYTES: u64 = 1024 * 1024;
+pub const CHUNK_BYTES: u64 = 1024 * 1024;
 /// Reads in progress while an earlier chunk is judged.
 const READS_AHEAD: usize = 2;
 

@@ -7,7 +7,9 @@
 mod blank;
 mod chunks;
 mod database;
+mod logs;
 mod pages;
 
 pub use database::{DatabaseReport, PageDamage, verify_database, verify_database_with_stamps};
+pub use logs::{LogFileReport, LogReport, verify_logs};
 pub use pages::verify_trees;

@@ -4,6 +4,9 @@
 //! A segment's state follows from its checksum and from the position and generation it stores. Its meaning
 //! depends on its neighbours: between records only records may stand; behind the last there may be its
 //! shadow, remains of an earlier use of the file, zeros, or an incomplete write.
+//!
+//! A crash may leave any subset of the segments of the last write. Spindle's segments store where their write
+//! began, which distinguishes a segment that never reached the disk from one that was lost.
 
 use super::{LogFileVerdict, header::is_newer, records};
 use crate::{
@@ -44,17 +47,19 @@ struct Segments<'a> {
 pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogFileVerdict) {
     let Some(segments) = Segments::of(bytes, verdict) else { return };
     let states: Vec<State> = (1..segments.count).map(|index| segments.state(index)).collect();
-    let last_good = states.iter().rposition(|state| *state == State::Good).map_or(0, |at| at + 1);
+    let missing = segments.missing_from_last_write(&states);
+    let last_good = match missing {
+        Some(index) => usize::from(index) - 1,
+        None => states.iter().rposition(|state| *state == State::Good).map_or(0, |at| at + 1),
+    };
     let mut whole: Vec<&[u8]> = (1..=last_good as u16).map(|index| segments.get(index)).collect();
     let mut is_torn = false;
     for (index, &state) in (1_u16..).zip(&states) {
         let next = states.get(usize::from(index)).copied();
         match state {
-            State::Good => verdict.tally.good += 1,
+            State::Good if usize::from(index) <= last_good => verdict.tally.good += 1,
             _ if usize::from(index) < last_good => segments.find_between(index, state, verdict),
-            State::Shadow if is_shadow_in_place(index, last_good, &states) => verdict.tally.shadow += 1,
-            State::Shadow => segments.find_lost(index, verdict),
-            State::Bad(None) | State::Stale | State::Empty
+            State::Bad(None) | State::Stale | State::Empty | State::Shadow
                 if usize::from(index) == last_good + 1 && next == Some(State::Shadow) =>
             {
                 verdict.tally.repairable += 1;
@@ -64,6 +69,14 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogFileVerdict) {
                 ));
                 whole.push(segments.get(index + 1));
             }
+            State::Shadow if is_shadow_in_place(index, last_good, &states) => verdict.tally.shadow += 1,
+            State::Good | State::Shadow => match missing {
+                Some(missing) => {
+                    is_torn = true;
+                    segments.find_incomplete(index, missing, verdict);
+                }
+                None => segments.find_lost(index, verdict),
+            },
             State::Stale => verdict.tally.stale += 1,
             State::Empty => verdict.tally.empty += 1,
             State::Bad(_) => is_torn |= segments.find_behind(index, last_good, state, verdict),
@@ -89,8 +102,7 @@ pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogFileVerdict) {
 /// True if the shadow at `index` follows the last segment, or one that it repairs.
 fn is_shadow_in_place(index: u16, last_good: usize, states: &[State]) -> bool {
     let index = usize::from(index);
-    let is_behind_torn =
-        index == last_good + 2 && !matches!(states[index - 2], State::Bad(Some(_)) | State::Shadow);
+    let is_behind_torn = index == last_good + 2 && !matches!(states[index - 2], State::Bad(Some(_)));
     index == last_good + 1 && last_good > 0 || is_behind_torn
 }
 
@@ -166,6 +178,30 @@ impl<'a> Segments<'a> {
         )
     }
 
+    /// The first missing segment of the log's last write, if later segments of that write are present. A
+    /// segment with one flipped bit was written, so it is not missing.
+    fn missing_from_last_write(&self, states: &[State]) -> Option<u16> {
+        let at = states.iter().position(|state| *state != State::Good)?;
+        if !self.is_stamped || matches!(states[at], State::Bad(Some(_))) {
+            return None;
+        }
+        let missing = at as u16 + 1;
+        let mut behind = (missing + 1..self.count)
+            .filter(|&index| matches!(states[usize::from(index) - 1], State::Good | State::Shadow))
+            .peekable();
+        behind.peek()?;
+        let mut writes = behind.map(|index| self.first_of_write(index));
+        writes.all(|first| first.is_some_and(|first| first <= missing)).then_some(missing)
+    }
+
+    /// The first segment of the write that the segment or shadow at `index` was part of, if Spindle wrote it.
+    fn first_of_write(&self, index: u16) -> Option<u16> {
+        match inspect_segment(self.get(index), self.generation, index) {
+            LogSegmentState::Good { write_first } | LogSegmentState::Shadow { write_first } => write_first,
+            LogSegmentState::Stale | LogSegmentState::Empty | LogSegmentState::Bad => None,
+        }
+    }
+
     /// Reports a segment without records where records belong.
     fn find_between(&self, index: u16, state: State, verdict: &mut LogFileVerdict) {
         verdict.tally.damaged += 1;
@@ -180,6 +216,12 @@ impl<'a> Segments<'a> {
             _ => None,
         };
         verdict.findings.push(FileFinding::damage(self.place(index), what).with_fix(fix));
+    }
+
+    /// Reports a segment of the last write, of which segment `missing` never reached the disk.
+    fn find_incomplete(&self, index: u16, missing: u16, verdict: &mut LogFileVerdict) {
+        let what = format!("it belongs to an incomplete write, of which segment {missing} is missing");
+        verdict.findings.push(FileFinding::warning(self.place(index), what));
     }
 
     /// Reports a shadow of a segment that is neither present nor the last one.

@@ -13,7 +13,7 @@ use crate::{
     database::{OwnedPages, PageChecker, judge_headers},
     flush_map::{MAP_PAGE_BYTES, judge_map_pages},
     kind::START_BYTES,
-    log::judge_log,
+    log::{LOG_BYTES_MAX, judge_log},
 };
 use maildb::PageNumber;
 use std::{
@@ -71,7 +71,7 @@ pub async fn write_fixed_copy(
             let all = OwnedPages::Unknown("all are looked at".to_owned());
             Verifier::Pages(PageChecker::new(&facts, all, source.size()))
         }
-        FileKind::Log if source.size().0 <= super::small::LOG_BYTES_MAX => Verifier::Log,
+        FileKind::Log if source.size().0 <= LOG_BYTES_MAX => Verifier::Log,
         FileKind::FlushMap => Verifier::Map,
         FileKind::TemporaryDatabase => return Err(unfixable("a temporary database")),
         FileKind::Checkpoint => return Err(unfixable("a checkpoint")),

@@ -10,14 +10,11 @@ use crate::{
     FileFinding, FileKind, FileLocation, FilePart,
     checkpoint::{CHECKPOINT_BYTES, judge_checkpoint},
     flush_map::{MAP_PAGE_BYTES, MapTally, judge_map_header, judge_map_pages},
-    log::judge_log,
+    log::{LOG_BYTES_MAX, judge_log},
     set::FileContents,
 };
 use std::sync::Arc;
 use world::{ByteCount, ByteOffset, IoResult};
-
-/// Maximum length of a log file.
-pub const LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// Checks a file of any type but a database.
 pub async fn check(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {

@@ -3,12 +3,9 @@
 use super::{FileContents, FileFacts, LogName, NamedFindings, names::NamePattern, parse};
 use crate::{
     finding::{FileFinding, FileLocation},
-    log::LogFacts,
+    log::{LogFacts, last_with_records},
 };
-use maildb::{
-    format::header::{LogPosition, Signature},
-    log::segment::SEGMENT_HEADER_BYTES,
-};
+use maildb::format::header::{LogPosition, Signature};
 
 pub struct ChainLog<'a> {
     pub name: &'a str,
@@ -181,12 +178,7 @@ impl LogChain<'_> {
 
 /// XOR of the segments with records below `end`; `None` if the log ends before.
 fn accumulated_until(accumulated: &[u64], end: LogPosition) -> Option<u64> {
-    let last = if usize::from(end.offset) > SEGMENT_HEADER_BYTES {
-        end.segment
-    } else {
-        end.segment.saturating_sub(1)
-    };
-    match last {
+    match last_with_records(end) {
         0 => Some(0),
         last => Some(accumulated.get(usize::from(last) - 1).copied().unwrap_or(0)),
     }

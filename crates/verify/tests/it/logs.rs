@@ -1,4 +1,12 @@
 use crate::written;
+use maildb::{
+    PageSize,
+    format::header::{LogPosition, LogTime, Signature},
+    log::{
+        file_header::LogFileHeader,
+        segment::{SEGMENT_BYTES, seal_segment},
+    },
+};
 use verify::{
     BitFix, FilePart, FindingSeverity,
     checkpoint::judge_checkpoint,
@@ -98,6 +106,90 @@ fn remains_of_an_earlier_use_are_no_damage() {
     }
     let verdict = judge_log(&file, true);
     assert_eq!((said(&verdict).len(), verdict.tally.stale, verdict.tally.empty), (0, 3, 0));
+}
+
+/// A segment of a log of Spindle. Numbers are the first segment of the write that it was part of.
+#[derive(Clone, Copy, Debug)]
+enum Written {
+    Good(u16),
+    Shadow(u16),
+    Stale,
+    Empty,
+    Bad,
+}
+
+use Written::{Bad, Empty, Good, Shadow, Stale};
+
+/// Generation 9 of a log of Spindle with these segments, from segment 1.
+fn stamped(segments: &[Written]) -> Vec<u8> {
+    let header = LogFileHeader {
+        generation: 9,
+        segments: segments.len() as u16 + 1,
+        database_page_size: PageSize::Kib8,
+        created: LogTime::default(),
+        previous_created: LogTime::default(),
+        signature: Signature::default(),
+        circular: false,
+        previous_accumulated: 0,
+        previous_end: Some(LogPosition { generation: 8, segment: 1, offset: 40 }),
+    };
+    let mut file = header.encode().to_vec();
+    for (index, written) in (1_u16..).zip(segments) {
+        let mut segment = vec![0; SEGMENT_BYTES];
+        let mut seal = |generation, own, write_first| {
+            segment[40..200].fill(0x29);
+            seal_segment(&mut segment, generation, own, LogTime::default(), write_first);
+        };
+        match *written {
+            Good(write_first) => seal(9, index, write_first),
+            Shadow(write_first) => seal(9, index - 1, write_first),
+            Stale => seal(8, index, index),
+            Empty => {}
+            Bad => segment.fill(0x77),
+        }
+        file.extend(segment);
+    }
+    file
+}
+
+#[test]
+fn the_segments_behind_a_bad_segment_decide_its_verdict() {
+    let check = |segments: &[Written], expected: LogTally, is_torn: bool| {
+        let verdict = judge_log(&stamped(segments), false);
+        assert_eq!(verdict.tally, expected, "{segments:?}: {:#?}", said(&verdict));
+        let has_damage = verdict.findings.iter().any(|finding| finding.severity == FindingSeverity::Damage);
+        assert_eq!(has_damage, expected.damaged > 0, "{segments:?}: {:#?}", said(&verdict));
+        assert_eq!(verdict.facts.expect("the header verifies").is_torn, is_torn, "{segments:?}");
+    };
+    let none = LogTally::default();
+    let tally = |good, shadow| LogTally { good, shadow, ..none };
+    check(&[Good(1), Shadow(1), Empty], LogTally { empty: 1, ..tally(1, 1) }, false);
+    check(&[Good(1), Bad, Shadow(2)], LogTally { repairable: 1, ..tally(1, 1) }, false);
+    check(&[Good(1), Bad, Stale], LogTally { stale: 1, ..tally(1, 0) }, true);
+    // A later write began behind the bad segment, which was acknowledged before.
+    check(&[Bad, Good(2), Empty], LogTally { empty: 1, damaged: 1, ..tally(1, 0) }, false);
+    check(&[Empty, Good(2)], LogTally { damaged: 1, ..tally(1, 0) }, false);
+    check(&[Good(1), Empty, Good(2), Good(4)], LogTally { damaged: 1, ..tally(3, 0) }, false);
+}
+
+#[test]
+fn any_subset_of_the_last_write_may_be_missing() {
+    let check = |segments: &[Written], expected: LogTally| {
+        let verdict = judge_log(&stamped(segments), false);
+        assert_eq!(verdict.tally, expected, "{segments:?}: {:#?}", said(&verdict));
+        assert!(verdict.findings.iter().all(|finding| finding.severity == FindingSeverity::Warning));
+        let records = expected.good + expected.repairable;
+        let accumulated = verdict.facts.expect("the header verifies").accumulated.len();
+        assert_eq!(accumulated as u64, records, "{segments:?}");
+    };
+    let none = LogTally::default();
+    check(&[Bad, Good(1), Empty], LogTally { empty: 1, ..none });
+    check(&[Empty, Good(1), Good(1)], LogTally { empty: 1, ..none });
+    check(&[Good(1), Stale, Good(2), Empty, Shadow(2)], LogTally { good: 1, stale: 1, empty: 1, ..none });
+    check(&[Good(1), Empty, Stale, Shadow(2)], LogTally { good: 1, stale: 1, empty: 1, ..none });
+    // The shadow of segment 1 was to be overwritten by segment 2.
+    check(&[Good(1), Shadow(1), Good(2), Shadow(2)], LogTally { good: 1, shadow: 1, ..none });
+    check(&[Good(1), Shadow(1), Shadow(2)], LogTally { good: 1, shadow: 1, repairable: 1, ..none });
 }
 
 #[test]

@@ -18,6 +18,9 @@ mod databases;
 /// Logs in both formats, sound and with one defect.
 mod logs;
 
+/// Logs of the engine in a simulated world, with power cuts.
+mod group_logs;
+
 /// Random changes: each must be detected.
 mod mutated;
 

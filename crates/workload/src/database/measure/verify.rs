@@ -4,13 +4,13 @@ use crate::database::load::{
     error::Error,
     operation::{FailureKind, RunFailure},
 };
-use maildb::{
-    log::verify::{SegmentVerdict, verify_logs},
-    verify::StampsVerdict,
-};
+use maildb::verify::StampsVerdict;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use verify::in_world::verify_database_with_stamps;
+use verify::{
+    FileFinding, FilePart,
+    in_world::{LogFileReport, verify_database_with_stamps, verify_logs},
+};
 use world::{ByteCount, Directory, World};
 
 /// Result for one file.
@@ -85,25 +85,34 @@ pub async fn verify_group_logs(
     on_progress: &mut dyn FnMut(ByteCount, ByteCount),
 ) -> Result<VerifiedFile, Error> {
     let began = world.now();
-    let verdict = verify_logs(directory, base_name, on_progress).await.map_err(maildb::Error::from)?;
-    let mut damaged: Vec<String> = Vec::new();
-    for (name, file) in verdict.files.iter().filter(|(_, file)| !file.is_clean()) {
-        let bad = file.count(SegmentVerdict::Bad);
-        damaged.push(match file.header {
-            None => format!("{name}: its header is damaged"),
-            Some(_) => format!("{name}: {bad} damaged segments"),
-        });
-    }
-    if let Some(broken) = &verdict.broken {
+    let report = verify_logs(directory, base_name, on_progress).await?;
+    let mut damaged: Vec<String> = report.files.iter().filter_map(log_damage).collect();
+    if let Some(broken) = &report.broken {
         damaged.push(format!("its records cannot be read to the end: {broken}"));
     }
     Ok(VerifiedFile {
-        name: format!("{} log files {base_name}*", verdict.files.len()),
-        bytes: verdict.bytes().0,
+        name: format!("{} log files {base_name}*", report.files.len()),
+        bytes: report.bytes().0,
         seconds: world.now().since(began).as_secs_f64(),
-        good: verdict.count(SegmentVerdict::Good) as u64,
-        empty: verdict.count(SegmentVerdict::Empty) as u64,
+        good: report.total(|tally| tally.good),
+        empty: report.total(|tally| tally.empty),
         blank_unjudged: false,
         damaged,
+    })
+}
+
+/// The damage of a log file in one sentence; `None` if it is clean.
+fn log_damage(file: &LogFileReport) -> Option<String> {
+    if file.is_clean() {
+        return None;
+    }
+    if file.verdict.facts.is_none() {
+        return Some(format!("{}: its header is damaged", file.name));
+    }
+    let is_segment = |finding: &&FileFinding| matches!(finding.place.part, FilePart::Segment(_));
+    let (segments, others): (Vec<_>, Vec<_>) = file.damage().partition(is_segment);
+    Some(match others.first() {
+        Some(finding) => format!("{}: {finding}", file.name),
+        None => format!("{}: {} damaged segments", file.name, segments.len()),
     })
 }
