@@ -22,7 +22,7 @@ fn is_one_line(said: &ProgramOutput, what: &str) {
 fn too_few_file_handles_are_one_line_whichever_it_is_that_lacks_one() {
     let bench = Bench::new();
     let prove = "prove --size 16MiB --cache 4MiB --duration 1s --report result";
-    for handles in [6, 12, 20, 28, 36, 40] {
+    for handles in [6, 10, 14, 18, 22, 26] {
         let said = under(&bench, &format!("-n {handles}"), prove);
         is_one_line(&said, &format!("out of file handles: this process may have {handles}; allow it more"));
     }

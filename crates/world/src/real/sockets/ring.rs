@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use rustix::{
-    event::PollFlags,
+    event::{PollFlags, epoll},
     io::{Errno, ioctl_fionbio},
     net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
@@ -211,7 +211,9 @@ pub(super) async fn listen_at(ring: Rc<Ring>, at: &Address) -> io::Result<Box<dy
     };
     ioctl_fionbio(&socket, true)?;
     listen(&socket, BACKLOG)?;
-    Ok(Box::new(Acceptor { ring, socket: Arc::new(socket), at }))
+    let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&arrivals, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    Ok(Box::new(Acceptor { ring, socket: Arc::new(socket), arrivals: Arc::new(arrivals), at }))
 }
 
 /// Connects to a listener.
@@ -264,9 +266,14 @@ async fn connected(
 }
 
 /// A listener; its socket has O_NONBLOCK.
+///
+/// The ring waits for `arrivals`, an epoll instance that watches the socket, never for the socket itself: when
+/// a process is killed the kernel gives up what its rings hold later than its descriptors, and the next
+/// program would find the address in use.
 struct Acceptor {
     ring: Rc<Ring>,
     socket: Arc<OwnedFd>,
+    arrivals: Arc<OwnedFd>,
     at: Address,
 }
 
@@ -276,18 +283,23 @@ impl Listener for Acceptor {
     }
 
     fn accept(&self) -> LocalFuture<IoResult<IncomingConnection>> {
-        let (ring, listening, at) = (Rc::clone(&self.ring), Arc::clone(&self.socket), self.at.clone());
+        let (ring, at) = (Rc::clone(&self.ring), self.at.clone());
+        let (listening, arrivals) = (Arc::clone(&self.socket), Arc::clone(&self.arrivals));
         Box::pin(async move {
-            let accepted = accepted(&ring, &listening, &at).await;
+            let accepted = accepted(&ring, (&listening, &arrivals), &at).await;
             accepted.map_err(|error| IoError::from_os(error, format!("accepting at {at}")))
         })
     }
 }
 
-async fn accepted(ring: &Rc<Ring>, listening: &Arc<OwnedFd>, at: &Address) -> io::Result<IncomingConnection> {
+async fn accepted(
+    ring: &Rc<Ring>,
+    (listening, arrivals): (&OwnedFd, &Arc<OwnedFd>),
+    at: &Address,
+) -> io::Result<IncomingConnection> {
     let (socket, peer) = loop {
-        match retry(|| acceptfrom_with(&**listening, SocketFlags::CLOEXEC)) {
-            Err(Errno::AGAIN) => ring.readiness(listening, READABLE).await?,
+        match retry(|| acceptfrom_with(listening, SocketFlags::CLOEXEC)) {
+            Err(Errno::AGAIN) => ring.readiness(arrivals, READABLE).await?,
             accepted => break accepted?,
         }
     };
