@@ -110,7 +110,7 @@ fn remains_of_an_earlier_use_are_no_damage() {
 
 /// A segment of a log of Spindle. Numbers are the first segment of the write that it was part of.
 #[derive(Clone, Copy, Debug)]
-enum Written {
+enum StoredSegment {
     Good(u16),
     Shadow(u16),
     Stale,
@@ -118,10 +118,10 @@ enum Written {
     Bad,
 }
 
-use Written::{Bad, Empty, Good, Shadow, Stale};
+use StoredSegment::{Bad, Empty, Good, Shadow, Stale};
 
 /// Generation 9 of a log of Spindle with these segments, from segment 1.
-fn stamped(segments: &[Written]) -> Vec<u8> {
+fn stamped(segments: &[StoredSegment]) -> Vec<u8> {
     let header = LogFileHeader {
         generation: 9,
         segments: segments.len() as u16 + 1,
@@ -154,7 +154,7 @@ fn stamped(segments: &[Written]) -> Vec<u8> {
 
 #[test]
 fn the_segments_behind_a_bad_segment_decide_its_verdict() {
-    let check = |segments: &[Written], expected: LogTally, is_torn: bool| {
+    let check = |segments: &[StoredSegment], expected: LogTally, is_torn: bool| {
         let verdict = judge_log(&stamped(segments), false);
         assert_eq!(verdict.tally, expected, "{segments:?}: {:#?}", said(&verdict));
         let has_damage = verdict.findings.iter().any(|finding| finding.severity == FindingSeverity::Damage);
@@ -174,7 +174,7 @@ fn the_segments_behind_a_bad_segment_decide_its_verdict() {
 
 #[test]
 fn any_subset_of_the_last_write_may_be_missing() {
-    let check = |segments: &[Written], expected: LogTally| {
+    let check = |segments: &[StoredSegment], expected: LogTally| {
         let verdict = judge_log(&stamped(segments), false);
         assert_eq!(verdict.tally, expected, "{segments:?}: {:#?}", said(&verdict));
         assert!(verdict.findings.iter().all(|finding| finding.severity == FindingSeverity::Warning));

@@ -164,8 +164,8 @@ fn a_task_that_panics_ends_alone() {
 
 #[test]
 fn tasks_that_never_end_are_dropped_with_the_world() {
-    struct Told(Rc<Cell<u32>>, World);
-    impl Drop for Told {
+    struct DropCount(Rc<Cell<u32>>, World);
+    impl Drop for DropCount {
         fn drop(&mut self) {
             self.0.set(self.0.get() + 1);
             // Nothing runs any more; starting a task must do no harm.
@@ -176,10 +176,10 @@ fn tasks_that_never_end_are_dropped_with_the_world() {
         let dropped = Rc::new(Cell::new(0));
         run(1, options, async |world| {
             for _ in 0..10 {
-                let told = Told(Rc::clone(&dropped), world.clone());
+                let count = DropCount(Rc::clone(&dropped), world.clone());
                 world.spawn("waits", async move {
                     std::future::pending::<()>().await;
-                    drop(told);
+                    drop(count);
                 });
             }
             world.sleep(Duration::from_millis(1)).await;
