@@ -35,7 +35,9 @@ pub trait RedundancyScheme {
 
     fn plan_write(&self, segment: SegmentLayout<'_>, first: SegmentBlock, count: u32) -> Vec<SlotWrite>;
 
-    fn plan_read(&self, segment: SegmentLayout<'_>, block: SegmentBlock) -> Vec<SlotSource>;
+    fn plan_read(&self, segment: SegmentLayout<'_>, block: SegmentBlock) -> Vec<SlotSource> {
+        plan::copies_of(segment, block)
+    }
 
     fn plan_reconstruction(
         &self,

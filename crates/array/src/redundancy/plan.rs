@@ -125,7 +125,7 @@ impl Reconstruction {
     }
 }
 
-/// Sources of a data block in a segment whose slots hold whole copies of it.
+/// The slots that hold a data block as it is.
 pub(super) fn copies_of(segment: SegmentLayout<'_>, block: SegmentBlock) -> Vec<SlotSource> {
     let places = segment.shape.copies(block);
     places

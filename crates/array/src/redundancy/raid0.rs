@@ -2,7 +2,7 @@
 //!
 //! Invariant: a segment has one slot. The format knows stripes over several, but nothing allocates them.
 
-use super::{Reconstruction, RedundancyScheme, SegmentLayout, SlotSource, SlotWrite, plan};
+use super::{Reconstruction, RedundancyScheme, SegmentLayout, SlotWrite, plan};
 use crate::format::{MemberIndex, SegmentBlock, SegmentShape};
 
 /// One slot, no copy.
@@ -25,10 +25,6 @@ impl RedundancyScheme for Raid0 {
     fn plan_write(&self, segment: SegmentLayout<'_>, first: SegmentBlock, count: u32) -> Vec<SlotWrite> {
         assert_eq!(segment.slots.len(), 1, "no stripe is ever written");
         plan::write_of_copies(segment, first, count)
-    }
-
-    fn plan_read(&self, segment: SegmentLayout<'_>, block: SegmentBlock) -> Vec<SlotSource> {
-        plan::copies_of(segment, block)
     }
 
     fn plan_reconstruction(
@@ -54,7 +50,7 @@ impl RedundancyScheme for Raid0 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::plan::tests::slots;
+    use crate::redundancy::{SlotSource, plan::tests::slots};
 
     #[test]
     fn a_write_and_a_read_are_one_run_in_the_slot() {

@@ -3,7 +3,7 @@
 //! Invariant: every slot has the same data at the same blocks, so the number of slots may change while the
 //! data stays where it is.
 
-use super::{Reconstruction, RedundancyScheme, SegmentLayout, SlotSource, SlotWrite, plan};
+use super::{Reconstruction, RedundancyScheme, SegmentLayout, SlotWrite, plan};
 use crate::format::{MemberIndex, RedundancyClass, SegmentBlock, SegmentShape};
 
 /// The same data in every slot. A mirror of one slot is one that lacks its copies.
@@ -31,10 +31,6 @@ impl RedundancyScheme for Raid1 {
         plan::write_of_copies(segment, first, count)
     }
 
-    fn plan_read(&self, segment: SegmentLayout<'_>, block: SegmentBlock) -> Vec<SlotSource> {
-        plan::copies_of(segment, block)
-    }
-
     fn plan_reconstruction(
         &self,
         segment: SegmentLayout<'_>,
@@ -57,7 +53,7 @@ impl RedundancyScheme for Raid1 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::plan::tests::slots;
+    use crate::redundancy::{SlotSource, plan::tests::slots};
 
     #[test]
     fn a_write_goes_to_every_slot_and_a_read_to_any() {
