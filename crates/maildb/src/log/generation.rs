@@ -140,7 +140,7 @@ impl Generation {
 }
 
 /// The last segment with records if they end at `end`; 0 if there are none.
-pub(super) fn last_with_records(end: LogPosition) -> u16 {
+pub fn last_with_records(end: LogPosition) -> u16 {
     if usize::from(end.offset) > SEGMENT_HEADER_BYTES { end.segment } else { end.segment.saturating_sub(1) }
 }
 

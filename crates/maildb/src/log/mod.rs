@@ -54,6 +54,7 @@ pub use checkpoint::{CheckpointFile, LogCheckpoint};
 pub use config::LogConfig;
 pub use error::{Damage, LogError};
 pub use files::LogFiles;
+pub use generation::last_with_records;
 pub use handle::{LogHandle, LogRange, LogStatistics};
 pub use names::LogNames;
 pub use node_operation::{COMPENSATES, NodeOperation};

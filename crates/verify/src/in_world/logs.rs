@@ -3,12 +3,12 @@
 use super::chunks::{CHUNK_BYTES, Chunks};
 use crate::{
     finding::{FileFinding, FilePart, FindingSeverity},
-    log::{LOG_BYTES_MAX, LogFacts, LogFileVerdict, LogTally, judge_log, last_with_records},
+    log::{LOG_BYTES_MAX, LogFacts, LogFileVerdict, LogTally, judge_log},
 };
 use maildb::{
     Result,
     format::header::LogPosition,
-    log::{LogError, LogFiles, LogReader, segment::SEGMENT_BYTES},
+    log::{LogError, LogFiles, LogReader, last_with_records, segment::SEGMENT_BYTES},
 };
 use std::rc::Rc;
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind, IoResult};

@@ -17,7 +17,6 @@ use crate::{
 use maildb::{
     PageSize,
     format::header::{LogPosition, LogTime, Signature},
-    log::segment::SEGMENT_HEADER_BYTES,
 };
 
 pub use records::{RecordProblem, record_length};
@@ -105,9 +104,4 @@ pub fn judge_log(bytes: &[u8], walk_records: bool) -> LogFileVerdict {
         Some(LogFormat::Segments) | None => segments::judge(bytes, walk_records, &mut verdict),
     }
     verdict
-}
-
-/// The last segment with records if they end at `end`; 0 if there are none.
-pub(crate) fn last_with_records(end: LogPosition) -> u16 {
-    if usize::from(end.offset) > SEGMENT_HEADER_BYTES { end.segment } else { end.segment.saturating_sub(1) }
 }

@@ -3,9 +3,12 @@
 use super::{FileContents, FileFacts, LogName, NamedFindings, names::NamePattern, parse};
 use crate::{
     finding::{FileFinding, FileLocation},
-    log::{LogFacts, last_with_records},
+    log::LogFacts,
 };
-use maildb::format::header::{LogPosition, Signature};
+use maildb::{
+    format::header::{LogPosition, Signature},
+    log::last_with_records,
+};
 
 pub struct ChainLog<'a> {
     pub name: &'a str,
