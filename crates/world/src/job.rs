@@ -342,6 +342,7 @@ mod tests {
             assert!(job.is_cancelled());
         });
     }
+
     #[test]
     fn work_counted_elsewhere_is_reached_and_never_lost() {
         let ((), _) = crate::sim::run(1, |world| async move {

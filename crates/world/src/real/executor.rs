@@ -6,9 +6,9 @@
 //!
 //! Invariants:
 //!
-//! 1. A task is in the queue at most once, and whoever wakes a task that is not in the queue puts it there.
-//! 2. A thread that sleeps is woken by whoever fills its queue: sleep begins, under the queue's lock, only if
-//!    the queue is empty.
+//! 1. A task is in the queue at most once. A wake-up puts it there unless it is there already.
+//! 2. A wake-up rouses the thread if it sleeps: sleep begins, under the queue's lock, only if the queue is
+//!    empty.
 //! 3. Tasks are dropped before the ring, on the thread that made them, also if the main future panics.
 
 use super::{busy_poll::BusyPoll, clock::RealClock, ring::Ring};
@@ -20,7 +20,7 @@ use rustix::{
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::{Future, poll_fn},
+    future::Future,
     io,
     os::fd::OwnedFd,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -58,7 +58,7 @@ struct Task {
     future: Option<LocalFuture<()>>,
 }
 
-/// Where wakers put ready tasks, from any thread.
+/// Ready tasks. Wakers add to it from any thread.
 struct ReadyQueue {
     state: Mutex<QueueState>,
     /// Rouses the thread from the ring.
@@ -291,18 +291,6 @@ impl Drop for End<'_> {
 impl Spawn for Executor {
     fn spawn(&self, _name: &'static str, task: LocalFuture<()>) {
         self.start(task);
-    }
-
-    fn yield_now(&self) -> LocalFuture<()> {
-        let mut has_yielded = false;
-        Box::pin(poll_fn(move |context| {
-            if std::mem::replace(&mut has_yielded, true) {
-                return Poll::Ready(());
-            }
-            // The task goes behind all that are ready, and into the next turn.
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }))
     }
 }
 

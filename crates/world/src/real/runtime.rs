@@ -164,7 +164,8 @@ pub fn spawn_thread<T: Send + 'static>(
 }
 
 /// Lets all other ready tasks of this thread run and processes device completions: for long computations that
-/// await nothing. In the simulated world it only wakes its task; the executor draws the next one.
+/// await nothing. Outside tokio it only wakes its task: in the ring that puts it behind all that are ready, in the
+/// simulated world the executor draws the next one.
 pub async fn yield_now() {
     tokio::task::yield_now().await;
 }

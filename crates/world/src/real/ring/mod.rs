@@ -4,7 +4,7 @@
 //! with every wait: at low depths one system call submits, waits and completes. A large transfer is submitted
 //! at once, because its caller may compute for long before it awaits it.
 //!
-//! An operation is a transfer of a drive, which ends by itself, or a wait (for readiness of a descriptor, for
+//! An operation is a transfer of a drive, which always ends, or a wait (for readiness of a descriptor, for
 //! bytes of a socket), which may last for ever. A wait that nobody awaits is cancelled.
 //!
 //! Invariants:

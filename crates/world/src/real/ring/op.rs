@@ -112,7 +112,7 @@ impl Op {
         Self { file: Arc::clone(file), work, retries: 0 }
     }
 
-    /// True if the operation ends by itself, within the time of a drive.
+    /// True for a transfer, which ends within the time of a drive.
     pub fn is_transfer(&self) -> bool {
         matches!(self.work, Work::Transfer(..))
     }

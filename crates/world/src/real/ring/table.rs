@@ -107,7 +107,7 @@ impl Table {
 
     fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
         self.fill_submission_queue();
-        // What did not fit goes with the next exchange.
+        // Entries that did not fit are submitted by the next exchange.
         let is_cut_short = !self.cancellations.is_empty() || self.backlog_may_go();
         let blocks = patience != Some(Duration::ZERO) && !is_cut_short && self.uring.completion().is_empty();
         if !blocks && self.uring.submission().is_empty() && !self.is_call_wanted() {

@@ -1,6 +1,6 @@
 //! Sockets that wait in the thread's ring.
 //!
-//! Whoever waits for bytes lets the ring receive the first of them into a small buffer: for a short message,
+//! A waiting reader lets the ring receive the first of them into a small buffer: for a short message,
 //! waiting and receiving are one operation, submitted and completed with all others of the thread. What does
 //! not fit is received straight into the caller's memory by a call of its own, as are bytes that are there
 //! already. Sending is a call of its own, too: the peer works while this thread goes on.
@@ -68,11 +68,11 @@ enum Receive {
 }
 
 impl Socket {
-    fn new(ring: &Rc<Ring>, socket: OwnedFd) -> Self {
+    fn new(ring: &Rc<Ring>, socket: Arc<OwnedFd>) -> Self {
         let memory = vec![0; FIRST_BYTES].into_boxed_slice();
         Self {
             ring: Rc::clone(ring),
-            socket: Arc::new(socket),
+            socket,
             receive: Receive::Here { memory, start: 0, end: 0 },
             is_drained: true,
             writable: None,
@@ -141,10 +141,6 @@ impl AsyncRead for Socket {
                 let count = into.remaining().min(*end - *start);
                 into.put_slice(&memory[*start..*start + count]);
                 *start += count;
-                if into.remaining() > 0 && !this.is_drained {
-                    // An error or the end comes again with the next call.
-                    let _ = this.receive_now(into);
-                }
                 return Poll::Ready(Ok(()));
             }
             if !this.is_drained && this.receive_now(into)? {
@@ -246,7 +242,7 @@ async fn connected(
     ring: &Rc<Ring>,
     family: AddressFamily,
     address: &impl SocketAddrArg,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Arc<OwnedFd>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = Arc::new(socket_with(family, SocketType::STREAM, flags, None)?);
     match connect(&*socket, address) {
@@ -258,11 +254,7 @@ async fn connected(
         Err(error) => return Err(error.into()),
     }
     ioctl_fionbio(&*socket, false)?;
-    // The completed wait may hold it for a moment longer.
-    match Arc::try_unwrap(socket) {
-        Ok(socket) => Ok(socket),
-        Err(shared) => Ok(shared.try_clone()?),
-    }
+    Ok(socket)
 }
 
 /// A listener; its socket has O_NONBLOCK.
@@ -313,7 +305,7 @@ async fn accepted(
         }
         Address::Unix(_) => (at.to_string(), at.clone()),
     };
-    Ok(IncomingConnection { stream: Box::new(Socket::new(ring, socket)), peer, local })
+    Ok(IncomingConnection { stream: Box::new(Socket::new(ring, Arc::new(socket))), peer, local })
 }
 
 impl Drop for Acceptor {
