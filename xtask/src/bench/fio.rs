@@ -1,6 +1,6 @@
 //! The peer: fio with io_uring and O_DIRECT, one job file a run, its figures out of its JSON.
 
-use super::row::Measurement;
+use super::{latency::Latency, row::Measurement};
 use crate::step;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ pub(crate) struct JobResult {
     pub write_bytes_s: f64,
     /// Seconds it took.
     pub seconds: f64,
+    /// Of all commands; `None` for reads and writes that fio did not report together.
+    pub latency: Option<Latency>,
 }
 
 /// One run of fio.
@@ -122,6 +124,7 @@ impl JobResult {
         json!({
             "job": name, "read_iops": self.read_iops, "write_iops": self.write_iops,
             "read_bytes_s": self.read_bytes_s, "write_bytes_s": self.write_bytes_s, "seconds": self.seconds,
+            "latency": self.latency.map(Latency::to_json),
         })
     }
 }
@@ -138,6 +141,7 @@ fn results(document: &Value) -> Result<Vec<(String, JobResult)>> {
                 read_bytes_s: number(&job["read"]["bw_bytes"])?,
                 write_bytes_s: number(&job["write"]["bw_bytes"])?,
                 seconds: number(&job["job_runtime"])? / 1000.0,
+                latency: Latency::from_fio(job),
             };
             Ok((name, result))
         })

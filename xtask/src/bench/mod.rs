@@ -2,11 +2,14 @@
 //!
 //! A bench is a file here that measures and gives rows; the rest is the same for all: the table, the raw
 //! figures under `bench/runs/<date>-<host>/`, the goals. Ours and the peer's runs alternate, and a ratio is the
-//! median of the ratios of neighbouring runs, so that a slow minute of the machine meets both sides.
+//! median of the ratios of neighbouring runs, so that a slow minute of the machine meets both sides. The speed of
+//! the machine itself comes first.
 
 mod array;
 mod fio;
+mod latency;
 mod machine;
+mod machine_speed;
 mod mixed;
 mod our_programs;
 mod plan;
@@ -20,6 +23,7 @@ mod verify;
 
 use crate::{judges, step};
 use anyhow::{Context, Result, bail};
+use machine_speed::MachineSpeed;
 use record::Record;
 use std::{
     env, fs,
@@ -100,19 +104,24 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Plan => "plan",
         Name::Verify => "verify",
     };
-    let programs = match options.name {
-        Name::Prove => our_programs::OurPrograms::build(true, &prove::EXAMPLES)?,
-        Name::Array => our_programs::OurPrograms::build(false, &array::EXAMPLES)?,
-        Name::Targets => {
-            targets::prepare(install)?;
-            our_programs::OurPrograms::build(true, &targets::EXAMPLES)?
-        }
-        Name::Plan => our_programs::OurPrograms::build(true, &[])?,
-        Name::Verify => our_programs::OurPrograms::build(true, &verify::EXAMPLES)?,
-    };
+    if options.name == Name::Targets {
+        targets::prepare(install)?;
+    }
+    let mut examples = vec![machine_speed::EXAMPLE];
+    examples.extend(match options.name {
+        Name::Prove => &prove::EXAMPLES[..],
+        Name::Array => &array::EXAMPLES,
+        Name::Targets => &targets::EXAMPLES,
+        Name::Plan => &[],
+        Name::Verify => &verify::EXAMPLES,
+    });
+    let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
     let start = Instant::now();
     println!("== bench {name} in {}", parent.display());
     let mut record = Record::new(name, options.quick, &parent, &fio_version)?;
+    let speed = MachineSpeed::measure(&setting, &programs, !fio_version.is_empty())?;
+    println!("{}", speed.render());
+    record.machine_speed(&speed);
     let rows = match options.name {
         Name::Prove => prove::run(&setting, &programs, &mut record)?,
         Name::Array => array::run(&setting, &programs, &mut record)?,

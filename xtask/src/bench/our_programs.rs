@@ -16,6 +16,7 @@ use std::{
 /// Sampling interval of a running program's memory; the kernel keeps the peak.
 const LOOK: Duration = Duration::from_millis(20);
 /// A program beside `spindle`.
+#[derive(Clone, Copy)]
 pub(crate) struct Example {
     /// Whose example it is.
     pub package: &'static str,

@@ -1,6 +1,6 @@
 //! The raw figures of one bench, kept for good: `bench/runs/<date>-<host>/<bench>.json`.
 
-use super::{machine, row::Row};
+use super::{machine, machine_speed::MachineSpeed, row::Row};
 use crate::status;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -28,6 +28,11 @@ impl Record {
             "fio": fio_version,
         });
         Ok(Self { bench, began, head, methods: Vec::new() })
+    }
+
+    /// Adds the speed of the machine before the bench.
+    pub fn machine_speed(&mut self, speed: &MachineSpeed) {
+        self.head["machine_speed"] = speed.to_json();
     }
 
     /// Adds how something was measured.
