@@ -1,8 +1,9 @@
 //! A random load on a logical unit of any iSCSI target, to compare targets.
 //!
 //! `unit_load URI READ_PERCENT BYTES DEPTH SECONDS [SESSIONS]` prints one line of JSON: reads, writes,
-//! seconds, its own processor seconds, and the fewest and most commands of one session. Each session keeps
-//! DEPTH commands outstanding. Writes are volatile and never flushed.
+//! seconds, its own processor seconds, the fewest and most commands of one session, and median and 99th
+//! percentile of the latency of all commands in microseconds. Each session keeps DEPTH commands outstanding.
+//! Writes are volatile and never flushed.
 
 use iscsi::initiator::{Initiator, InitiatorOptions, IscsiUri};
 use std::{env, process::ExitCode, rc::Rc, sync::Arc, time::Duration};
@@ -47,6 +48,14 @@ fn main() -> ExitCode {
     })
 }
 
+/// Commands of one lane.
+struct LaneCommands {
+    reads: u64,
+    writes: u64,
+    /// Latency of each, in microseconds.
+    latencies: Vec<f64>,
+}
+
 async fn measure(world: &World, units: &[Initiator], load: &Load, span: Duration) {
     let (start, used) = (world.now(), process_use());
     let lanes: Vec<Vec<_>> = units
@@ -57,33 +66,40 @@ async fn measure(world: &World, units: &[Initiator], load: &Load, span: Duration
         })
         .collect();
     let (mut reads, mut writes) = (0, 0);
-    let mut each = Vec::new();
+    let (mut each, mut latencies) = (Vec::new(), Vec::new());
     for session in lanes {
         let mut own = 0;
         for lane in session {
-            let (read, written) = lane.await;
-            (reads, writes, own) = (reads + read, writes + written, own + read + written);
+            let commands = lane.await;
+            reads += commands.reads;
+            writes += commands.writes;
+            own += commands.reads + commands.writes;
+            latencies.extend(commands.latencies);
         }
         each.push(own);
     }
     let seconds = world.now().since(start).as_secs_f64();
     let cpu_seconds = process_use().cpu().saturating_sub(used.cpu()).as_secs_f64();
+    latencies.sort_by(f64::total_cmp);
+    let at = |share: f64| latencies.get((latencies.len() as f64 * share) as usize).copied().unwrap_or(0.0);
     let (fewest, most) = (each.iter().min().expect("a session"), each.iter().max().expect("a session"));
     println!(
         "{{\"reads\": {reads}, \"writes\": {writes}, \"ios\": {}, \"seconds\": {seconds}, \"cpu_seconds\": {cpu_seconds}, \
-         \"fewest\": {fewest}, \"most\": {most}}}",
-        reads + writes
+         \"fewest\": {fewest}, \"most\": {most}, \"median_us\": {:.1}, \"p99_us\": {:.1}}}",
+        reads + writes,
+        at(0.5),
+        at(0.99),
     );
 }
 
-/// Keeps one command outstanding until `end`; returns the numbers of reads and writes.
+/// Keeps one command outstanding until `end`.
 fn begin(
     world: &World,
     unit: &Initiator,
     load: &Load,
     end: Moment,
     (session, lane): (usize, u64),
-) -> JoinHandle<(u64, u64)> {
+) -> JoinHandle<LaneCommands> {
     let (unit, clock) = (unit.clone(), world.clone());
     let mut random = world.random(&format!("session {session} lane {lane}"));
     let (bytes, read_percent) = (load.bytes, load.read_percent);
@@ -93,17 +109,21 @@ fn begin(
         let mut data = Buffer::zeroed(bytes);
         random.fill(&mut data);
         let data = Arc::new(data);
-        let (mut reads, mut writes) = (0, 0);
-        while clock.now() < end {
+        let mut commands = LaneCommands { reads: 0, writes: 0, latencies: Vec::new() };
+        let mut begun = clock.now();
+        while begun < end {
             let at = ByteOffset(bytes as u64 * random.below(places));
             if random.percent(read_percent) {
                 buffers = unit.read(at, buffers).await.expect("the unit reads");
-                reads += 1;
+                commands.reads += 1;
             } else {
                 unit.write(at, vec![Arc::clone(&data)], Stability::Volatile).await.expect("the unit writes");
-                writes += 1;
+                commands.writes += 1;
             }
+            let now = clock.now();
+            commands.latencies.push(now.since(begun).as_secs_f64() * 1e6);
+            begun = now;
         }
-        (reads, writes)
+        commands
     })
 }

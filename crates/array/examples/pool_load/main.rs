@@ -108,12 +108,13 @@ async fn put(world: &World, folder: &Path, load: Load, span: Duration) -> Outcom
     println!(
         "{{\"reads\": {}, \"writes\": {}, \"ios\": {}, \"seconds\": {seconds}, \"cpu_seconds\": {cpu_seconds}, \
          \"opening_ms\": {opening_ms}, \"used_percent\": {used_percent}, \"device_reads\": {}, \
-         \"device_written_bytes\": {}, \"read_us\": {}, \"write_us\": {}}}",
+         \"device_written_bytes\": {}, \"us\": {}, \"read_us\": {}, \"write_us\": {}}}",
         reads.clone().count(),
         writes.clone().count(),
         commands.len(),
         counts.reads,
         counts.written_bytes,
+        latencies(&commands),
         latencies(reads),
         latencies(writes),
     );
