@@ -6,6 +6,7 @@
 //! the machine itself comes first.
 
 mod array;
+mod btrfs;
 mod fio;
 mod latency;
 mod machine;

@@ -7,14 +7,13 @@
 use super::{
     super::{
         Setting,
+        btrfs::Btrfs,
         fio::Jobs,
         our_programs::{OurPrograms, number},
         record::Record,
         row::{Goal, Measurement, Row},
     },
-    BLOCK_BYTES, DEPTH, READ_PERCENT,
-    btrfs::Btrfs,
-    make_pool,
+    BLOCK_BYTES, DEPTH, READ_PERCENT, make_pool,
 };
 use crate::step;
 use anyhow::{Context, Result};
@@ -142,9 +141,8 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
     }
     println!("   keep {KEPT} snapshots on btrfs");
     let bytes = scale.volume_mib << 20;
-    // Two files, snapshots of one, two copies of all, and room for what is not yet given back.
-    let device_bytes = bytes * u64::from(COPIES_HELD + 2) * 2 / 8 * 2 + (256 << 20);
-    let btrfs = Btrfs::make(&setting.folder.join("btrfs"), device_bytes)?;
+    // Two files, snapshots of one, and as much room for what is not yet given back.
+    let btrfs = Btrfs::make(&setting.folder.join("btrfs"), bytes * u64::from(COPIES_HELD + 2) * 2)?;
     let subvolume = |arguments: &[&str]| -> Result<()> {
         let mut command = btrfs.command("btrfs");
         step::output(command.arg("subvolume").args(arguments).current_dir("/")).map(drop)
@@ -154,8 +152,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
     for name in ["with", "without"] {
         subvolume(&["create", &path(name)])?;
         let file = mount.join(name).join("file");
-        let lay_out = format!("rw=write bs=1m iodepth=8 size={bytes} end_fsync=1");
-        Jobs::new(None).job("lay-out", &file, &lay_out).run_by(btrfs.command("fio"), &setting.folder)?;
+        btrfs.lay_out(&file, bytes, &setting.folder)?;
     }
     let turn = |name: &str, seconds: f64| -> Result<[Measurement; 2]> {
         let before = btrfs.device_counts()?;
@@ -163,7 +160,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
             format!("rw=randrw rwmixread={READ_PERCENT} bs={BLOCK_BYTES} iodepth={DEPTH} sync=dsync");
         let job = Jobs::new(Some(seconds)).job("load", &mount.join(name).join("file"), &options);
         let outcome = job.run_by(btrfs.command("fio"), &setting.folder)?;
-        step::output(btrfs.command("sync").args(["--file-system", &path(name)]))?;
+        btrfs.sync()?;
         let after = btrfs.device_counts()?;
         let (_, load) = outcome.jobs.first().context("fio ran one job")?;
         let host_bytes = load.write_bytes_s * load.seconds;
