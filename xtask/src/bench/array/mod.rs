@@ -17,6 +17,7 @@ use super::{
     row::Row,
 };
 use anyhow::Result;
+use serde_json::Value;
 use std::{fs, path::Path};
 
 /// The programs that are measured.
@@ -29,6 +30,8 @@ pub const EXAMPLES: [Example; 3] = [
 const BLOCK_BYTES: u64 = 8192;
 const DEPTH: u32 = 32;
 const DRIVES: u32 = 8;
+/// The volume of a pool that `pool_load` makes.
+pub(super) const VOLUME: &str = "load";
 /// Share of reads of the mixed load, in percent.
 const READ_PERCENT: u32 = 70;
 
@@ -45,9 +48,20 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
 }
 
 /// A pool in a folder of its own, its volume filled once: to so many percent of what hosts can store.
-fn make_pool(ours: &OurPrograms, folder: &Path, volume_bytes: u64, full_percent: u32) -> Result<()> {
+pub(super) fn make_pool(
+    ours: &OurPrograms,
+    folder: &Path,
+    volume_bytes: u64,
+    full_percent: u32,
+) -> Result<()> {
     fs::create_dir_all(folder)?;
     let arguments =
         ["make".to_owned(), DRIVES.to_string(), volume_bytes.to_string(), full_percent.to_string()];
     ours.pool_load(folder, &arguments).map(drop)
+}
+
+/// Overwrites the volume of a pool at random: so many times what hosts can store in the pool. Returns figures for the
+/// record.
+pub(super) fn age_pool(ours: &OurPrograms, folder: &Path, times: f64) -> Result<Value> {
+    ours.example("pool_load", |command| command.arg(folder).args(["age", &times.to_string()]))
 }
