@@ -109,10 +109,9 @@ impl Server {
         Ok(server)
     }
 
-    /// qemu-storage-daemon: NBD, past the page cache, with io_uring.
-    pub fn qemu(file: &Path) -> Result<Self> {
+    /// NBD by a command that is qemu-storage-daemon, or leads to it: past the page cache, with io_uring and a write cache.
+    pub fn qemu(mut command: Command, file: &Path) -> Result<Self> {
         let port = free_port()?;
-        let mut command = Command::new("qemu-storage-daemon");
         let file =
             format!("driver=file,node-name=f,filename={},cache.direct=on,aio=io_uring", file.display());
         command.args(["--blockdev", &file, "--blockdev", "driver=raw,node-name=r,file=f"]);

@@ -1,25 +1,20 @@
-//! Volumes of a pool over iSCSI, beside tgt on one plain file: everything twice, with checksums, on eight drives that are files.
+//! Volumes of a new pool over iSCSI, beside tgt on one plain file: everything twice, with checksums, on eight drives that
+//! are files.
 
 use super::{
-    CPU_NOTE, Point, Scale, Setting, add, best_of_tgt, cpu_goal, in_turn,
-    servers::{Server, Writes},
-    unit_load,
-};
-use crate::{
-    bench::{
+    super::{
         fio::Jobs,
-        our_programs::OurPrograms,
         row::{Goal, Row},
     },
-    step,
+    load::{Bench, LoadRows, Point, Protocol, in_turn},
+    servers::Writes,
 };
+use crate::step;
 use anyhow::Result;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
 
+/// Goal of processor time of a volume over iSCSI, as a share of tgt's on a plain file.
+pub const TGT_CPU_SHARE: f64 = 0.75;
 const DRIVES: u64 = 8;
 const VOLUMES: u64 = 2;
 const COPIES: u64 = 2;
@@ -42,30 +37,30 @@ const PAIRS: [Pair; 3] = [
 ];
 
 /// Measures all of them that are wanted.
-pub fn rows(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -> Result<Vec<Row>> {
+pub fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let name = |pair: &Pair| format!("volume, {}, {}", LOAD.name(), pair.name);
-    let pairs: Vec<&Pair> = PAIRS.iter().filter(|pair| setting.wants(&name(pair))).collect();
+    let pairs: Vec<&Pair> = PAIRS.iter().filter(|pair| bench.setting.wants(&name(pair))).collect();
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
     println!("   make a pool of {DRIVES} drives, and a volume");
-    let pool = Pool::make(setting, ours, scale)?;
+    let pool = Pool::make(bench)?;
     let mut rows = Vec::new();
     for pair in pairs {
         let what = name(pair);
         println!("   {what}");
-        let own = Server::ours(&ours.program(), &pool.volume(pair.ours), pair.ours)?;
-        let tgt = Server::tgt(file, &setting.folder, pair.tgt)?;
+        let own = bench.own(&pool.volume(pair.ours), pair.ours)?;
+        let tgt = bench.peer(Protocol::Iscsi, pair.tgt)?;
         let note = "a volume of a pool of eight drives that are files, everything twice, with checksums; tgt: the better of rdwr \
                     and aio on one plain file; where it is to be stable rdwr with --bsoflags sync, which aio does not take";
-        let mut row = Row::new(what.clone(), "IOPS", Goal::OfPeer(pair.share), note);
-        let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(LOAD), CPU_NOTE);
-        for round in 0..scale.rounds {
-            let own = || unit_load(ours, &own, 0, scale, LOAD, 1);
-            let (own, peer) = in_turn(round, own, || best_of_tgt(ours, (&tgt, file), scale, LOAD))?;
-            add(&mut row, &mut cpu, own, peer);
+        let cpu = Goal::AtMostOfPeer(TGT_CPU_SHARE);
+        let mut of_pair = LoadRows::new(&what, Goal::OfPeer(pair.share), cpu, note);
+        for round in 0..bench.scale.rounds {
+            let own = || bench.run_own(&own, Protocol::Iscsi, LOAD);
+            let (own, peer) = in_turn(round, own, || bench.run_peer(&tgt, Protocol::Iscsi, LOAD))?;
+            of_pair.add(own, peer);
         }
-        rows.extend([row, cpu]);
+        rows.extend(of_pair.into_rows());
     }
     Ok(rows)
 }
@@ -76,7 +71,8 @@ struct Pool {
 }
 
 impl Pool {
-    fn make(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Self> {
+    fn make(bench: &Bench<'_>) -> Result<Self> {
+        let Bench { setting, ours, scale, .. } = bench;
         let pool = Self { folder: setting.folder.join("pool") };
         let folder = pool.folder.display().to_string();
         let spindle = |words: &[&str]| step::output(Command::new(ours.program()).args(words)).map(drop);
@@ -89,7 +85,7 @@ impl Pool {
                 words.push("--write-cache");
             }
             spindle(&words)?;
-            let server = Server::ours(&ours.program(), &path, Writes::Cached)?;
+            let server = bench.own(&path, Writes::Cached)?;
             Jobs::nbd_once(&server.uris[1])
                 .job_without_file("fill", "rw=write bs=1m iodepth=4 end_fsync=1 refill_buffers=1")
                 .run_by(Command::new("fio"), &setting.folder)?;
