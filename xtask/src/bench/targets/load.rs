@@ -17,20 +17,20 @@ use std::{fmt, fs::File, path::Path, process::Command};
 
 /// A load, at a size and depth.
 #[derive(Clone, Copy)]
-pub struct Point {
+pub(crate) struct Point {
     pub read_percent: u32,
     pub kib: u64,
     pub depth: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     Iscsi,
     Nbd,
 }
 
 /// Programs, sizes and the plain file that all rows share.
-pub struct Bench<'b> {
+pub(crate) struct Bench<'b> {
     pub setting: &'b Setting,
     pub ours: &'b OurPrograms,
     pub file: &'b Path,
@@ -38,7 +38,7 @@ pub struct Bench<'b> {
 }
 
 /// One run of one side.
-pub struct ServedRun {
+pub(crate) struct ServedRun {
     /// IOPS.
     pub rate: Measurement,
     /// Processor time of the server for each I/O, in microseconds.
@@ -48,7 +48,7 @@ pub struct ServedRun {
 }
 
 /// Rows of one load: IOPS, p99 of commands if it has a goal, processor time of the server.
-pub struct LoadRows {
+pub(crate) struct LoadRows {
     pub rate: Row,
     p99: Option<Row>,
     cpu: Row,

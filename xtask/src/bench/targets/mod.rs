@@ -3,9 +3,10 @@
 //! The client of iSCSI is our initiator (`iscsi` example `unit_load`), of NBD fio's engine. Processor time is that of the
 //! server's process alone, for each I/O it did: it says more than times do where others are at work.
 //!
-//! Reading order: `servers`, `load` (one run, and its rows), `plain` (a file), `sessions`, `volumes`,
-//! `idle`.
+//! Reading order: `servers`, `load` (one run, and its rows), `plain` (a file), `sessions`, `volumes` (a new pool),
+//! `aged` (a full and overwritten pool), `idle`.
 
+mod aged;
 mod idle;
 mod load;
 mod plain;
@@ -54,6 +55,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     }
     rows.extend(sessions::rows(&bench)?);
     rows.extend(volumes::rows(&bench)?);
+    rows.extend(aged::rows(&bench, record)?);
     rows.extend(idle::rows(&bench)?);
     record.method(
         "one file, laid out once, its servers all under way at once and one measured at a time, in turn; all with a write \
