@@ -1,12 +1,13 @@
 //! The handle a room receives: clock, tasks and randomness of its world.
 
 use crate::{Clock, LocalFuture, Moment, Random, WallTime};
+use pin_project_lite::pin_project;
 use std::{
     cell::RefCell,
-    future::{Future, poll_fn, ready},
+    future::{self, Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -21,7 +22,7 @@ pub trait Spawn {
 
     /// Charges `cost` of processor time in virtual time; nothing in a real world, where time passes by itself.
     fn work(&self, _cost: Duration) -> LocalFuture<()> {
-        Box::pin(ready(()))
+        Box::pin(future::ready(()))
     }
 }
 
@@ -110,21 +111,7 @@ impl World {
         task: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         let slot = Rc::new(RefCell::new(Slot { value: None, waker: None }));
-        let filled = Rc::clone(&slot);
-        self.spawner.spawn(
-            name,
-            Box::pin(async move {
-                let value = task.await;
-                let waker = {
-                    let mut slot = filled.borrow_mut();
-                    slot.value = Some(value);
-                    slot.waker.take()
-                };
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-            }),
-        );
+        self.spawner.spawn(name, Box::pin(JoinedTask { task, slot: Rc::clone(&slot) }));
         JoinHandle { slot }
     }
 }
@@ -145,6 +132,34 @@ pub async fn with_deadline<T>(
 struct Slot<T> {
     value: Option<T>,
     waker: Option<Waker>,
+}
+
+pin_project! {
+    /// A task that hands its result to its handle. A future of its own, because an `async` block around the
+    /// task would hold it twice, and tasks are started for every command.
+    struct JoinedTask<F: Future> {
+        #[pin]
+        task: F,
+        slot: Rc<RefCell<Slot<F::Output>>>,
+    }
+}
+
+impl<F: Future> Future for JoinedTask<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let value = ready!(this.task.poll(context));
+        let waker = {
+            let mut slot = this.slot.borrow_mut();
+            slot.value = Some(value);
+            slot.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Resolves to the task's result.

@@ -239,15 +239,27 @@ fn write_flags(stability: Stability) -> i32 {
 
 fn scatter_list(memory: &mut Memory) -> Vec<ScatterEntry> {
     match memory {
-        Memory::Fill(buffers) => buffers
-            .iter_mut()
-            .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_mut_ptr() })
-            .collect(),
+        Memory::Fill(buffers) => joined(
+            buffers.iter_mut().map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_mut_ptr() }),
+        ),
         // The kernel only reads from these; reads and writes share the entry's type.
-        Memory::Send(buffers, _) => buffers
-            .iter()
-            .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_ptr().cast_mut() })
-            .collect(),
+        Memory::Send(buffers, _) => joined(
+            buffers
+                .iter()
+                .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_ptr().cast_mut() }),
+        ),
         Memory::Nothing => Vec::new(),
     }
+}
+
+/// Joins entries whose memory is adjacent: blocks of one command often are parts of one buffer.
+fn joined(entries: impl ExactSizeIterator<Item = ScatterEntry>) -> Vec<ScatterEntry> {
+    let mut list: Vec<ScatterEntry> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match list.last_mut() {
+            Some(last) if last.base.wrapping_add(last.length) == entry.base => last.length += entry.length,
+            _ => list.push(entry),
+        }
+    }
+    list
 }
