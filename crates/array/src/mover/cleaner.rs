@@ -18,8 +18,8 @@ use crate::{
     log::LogItem,
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
-use futures_util::{TryStreamExt, future::join3, stream};
-use std::cell::Cell;
+use futures_util::{StreamExt, TryStreamExt, future::join3, stream};
+use std::cell::{Cell, RefCell};
 use tokio::sync::mpsc;
 
 /// Result of a round of cleaning.
@@ -33,6 +33,9 @@ pub struct CleaningResult {
 
 /// Full segments that wait to be sealed, at most.
 const SEGMENTS_WAITING_MAX: usize = 1;
+
+/// Segments sealed at the same time: each waits for its writes, a flush and a record of the log.
+const SEALED_AT_ONCE: usize = 4;
 
 /// A full segment, and the moves into it.
 type FullSegment = (DataSegment, Vec<Move>);
@@ -73,6 +76,7 @@ impl Mover {
         selection: Selection,
     ) -> Result<CleaningResult> {
         let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
+        let begun = self.shared.world.now();
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
         let emptied = Cell::new(0);
         let reading = async {
@@ -94,6 +98,8 @@ impl Mover {
         let blocks = filled?;
         read?;
         under_way.end();
+        let took = self.shared.world.now().since(begun);
+        self.moving_rate.set(self.moving_rate.get().after(blocks, took));
         sometimes::reached(Sometimes::SegmentsCleaned);
         Ok(CleaningResult { segments: emptied.get(), blocks })
     }
@@ -125,7 +131,7 @@ impl Mover {
         let mut targets = Targets::default();
         let filled = self.fill(&mut targets, pieces, full).await;
         for (left, _) in targets.0.into_iter().flatten() {
-            self.give_up(&left);
+            self.give_up(left).await;
         }
         filled
     }
@@ -168,32 +174,38 @@ impl Mover {
 
     /// Passes a full segment on to be sealed.
     async fn hand_on(&self, target: FullSegment, full: &mpsc::Sender<FullSegment>) -> Result<()> {
-        full.send(target).await.map_err(|refused| {
-            self.give_up(&refused.0.0);
-            Error::Stopped("what was moved cannot be finished".to_owned())
-        })
+        let Err(refused) = full.send(target).await else { return Ok(()) };
+        self.give_up(refused.0.0).await;
+        Err(Error::Stopped("what was moved cannot be finished".to_owned()))
     }
 
-    /// Seals full segments while others are filled.
-    async fn finish_segments(&self, mut waiting: mpsc::Receiver<FullSegment>) -> Result<()> {
-        let mut done = Ok(());
-        while done.is_ok()
-            && let Some((full, moves)) = waiting.recv().await
-        {
-            done = self.finish_segment(full, moves).await;
-        }
-        waiting.close();
-        while let Some((left, _)) = waiting.recv().await {
-            self.give_up(&left);
-        }
-        done
+    /// Seals full segments while others are filled. After a failure all others are given up.
+    async fn finish_segments(&self, waiting: mpsc::Receiver<FullSegment>) -> Result<()> {
+        let failure: RefCell<Option<Error>> = RefCell::default();
+        let segments = stream::unfold(waiting, async |mut waiting| {
+            if failure.borrow().is_some() {
+                waiting.close();
+            }
+            let full = waiting.recv().await?;
+            Some((full, waiting))
+        });
+        // None is dropped midway, as its slots would be used again while they are written.
+        let finish = async |(full, moves): FullSegment| {
+            if failure.borrow().is_some() {
+                self.give_up(full).await;
+            } else if let Err(error) = self.finish_segment(full, moves).await {
+                failure.borrow_mut().get_or_insert(error);
+            }
+        };
+        segments.for_each_concurrent(SEALED_AT_ONCE, finish).await;
+        failure.into_inner().map_or(Ok(()), Err)
     }
 
     /// Makes a segment stable, then logs its row and its moves.
     async fn finish_segment(&self, mut full: DataSegment, moves: Vec<Move>) -> Result<()> {
         let number = full.segment.number;
         if let Err(error) = full.seal(self).await {
-            self.give_up(&full);
+            self.give_up(full).await;
             return Err(error);
         }
         let row = self.shared.state.borrow().segments.row(number).expect("it was allocated").encode();
@@ -205,8 +217,9 @@ impl Mover {
     }
 
     /// Gives up a segment that nothing refers to: the next checkpoint frees it.
-    fn give_up(&self, target: &DataSegment) {
+    async fn give_up(&self, mut target: DataSegment) {
         sometimes::reached(Sometimes::TargetGivenUp);
+        target.abandon().await;
         self.shared.state.borrow_mut().segments.seal(target.segment.number);
     }
 }

@@ -87,6 +87,13 @@ pub(super) struct BlockView {
     start: usize,
 }
 
+impl BlockView {
+    /// The block, in the memory of the window.
+    pub fn buffer(&self) -> Buffer {
+        Buffer::part_of(&self.window, self.start..self.start + BLOCK_BYTES)
+    }
+}
+
 impl Deref for BlockView {
     type Target = [u8];
 

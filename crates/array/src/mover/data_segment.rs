@@ -1,11 +1,16 @@
 //! A data segment under construction: blocks in order, then the summary of their keys.
 //!
-//! Invariant: nothing refers to it before it is sealed, with header and summary stable on all copies.
+//! Its writes are begun one after another, and awaited together when it is sealed.
+//!
+//! Invariants:
+//!
+//! 1. Nothing refers to it before it is sealed, with header and summary stable on all copies.
+//! 2. No write is under way while it waits for a permit that others may hold: they may wait for its writes.
 
 use super::Mover;
 use crate::{
     drive::{DriveWrites, all_written, first_of},
-    engine::Purpose,
+    engine::{Purpose, Urgency},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BlockChecksum, BlockKey, MirroredSegment, Position, RedundancyClass, SegmentBlock,
@@ -27,6 +32,8 @@ pub(crate) struct DataSegment {
     entries: Vec<SummaryEntry>,
     /// Blocks that are not written yet.
     waiting: Vec<Arc<Buffer>>,
+    /// Writes that were begun while hosts wait for space.
+    under_way: DriveWrites,
 }
 
 impl DataSegment {
@@ -44,7 +51,7 @@ impl DataSegment {
         let segment = mover.shared.take_segment(Purpose::Upkeep, SegmentKind::Data, class);
         let segment = segment.ok_or(Error::Full)?;
         let shape = mover.shared.state.borrow().segments.row(segment.number).expect("just allocated").shape;
-        Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
+        Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new(), under_way: DriveWrites::new() })
     }
 
     /// True if another block fits beside the summary.
@@ -86,9 +93,15 @@ impl DataSegment {
         let blocks = self.summary(mover);
         let first = self.shape.data_blocks() - blocks.len() as u32;
         self.write(mover, SegmentBlock(first), blocks).await?;
-        self.write_header(mover).await?;
+        self.write_header(mover)?;
+        self.settle(mover).await?;
         let members = self.segment.slots.iter().map(|slot| slot.member);
-        self.finish(mover, mover.shared.drives.flush_all(members)).await
+        finish(mover, some(mover.shared.drives.flush_all(members))?).await
+    }
+
+    /// Waits for the writes that were begun, whatever their results: the slots must not be used again before.
+    pub async fn abandon(&mut self) {
+        let _ = all_written(std::mem::take(&mut self.under_way)).await;
     }
 
     fn summary(&self, mover: &Mover) -> Vec<Arc<Buffer>> {
@@ -118,15 +131,27 @@ impl DataSegment {
         self.write(mover, first, waiting).await
     }
 
-    async fn write(&self, mover: &Mover, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
+    async fn write(&mut self, mover: &Mover, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
+        let is_awaited = mover.shared.space().cleaning_urgency() == Urgency::Awaited;
+        if !is_awaited {
+            self.settle(mover).await?;
+        }
+        let permit = mover.cleaning_permit().await?;
         let bytes: usize = blocks.iter().map(|block| block.len()).sum();
         let layout = SegmentLayout { shape: self.shape, slots: &self.segment.slots };
-        let permit = mover.cleaning_permit().await?;
         permit.moves(bytes * layout.slots.len());
-        self.finish(mover, mover.shared.drives.write_data(layout, at, &blocks, Stability::Volatile)).await
+        let writes = mover.shared.drives.write_data(layout, at, &blocks, Stability::Volatile);
+        self.under_way.extend(some(writes)?);
+        // A piece ends with its writes, unless hosts wait for it anyway.
+        if is_awaited { Ok(()) } else { self.settle(mover).await }
     }
 
-    async fn write_header(&self, mover: &Mover) -> Result<()> {
+    /// Waits for the writes that were begun.
+    async fn settle(&mut self, mover: &Mover) -> Result<()> {
+        finish(mover, std::mem::take(&mut self.under_way)).await
+    }
+
+    fn write_header(&mut self, mover: &Mover) -> Result<()> {
         let header = SlotHeader {
             pool: mover.shared.pool,
             number: self.segment.number,
@@ -139,17 +164,23 @@ impl DataSegment {
             first_position: Position(0),
             successors: Vec::new(),
         };
-        self.finish(mover, mover.shared.drives.write_headers(&header, Stability::Volatile)).await
+        let writes = mover.shared.drives.write_headers(&header, Stability::Volatile);
+        self.under_way.extend(some(writes)?);
+        Ok(())
     }
+}
 
-    /// A drive that fails for any reason but lack of space is removed. In either case the segment is given
-    /// up: its blocks are safer where they are.
-    async fn finish(&self, mover: &Mover, writes: DriveWrites) -> Result<()> {
-        if writes.is_empty() {
-            return Err(Error::TooFewDrives { present: 0, needed: 1 });
-        }
-        let Err(failures) = all_written(writes).await else { return Ok(()) };
-        mover.shared.failed_to_write(failures.clone()).await?;
-        Err(first_of(failures))
-    }
+/// Fails if none of the drives is present.
+fn some(writes: DriveWrites) -> Result<DriveWrites> {
+    if writes.is_empty() { Err(Error::TooFewDrives { present: 0, needed: 1 }) } else { Ok(writes) }
+}
+
+/// A drive that fails for any reason but lack of space is removed. In either case the segment is given up:
+/// its blocks are safer where they are.
+async fn finish(mover: &Mover, writes: DriveWrites) -> Result<()> {
+    let Err(mut failures) = all_written(writes).await else { return Ok(()) };
+    failures.sort_by_key(|(member, _)| *member);
+    failures.dedup_by_key(|(member, _)| *member);
+    mover.shared.failed_to_write(failures.clone()).await?;
+    Err(first_of(failures))
 }

@@ -20,6 +20,7 @@ mod contents;
 mod data_segment;
 mod destage;
 mod job;
+mod moving_rate;
 mod rebuild;
 mod scrub;
 mod scrub_segments;
@@ -39,6 +40,7 @@ use crate::{
     log::LogWriter,
 };
 use cleaning_rounds::CleaningBasis;
+use moving_rate::MovingRate;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -58,6 +60,7 @@ pub(crate) struct Mover {
     cleaning: Mutex<()>,
     /// Inputs of cleaning when a round last gained nothing.
     cleaned_out: Cell<Option<CleaningBasis>>,
+    moving_rate: Cell<MovingRate>,
     /// Consecutive rounds of cleaning that failed or whose gain is unknown.
     doubtful_rounds: Cell<u32>,
     /// Forecast of cleaning, and the checkpoint that it is based on.
@@ -96,6 +99,7 @@ impl Mover {
             throttle: Rc::clone(throttle),
             cleaning: Mutex::default(),
             cleaned_out: Cell::new(None),
+            moving_rate: Cell::default(),
             doubtful_rounds: Cell::new(0),
             outlook: Cell::new(None),
             rebuilding: Mutex::default(),

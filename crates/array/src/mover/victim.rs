@@ -130,7 +130,7 @@ impl Victim<'_> {
                 let read =
                     read.filter(|read| self.mover.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
-                    Some(read) => Buffer::copy_of(&read),
+                    Some(read) => read.buffer(),
                     // Another copy may be right; the read then repairs this one.
                     None => self.mover.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
                 };
@@ -168,8 +168,10 @@ impl Victim<'_> {
             });
             // Permits are returned before the send: the receiver needs one to write.
             for (run, data) in try_join_all(reads).await? {
-                let data = data.chunks_exact(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block)));
-                send(run.into_iter().zip(data).collect(), self.pieces).await?;
+                let data = Arc::new(data);
+                let blocks = (0..data.len()).step_by(BLOCK_BYTES);
+                let blocks = blocks.map(|at| Arc::new(Buffer::part_of(&data, at..at + BLOCK_BYTES)));
+                send(run.into_iter().zip(blocks).collect(), self.pieces).await?;
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::{
     log::room_blocks,
     simulation::sometimes::{self, Sometimes},
 };
+use std::time::Duration;
 
 /// Further victims may have more live data than the needed ones by the room of a segment divided by this:
 /// enough to make the checkpoint, which rewrites every leaf that random writes touched, worth its cost.
@@ -22,6 +23,10 @@ const ALIKE: u32 = 4;
 
 /// A segment is mostly dead if at most its room divided by this is live.
 const MOSTLY_DEAD: u32 = 3;
+
+/// A round takes no longer than this if it gains anything: hosts live on the free segments meanwhile, and the
+/// checkpoint after it, of 15 to 60 ms, is a fraction of it.
+const ROUND_TIME: Duration = Duration::from_millis(100);
 
 /// A round of cold segments suffices if it gains the wanted segments divided by this. That is better than
 /// moving more live data, or data that dies soon.
@@ -38,6 +43,8 @@ struct Limits {
     wanted: u64,
     /// Grains that may be moved.
     moved_max: u64,
+    /// A round that gains anything moves no more grains than this, so that it ends in time.
+    moved_in_time: u64,
 }
 
 impl Limits {
@@ -114,12 +121,18 @@ impl Mover {
             targets_max: free.div_ceil(2),
             wanted: space.cleaning_round(),
             moved_max: (self.checkpoints.moves_max() * BLOCK_GRAINS) as u64,
+            moved_in_time: self.moving_rate.get().blocks_in(ROUND_TIME) * BLOCK_GRAINS as u64,
         }
     }
 
     /// Limits of the widest round.
     fn limits_of_widest(&self, space: PoolSpace) -> Limits {
-        Limits { targets_max: space.widest_round(), moved_max: u64::MAX, ..self.limits(space) }
+        Limits {
+            targets_max: space.widest_round(),
+            moved_max: u64::MAX,
+            moved_in_time: u64::MAX,
+            ..self.limits(space)
+        }
     }
 
     /// Segments that can be emptied, in ascending order of live data.
@@ -185,7 +198,7 @@ fn round_of<'c>(candidates: impl Iterator<Item = &'c Candidate>, limits: Limits)
 
 /// Number of victims among segments with `live` grains, in ascending order, and of segments gained.
 fn victims_of(live: &[u32], limits: Limits) -> (usize, u64) {
-    let Limits { room, targets_max, wanted, moved_max } = limits;
+    let Limits { room, targets_max, wanted, moved_max, moved_in_time } = limits;
     let (mut moved, mut best, mut gained) = (0_u64, 0, 0);
     // The live data of the last victim that was needed to gain a segment.
     let mut dearest: Option<u32> = None;
@@ -195,7 +208,8 @@ fn victims_of(live: &[u32], limits: Limits) -> (usize, u64) {
         // Victims that fit into one target are the cheapest.
         let is_worth_it = dearest.is_none_or(|dearest| targets == 1 || alive <= dearest + room / ALIKE);
         let is_too_much = targets > targets_max || moved + u64::from(alive) > moved_max.max(room.into());
-        if gained >= wanted || is_too_much || !is_worth_it {
+        let is_late = gained > 0 && moved + u64::from(alive) > moved_in_time;
+        if gained >= wanted || is_too_much || is_late || !is_worth_it {
             break;
         }
         moved += u64::from(alive);
@@ -213,7 +227,8 @@ fn victims_of(live: &[u32], limits: Limits) -> (usize, u64) {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { room: 100, targets_max: 1000, wanted: 1, moved_max: 1 << 40 };
+    const LIMITS: Limits =
+        Limits { room: 100, targets_max: 1000, wanted: 1, moved_max: 1 << 40, moved_in_time: 1 << 40 };
 
     fn count_of(live: &[u32], limits: Limits) -> usize {
         victims_of(live, limits).0
@@ -284,6 +299,9 @@ mod tests {
         assert_eq!(count_of(&[75; 50], Limits { targets_max: 2, ..LIMITS }), 0);
         assert_eq!(count_of(&[75; 50], Limits { targets_max: 3, ..LIMITS }), 4);
         assert_eq!(count_of(&[60; 50], Limits { moved_max: 100, ..LIMITS }), 0);
+        let many = Limits { wanted: 20, ..LIMITS };
+        assert_eq!(victims_of(&[60; 50], Limits { moved_in_time: 600, ..many }), (8, 3));
+        assert_eq!(victims_of(&[90; 50], Limits { moved_in_time: 600, ..many }), (10, 1), "it gains one");
         assert_eq!(count_of(&[10], LIMITS), 0);
         assert_eq!(count_of(&[], LIMITS), 0);
     }

@@ -10,7 +10,7 @@ use crate::{
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
-use world::{Buffer, ByteOffset, IoResult, Stability};
+use world::{Buffer, ByteOffset, IoResult, Stability, buffer::BUFFER_ALIGNMENT};
 
 impl Volume {
     /// Writes with the stamp that the write had in another pool, of which this volume is a replica. Otherwise
@@ -101,7 +101,7 @@ impl Volume {
     /// The complete block, read and modified if the command writes a part of it.
     async fn whole_block(&self, piece: &BlockPart, from: &[Arc<Buffer>]) -> Result<Arc<Buffer>> {
         if piece.is_whole()
-            && let Some(buffer) = exactly(from, piece.at)
+            && let Some(buffer) = uncopied(from, piece.at)
         {
             return Ok(buffer);
         }
@@ -129,17 +129,22 @@ impl Volume {
     }
 }
 
-/// The buffer that holds exactly the block at byte `at` of the command.
-fn exactly(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
+/// The block at byte `at` of the command, if it lies in one buffer and is aligned there.
+fn uncopied(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
     let mut start = 0;
     for buffer in from {
-        if start == at {
-            return (buffer.len() == BLOCK_BYTES).then(|| Arc::clone(buffer));
+        let end = start + buffer.len();
+        if at < end {
+            let first = at - start;
+            let is_alone = buffer.len() == BLOCK_BYTES && first == 0;
+            let is_part = first.is_multiple_of(BUFFER_ALIGNMENT) && at + BLOCK_BYTES <= end;
+            return match (is_alone, is_part) {
+                (true, _) => Some(Arc::clone(buffer)),
+                (false, true) => Some(Arc::new(Buffer::part_of(buffer, first..first + BLOCK_BYTES))),
+                (false, false) => None,
+            };
         }
-        if start > at {
-            return None;
-        }
-        start += buffer.len();
+        start = end;
     }
     None
 }
