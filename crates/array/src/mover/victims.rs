@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(count_of(&[75; 50], Limits { targets_max: 3, ..LIMITS }), 4);
         assert_eq!(count_of(&[60; 50], Limits { moved_max: 100, ..LIMITS }), 0);
         let many = Limits { wanted: 20, ..LIMITS };
-        assert_eq!(victims_of(&[60; 50], Limits { moved_in_time: 600, ..many }), (8, 3));
+        assert_eq!(victims_of(&[60; 50], Limits { moved_in_time: 600, ..many }), (10, 4));
         assert_eq!(victims_of(&[90; 50], Limits { moved_in_time: 600, ..many }), (10, 1), "it gains one");
         assert_eq!(count_of(&[10], LIMITS), 0);
         assert_eq!(count_of(&[], LIMITS), 0);
