@@ -27,7 +27,7 @@ use std::{
 };
 use world::{BlockDevice, Buffer, ByteOffset, IoError, IoErrorKind, IoResult, LocalFuture, Stability};
 
-/// Drives that failed to write, with their errors.
+/// Drives that failed to write, each once, with its first error.
 pub type WriteFailures = Vec<(MemberIndex, IoError)>;
 /// Writes in progress, each on the drive of a member.
 pub type DriveWrites = Vec<(MemberIndex, LocalFuture<IoResult<()>>)>;
@@ -355,9 +355,11 @@ fn is_out_of_space(error: &IoError) -> bool {
 
 /// Waits for writes in progress. The error lists the drives that failed.
 pub async fn all_written(writes: DriveWrites) -> std::result::Result<(), WriteFailures> {
-    let mut failures = Vec::new();
+    let mut failures = WriteFailures::new();
     for (member, write) in writes {
-        if let Err(error) = write.await {
+        if let Err(error) = write.await
+            && !failures.iter().any(|(failed, _)| *failed == member)
+        {
             failures.push((member, error));
         }
     }
@@ -373,6 +375,21 @@ pub fn first_of(failures: WriteFailures) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn a_drive_that_fails_several_writes_is_named_once() {
+        let failing = |member, text: &str| -> (MemberIndex, LocalFuture<IoResult<()>>) {
+            let error = IoError::new(world::IoErrorKind::Other, text.to_owned());
+            (MemberIndex(member), Box::pin(async { Err(error) }))
+        };
+        let good: LocalFuture<IoResult<()>> = Box::pin(async { Ok(()) });
+        let writes =
+            vec![failing(2, "first"), (MemberIndex(0), good), failing(2, "second"), failing(1, "only")];
+        let failures = all_written(writes).now_or_never().expect("none waits").expect_err("three fail");
+        assert_eq!(failures.iter().map(|(member, _)| member.0).collect::<Vec<_>>(), [2, 1]);
+        assert!(failures[0].1.to_string().contains("first"));
+    }
 
     #[test]
     fn a_part_of_a_write_gets_the_buffers_of_its_blocks() {

@@ -99,7 +99,7 @@ impl Mover {
         read?;
         under_way.end();
         let took = self.shared.world.now().since(begun);
-        self.moving_rate.set(self.moving_rate.get().after(blocks, took));
+        self.moving_rate.update(|rate| rate.after(blocks, took));
         sometimes::reached(Sometimes::SegmentsCleaned);
         Ok(CleaningResult { segments: emptied.get(), blocks })
     }

@@ -1,6 +1,7 @@
 //! A data segment under construction: blocks in order, then the summary of their keys.
 //!
-//! Its writes are begun one after another, and awaited together when it is sealed.
+//! While hosts wait for space, its writes are begun one after another, and awaited together when it is
+//! sealed.
 //!
 //! Invariants:
 //!
@@ -132,11 +133,12 @@ impl DataSegment {
     }
 
     async fn write(&mut self, mover: &Mover, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
-        let is_awaited = mover.shared.space().cleaning_urgency() == Urgency::Awaited;
+        let urgency = mover.shared.space().cleaning_urgency();
+        let is_awaited = urgency == Urgency::Awaited;
         if !is_awaited {
             self.settle(mover).await?;
         }
-        let permit = mover.cleaning_permit().await?;
+        let permit = mover.throttle.permit(urgency).await?;
         let bytes: usize = blocks.iter().map(|block| block.len()).sum();
         let layout = SegmentLayout { shape: self.shape, slots: &self.segment.slots };
         permit.moves(bytes * layout.slots.len());
@@ -178,9 +180,7 @@ fn some(writes: DriveWrites) -> Result<DriveWrites> {
 /// A drive that fails for any reason but lack of space is removed. In either case the segment is given up:
 /// its blocks are safer where they are.
 async fn finish(mover: &Mover, writes: DriveWrites) -> Result<()> {
-    let Err(mut failures) = all_written(writes).await else { return Ok(()) };
-    failures.sort_by_key(|(member, _)| *member);
-    failures.dedup_by_key(|(member, _)| *member);
+    let Err(failures) = all_written(writes).await else { return Ok(()) };
     mover.shared.failed_to_write(failures.clone()).await?;
     Err(first_of(failures))
 }

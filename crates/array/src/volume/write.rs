@@ -133,18 +133,15 @@ impl Volume {
 fn uncopied(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
     let mut start = 0;
     for buffer in from {
-        let end = start + buffer.len();
-        if at < end {
-            let first = at - start;
-            let is_alone = buffer.len() == BLOCK_BYTES && first == 0;
-            let is_part = first.is_multiple_of(BUFFER_ALIGNMENT) && at + BLOCK_BYTES <= end;
-            return match (is_alone, is_part) {
-                (true, _) => Some(Arc::clone(buffer)),
-                (false, true) => Some(Arc::new(Buffer::part_of(buffer, first..first + BLOCK_BYTES))),
-                (false, false) => None,
-            };
+        if at < start + buffer.len() {
+            let range = at - start..at - start + BLOCK_BYTES;
+            if range == (0..buffer.len()) {
+                return Some(Arc::clone(buffer));
+            }
+            let is_part = range.start.is_multiple_of(BUFFER_ALIGNMENT) && range.end <= buffer.len();
+            return is_part.then(|| Arc::new(Buffer::part_of(buffer, range)));
         }
-        start = end;
+        start += buffer.len();
     }
     None
 }
