@@ -14,6 +14,8 @@ use time::OffsetDateTime;
 pub(crate) struct Record {
     bench: &'static str,
     began: OffsetDateTime,
+    /// The folder that holds everything the bench makes.
+    path: PathBuf,
     head: Value,
     /// Method behind each figure, in words.
     methods: Vec<String>,
@@ -27,7 +29,7 @@ impl Record {
             "bench": bench, "quick": quick, "commit": status::commit()?, "machine": machine::facts(path)?,
             "fio": fio_version,
         });
-        Ok(Self { bench, began, head, methods: Vec::new() })
+        Ok(Self { bench, began, path: path.to_owned(), head, methods: Vec::new() })
     }
 
     /// Adds the speed of the machine before the bench.
@@ -59,8 +61,25 @@ impl Record {
         all["load_average_after"] = json!(machine::load_average());
         all["methods"] = json!(self.methods);
         all["rows"] = rows.iter().map(Row::to_json).collect();
-        let text = serde_json::to_string_pretty(&all)? + "\n";
+        let text = without_folder(&serde_json::to_string_pretty(&all)?, &self.path) + "\n";
         fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
         Ok(file)
+    }
+}
+
+/// The text with absolute paths below `folder` as seen from there: where a machine keeps it is of no interest.
+fn without_folder(text: &str, folder: &Path) -> String {
+    if folder.is_absolute() { text.replace(&format!("{}/", folder.display()), "") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_name_paths_below_the_folder_of_the_bench() {
+        let text = "pool_load /mnt/a/spindle-bench.tmp/aged age 2";
+        assert_eq!(without_folder(text, Path::new("/mnt/a")), "pool_load spindle-bench.tmp/aged age 2");
+        assert_eq!(without_folder(text, Path::new("a")), text);
     }
 }

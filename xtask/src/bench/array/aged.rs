@@ -112,7 +112,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     Ok(rows)
 }
 
-/// Who begins changes from round to round.
+/// The turns of a round: the last of one round is the first of the next.
 fn order(round: usize) -> [Turn; 3] {
     let mut turns = [Turn::Aged, Turn::Fio, Turn::Fresh];
     if !round.is_multiple_of(2) {

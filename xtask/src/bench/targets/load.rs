@@ -150,7 +150,8 @@ impl Bench<'_> {
         Ok(jobs.run(&self.setting.folder)?.total_iops())
     }
 
-    /// What a unit left in the page cache is written before the next turn, which would pay for it.
+    /// The better of tgt's units. A sync follows each run, so that the next does not pay for what it left in the
+    /// page cache.
     fn best_of_tgt(&self, tgt: &Server, point: Point) -> Result<ServedRun> {
         let run = |unit| {
             let ran = self.iscsi_run(tgt, unit, point, 1)?;
