@@ -3,7 +3,7 @@
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
-    features::INCOMPATIBLE_JOINING,
+    features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS},
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
@@ -103,6 +103,13 @@ pub fn superblock_joining(state: MemberState) -> Superblock {
     let last = superblock.members.last_mut().expect("it has members");
     (last.state, last.since) = (state, superblock.generation);
     superblock
+}
+
+/// The features that a pool has from its first checkpoint on.
+pub fn superblock_after_checkpoint() -> Superblock {
+    let features =
+        Features { compatible: 0, read_only: READ_ONLY_BRANCH_STAMPS, incompatible: INCOMPATIBLE_PIVOTS };
+    Superblock { features, ..superblock() }
 }
 
 pub fn log_slot_header() -> SlotHeader {
