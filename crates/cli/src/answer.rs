@@ -34,12 +34,7 @@ pub fn deliver_whole(
         outputs.write(document)?;
         console.say_always(&format!("Comparison: {} (and .json)", outputs.html.display()));
     }
-    if json { print(document, console) } else { Ok(()) }
-}
-
-fn print(document: &Document, console: &Console) -> Result<(), Refusal> {
-    let printed = console.json(&json::render(document));
-    printed.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+    if json { console.json(&json::render(document)) } else { Ok(()) }
 }
 
 /// Writes the report, prints its summary, and returns the exit status. With `json` the document is printed as well.
@@ -64,7 +59,7 @@ pub fn deliver(
     };
     console.say_always(&format!("Report: {} (and .json){was}", outputs.html.display()));
     if json {
-        print(document, console)?;
+        console.json(&json::render(document))?;
     }
     Ok(ExitStatus::of(document.verdict.as_ref().map(|verdict| verdict.outcome)))
 }

@@ -4,7 +4,7 @@
 //! JSON alone, and text goes to standard error.
 
 use crate::exit_status::ExitStatus;
-use report::{Refusal, Severity};
+use report::{Refusal, Severity, settings};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios,
@@ -12,6 +12,7 @@ use rustix::{
 use serde::Serialize;
 use serving::notices::Notices;
 use std::{
+    borrow::Cow,
     cell::OnceCell,
     env,
     io::{self, IsTerminal, Write},
@@ -66,6 +67,7 @@ impl Console {
 
     /// Prints a line, in quiet mode as well.
     pub fn say_always(&self, text: &str) {
+        let text = in_options(text);
         let said =
             if self.to_stderr { writeln!(io::stderr(), "{text}") } else { writeln!(io::stdout(), "{text}") };
         // A reader that went away (`| head`) is not our failure; a full disk is.
@@ -87,13 +89,13 @@ impl Console {
     /// A line of progress where no bar can move, on standard error.
     pub fn say_progress(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "{text}");
+            let _ = writeln!(io::stderr(), "{}", in_options(text));
         }
     }
 
     /// A warning, on standard error, also when quiet.
     pub fn warn(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{} {text}", self.paint("warning:", "33"));
+        let _ = writeln!(io::stderr(), "{} {}", self.paint("warning:", "33"), in_options(text));
     }
 
     /// Something that happened, on standard error, also when quiet unless it is only good to know.
@@ -106,12 +108,12 @@ impl Console {
         };
         // A bar may stand in this line of a terminal; it is drawn again below.
         let clear = if self.live { "\r\x1b[K" } else { "" };
-        let _ = writeln!(io::stderr(), "{clear}{time} {label} {text}");
+        let _ = writeln!(io::stderr(), "{clear}{time} {label} {}", in_options(text));
     }
 
     /// A JSON text on standard error, where standard output is for the answer alone.
     pub fn json_aside(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", in_options(text));
     }
 
     /// True if a line to standard error, and one to standard output if `with_stdout`, can be written without blocking:
@@ -128,16 +130,15 @@ impl Console {
     }
 
     /// The machine's side: one JSON text on standard output.
-    pub fn json(&self, text: &str) -> io::Result<()> {
+    pub fn json(&self, text: &str) -> Result<(), Refusal> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{}", text.trim_end())?;
-        out.flush()
+        let said = writeln!(out, "{}", in_options(text.trim_end())).and_then(|()| out.flush());
+        said.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
     }
 
     /// The same, of an answer with plain fields.
     pub fn json_of(&self, answer: &impl Serialize) -> Result<(), Refusal> {
-        let text = serde_json::to_string(answer).expect("plain fields");
-        self.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+        self.json(&serde_json::to_string(answer).expect("plain fields"))
     }
 
     /// True if standard output is the machine's.
@@ -154,6 +155,11 @@ impl Console {
     pub fn paint(&self, text: &str, code: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// `text` with the settings that it names as options of the command line.
+pub fn in_options(text: &str) -> Cow<'_, str> {
+    settings::spelled(text, |name| format!("--{name}"))
 }
 
 /// Prints the notices of a pool on standard error, also when quiet.

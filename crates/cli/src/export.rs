@@ -186,7 +186,7 @@ fn tell(
     });
     let served = served.collect::<Vec<_>>();
     if arguments.json {
-        let served = served.iter().map(|((offer, shared), identity)| ServedExport {
+        let all = served.iter().map(|((offer, shared), identity)| ServedExport {
             uri: offer.uri.clone(),
             identity: identity.clone(),
             path: shared.path.clone(),
@@ -194,8 +194,7 @@ fn tell(
             read_only: offer.is_read_only,
             write_cache: offer.write_cache.is_on,
         });
-        let text = serde_json::to_string(&served.collect::<Vec<_>>()).expect("plain fields");
-        console.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
+        console.json_of(&all.collect::<Vec<_>>())?;
     }
     for ((Offer { uri, is_read_only, write_cache }, shared), _) in &served {
         let writes = if *is_read_only { "read-only".to_owned() } else { write_cache.to_string() };

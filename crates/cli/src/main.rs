@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         Ok(status) => status.code(),
         Err(refusal) => {
             // Nobody may be listening any more.
-            let _ = writeln!(io::stderr(), "spindle: {refusal}");
+            let _ = writeln!(io::stderr(), "spindle: {}", console::in_options(&refusal.to_string()));
             ExitStatus::NoAnswer.code()
         }
     }

@@ -31,6 +31,7 @@ pub mod prose;
 mod quantity;
 mod refusal;
 mod sampling;
+pub mod settings;
 mod svg;
 mod table;
 pub mod text;

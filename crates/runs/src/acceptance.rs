@@ -101,7 +101,7 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
     if let Some(held) = &device.held {
         let remedy = match held.kind() {
             IoErrorKind::PermissionDenied if device.remote.is_some() => {
-                "give credentials: --chap-name NAME, and its secret with --chap-secret-file"
+                "give credentials: ⟨chap-name⟩ NAME, and its secret with ⟨chap-secret-file⟩"
             }
             _ if device.remote.is_some() => "check its name and that it is served there",
             IoErrorKind::PermissionDenied => "run as a user who may open it, or choose another device",
@@ -127,11 +127,11 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
         Some(serial) if unlock.contains(serial) => Ok(()),
         Some(serial) if unlock.is_empty() => Err(Refusal::new(
             format!("{shown} is not empty: it holds {signature}"),
-            format!("to lose that for good, repeat its serial number: --unlock-signature {serial}"),
+            format!("to lose that for good, repeat its serial number: ⟨unlock-signature⟩ {serial}"),
         )),
         Some(serial) => Err(Refusal::new(
             format!(
-                "{shown} is not empty: it holds {signature}, and no serial number given with --unlock-signature is its own"
+                "{shown} is not empty: it holds {signature}, and no serial number given with ⟨unlock-signature⟩ is its own"
             ),
             format!("its serial number is {serial}"),
         )),
@@ -274,14 +274,14 @@ mod tests {
             signed,
             &[],
             Err(
-                "/dev/sdb is not empty: it holds an ext4 filesystem; to lose that for good, repeat its serial number: --unlock-signature WD-1234",
+                "/dev/sdb is not empty: it holds an ext4 filesystem; to lose that for good, repeat its serial number: ⟨unlock-signature⟩ WD-1234",
             ),
         );
         check_device(
             signed,
             &["WD-9"],
             Err(
-                "/dev/sdb is not empty: it holds an ext4 filesystem, and no serial number given with --unlock-signature is its own; its serial number is WD-1234",
+                "/dev/sdb is not empty: it holds an ext4 filesystem, and no serial number given with ⟨unlock-signature⟩ is its own; its serial number is WD-1234",
             ),
         );
         check_device(signed, &["WD-1234"], Ok(()));

@@ -60,7 +60,7 @@ impl Allowance {
         let text = match self.state {
             State::Within => return None,
             State::Spent(written) => format!(
-                "The run was ended early: it had written {}, and the limit is {}. A longer run needs a larger --allow-writes.",
+                "The run was ended early: it had written {}, and the limit is {}. A longer run needs a larger limit.",
                 show_decimal(written),
                 show_decimal(self.most)
             ),
@@ -93,7 +93,7 @@ mod tests {
         let finding = allowance.finding().expect("told");
         assert_eq!(
             finding.text,
-            "The run was ended early: it had written 11.6 MB, and the limit is 10.5 MB. A longer run needs a larger --allow-writes."
+            "The run was ended early: it had written 11.6 MB, and the limit is 10.5 MB. A longer run needs a larger limit."
         );
     }
 

@@ -66,7 +66,7 @@ pub async fn keep(
     for (location, files) in locations.iter_mut().zip(&jobs) {
         let copied = copy_files(location, files, &mut work).await;
         let files = copied
-            .map_err(|failure| cut_short(location, failure, "the next run with --keep-pristine goes on"))?;
+            .map_err(|failure| cut_short(location, failure, "the next run with ⟨keep-pristine⟩ goes on"))?;
         location.manifest.pristine = Some(Pristine { state: PristineState::Keeping, files });
     }
     mark(&mut locations, PristineState::Kept).await
@@ -93,7 +93,7 @@ pub async fn restore(
     let mut work = CopyProgress::new(world, observer, stop, "restore", all);
     for location in &locations {
         let put_back = put_back(location, &mut work).await;
-        put_back.map_err(|failure| cut_short(location, failure, "give --restore to do it again"))?;
+        put_back.map_err(|failure| cut_short(location, failure, "give ⟨restore⟩ to do it again"))?;
     }
     mark(&mut locations, PristineState::Kept).await
 }
@@ -296,7 +296,7 @@ async fn check(
     };
     Err(Refusal::new(
         format!("the pristine copy {} is damaged: {problem}", location.given.join(&name).display()),
-        "nothing was restored; --fresh --keep-pristine makes new ones",
+        "nothing was restored; ⟨fresh⟩ ⟨keep-pristine⟩ makes new ones",
     ))
 }
 

@@ -107,7 +107,7 @@ pub fn spread(locations: &RunLocations, request: LayoutRequest) -> Result<Vec<Gr
         if matches!(location.facts, LocationFacts::Device(_)) && users > 1 {
             return Err(Refusal::new(
                 format!("{users} groups would share the raw device {}", location.given.display()),
-                "give each group devices of its own, or use --groups 1",
+                "give each group devices of its own, or use ⟨groups⟩ 1",
             ));
         }
     }
@@ -138,7 +138,7 @@ fn narrowed(
     if kind != LayoutKind::Together && locations.logs.is_empty() {
         return Err(Refusal::new(
             format!("the layout {} keeps logs apart, and they have no path", kind.name()),
-            "give one with --logs, or use the layout together",
+            "give one with ⟨logs⟩, or use the layout together",
         ));
     }
     let part = |all: &mut Vec<usize>| match kind {
@@ -250,7 +250,7 @@ mod tests {
             LayoutRequest { groups: 1, databases: 1, kind: Some(LayoutKind::OneVolume), volumes: None };
         assert_eq!(
             spread(&locations(2, 0), request).expect_err("refused").to_string(),
-            "the layout one-volume keeps logs apart, and they have no path; give one with --logs, or use the \
+            "the layout one-volume keeps logs apart, and they have no path; give one with ⟨logs⟩, or use the \
              layout together"
         );
     }
@@ -282,7 +282,7 @@ mod tests {
         assert!(plainly(&locations, 1, 4).is_ok());
         assert_eq!(
             plainly(&locations, 2, 1).expect_err("refused").to_string(),
-            "2 groups would share the raw device /mnt/0; give each group devices of its own, or use --groups 1"
+            "2 groups would share the raw device /mnt/0; give each group devices of its own, or use ⟨groups⟩ 1"
         );
     }
 }

@@ -189,7 +189,7 @@ pub fn database_action(
         return match intent {
             DatabaseIntent::Attach => Err(Refusal::new(
                 format!("{} holds no databases of Spindle's to attach to", locations[0].0),
-                "leave out --attach to make new ones",
+                "leave out ⟨attach⟩ to make new ones",
             )),
             DatabaseIntent::Unsaid | DatabaseIntent::Fresh => Ok(DatabaseAction::Create),
         };
@@ -197,7 +197,7 @@ pub fn database_action(
     if intent == DatabaseIntent::Fresh {
         return Ok(DatabaseAction::Replace);
     }
-    let renew = "give the same settings, or --fresh to replace those databases";
+    let renew = "give the same settings, or ⟨fresh⟩ to replace those databases";
     if let Some((path, _)) = locations.iter().find(|(_, manifest)| manifest.is_none()) {
         return Err(Refusal::new(format!("{path} was not part of the run found at the other paths"), renew));
     }
@@ -223,11 +223,11 @@ fn first_difference(has: &Shape, requested: &RequestedShape) -> Option<(&'static
         ("profile", has.profile.clone(), requested.profile.clone()),
         ("page size", has.page_size.to_string(), requested.page_size.to_string()),
         ("record size", has.record_size.to_string(), requested.record_size.to_string()),
-        ("--groups", has.groups.to_string(), requested.groups.to_string()),
-        ("--databases", has.databases.to_string(), requested.databases.to_string()),
-        ("--size", size(has.size), size(requested.size.unwrap_or(has.size))),
-        ("--pool", on(has.pools), on(requested.pools)),
-        ("--seed", has.seed.to_string(), requested.seed.unwrap_or(has.seed).to_string()),
+        ("⟨groups⟩", has.groups.to_string(), requested.groups.to_string()),
+        ("⟨databases⟩", has.databases.to_string(), requested.databases.to_string()),
+        ("⟨size⟩", size(has.size), size(requested.size.unwrap_or(has.size))),
+        ("⟨pool⟩", on(has.pools), on(requested.pools)),
+        ("⟨seed⟩", has.seed.to_string(), requested.seed.unwrap_or(has.seed).to_string()),
     ];
     rows.into_iter().find(|(_, has, requested)| has != requested)
 }
@@ -394,13 +394,13 @@ mod tests {
         check(
             DatabaseIntent::Attach,
             &[None],
-            Err("/mnt/0 holds no databases of Spindle's to attach to; leave out --attach to make new ones"),
+            Err("/mnt/0 holds no databases of Spindle's to attach to; leave out ⟨attach⟩ to make new ones"),
         );
         check(
             DatabaseIntent::Unsaid,
             &[Some(manifest()), None],
             Err(
-                "/mnt/1 was not part of the run found at the other paths; give the same settings, or --fresh to replace those databases",
+                "/mnt/1 was not part of the run found at the other paths; give the same settings, or ⟨fresh⟩ to replace those databases",
             ),
         );
     }
@@ -413,7 +413,7 @@ mod tests {
             DatabaseIntent::Attach,
             &[Some(other)],
             Err(
-                "/mnt/0 holds databases made with --databases 5, not 2; give the same settings, or --fresh to replace those databases",
+                "/mnt/0 holds databases made with ⟨databases⟩ 5, not 2; give the same settings, or ⟨fresh⟩ to replace those databases",
             ),
         );
     }

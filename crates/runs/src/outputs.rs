@@ -29,18 +29,18 @@ pub enum WriteOutcome {
     Same,
 }
 
-/// Checks that the file named by `flag` can be made: its folder exists and is writable, and the file does not exist.
-pub fn check_new_file(flag: &str, file: &Path) -> Result<(), Refusal> {
-    check_folder_of(flag, file, "name")?;
-    refuse_taken(flag, file, "name")
+/// Checks that the file named by `setting` can be made: its folder exists and is writable, and the file does not exist.
+pub fn check_new_file(setting: &str, file: &Path) -> Result<(), Refusal> {
+    check_folder_of(setting, file, "name")?;
+    refuse_taken(setting, file, "name")
 }
 
 /// The folder of `file`, which exists and is writable; the refusal asks for another `called` (name or prefix).
-fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f Path, Refusal> {
+fn check_folder_of<'f>(setting: &str, file: &'f Path, called: &str) -> Result<&'f Path, Refusal> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shown = folder.display();
     let refusal =
-        |problem: String| Refusal::new(format!("{flag}: {problem}"), format!("give another {called}"));
+        |problem: String| Refusal::new(format!("{setting}: {problem}"), format!("give another {called}"));
     match host_files::kind(folder) {
         Ok(PathKind::Folder) => {}
         Ok(PathKind::Missing) => {
@@ -51,7 +51,7 @@ fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f P
                     target.display()
                 )),
                 None => Refusal::new(
-                    format!("{flag}: {shown} does not exist"),
+                    format!("{setting}: {shown} does not exist"),
                     format!("make it first: mkdir -p {shown}"),
                 ),
             });
@@ -69,11 +69,11 @@ fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f P
 }
 
 /// Refuses to overwrite `file`; the refusal asks for another `called` (name or prefix).
-fn refuse_taken(flag: &str, file: &Path, called: &str) -> Result<(), Refusal> {
+fn refuse_taken(setting: &str, file: &Path, called: &str) -> Result<(), Refusal> {
     match host_files::kind(file) {
         Ok(PathKind::Missing) => Ok(()),
         _ => Err(Refusal::new(
-            format!("{flag}: {} exists already", file.display()),
+            format!("{setting}: {} exists already", file.display()),
             format!("give another {called}, or remove it"),
         )),
     }
@@ -116,8 +116,8 @@ impl Outputs {
             && (prefix.file_name().is_none() || prefix.as_os_str().as_encoded_bytes().ends_with(b"/"))
         {
             return Err(Refusal::new(
-                format!("--report {:?} names no file", prefix.display().to_string()),
-                "give the beginning of a file name, such as --report ./result",
+                format!("⟨report⟩ {:?} names no file", prefix.display().to_string()),
+                "give the beginning of a file name, such as ⟨report⟩ ./result",
             ));
         }
         let outputs = match prefix {
@@ -149,7 +149,7 @@ impl Outputs {
         match differs {
             Some((path, _)) => Err(Refusal::new(
                 format!("{} exists already, and is another report", path.display()),
-                "say where this one goes: --report PREFIX",
+                "say where this one goes: ⟨report⟩ PREFIX",
             )),
             None => Ok(outputs),
         }
@@ -157,13 +157,13 @@ impl Outputs {
 
     /// Checks that files can be made there.
     fn check_folder(&self, locations: &[RunLocation]) -> Result<(), Refusal> {
-        let folder = check_folder_of("--report", &self.html, "prefix")?;
+        let folder = check_folder_of("⟨report⟩", &self.html, "prefix")?;
         self.keep_out_of(folder, locations)
     }
 
     /// Refuses to overwrite any of `files`.
     fn refuse_taken(&self, files: &[&PathBuf]) -> Result<(), Refusal> {
-        files.iter().try_for_each(|file| refuse_taken("--report", file, "prefix"))
+        files.iter().try_for_each(|file| refuse_taken("⟨report⟩", file, "prefix"))
     }
 
     /// A report among the databases would be taken for a foreign file by the next run.
@@ -175,7 +175,7 @@ impl Outputs {
             .find(|location| canonical.starts_with(location.canonical()) && !is_harmless(&name))
         {
             Some(location) => Err(Refusal::new(
-                format!("--report: {} lies inside {}", self.html.display(), location.given.display()),
+                format!("⟨report⟩: {} lies inside {}", self.html.display(), location.given.display()),
                 "give a prefix outside the folders under test",
             )),
             None => Ok(()),
@@ -272,16 +272,16 @@ mod tests {
         assert_eq!(choose("report"), Ok(()));
         assert_eq!(
             choose("none/report"),
-            Err("--report: DIR/none does not exist; make it first: mkdir -p DIR/none".to_owned())
+            Err("⟨report⟩: DIR/none does not exist; make it first: mkdir -p DIR/none".to_owned())
         );
         host_files::write_atomically(&folder.path().join("taken.json"), b"{}").expect("a file");
         assert_eq!(
             choose("taken"),
-            Err("--report: DIR/taken.json exists already; give another prefix, or remove it".to_owned())
+            Err("⟨report⟩: DIR/taken.json exists already; give another prefix, or remove it".to_owned())
         );
         assert_eq!(
             choose("taken.json/report"),
-            Err("--report: DIR/taken.json is not a folder; give another prefix".to_owned())
+            Err("⟨report⟩: DIR/taken.json is not a folder; give another prefix".to_owned())
         );
     }
 }

@@ -248,11 +248,11 @@ fn refusal_of(error: Error) -> Refusal {
             "lift the limit on the size of a file (ulimit -f), and run again"
         }
         full if is_out_of_space(full) => {
-            "make room and run again, or start over with --fresh and a smaller --size"
+            "make room and run again, or start over with ⟨fresh⟩ and a smaller ⟨size⟩"
         }
         Error::Plan(_) | Error::Thread(_) => "",
-        Error::Storage(_) => "check the storage; what was made stays until --fresh or --clean",
-        _ => "the files stay for inspection; --fresh replaces them, --clean removes them",
+        Error::Storage(_) => "check the storage; what was made stays until ⟨fresh⟩ or ⟨clean⟩",
+        _ => "the files stay for inspection; ⟨fresh⟩ replaces them, ⟨clean⟩ removes them",
     };
     Refusal::new(error.to_string(), remedy)
 }

@@ -81,7 +81,7 @@ pub fn profile(request: &RunRequest) -> Result<ServerProfile, Refusal> {
         _ => Refusal::new(error.to_string(), ""),
     };
     let mut profile = if is_file {
-        let text = text_file::read("--server", name, &ServerProfile::names())?;
+        let text = text_file::read("⟨server⟩", name, &ServerProfile::names())?;
         ServerProfile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
     } else {
         ServerProfile::load(name).map_err(refuse)?
@@ -229,8 +229,8 @@ fn load(request: &RunRequest, profile: &ServerProfile, duration: Duration) -> Re
     };
     if request.probe.is_some() && load.probe().is_none() {
         return Err(Refusal::new(
-            "--probe without a search: nothing would be probed",
-            "add --max or --threads auto, or leave it out",
+            "⟨probe⟩ without a search: nothing would be probed",
+            "add ⟨max⟩ or ⟨threads⟩ auto, or leave it out",
         ));
     }
     Ok(load)

@@ -117,17 +117,17 @@ pub fn task(
         }
         (CopyIntent { restore: true, .. }, _) => Err(Refusal::new(
             format!("{path} holds no pristine copies to restore"),
-            "make some first: --fresh --keep-pristine",
+            "make some first: ⟨fresh⟩ ⟨keep-pristine⟩",
         )),
         (_, Some(PristineState::Restoring)) => Err(Refusal::new(
             format!("{path} holds databases whose restoring was cut short"),
-            "give --restore to do it again, or --fresh to make new ones",
+            "give ⟨restore⟩ to do it again, or ⟨fresh⟩ to make new ones",
         )),
         (CopyIntent { keep: true, .. }, Some(PristineState::Kept)) => Ok(CopyTask::Leave),
         (CopyIntent { keep: true, .. }, Some(PristineState::Keeping)) => Ok(CopyTask::Keep),
         (CopyIntent { keep: true, .. }, None) if action == DatabaseAction::Attach => Err(Refusal::new(
             format!("{path} holds databases that a run has worked on: they are not pristine"),
-            "give --fresh as well, to make new ones",
+            "give ⟨fresh⟩ as well, to make new ones",
         )),
         (CopyIntent { keep: true, .. }, None) => Ok(CopyTask::Keep),
         (_, Some(PristineState::Keeping)) => Ok(CopyTask::Forget),
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_said_in_one_line() {
-        let none = "/mnt/db holds no pristine copies to restore; make some first: --fresh --keep-pristine";
+        let none = "/mnt/db holds no pristine copies to restore; make some first: ⟨fresh⟩ ⟨keep-pristine⟩";
         check("restore", None, DatabaseAction::Attach, Err(none));
         check("restore", None, DatabaseAction::Create, Err(none));
         check("restore", Some(PristineState::Keeping), DatabaseAction::Attach, Err(none));
@@ -177,7 +177,7 @@ mod tests {
             Some(PristineState::Restoring),
             DatabaseAction::Attach,
             Err(
-                "/mnt/db holds databases whose restoring was cut short; give --restore to do it again, or --fresh to make new ones",
+                "/mnt/db holds databases whose restoring was cut short; give ⟨restore⟩ to do it again, or ⟨fresh⟩ to make new ones",
             ),
         );
         check(
@@ -185,7 +185,7 @@ mod tests {
             None,
             DatabaseAction::Attach,
             Err(
-                "/mnt/db holds databases that a run has worked on: they are not pristine; give --fresh as well, to make new ones",
+                "/mnt/db holds databases that a run has worked on: they are not pristine; give ⟨fresh⟩ as well, to make new ones",
             ),
         );
     }

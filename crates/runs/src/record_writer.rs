@@ -30,7 +30,7 @@ pub struct RunRecord {
 fn unwritable(error: &str) -> Refusal {
     Refusal::new(
         format!("the run could not be recorded: {error}"),
-        "give another prefix, such as --report ~/spindle-report",
+        "give another prefix, such as ⟨report⟩ ~/spindle-report",
     )
 }
 

@@ -111,25 +111,25 @@ pub async fn run(
 fn check(request: &RunRequest, sweep: &SweepSpec, survey: &StorageSurvey) -> Result<(), Refusal> {
     let name = sweep.setting.name();
     let also = match sweep.setting {
-        SweptSetting::Threads => request.threads.map(|_| "--threads"),
-        SweptSetting::Layouts => request.layout.map(|_| "--layout"),
+        SweptSetting::Threads => request.threads.map(|_| "⟨threads⟩"),
+        SweptSetting::Layouts => request.layout.map(|_| "⟨layout⟩"),
         _ => None,
     };
     if let Some(also) = also {
         return Err(Refusal::new(
-            format!("--sweep {name}= and {also} are both given"),
+            format!("⟨sweep⟩ {name}= and {also} are both given"),
             "leave one of them out",
         ));
     }
     let held = match (request.mailboxes, request.max) {
-        (Some(_), _) => Some("--mailboxes"),
-        (None, true) => Some("--max"),
+        (Some(_), _) => Some("⟨mailboxes⟩"),
+        (None, true) => Some("⟨max⟩"),
         (None, false) => None,
     };
     if let Some(held) = held.filter(|_| sweep.setting == SweptSetting::Threads) {
         return Err(Refusal::new(
             format!(
-                "--sweep threads= does not go with {held}, whose rate is held by as many threads as it takes"
+                "⟨sweep⟩ threads= does not go with {held}, whose rate is held by as many threads as it takes"
             ),
             format!("sweep something else, or leave out {held}"),
         ));
@@ -139,17 +139,17 @@ fn check(request: &RunRequest, sweep: &SweepSpec, survey: &StorageSurvey) -> Res
     }
     if request.attach {
         return Err(Refusal::new(
-            format!("--sweep {name}= makes new databases for each value, and --attach keeps them"),
-            "leave out --attach",
+            format!("⟨sweep⟩ {name}= makes new databases for each value, and ⟨attach⟩ keeps them"),
+            "leave out ⟨attach⟩",
         ));
     }
     match survey.locations.all.iter().find(|location| location.manifest().is_some()) {
         Some(location) if !request.fresh => Err(Refusal::new(
             format!(
-                "{} holds databases of an earlier run, and --sweep {name}= makes new ones for each value",
+                "{} holds databases of an earlier run, and ⟨sweep⟩ {name}= makes new ones for each value",
                 location.given.display()
             ),
-            "say --fresh to replace them",
+            "say ⟨fresh⟩ to replace them",
         )),
         _ => Ok(()),
     }
@@ -206,11 +206,11 @@ fn check_files_move(sweep: &SweepSpec, planned: &[PlannedRun]) -> Result<(), Ref
     let (one, other, name) = (sweep.value(one), sweep.value(other), sweep.setting.name());
     Err(Refusal::new(
         format!(
-            "--sweep {name}={one},{other} compares nothing: {databases} and logs lie in the same places with both"
+            "⟨sweep⟩ {name}={one},{other} compares nothing: {databases} and logs lie in the same places with both"
         ),
         match sweep.setting {
             SweptSetting::Volumes => {
-                "add databases with --databases or --groups, at least one for each volume".to_owned()
+                "add databases with ⟨databases⟩ or ⟨groups⟩, at least one for each volume".to_owned()
             }
             _ => format!("add paths, databases or groups, or leave out {other}"),
         },
@@ -227,7 +227,7 @@ fn check_writes(planned: &[PlannedRun]) -> Result<(), Refusal> {
     let shown = show_decimal(writes);
     Err(Refusal::new(
         format!("about {shown} would be written by the {} together", counted(planned.len() as u64, "run")),
-        format!("if the storage may wear by that much, say --allow-writes {}", shown.replace(' ', "")),
+        format!("if the storage may wear by that much, say ⟨allow-writes⟩ {}", shown.replace(' ', "")),
     ))
 }
 

@@ -25,8 +25,8 @@ pub fn filled_in(request: &RunRequest) -> Result<(RunRequest, Option<Setup>), Re
         None => request.clone(),
     };
     let (given, missing) = match (filled.mailboxes, filled.iops) {
-        (Some(_), None) => ("--mailboxes", "--iops, the IOPS of each"),
-        (None, Some(_)) => ("--iops", "--mailboxes, how many there are"),
+        (Some(_), None) => ("⟨mailboxes⟩", "⟨iops⟩, the IOPS of each"),
+        (None, Some(_)) => ("⟨iops⟩", "⟨mailboxes⟩, how many there are"),
         _ => return Ok((filled, setup)),
     };
     Err(Refusal::new(format!("{given} alone does not define a load"), format!("add {missing}")))
@@ -36,7 +36,7 @@ pub fn filled_in(request: &RunRequest) -> Result<(RunRequest, Option<Setup>), Re
 fn load(request: &RunRequest) -> Result<Option<Setup>, Refusal> {
     let Some(name) = &request.setup else { return Ok(None) };
     if name.contains('/') || name.ends_with(".toml") {
-        let text = text_file::read("--setup", name, &Setup::names())?;
+        let text = text_file::read("⟨setup⟩", name, &Setup::names())?;
         let setup = Setup::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?;
         return Ok(Some(setup));
     }

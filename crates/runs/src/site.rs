@@ -10,7 +10,7 @@ use world::ByteCount;
 /// run leaves out.
 pub fn filled_in(request: &RunRequest) -> Result<(RunRequest, Vec<String>), Refusal> {
     let Some(name) = &request.site else { return Ok((request.clone(), Vec::new())) };
-    let site = read("--site", name)?;
+    let site = read("⟨site⟩", name)?;
     let proving = site.proving();
     let mut filled = fill_in(request, &proving);
     filled.storage_cache = storage_cache(&site);

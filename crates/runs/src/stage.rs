@@ -125,7 +125,7 @@ pub fn check_same_layout(
                     "{} holds other files of that run than this order of paths gives it",
                     location.given.display()
                 ),
-                "give the paths as in the run before, or --fresh to replace those databases",
+                "give the paths as in the run before, or ⟨fresh⟩ to replace those databases",
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Small text files that the command line names: profiles and set-ups.
+//! Small text files that a caller names: profiles and set-ups.
 
 use report::Refusal;
 use std::path::Path;
@@ -7,14 +7,14 @@ use world::real::host_files::{self, PathKind};
 /// Built-in ones have 4 to 12 KiB. A database given by mistake is not read to its end.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The text of the file `name`, given with `flag`; a refusal lists the `known` names.
-pub fn read(flag: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
-    read_any(flag, name, &format!("give a file, or one of {}", known.join(", ")))
+/// The text of the file `name`, given with `setting`; a refusal lists the `known` names.
+pub fn read(setting: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
+    read_any(setting, name, &format!("give a file, or one of {}", known.join(", ")))
 }
 
-/// The text of the file `name`, given with `flag`; a refusal ends with `remedy`.
-pub fn read_any(flag: &str, name: &str, remedy: &str) -> Result<String, Refusal> {
-    let refuse = |problem: String| Refusal::new(format!("{flag}: {problem}"), remedy);
+/// The text of the file `name`, given with `setting`; a refusal ends with `remedy`.
+pub fn read_any(setting: &str, name: &str, remedy: &str) -> Result<String, Refusal> {
+    let refuse = |problem: String| Refusal::new(format!("{setting}: {problem}"), remedy);
     let path = Path::new(name);
     match host_files::kind(path) {
         Ok(PathKind::File) => {}

@@ -121,9 +121,9 @@ impl fmt::Display for Remote {
 
 fn options(settings: &RemoteSettings, environment: Environment<'_>) -> Result<InitiatorOptions, Refusal> {
     let digests = Digests { header: settings.digests, data: settings.digests };
-    let credentials = |name: &Option<String>, file: &Option<PathBuf>, variable: &'static str, flag| {
+    let credentials = |name: &Option<String>, file: &Option<PathBuf>, variable: &'static str, setting| {
         let of = |name: &String| {
-            let secret = secret(file.as_deref(), (variable, environment), flag)?;
+            let secret = secret(file.as_deref(), (variable, environment), setting)?;
             Ok::<_, Refusal>(Credentials { name: name.clone(), secret })
         };
         name.as_ref().map(of).transpose()
@@ -132,13 +132,13 @@ fn options(settings: &RemoteSettings, environment: Environment<'_>) -> Result<In
         &settings.chap_name,
         &settings.chap_secret_file,
         "SPINDLE_CHAP_SECRET",
-        "--chap-secret-file",
+        "⟨chap-secret-file⟩",
     )?;
     let targets = credentials(
         &settings.chap_target_name,
         &settings.chap_target_secret_file,
         "SPINDLE_CHAP_TARGET_SECRET",
-        "--chap-target-secret-file",
+        "⟨chap-target-secret-file⟩",
     )?;
     if let (Some(own), Some(target)) = (&own, &targets)
         && own.secret == target.secret
@@ -158,19 +158,19 @@ fn options(settings: &RemoteSettings, environment: Environment<'_>) -> Result<In
 fn secret(
     file: Option<&Path>,
     (variable, environment): (&str, Environment<'_>),
-    flag: &str,
+    setting: &str,
 ) -> Result<Secret, Refusal> {
     let (text, place) = match file {
         Some(file) => {
             let text = host_files::read(file).map_err(|error| {
-                Refusal::new(error.to_string(), format!("give a file that can be read with {flag}"))
+                Refusal::new(error.to_string(), format!("give a file that can be read with {setting}"))
             })?;
             (text, file.display().to_string())
         }
         None => match environment(variable) {
             Some(text) => (text.into_bytes(), variable.to_owned()),
             None => {
-                let remedy = format!("put it into a file and say {flag} FILE, or into {variable}");
+                let remedy = format!("put it into a file and say {setting} FILE, or into {variable}");
                 return Err(Refusal::new("CHAP needs a secret", remedy));
             }
         },

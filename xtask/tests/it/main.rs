@@ -15,6 +15,7 @@ mod licences;
 mod readme;
 mod rust_text;
 mod seeds;
+mod settings;
 mod source_rules;
 mod tree;
 mod words;

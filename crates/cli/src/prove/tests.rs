@@ -2,7 +2,10 @@
 //! room, and the memory of a server.
 
 use super::*;
-use crate::arguments::{Arguments, Verb};
+use crate::{
+    arguments::{Arguments, Verb},
+    console::in_options,
+};
 use clap::Parser;
 use runs::{
     layout::RunLocations,
@@ -43,7 +46,7 @@ fn a_printed_command_with_too_small_an_allowance_would_be_seen() {
 
 #[test]
 fn a_sweep_that_moves_no_file_is_refused() {
-    let refused = |words| planned(words).expect_err("refused").to_string();
+    let refused = |words| in_options(&planned(words).expect_err("refused").to_string()).into_owned();
     assert_eq!(
         refused("prove /mnt/a /mnt/b --sweep volumes=1,2 --size 1GiB"),
         "--sweep volumes=1,2 compares nothing: 1 database and logs lie in the same places with both; add \

@@ -37,6 +37,7 @@ mod refusals;
 mod refused_places;
 mod salvage;
 mod searches;
+mod settings;
 mod sites;
 mod spindle;
 mod storage;

@@ -50,7 +50,7 @@ async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Re
             }
         }
     }
-    let remedy = "put back what is missing, or give --fresh to start over";
+    let remedy = "put back what is missing, or give ⟨fresh⟩ to start over";
     let absent = match absent.as_slice() {
         [] => String::new(),
         names => format!(" (missing: {})", names.join(", ")),

@@ -95,7 +95,7 @@ pub async fn make_all(
             made.map_err(|error| {
                 Refusal::new(
                     format!("the {name} could not be made: {error}"),
-                    "the next run makes it again; --clean removes what there is of it",
+                    "the next run makes it again; ⟨clean⟩ removes what there is of it",
                 )
             })?;
         }

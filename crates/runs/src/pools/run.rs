@@ -108,14 +108,14 @@ pub async fn run(
 }
 
 fn pools_of(planned: &PlannedRun) -> &PoolPlan {
-    planned.pools.as_ref().expect("a run with --pool plans its pools")
+    planned.pools.as_ref().expect("a run with ⟨pool⟩ plans its pools")
 }
 
 /// Refuses raw devices: drives of pools are files.
 fn check(survey: &StorageSurvey) -> Result<(), Refusal> {
     match survey.locations.all.iter().find(|location| location.is_device()) {
         Some(device) => Err(Refusal::new(
-            format!("--pool makes drives as files, and {} is a raw device", device.given.display()),
+            format!("⟨pool⟩ makes drives as files, and {} is a raw device", device.given.display()),
             "give folders, such as one on each device",
         )),
         None => Ok(()),

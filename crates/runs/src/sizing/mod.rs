@@ -127,7 +127,7 @@ pub fn size_run(
     let database = ByteCount(size.0 / count / page_bytes(request) * page_bytes(request));
     if database < DATABASE_SIZE_MIN {
         return Err(Refusal::new(
-            format!("--size {size} is too small: {DATABASE_SIZE_MIN} is the least for each database"),
+            format!("⟨size⟩ {size} is too small: {DATABASE_SIZE_MIN} is the least for each database"),
             format!("give at least {}", DATABASE_SIZE_MIN * count),
         ));
     }
@@ -146,7 +146,7 @@ pub fn size_run(
     if needs.memory > memory.total {
         return Err(Refusal::new(
             format!("about {} of memory are needed, this machine has {}", needs.memory, memory.total),
-            "give a smaller --cache, a smaller --size, or fewer databases",
+            "give a smaller ⟨cache⟩, a smaller ⟨size⟩, or fewer databases",
         ));
     }
     check_writes(needs.writes, request)?;
@@ -228,7 +228,7 @@ fn safe_size(request: &SizingRequest, volumes: &[RunVolume]) -> Result<ByteCount
             counted(count, "database"),
             if count == 1 { "does" } else { "do" }
         ),
-        format!("give their size, such as --size {}", shown_exactly(DATABASE_SIZE_MIN * (4 * count))),
+        format!("give their size, such as ⟨size⟩ {}", shown_exactly(DATABASE_SIZE_MIN * (4 * count))),
     ))
 }
 
@@ -271,7 +271,7 @@ fn check_space(request: &SizingRequest, volume: &RunVolume, database: ByteCount)
     };
     Err(Refusal::new(
         format!("no space on {}: {needed} are needed, {} can be used{reserve}", volume.name, usable(volume)),
-        "give a smaller --size, or a larger volume",
+        "give a smaller ⟨size⟩, or a larger volume",
     ))
 }
 
@@ -290,7 +290,7 @@ fn cache(request: &SizingRequest, database: ByteCount, memory: Memory) -> Result
     };
     if cache < cache_min {
         return Err(Refusal::new(
-            format!("--cache {cache} is too small to hold a path through each database"),
+            format!("⟨cache⟩ {cache} is too small to hold a path through each database"),
             format!("give at least {cache_min}"),
         ));
     }
@@ -298,7 +298,7 @@ fn cache(request: &SizingRequest, database: ByteCount, memory: Memory) -> Result
     if cache.0 > memory.total.0 / groups {
         return Err(Refusal::new(
             format!(
-                "--cache {cache} for each of {} is more than this machine's memory ({})",
+                "⟨cache⟩ {cache} for each of {} is more than this machine's memory ({})",
                 counted(request.plan.groups.into(), "group"),
                 memory.total
             ),
@@ -379,7 +379,7 @@ fn check_writes(writes: ByteCount, request: &SizingRequest) -> Result<(), Refusa
     let (number, unit) = decimal(writes);
     Err(Refusal::new(
         format!("about {number} {unit} would be written in {}", show_duration(request.plan.duration())),
-        format!("if the storage may wear by that much, say --allow-writes {number}{unit}"),
+        format!("if the storage may wear by that much, say ⟨allow-writes⟩ {number}{unit}"),
     ))
 }
 

@@ -110,7 +110,7 @@ fn the_last_tenth_of_a_filesystem_is_never_taken() {
     refused(
         |w| w.size = Some(ByteCount::gib(15)),
         volume(ByteCount::gib(100), ByteCount::gib(20)),
-        "no space on /mnt/db (ext4 at /mnt): 21.0 GiB are needed, 10.0 GiB can be used beyond the 10 % that stay free; give a smaller --size, or a larger volume",
+        "no space on /mnt/db (ext4 at /mnt): 21.0 GiB are needed, 10.0 GiB can be used beyond the 10 % that stay free; give a smaller ⟨size⟩, or a larger volume",
     );
     let mut device = volume(ByteCount::gib(24), ByteCount::gib(24));
     device.is_filesystem = false;
@@ -124,7 +124,7 @@ fn a_full_filesystem_refuses_the_bare_run() {
     refused(
         |_| (),
         volume(ByteCount::gib(10), ByteCount::mib(1_060)),
-        "no space on /mnt/db (ext4 at /mnt): 61.2 MiB are needed, 36.0 MiB can be used beyond the 10 % that stay free; give a smaller --size, or a larger volume",
+        "no space on /mnt/db (ext4 at /mnt): 61.2 MiB are needed, 36.0 MiB can be used beyond the 10 % that stay free; give a smaller ⟨size⟩, or a larger volume",
     );
 }
 
@@ -133,22 +133,22 @@ fn absurd_sizes_are_refused() {
     refused(
         |w| w.size = Some(ByteCount::kib(1)),
         roomy(),
-        "--size 1.00 KiB is too small: 8.00 MiB is the least for each database; give at least 8.00 MiB",
+        "⟨size⟩ 1.00 KiB is too small: 8.00 MiB is the least for each database; give at least 8.00 MiB",
     );
     refused(
         |w| w.size = Some(ByteCount(u64::MAX)),
         roomy(),
-        "no space on /mnt/db (ext4 at /mnt): 16384 PiB are needed, 70.0 GiB can be used beyond the 10 % that stay free; give a smaller --size, or a larger volume",
+        "no space on /mnt/db (ext4 at /mnt): 16384 PiB are needed, 70.0 GiB can be used beyond the 10 % that stay free; give a smaller ⟨size⟩, or a larger volume",
     );
     refused(
         |w| w.cache = Some(ByteCount(u64::MAX)),
         roomy(),
-        "--cache 16384 PiB for each of 1 group is more than this machine's memory (16.0 GiB); give less",
+        "⟨cache⟩ 16384 PiB for each of 1 group is more than this machine's memory (16.0 GiB); give less",
     );
     refused(
         |w| w.cache = Some(ByteCount(1)),
         roomy(),
-        "--cache 1 B is too small to hold a path through each database; give at least 4.00 MiB",
+        "⟨cache⟩ 1 B is too small to hold a path through each database; give at least 4.00 MiB",
     );
     refused(
         |w| w.size = Some(ByteCount(17 << 40)),
@@ -163,7 +163,7 @@ fn more_than_a_terabyte_of_writes_needs_the_flag() {
     refused(
         |w| long(w),
         roomy(),
-        "about 1.6 TB would be written in 1 d; if the storage may wear by that much, say --allow-writes 1.6TB",
+        "about 1.6 TB would be written in 1 d; if the storage may wear by that much, say ⟨allow-writes⟩ 1.6TB",
     );
     let mut allowed = request();
     long(&mut allowed);
@@ -187,7 +187,7 @@ fn the_flag_that_the_refusal_names_is_enough() {
     refused(
         |w| w.allow_writes = Some(ByteCount(5)),
         roomy(),
-        "about 3.3 GB would be written in 1 min; if the storage may wear by that much, say --allow-writes 3.3GB",
+        "about 3.3 GB would be written in 1 min; if the storage may wear by that much, say ⟨allow-writes⟩ 3.3GB",
     );
 }
 

@@ -128,7 +128,7 @@ fn keep_by_path(
     let shown = path.display();
     let refuse = |problem: &str| {
         let problem = format!("{shown} cannot be given an identity: {why}; {}: {problem}", state.display());
-        Refusal::new(problem, "name a folder that may be written, with --state FOLDER")
+        Refusal::new(problem, "name a folder that may be written, with ⟨state⟩ FOLDER")
     };
     let folder = state.join("identities");
     let whole = host_files::canonical(path).map_err(|error| refuse(&error.to_string()))?;
@@ -274,7 +274,7 @@ mod tests {
         fs::write(folder.path().join("taken"), "").unwrap();
         let refused = of(&folder.path().join("taken")).err().unwrap().to_string();
         assert!(
-            refused.contains("cannot be given an identity") && refused.contains("--state FOLDER"),
+            refused.contains("cannot be given an identity") && refused.contains("⟨state⟩ FOLDER"),
             "{refused}"
         );
     }

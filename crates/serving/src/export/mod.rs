@@ -64,7 +64,7 @@ pub fn names(paths: &[PathBuf], given: &[String]) -> Result<Vec<String>, Refusal
     let (said, wanted) = (given.len(), paths.len());
     if said > 0 && said != wanted {
         let problem = format!("there are {wanted} paths and {said} names");
-        return Err(Refusal::new(problem, "say --name once for each path, in their order, or not at all"));
+        return Err(Refusal::new(problem, "say ⟨name⟩ once for each path, in their order, or not at all"));
     }
     let of_file =
         |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -77,7 +77,7 @@ pub fn names(paths: &[PathBuf], given: &[String]) -> Result<Vec<String>, Refusal
         None => Ok(names),
         Some(twice) => {
             let problem = format!("two exports would be called {twice:?}");
-            Err(Refusal::new(problem, "give each a name with --name"))
+            Err(Refusal::new(problem, "give each a name with ⟨name⟩"))
         }
     }
 }

@@ -238,10 +238,10 @@ async fn open(path: &Path, settings: &ExportSettings) -> Result<(FileDevice, boo
     };
     exports.map_err(|error| {
         let remedy = match error.kind() {
-            IoErrorKind::NotFound => "make it with --create SIZE",
+            IoErrorKind::NotFound => "make it with ⟨create⟩ SIZE",
             IoErrorKind::Busy => "unmount it, or end what uses it",
             IoErrorKind::PermissionDenied | IoErrorKind::ReadOnly => {
-                "serve it with --read-only, or as its owner"
+                "serve it with ⟨read-only⟩, or as its owner"
             }
             IoErrorKind::WrongType => "export a file or a block device",
             _ => "",

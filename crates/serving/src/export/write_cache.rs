@@ -20,8 +20,8 @@ impl EffectiveWriteCache {
         let who = match (unit, is_on) {
             (Some(true), _) => "write-cache = true of the access file",
             (Some(false), _) => "write-cache = false of the access file",
-            (None, true) => "--write-cache on",
-            (None, false) => "--write-cache off",
+            (None, true) => "⟨write-cache⟩ on",
+            (None, false) => "⟨write-cache⟩ off",
         };
         Self { is_on, overridden_by: own.filter(|own| *own != is_on).map(|_| who) }
     }

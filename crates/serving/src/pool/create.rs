@@ -123,7 +123,7 @@ fn check_folder(folder: &Path) -> Result<bool, Refusal> {
 pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
-        let remedy = "give raw block devices, or let files be made with --size";
+        let remedy = "give raw block devices, or let files be made with ⟨size⟩";
         return Err(Refusal::new(format!("{shown} is no block device"), remedy));
     }
     let canonical = host_files::canonical(path).map_err(|error| storage(&error))?;

@@ -52,8 +52,8 @@ pub struct EventReport {
 }
 
 /// Next step for a pool that a test run made for itself.
-const NEXT_STEP_OF_RUN: &str = "the run goes on while it can, and its report says what it cost; 'spindle prove --pool \
-                                --fresh' makes new pools and databases";
+const NEXT_STEP_OF_RUN: &str = "the run goes on while it can, and its report says what it cost; \
+                                'spindle prove --pool --fresh' makes new pools and databases";
 
 /// True if the next step names a verb of `spindle pool`, or a repair that a test run does not need.
 fn is_for_verbs(kind: &EventKind) -> bool {
@@ -348,14 +348,21 @@ impl PoolContext {
 
     /// A verb of pools as a command.
     fn verb(&self, verb: &str) -> String {
-        let pool = self.folder.as_ref().map_or("POOL".to_owned(), |folder| folder.display().to_string());
-        format!("spindle pool {verb} {pool}")
+        format!("spindle pool {verb} {}", self.pool())
+    }
+
+    fn pool(&self) -> String {
+        self.folder.as_ref().map_or("POOL".to_owned(), |folder| folder.display().to_string())
     }
 
     /// Advice to add a drive, with the command.
     fn adding(&self, why: &str) -> String {
-        let drive = if self.is_of_files() { "--size SIZE" } else { "--device DEVICE" };
-        format!("{why}: {} {drive}", self.verb("add-drive"))
+        let pool = self.pool();
+        if self.is_of_files() {
+            format!("{why}: spindle pool add-drive {pool} --size SIZE")
+        } else {
+            format!("{why}: spindle pool add-drive {pool} --device DEVICE")
+        }
     }
 
     /// True if its drives are files in its folder.

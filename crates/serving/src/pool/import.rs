@@ -164,7 +164,7 @@ fn one_of(mut pools: Vec<FoundPool>) -> Result<FoundPool, Refusal> {
         _ => {
             let names = pools.iter().map(|pool| format!("{:?} ({})", pool.newest().name, pool.pool));
             let problem = format!("several pools were found: {}", names.collect::<Vec<_>>().join(", "));
-            Err(Refusal::new(problem, "say which one with --pool UUID"))
+            Err(Refusal::new(problem, "say which one with ⟨pool⟩ UUID"))
         }
     }
 }
@@ -198,7 +198,7 @@ fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, 
     match request.into {
         Some(into) if !same(folder, into) => {
             let problem = format!("drives of the pool are files in {}", folder.display());
-            Err(Refusal::new(problem, "leave --into out: the record is written beside them"))
+            Err(Refusal::new(problem, "leave ⟨into⟩ out: the record is written beside them"))
         }
         _ => Ok(folder.clone()),
     }
@@ -207,7 +207,7 @@ fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, 
 /// The name comes from the drives: it must not lead out of the current folder.
 fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
-        Err(Refusal::new(format!("the pool's name {name:?} is none of a folder"), "say --into FOLDER"))
+        Err(Refusal::new(format!("the pool's name {name:?} is none of a folder"), "say ⟨into⟩ FOLDER"))
     } else {
         Ok(PathBuf::from(name))
     }
