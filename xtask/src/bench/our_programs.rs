@@ -100,6 +100,15 @@ impl OurPrograms {
         Ok(Measurement { value: rate(&raw, "ios")?, raw })
     }
 
+    /// The same load on the volumes of several pools at once, a program each: what they printed.
+    pub fn pool_loads(&self, folders: &[PathBuf], arguments: &[String]) -> Result<Vec<Measurement>> {
+        thread::scope(|scope| {
+            let running: Vec<_> =
+                folders.iter().map(|folder| scope.spawn(move || self.pool_load(folder, arguments))).collect();
+            running.into_iter().map(|load| load.join().expect("it does not panic")).collect()
+        })
+    }
+
     /// One or more passes of verification: what the program printed.
     pub fn verify_pages(&self, folder: &Path, database: &str, passes: u32) -> Result<Value> {
         let passes = passes.to_string();

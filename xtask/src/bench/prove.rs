@@ -43,6 +43,7 @@ const GB: f64 = 1e9;
 
 const CREATION: &str = "creation";
 const MIXED: &str = "mixed run, 32 KiB pages";
+const POOL: &str = "prove --pool: the array and the plain path";
 const CPU: &str = "processor time of a transaction";
 const MEMORY: &str = "memory, most";
 const CACHED: &str = "verification, cached, one core";
@@ -80,6 +81,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
         fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
     }
     let mut rows = bench.whole_runs(record)?;
+    rows.extend(bench.on_pools(record)?);
     rows.extend(bench.random_reads(record)?);
     rows.extend(bench.verification(record)?);
     rows.retain(|row| setting.wants(&row.what));
@@ -164,6 +166,38 @@ impl ProveBench<'_> {
              database I/O; scan and preparing of log files at our rate; totals count all of it",
         );
         Ok(vec![creation, mixed, cpu, memory])
+    }
+
+    /// The whole run on pools of the array, beside the same on the plain path of the same storage, as `prove --pool` makes them.
+    fn on_pools(&self, record: &mut Record) -> Result<Option<Row>> {
+        if !self.setting.wants(POOL) {
+            return Ok(None);
+        }
+        let note = "prove --pool: database I/O with two copies and checksums; peer: the same run on plain files, before";
+        let mut row = Row::new(POOL, "IOPS", Goal::OfPeer(0.6), note);
+        let folder = self.setting.folder.join("on-pools");
+        for round in 0..self.scale.rounds {
+            println!("   round {} of {}: prove --pool", round + 1, self.scale.rounds);
+            fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+            let report = self.setting.folder.join(format!("report-pool-{round}")).display().to_string();
+            let (size, duration) =
+                (format!("{}MiB", self.scale.database_mib), format!("{}s", self.scale.mixed_s));
+            let arguments =
+                ["--pool", "--profile", "exchange-2010", "--size", &size, "--duration", &duration];
+            let outcome = self.ours.prove(&[&arguments[..], &["--report", &report]].concat(), &folder)?;
+            let found = ProveReport::parse(&outcome.printed)?;
+            println!("     {}", found.headline());
+            let [ours, peer] =
+                ["Array", "Plain path"].map(|side| found.cell("The array", &["Database I/O"], side));
+            let raw = json!({ "command": outcome.command });
+            row.ours.push(Measurement { value: ours?, raw });
+            row.peer.push(Measurement { value: peer?, raw: json!({}) });
+            fs::remove_dir_all(&folder)?;
+        }
+        record.method(
+            "prove --pool: each round is a whole run, first on plain files, then on pools of eight drives that are files",
+        );
+        Ok(Some(row))
     }
 
     fn prove(

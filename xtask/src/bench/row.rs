@@ -63,6 +63,15 @@ impl Row {
         median(self.ratios().into_iter())
     }
 
+    /// An interval that holds the median of such ratios with at least 95 % probability, whatever their distribution: from one of
+    /// the sorted ratios to another. None of fewer than [`INTERVAL_PAIRS_MIN`] pairs.
+    pub fn ratio_interval(&self) -> Option<(f64, f64)> {
+        let mut ratios = self.ratios();
+        ratios.sort_by(f64::total_cmp);
+        let outside = values_outside(ratios.len())?;
+        Some((ratios[outside], ratios[ratios.len() - 1 - outside]))
+    }
+
     fn ratios(&self) -> Vec<f64> {
         let pairs = self.ours.iter().zip(&self.peer);
         pairs.filter(|(_, peer)| peer.value > 0.0).map(|(ours, peer)| ours.value / peer.value).collect()
@@ -97,10 +106,33 @@ impl Row {
         json!({
             "what": self.what, "unit": self.unit, "ours": values(&self.ours), "peer": values(&self.peer),
             "ours_median": self.ours_median(), "peer_median": self.peer_median(),
-            "ratios": self.ratios(), "ratio": self.ratio(),
+            "ratios": self.ratios(), "ratio": self.ratio(), "ratio_interval": self.ratio_interval(),
             "goal": self.goal_words(), "met": self.met(), "note": self.note,
             "ours_runs": raws(&self.ours), "peer_runs": raws(&self.peer),
         })
+    }
+}
+
+/// Fewer pairs say nothing about the median with 95 % probability: all six are on one side of it in 3 % of cases.
+const INTERVAL_PAIRS_MIN: usize = 6;
+
+/// Sorted values that may be left out at either end, so that the rest spans the median with at least 95 % probability: each value is
+/// above it with probability one half, so the number above is binomial.
+fn values_outside(count: usize) -> Option<usize> {
+    if count < INTERVAL_PAIRS_MIN {
+        return None;
+    }
+    let mut probability = 0.5_f64.powi(count as i32);
+    let mut below = probability;
+    let mut outside = 0;
+    // `below`: that at most `outside` of the values lie below the median; as many cases lie at the other end.
+    loop {
+        probability *= (count - outside) as f64 / (outside + 1) as f64;
+        if 2.0 * (below + probability) > 0.05 {
+            return Some(outside);
+        }
+        below += probability;
+        outside += 1;
     }
 }
 
@@ -176,6 +208,15 @@ mod tests {
         assert_eq!(row(Goal::AtMost(2.5), &[2.0, 2.6, 9.0], &[]).met(), Some(false));
         assert_eq!(row(Goal::AtMostOfPeer(1.1), &[2.0, 2.1, 9.0], &[2.0; 3]).met(), Some(true));
         assert_eq!(row(Goal::AtMostOfPeer(1.1), &[2.0, 2.3, 9.0], &[2.0; 3]).met(), Some(false));
+    }
+
+    #[test]
+    fn an_interval_leaves_out_as_many_ratios_at_either_end_as_chance_allows() {
+        // Ranks of the sign test's 95 % interval, as tables print them: 1 to 6 of 6, 2 to 9 of 10, 14 to 27 of 40.
+        assert_eq!([5, 6, 10, 40].map(values_outside), [None, Some(0), Some(1), Some(13)]);
+        let ours: Vec<f64> = (1..=40).map(f64::from).collect();
+        assert_eq!(row(Goal::None, &ours, &[1.0; 40]).ratio_interval(), Some((14.0, 27.0)));
+        assert_eq!(row(Goal::None, &ours[..5], &[1.0; 5]).ratio_interval(), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::row::{Row, figure};
 
-const HEADINGS: [&str; 7] = ["what", "unit", "ours", "peer", "ratio", "goal", "met"];
+const HEADINGS: [&str; 8] = ["what", "unit", "ours", "peer", "ratio", "95 %", "goal", "met"];
 /// Columns of figures, which stand right.
-const RIGHT: [bool; 7] = [false, false, true, true, true, true, false];
+const RIGHT: [bool; 8] = [false, false, true, true, true, true, true, false];
 
 /// The table, with a line for each note.
 pub fn render(rows: &[Row]) -> String {
-    let mut lines: Vec<[String; 7]> = vec![HEADINGS.map(str::to_owned)];
+    let mut lines: Vec<[String; 8]> = vec![HEADINGS.map(str::to_owned)];
     lines.extend(rows.iter().map(cells));
     let widths: Vec<usize> = (0..HEADINGS.len())
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
@@ -34,7 +34,7 @@ pub fn render(rows: &[Row]) -> String {
     text
 }
 
-fn cells(row: &Row) -> [String; 7] {
+fn cells(row: &Row) -> [String; 8] {
     let shown = |value: Option<f64>| value.map(figure).unwrap_or_default();
     [
         row.what.clone(),
@@ -42,12 +42,13 @@ fn cells(row: &Row) -> [String; 7] {
         shown(row.ours_median()),
         shown(row.peer_median()),
         row.ratio().map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
+        row.ratio_interval().map(|(low, high)| format!("{low:.2}–{high:.2}")).unwrap_or_default(),
         row.goal_words(),
         row.met().map_or("", |met| if met { "yes" } else { "NO" }).to_owned(),
     ]
 }
 
-fn laid_out(line: &[String; 7], widths: &[usize]) -> String {
+fn laid_out(line: &[String; 8], widths: &[usize]) -> String {
     let cells = line.iter().zip(widths).zip(RIGHT).map(|((cell, &width), right)| match right {
         true => format!("{cell:>width$}"),
         false => format!("{cell:<width$}"),
@@ -66,24 +67,26 @@ mod tests {
 
     #[test]
     fn a_table_shows_both_sides_their_ratio_and_the_goal() {
-        let run = |value| vec![Measurement { value, raw: Value::Null }];
+        let runs = |values: &[f64]| {
+            values.iter().map(|&value| Measurement { value, raw: Value::Null }).collect::<Vec<_>>()
+        };
         let rows = [
             Row {
-                ours: run(12_345.6),
-                peer: run(13_000.0),
+                ours: runs(&[12_345.6, 12_300.0, 12_100.0, 12_345.6, 12_345.6, 12_400.0]),
+                peer: runs(&[13_000.0; 6]),
                 ..Row::new("page reads, 4 KiB, depth 1", "/s", Goal::OfPeer(0.9), "")
             },
             Row {
-                ours: run(1.25),
+                ours: runs(&[1.25]),
                 ..Row::new("verification, cached", "GB/s", Goal::AtLeast(2.5), "per core")
             },
-            Row { ours: run(70.55), ..Row::new("transaction", "µs", Goal::None, "per core") },
+            Row { ours: runs(&[70.55]), ..Row::new("transaction", "µs", Goal::None, "per core") },
         ];
         expect![[r#"
-            what                        unit   ours   peer  ratio            goal  met
-            ──────────────────────────  ────  ─────  ─────  ─────  ──────────────  ───
-            page reads, 4 KiB, depth 1  /s    12346  13000   0.95  ≥ 0.90 of peer  yes
-            verification, cached        GB/s   1.25                        ≥ 2.50  NO
+            what                        unit   ours   peer  ratio       95 %            goal  met
+            ──────────────────────────  ────  ─────  ─────  ─────  ─────────  ──────────────  ───
+            page reads, 4 KiB, depth 1  /s    12346  13000   0.95  0.93–0.95  ≥ 0.90 of peer  yes
+            verification, cached        GB/s   1.25                                   ≥ 2.50  NO
             transaction                 µs     70.5
 
             · per core

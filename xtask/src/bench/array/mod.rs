@@ -9,6 +9,7 @@ mod loads;
 mod map;
 mod recovery;
 mod snapshots;
+mod two_pools;
 
 use super::{
     Setting,
@@ -41,6 +42,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     rows.extend(aged::run(setting, ours, record)?);
     rows.extend(btrfs::run(setting, ours, record)?);
     rows.extend(snapshots::run(setting, ours, record)?);
+    rows.extend(two_pools::run(setting, ours, record)?);
     rows.extend(recovery::run(setting, ours)?);
     rows.extend(map::run(setting, ours, record)?);
     rows.extend(checksum::run(setting, ours)?);
