@@ -39,6 +39,7 @@ mod salvage;
 mod searches;
 mod sites;
 mod spindle;
+mod step_times;
 mod storage;
 mod sweeps;
 mod verify;
@@ -46,6 +47,7 @@ mod verify_counts;
 mod verify_torn;
 mod volume_limits;
 mod volumes;
+mod without_io_uring;
 mod write_cache;
 
 /// The engine tests' own mailbox database on a simulated drive whose power is cut.
