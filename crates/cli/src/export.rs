@@ -5,6 +5,7 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
     pool::{arguments::WriteCacheState, reporter::report_events_of},
+    step_times::StepTimesFile,
 };
 use nbd::TlsMode;
 use report::Refusal;
@@ -20,7 +21,7 @@ use serving::{
 use std::{env, path::PathBuf, rc::Rc, time::Duration};
 use world::{
     Address, World,
-    real::{self, RealOptions, signals::interrupted},
+    real::{self, Engine, RealOptions, signals::interrupted},
     with_deadline,
 };
 
@@ -60,8 +61,11 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     let names = names(&arguments.paths, &arguments.name)?;
     let plan = target_plan(arguments.access.as_deref(), &names)?;
     let settings = settings(arguments);
-    let options =
-        RealOptions { force_plain: arguments.plain_io, busy_poll: Duration::from_micros(arguments.poll) };
+    let options = RealOptions {
+        force_plain: arguments.plain_io,
+        busy_poll: Duration::from_micros(arguments.poll),
+        step_times: arguments.step_times.is_some(),
+    };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;
@@ -70,6 +74,8 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         for portal in portals {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
+        let step_times = arguments.step_times.as_ref();
+        let step_times = step_times.map(|path| StepTimesFile::create(path, &world, &console)).transpose()?;
         let notices = StderrNotices::shared();
         let report =
             |open: &mut OpenPool| report_events_of(open, &world, &console, console.is_for_programs());
@@ -107,13 +113,18 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         let (iscsi, targets) = iscsi.unzip();
         let endpoints: Vec<ExportEndpoint> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
         exports.warnings.iter().for_each(|warning| console.warn(warning));
+        Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         // A reader of this line may end the server at once.
         let ended = interrupted();
         tell(&endpoints, shared, arguments, &console)?;
         for endpoint in endpoints {
             world.spawn("export", endpoint.serving);
         }
+        step_times.iter().for_each(StepTimesFile::begin);
         ended.await;
+        if let Some(step_times) = step_times {
+            step_times.write_line().await;
+        }
         if let Some(targets) = targets {
             // An initiator that does not log out when asked loses nothing either.
             with_deadline(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;

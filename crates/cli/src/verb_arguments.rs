@@ -187,6 +187,11 @@ pub struct ExportArguments {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub poll: u64,
 
+    /// Measure how long single steps keep the server's thread, and append a line of JSON each second to FILE,
+    /// which must be new
+    #[arg(long, value_name = "FILE")]
+    pub step_times: Option<PathBuf>,
+
     /// Print only warnings
     #[arg(long, short)]
     pub quiet: bool,

@@ -26,7 +26,7 @@ use workload::{
     },
     verdict::limits::{LimitSet, LimitsError},
 };
-use world::{ByteCount, World};
+use world::{ByteCount, World, real::Engine};
 
 /// The cache may fill for this share of the measured time before measuring begins anyway, but
 /// within these bounds, and never longer than the measured time.
@@ -291,7 +291,7 @@ fn volume_facts(survey: &StorageSurvey, layout: &[GroupLayout]) -> Vec<VolumeFac
         logs: !layout::logs_in(layout, index).is_empty(),
         io: match (location.remote(), survey.io[index]) {
             (Some(remote), _) => remote.transport().to_owned(),
-            (None, Some(kind)) => kind.to_string(),
+            (None, Some(kind)) => Engine::current().describe(kind),
             (None, None) => "not known before the run".to_owned(),
         },
         direct: survey.io[index].is_none_or(|kind| kind.is_direct()),

@@ -75,10 +75,10 @@ pub fn summary_lines(style: SummaryStyle, planned: &PlannedRun, survey: &Storage
     lines(style, &summary, &of(&locations.databases), &of(&locations.logs))
 }
 
-/// Warnings about a planned run: busy or volatile storage, and I/O that the page cache may answer.
+/// Warnings about a planned run: busy or volatile storage, I/O that the page cache may answer, or without io_uring.
 pub fn warnings(planned: &PlannedRun, survey: &StorageSurvey) -> Vec<String> {
     let of_locations = survey.locations.all.iter().flat_map(RunLocation::warnings);
-    of_locations.chain(io_warnings(planned)).collect()
+    of_locations.chain(io_warnings(planned)).chain(survey.io_notice.clone()).collect()
 }
 
 /// Volumes whose I/O the page cache may answer, which would flatter the result.

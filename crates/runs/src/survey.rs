@@ -31,7 +31,7 @@ use workload::database::results::HostFacts;
 use world::{
     BlockDevice, ByteCount, IoError, IoErrorKind, World,
     real::{
-        FileDevice, RealIoKind,
+        Engine, FileDevice, RealIoKind,
         host::{self, DeviceSignature},
         host_files::{self, FolderLock, PathKind},
     },
@@ -45,6 +45,8 @@ pub struct StorageSurvey {
     pub locations: RunLocations,
     /// I/O path of each location, as far as it is known.
     pub io: Vec<Option<RealIoKind>>,
+    /// A sentence about the I/O method, if the best one is unavailable.
+    pub io_notice: Option<String>,
     /// Memory of the machine.
     pub memory: Memory,
     /// The machine, for the report.
@@ -115,6 +117,7 @@ impl StorageSurvey {
         Ok(Self {
             locations: RunLocations { all, databases: paths.databases, logs: paths.logs },
             io,
+            io_notice: Engine::current().fallback_notice(),
             memory: machine::memory(),
             host: machine::host_facts(),
             held,
@@ -124,7 +127,7 @@ impl StorageSurvey {
     /// A survey of imagined locations, to plan a run on.
     pub fn imagined(locations: RunLocations, memory: Memory) -> Self {
         let io = vec![None; locations.all.len()];
-        Self { locations, io, memory, host: machine::host_facts(), held: Vec::new() }
+        Self { locations, io, io_notice: None, memory, host: machine::host_facts(), held: Vec::new() }
     }
 }
 

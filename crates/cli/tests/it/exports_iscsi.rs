@@ -1,6 +1,6 @@
 //! iSCSI exports, as libiscsi and its tests see them.
 
-use crate::spindle::Bench;
+use crate::spindle::{Bench, signal};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -49,6 +49,13 @@ impl Drop for Serving {
 }
 
 impl Serving {
+    /// Ends it as Ctrl-C does, and returns all it printed.
+    pub fn end(mut self, bench: &Bench) -> String {
+        signal(&self.child, "INT");
+        assert!(self.child.wait().unwrap().success());
+        fs::read_to_string(bench.path("log")).unwrap()
+    }
+
     pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
         // // Port 0 selects a free one, which the program prints.
         let mut command = bench.command(&["export", "--iscsi", "127.0.0.1:0"]);

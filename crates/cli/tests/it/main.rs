@@ -40,6 +40,7 @@ mod searches;
 mod settings;
 mod sites;
 mod spindle;
+mod step_times;
 mod storage;
 mod sweeps;
 mod verify;
@@ -47,6 +48,7 @@ mod verify_counts;
 mod verify_torn;
 mod volume_limits;
 mod volumes;
+mod without_io_uring;
 mod write_cache;
 
 /// The engine tests' own mailbox database on a simulated drive whose power is cut.

@@ -34,7 +34,10 @@ use workload::{
     meter::VolumeRole,
     verdict::RunVerdict,
 };
-use world::{ByteCount, World, real::host_files::FolderLock};
+use world::{
+    ByteCount, World,
+    real::{Engine, host_files::FolderLock},
+};
 
 /// Thin volumes may grow to this many times their planned size: the pool bounds them.
 const THIN: u64 = 4;
@@ -201,8 +204,10 @@ fn volume_facts(pools: &PoolPlan, survey: &StorageSurvey) -> Vec<VolumeFacts> {
         };
         let given: Vec<String> =
             on.iter().map(|&location| locations.all[location].given.display().to_string()).collect();
-        let io =
-            survey.io[on[0]].map_or_else(|| "not known before the run".to_owned(), |kind| kind.to_string());
+        let io = match survey.io[on[0]] {
+            Some(kind) => Engine::current().describe(kind),
+            None => "not known before the run".to_owned(),
+        };
         VolumeFacts {
             name: pool_name(role).to_owned(),
             databases: role == VolumeRole::Database,

@@ -134,12 +134,12 @@ impl BusyPoll {
 }
 
 /// Spawns tasks that record when they are polled.
-pub(super) struct PollRecorder<S> {
-    pub spawner: S,
+pub(super) struct PollRecorder {
+    pub spawner: Rc<dyn Spawn>,
     pub busy_poll: Rc<BusyPoll>,
 }
 
-impl<S: Spawn> Spawn for PollRecorder<S> {
+impl Spawn for PollRecorder {
     fn spawn(&self, name: &'static str, mut task: LocalFuture<()>) {
         let busy_poll = Rc::clone(&self.busy_poll);
         let recorded = poll_fn(move |context| {

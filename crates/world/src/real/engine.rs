@@ -3,6 +3,8 @@
 use super::{
     plain::{self, Pool},
     ring::{Memory, Ring},
+    runtime::RealOptions,
+    step_times::{StepRecorder, StepTimes},
 };
 use crate::LocalFuture;
 use std::{cell::RefCell, fmt, future::Future, io, os::fd::OwnedFd, rc::Rc, sync::Arc};
@@ -43,6 +45,9 @@ impl fmt::Display for RealIoKind {
 pub struct Engine {
     ring: Result<Rc<Ring>, Rc<str>>,
     pool: Rc<Pool>,
+    /// Helper threads were asked for.
+    is_forced: bool,
+    steps: Option<Rc<StepRecorder>>,
 }
 
 thread_local! {
@@ -50,13 +55,15 @@ thread_local! {
 }
 
 impl Engine {
-    pub(super) fn new(force_plain: bool) -> Self {
-        let ring = if force_plain {
+    pub(super) fn new(options: RealOptions) -> Self {
+        let is_forced = options.force_plain;
+        let ring = if is_forced {
             Err("not wanted".into())
         } else {
-            Ring::new().map(Rc::new).map_err(|error| error.to_string().into())
+            Ring::new().map(Rc::new).map_err(|error| reason(&error).into())
         };
-        Self { ring, pool: Rc::new(Pool::default()) }
+        let steps = options.step_times.then(StepRecorder::new);
+        Self { ring, pool: Rc::new(Pool::default()), is_forced, steps }
     }
 
     /// The engine of this thread. Panics outside [`super::run`] and [`super::spawn_thread`].
@@ -69,6 +76,26 @@ impl Engine {
     /// The reason io_uring is not in use; `None` if it is.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.ring.as_ref().err().map(|reason| &**reason)
+    }
+
+    /// A sentence for people: io_uring is unavailable, and why. `None` if it is in use or was not wanted.
+    pub fn fallback_notice(&self) -> Option<String> {
+        let reason = self.fallback_reason().filter(|_| !self.is_forced)?;
+        Some(format!("io_uring is unavailable ({reason}): helper threads do the I/O, and epoll waits"))
+    }
+
+    /// An I/O path of this thread for reports, with the reason if io_uring is unavailable.
+    pub fn describe(&self, kind: RealIoKind) -> String {
+        match self.fallback_reason().filter(|_| !self.is_forced) {
+            Some(reason) => format!("{kind}: {reason}"),
+            None => kind.to_string(),
+        }
+    }
+
+    /// Times of the thread's steps since the last call, or since its start; `None` unless
+    /// [`RealOptions::step_times`] is set.
+    pub fn take_step_times(&self) -> Option<StepTimes> {
+        self.steps.as_ref().map(|steps| steps.take())
     }
 
     /// The I/O path of a device, opened with O_DIRECT if `direct`.
@@ -105,6 +132,10 @@ impl Engine {
         self.pool.start(work)
     }
 
+    pub(super) fn steps(&self) -> Option<Rc<StepRecorder>> {
+        self.steps.clone()
+    }
+
     pub(super) fn ring(&self) -> Option<Rc<Ring>> {
         self.ring.as_ref().ok().map(Rc::clone)
     }
@@ -117,6 +148,12 @@ impl Engine {
         });
         EngineGuard(())
     }
+}
+
+/// The system's words, without its number.
+fn reason(error: &io::Error) -> String {
+    let words = error.to_string();
+    words.split_once(" (os error").map_or(words.as_str(), |(words, _)| words).to_owned()
 }
 
 /// The thread has an engine while this guard lives.

@@ -11,7 +11,12 @@
 //!    empty.
 //! 3. Tasks are dropped before the ring, on the thread that made them, also if the main future panics.
 
-use super::{busy_poll::BusyPoll, clock::RealClock, ring::Ring};
+use super::{
+    busy_poll::BusyPoll,
+    clock::RealClock,
+    ring::Ring,
+    step_times::{MAIN, StepRecorder},
+};
 use crate::{Clock, LocalFuture, Spawn};
 use rustix::{
     event::{EventfdFlags, PollFlags, eventfd},
@@ -39,6 +44,7 @@ pub(super) struct Executor {
     ring: Rc<Ring>,
     clock: Rc<RealClock>,
     busy_poll: Option<Rc<BusyPoll>>,
+    steps: Option<Rc<StepRecorder>>,
     queue: Arc<ReadyQueue>,
     tasks: RefCell<Tasks>,
     /// Set at the end of the world: no task starts any more.
@@ -53,9 +59,17 @@ struct Tasks {
 
 /// A task; its future is away while it is polled.
 struct Task {
+    name: &'static str,
     entry: Arc<QueueEntry>,
     waker: Waker,
     future: Option<LocalFuture<()>>,
+}
+
+/// A task's future, away from its slot.
+struct ReadyTask {
+    name: &'static str,
+    future: LocalFuture<()>,
+    waker: Waker,
 }
 
 /// Ready tasks. Wakers add to it from any thread.
@@ -139,23 +153,29 @@ impl ReadyQueue {
 }
 
 impl Executor {
-    /// An executor that polls for `busy_poll` before it blocks.
+    /// An executor that polls for `busy_poll` before it blocks, and times steps if there is a recorder.
     ///
     /// # Errors
     ///
     /// The process has no descriptor left.
-    pub fn new(ring: Rc<Ring>, clock: Rc<RealClock>, busy_poll: Duration) -> io::Result<Rc<Self>> {
+    pub fn new(
+        ring: Rc<Ring>,
+        clock: Rc<RealClock>,
+        busy_poll: Duration,
+        steps: Option<Rc<StepRecorder>>,
+    ) -> io::Result<Rc<Self>> {
         let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Arc::new(ReadyQueue { state: Mutex::default(), rouse: Arc::new(rouse) });
         let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
         let tasks = RefCell::default();
-        Ok(Rc::new(Self { ring, clock, busy_poll, queue, tasks, is_over: Cell::new(false) }))
+        Ok(Rc::new(Self { ring, clock, busy_poll, steps, queue, tasks, is_over: Cell::new(false) }))
     }
 
     /// Runs `main` to its end, and all tasks meanwhile; then drops the tasks.
     pub fn run<T>(self: &Rc<Self>, main: impl Future<Output = T>) -> T {
         let _end = End(self);
-        self.start(Box::pin(hear_rousing(Rc::clone(&self.ring), Arc::clone(&self.queue.rouse))));
+        let rousing = hear_rousing(Rc::clone(&self.ring), Arc::clone(&self.queue.rouse));
+        self.start("rousing", Box::pin(rousing));
         let mut main = pin!(main);
         let entry = QueueEntry::new(&self.queue, None);
         let main_waker = Waker::from(Arc::clone(&entry));
@@ -168,8 +188,8 @@ impl Executor {
                 match entry.slot {
                     Some(slot) => self.run_task(&entry, slot),
                     None => {
-                        let polled = main.as_mut().poll(&mut Context::from_waker(&main_waker));
-                        if let Poll::Ready(value) = polled {
+                        let poll = || main.as_mut().poll(&mut Context::from_waker(&main_waker));
+                        if let Poll::Ready(value) = self.timed(MAIN, poll) {
                             return value;
                         }
                     }
@@ -218,15 +238,15 @@ impl Executor {
         true
     }
 
-    fn start(&self, future: LocalFuture<()>) {
+    fn start(&self, name: &'static str, future: LocalFuture<()>) {
         if self.is_over.get() {
             return;
         }
         let mut tasks = self.tasks.borrow_mut();
         let slot = tasks.vacant.pop().unwrap_or(tasks.slots.len());
         let entry = QueueEntry::new(&self.queue, Some(slot));
-        let task =
-            Task { waker: Waker::from(Arc::clone(&entry)), entry: Arc::clone(&entry), future: Some(future) };
+        let waker = Waker::from(Arc::clone(&entry));
+        let task = Task { name, entry: Arc::clone(&entry), waker, future: Some(future) };
         match tasks.slots.get_mut(slot) {
             Some(vacant) => *vacant = Some(task),
             None => tasks.slots.push(Some(task)),
@@ -235,13 +255,22 @@ impl Executor {
         entry.wake();
     }
 
+    fn timed<T>(&self, name: &'static str, step: impl FnOnce() -> T) -> T {
+        match &self.steps {
+            Some(steps) => steps.time(name, step),
+            None => step(),
+        }
+    }
+
     fn run_task(&self, entry: &Arc<QueueEntry>, slot: usize) {
         if let Some(busy_poll) = &self.busy_poll {
             busy_poll.note_work();
         }
-        let Some((mut future, waker)) = self.tasks.borrow_mut().take(entry, slot) else { return };
-        let polled =
-            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        let Some(ReadyTask { name, mut future, waker }) = self.tasks.borrow_mut().take(entry, slot) else {
+            return;
+        };
+        let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+        let polled = catch_unwind(AssertUnwindSafe(|| self.timed(name, poll)));
         // A task that panicked has been reported by the panic hook; the others go on.
         if polled.is_ok_and(|polled| polled.is_pending()) {
             self.tasks.borrow_mut().put_back(slot, future);
@@ -254,10 +283,10 @@ impl Executor {
 
 impl Tasks {
     /// Takes the future of the task that `entry` belongs to out of its slot; `None` if the task has ended.
-    fn take(&mut self, entry: &Arc<QueueEntry>, slot: usize) -> Option<(LocalFuture<()>, Waker)> {
+    fn take(&mut self, entry: &Arc<QueueEntry>, slot: usize) -> Option<ReadyTask> {
         let task = self.slots.get_mut(slot)?.as_mut().filter(|task| Arc::ptr_eq(&task.entry, entry))?;
         let future = task.future.take().expect("a task is polled by one turn at a time");
-        Some((future, task.waker.clone()))
+        Some(ReadyTask { name: task.name, future, waker: task.waker.clone() })
     }
 
     fn put_back(&mut self, slot: usize, future: LocalFuture<()>) {
@@ -289,8 +318,8 @@ impl Drop for End<'_> {
 }
 
 impl Spawn for Executor {
-    fn spawn(&self, _name: &'static str, task: LocalFuture<()>) {
-        self.start(task);
+    fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
+        self.start(name, task);
     }
 }
 

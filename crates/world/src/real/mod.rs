@@ -5,7 +5,7 @@
 //! thread. Inside, [`FileDevice`] and [`FolderDirectory`] are real storage behind the traits of this crate.
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `executor`, which waits in it,
-//! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), [`file`](mod@file), [`folder`], [`sockets`]; then
+//! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), `step_times` (durations of polls), [`file`](mod@file), [`folder`], [`sockets`]; then
 //! [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
 //! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
 
@@ -43,6 +43,7 @@ mod oneshot;
 mod plain;
 mod process_limits;
 mod ring;
+mod step_times;
 
 pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
@@ -52,4 +53,5 @@ pub use process_limits::prepare_process;
 pub use programs::RealPrograms;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
+pub use step_times::{LONG_STEP, LongSteps, StepTimes};
 pub use workers::Workers;

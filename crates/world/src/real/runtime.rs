@@ -11,6 +11,7 @@ use super::{
     process_limits::check_handles,
     ring::Ring,
     signals::survive_large_files,
+    step_times::{MAIN, StepRecorder, StepTimer},
 };
 use crate::{Clock, LocalFuture, Spawn, World};
 use std::{future::Future, io, panic, rc::Rc, thread, time::Duration};
@@ -27,6 +28,8 @@ pub struct RealOptions {
     pub force_plain: bool,
     /// Time the thread busy-polls before it blocks; polling adapts to its success. Zero disables it.
     pub busy_poll: Duration,
+    /// Measure how long each step of a task keeps the thread ([`Engine::take_step_times`]): about 60 ns a step.
+    pub step_times: bool,
 }
 
 impl RealOptions {
@@ -51,27 +54,38 @@ impl Spawn for LocalSpawner {
 /// already.
 pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> T) -> T {
     survive_large_files();
-    let engine = Engine::new(options.force_plain);
-    let ring = engine.ring();
+    let engine = Engine::new(options);
+    let (ring, steps) = (engine.ring(), engine.steps());
     // Declared before the tasks, so dropped after them: their operations are completed then.
     let _entered = engine.enter();
     match ring {
-        Some(ring) => run_in_ring(seed, ring, options.busy_poll, main),
-        None => run_in_tokio(seed, options.busy_poll, main),
+        Some(ring) => run_in_ring(seed, ring, options.busy_poll, steps, main),
+        None => run_in_tokio(seed, options.busy_poll, steps, main),
     }
 }
 
 /// One system call submits, waits for and completes whatever tasks do.
-fn run_in_ring<T>(seed: u64, ring: Rc<Ring>, busy_poll: Duration, main: impl AsyncFnOnce(World) -> T) -> T {
+fn run_in_ring<T>(
+    seed: u64,
+    ring: Rc<Ring>,
+    busy_poll: Duration,
+    steps: Option<Rc<StepRecorder>>,
+    main: impl AsyncFnOnce(World) -> T,
+) -> T {
     let clock = Rc::new(RealClock::without_alarm());
-    let executor = Executor::new(ring, Rc::clone(&clock), busy_poll);
+    let executor = Executor::new(ring, Rc::clone(&clock), busy_poll, steps);
     let executor = executor.expect("the kernel gives every thread an eventfd");
     let world = World::new(clock, Rc::clone(&executor) as _, seed).with_secrets(fill_from_kernel);
     executor.run(main(world))
 }
 
 /// Without io_uring: helper threads for files, epoll for sockets and timers.
-fn run_in_tokio<T>(seed: u64, busy_poll: Duration, main: impl AsyncFnOnce(World) -> T) -> T {
+fn run_in_tokio<T>(
+    seed: u64,
+    busy_poll: Duration,
+    steps: Option<Rc<StepRecorder>>,
+    main: impl AsyncFnOnce(World) -> T,
+) -> T {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -82,15 +96,25 @@ fn run_in_tokio<T>(seed: u64, busy_poll: Duration, main: impl AsyncFnOnce(World)
         Rc::new(RealClock::with_alarm().expect("the kernel gives every process a timerfd"))
     };
     tasks.spawn_local(must_not_end("clock", clock.drive()));
-    if busy_poll.is_zero() {
-        let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
-        return tasks.block_on(&runtime, main(world));
+    let mut spawner: Rc<dyn Spawn> = Rc::new(LocalSpawner);
+    if let Some(steps) = &steps {
+        spawner = Rc::new(StepTimer { spawner, steps: Rc::clone(steps) });
     }
-    let busy_poll = BusyPoll::new(busy_poll);
-    let spawner = PollRecorder { spawner: LocalSpawner, busy_poll: Rc::clone(&busy_poll) };
-    let world = World::new(Rc::clone(&clock) as _, Rc::new(spawner), seed).with_secrets(fill_from_kernel);
-    let all = tasks.run_until(main(world));
-    runtime.block_on(busy_poll.run(all, || clock.now()))
+    let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
+    if let Some(busy_poll) = &busy_poll {
+        spawner = Rc::new(PollRecorder { spawner, busy_poll: Rc::clone(busy_poll) });
+    }
+    let world = World::new(Rc::clone(&clock) as _, spawner, seed).with_secrets(fill_from_kernel);
+    let main = async {
+        match &steps {
+            Some(steps) => steps.time_all(MAIN, main(world)).await,
+            None => main(world).await,
+        }
+    };
+    match busy_poll {
+        Some(busy_poll) => runtime.block_on(busy_poll.run(tasks.run_until(main), || clock.now())),
+        None => tasks.block_on(&runtime, main),
+    }
 }
 
 fn fill_from_kernel(mut bytes: &mut [u8]) {

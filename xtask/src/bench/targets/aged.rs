@@ -12,6 +12,7 @@ use super::{
     },
     load::{Bench, LoadRows, Point, Protocol, in_turn},
     servers::{Server, Writes},
+    steps::{StepLog, StepRows},
     volumes::TGT_CPU_SHARE,
 };
 use crate::step;
@@ -71,9 +72,9 @@ pub fn rows(bench: &Bench<'_>, record: &mut Record) -> Result<Vec<Row>> {
     let pool = AgedPool::make(bench, record)?;
     let mut rows = Vec::new();
     for (writes, loads) in loads.into_iter().filter(|(_, loads)| !loads.is_empty()) {
-        let own = bench.own(&pool.volume(), writes)?;
+        let (own, mut steps) = bench.own_timed(&pool.volume(), writes)?;
         for load in loads {
-            rows.extend(beside_plain_file(bench, &own, load)?);
+            rows.extend(beside_plain_file(bench, (&own, &mut steps), load)?);
         }
         own.end()?;
     }
@@ -83,7 +84,11 @@ pub fn rows(bench: &Bench<'_>, record: &mut Record) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn beside_plain_file(bench: &Bench<'_>, own: &Server, load: AgedLoad) -> Result<Vec<Row>> {
+fn beside_plain_file(
+    bench: &Bench<'_>,
+    (own, steps): (&Server, &mut StepLog),
+    load: AgedLoad,
+) -> Result<Vec<Row>> {
     let AgedLoad { protocol, point, .. } = load;
     println!("   {}", load.name());
     let peer = bench.peer(protocol, Writes::Cached)?;
@@ -96,12 +101,18 @@ fn beside_plain_file(bench: &Bench<'_>, own: &Server, load: AgedLoad) -> Result<
                 of the volume's size, with a write cache";
     let mut rows = LoadRows::new(&load.name(), Goal::OfPeer(PLAIN_TIMES), cpu, note)
         .with_p99(Goal::AtMostOfPeer(P99_TIMES));
+    let mut step_rows = StepRows::new(&load.name());
     for round in 0..bench.scale.rounds {
-        let own = || bench.run_own(own, protocol, point);
+        let own = || {
+            drop(steps.take()?);
+            let ran = bench.run_own(own, protocol, point)?;
+            step_rows.add(&steps.take()?)?;
+            Ok(ran)
+        };
         let (own, peer) = in_turn(round, own, || bench.run_peer(&peer, protocol, point))?;
         rows.add(own, peer);
     }
-    Ok(rows.into_rows())
+    Ok(rows.into_rows().into_iter().chain(step_rows.into_rows()).collect())
 }
 
 fn btrfs_name(point: Point) -> String {

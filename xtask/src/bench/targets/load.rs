@@ -10,6 +10,7 @@ use super::{
     },
     Scale,
     servers::{Server, Writes},
+    steps::StepLog,
 };
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -117,7 +118,15 @@ impl LoadRows {
 impl Bench<'_> {
     /// Our server of a file or a volume.
     pub fn own(&self, path: &Path, writes: Writes) -> Result<Server> {
-        Server::ours(&self.ours.program(), path, writes)
+        Server::ours(&self.ours.program(), path, writes, None)
+    }
+
+    /// Our server of a volume, with the times of its steps.
+    pub fn own_timed(&self, path: &Path, writes: Writes) -> Result<(Server, StepLog)> {
+        let name = if writes == Writes::Cached { "steps-cached" } else { "steps-stable" };
+        let log = StepLog::new(self.setting.folder.join(name));
+        let server = Server::ours(&self.ours.program(), path, writes, Some(log.path()))?;
+        Ok((server, log))
     }
 
     /// The peer's server of the plain file: tgt or, always with a write cache, qemu-storage-daemon.

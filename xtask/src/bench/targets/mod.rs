@@ -4,7 +4,7 @@
 //! server's process alone, for each I/O it did: it says more than times do where others are at work.
 //!
 //! Reading order: `servers`, `load` (one run, and its rows), `plain` (a file), `sessions`, `volumes` (a new pool),
-//! `aged` (a full and overwritten pool), `idle`.
+//! `aged` (a full and overwritten pool), `steps` (of the server's thread meanwhile), `idle`.
 
 mod aged;
 mod idle;
@@ -12,6 +12,7 @@ mod load;
 mod plain;
 mod servers;
 mod sessions;
+mod steps;
 mod volumes;
 
 use super::{

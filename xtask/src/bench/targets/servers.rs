@@ -50,13 +50,16 @@ impl Server {
         Ok(Self { child, uris })
     }
 
-    /// Ours, of a file or a volume, over both protocols: iSCSI, then NBD.
-    pub fn ours(program: &Path, path: &Path, writes: Writes) -> Result<Self> {
+    /// Ours, of a file or a volume, over both protocols: iSCSI, then NBD; times of its steps go to a new file `steps`.
+    pub fn ours(program: &Path, path: &Path, writes: Writes, steps: Option<&Path>) -> Result<Self> {
         let (nbd, iscsi) = (free_port()?, free_port()?);
         let mut command = Command::new(program);
         command.arg("export").arg(path).args(["--name", "disk", "--quiet"]);
         if writes == Writes::Cached {
             command.arg("--write-cache");
+        }
+        if let Some(steps) = steps {
+            command.arg("--step-times").arg(steps);
         }
         command.args(["--iscsi", &format!("127.0.0.1:{iscsi}"), "--nbd", &format!("127.0.0.1:{nbd}")]);
         // A target that is named has a name known beforehand.

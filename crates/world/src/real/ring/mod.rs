@@ -80,6 +80,8 @@ impl Ring {
         if !is_complete {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSYS.raw_os_error()));
         }
+        // A policy may refuse this call alone, and the executor could not go on without it.
+        uring.submit()?;
         assert!(features.cq_entries() as usize >= DEPTH, "completions of all transfers must fit");
         Ok(Self { table: RefCell::new(Table::new(uring)) })
     }
