@@ -5,7 +5,6 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
     pool::{arguments::WriteCacheState, reporter::report_events_of},
-    step_times::StepTimesFile,
 };
 use nbd::TlsMode;
 use report::Refusal;
@@ -17,6 +16,7 @@ use serving::{
         names, nbd_endpoint, target_plan,
     },
     pool::folder::OpenPool,
+    step_times_file::StepTimesFile,
 };
 use std::{env, path::PathBuf, rc::Rc, time::Duration};
 use world::{
@@ -74,9 +74,9 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         for portal in portals {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
-        let step_times = arguments.step_times.as_ref();
-        let step_times = step_times.map(|path| StepTimesFile::create(path, &world, &console)).transpose()?;
         let notices = StderrNotices::shared();
+        let step_times = arguments.step_times.as_ref();
+        let step_times = step_times.map(|path| StepTimesFile::create(path, &world, &notices)).transpose()?;
         let report =
             |open: &mut OpenPool| report_events_of(open, &world, &console, console.is_for_programs());
         let mut exports = OpenExports::default();

@@ -17,7 +17,6 @@ mod prove;
 mod quantity;
 mod remote_arguments;
 mod report;
-mod step_times;
 mod verb_arguments;
 mod verify;
 

@@ -15,4 +15,5 @@ pub mod export;
 pub mod notices;
 pub mod pool;
 pub mod remote;
+pub mod step_times_file;
 pub mod uuid;

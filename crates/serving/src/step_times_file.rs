@@ -1,8 +1,8 @@
-//! `--step-times FILE`: times of the server thread's steps, a line of JSON a second.
+//! A file with the times of the server thread's steps, a line of JSON a second.
 //!
 //! If a line cannot be written, a warning is printed, and the server goes on without the file.
 
-use crate::console::Console;
+use crate::notices::Notices;
 use report::Refusal;
 use serde::Serialize;
 use std::{
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A file of step times, and the thread that writes it.
 pub struct StepTimesFile {
     world: World,
-    console: Console,
+    notices: Rc<dyn Notices>,
     path: PathBuf,
     file: Arc<Mutex<AppendFile>>,
     writer: Workers,
@@ -64,17 +64,17 @@ impl StepTimesFile {
     /// # Errors
     ///
     /// It exists, or cannot be made.
-    pub fn create(path: &Path, world: &World, console: &Console) -> Result<Rc<Self>, Refusal> {
+    pub fn create(path: &Path, world: &World, notices: &Rc<dyn Notices>) -> Result<Rc<Self>, Refusal> {
         let file = AppendFile::create(path).map_err(|error| {
             let remedy = match error.kind() {
-                IoErrorKind::AlreadyExists => "give --step-times the name of a new file",
-                _ => "give --step-times another name",
+                IoErrorKind::AlreadyExists => "give ⟨step-times⟩ the name of a new file",
+                _ => "give ⟨step-times⟩ another name",
             };
             Refusal::new(error.to_string(), remedy)
         })?;
         Ok(Rc::new(Self {
             world: world.clone(),
-            console: console.clone(),
+            notices: Rc::clone(notices),
             path: path.to_owned(),
             file: Arc::new(Mutex::new(file)),
             writer: Workers::new(NonZeroUsize::MIN),
@@ -101,7 +101,7 @@ impl StepTimesFile {
         let now = self.world.now();
         let last = self.last.replace(Some(now)).expect("lines are written after the beginning");
         let span = now.since(last);
-        let times = Engine::current().take_step_times().expect("this verb's world times its steps");
+        let times = Engine::current().take_step_times().expect("the caller's world times its steps");
         let wall = self.world.wall();
         let at = wall.seconds as f64 + f64::from(wall.nanos) / 1e9;
         let line = StepTimesLine::new(at, span, &times);
@@ -114,7 +114,7 @@ impl StepTimesFile {
         if let Err(error) = self.writer.run(append).await
             && !self.has_failed.replace(true)
         {
-            self.console.warn(&format!("step times are missing: {error}"));
+            self.notices.warn(&format!("step times are missing: {error}"));
         }
     }
 }
