@@ -39,6 +39,10 @@ use std::{
     time::Duration,
 };
 
+/// With more transfers under way a thread does not busy-poll: no command waits for its wake-up alone, and at depth
+/// 32 polling took processor time without serving more.
+const BUSY_POLL_TRANSFERS_MAX: usize = 4;
+
 /// The executor of one thread.
 pub(super) struct Executor {
     ring: Rc<Ring>,
@@ -212,6 +216,7 @@ impl Executor {
             return;
         }
         if let Some(busy_poll) = &self.busy_poll
+            && self.ring.transfers() <= BUSY_POLL_TRANSFERS_MAX
             && self.polls(busy_poll)
         {
             return;

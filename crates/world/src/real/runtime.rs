@@ -26,7 +26,8 @@ use tokio::{
 pub struct RealOptions {
     /// Use helper threads even where io_uring would work (tests of the fallback).
     pub force_plain: bool,
-    /// Time the thread busy-polls before it blocks; polling adapts to its success. Zero disables it.
+    /// Time the thread busy-polls before it blocks, with few transfers of drives under way; polling adapts to its
+    /// success. Zero disables it.
     pub busy_poll: Duration,
     /// Measure how long each step of a task keeps the thread ([`Engine::take_step_times`]): about 60 ns a step.
     pub step_times: bool,

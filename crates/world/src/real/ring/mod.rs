@@ -121,6 +121,11 @@ impl Ring {
         self.table.borrow_mut().has_exchange()
     }
 
+    /// Transfers under way, submitted or not.
+    pub fn transfers(&self) -> usize {
+        self.table.borrow().transfers()
+    }
+
     /// Submits the backlog if the drives would soon have nothing to do.
     ///
     /// # Errors

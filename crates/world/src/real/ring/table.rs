@@ -78,6 +78,11 @@ impl Table {
         self.ops.len() == self.vacant.len()
     }
 
+    /// Transfers in the kernel and, as an upper bound, in the backlog.
+    pub fn transfers(&self) -> usize {
+        self.transfers + self.backlog.len()
+    }
+
     /// True if the drives would soon have nothing to do without the backlog.
     pub fn is_backlog_due(&self) -> bool {
         self.backlog.len() * BACKLOG_SHARE > self.transfers
