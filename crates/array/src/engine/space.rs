@@ -45,8 +45,9 @@ const TARGETS_A_LOG_SEGMENT: u64 = 64;
 /// with a minimum.
 const NEAR_PERCENT: u64 = 2;
 const NEAR_SEGMENTS_MIN: u64 = 2;
-/// Multiples of that: below them cleaning is urgent, cleaning runs, and a checkpoint is made early.
-const URGENT_NEAR: u64 = 2;
+/// Multiples of that: segments that a checkpoint leaves to hosts, and limits below which cleaning runs, and a
+/// checkpoint is made early.
+const CHECKPOINT_LEAVES_NEAR: u64 = 2;
 const CLEAN_NEAR: u64 = 3;
 const CHECKPOINT_NEAR: u64 = 4;
 /// Multiple below which mostly dead segments are cleaned, if there are many: with less space each checkpoint
@@ -157,13 +158,10 @@ impl PoolSpace {
         self.free_for(Purpose::Hosts) <= self.near()
     }
 
-    /// Urgency of cleaning: awaited if hosts are delayed, or soon will be.
+    /// Urgency of cleaning: awaited if hosts are delayed. Before that it yields to them, since a pool in use is
+    /// near the limit most of the time, and blocks that are left alone die.
     pub(crate) fn cleaning_urgency(&self) -> Urgency {
-        if self.free_for(Purpose::Hosts) <= URGENT_NEAR * self.near() {
-            Urgency::Awaited
-        } else {
-            Urgency::CanWait
-        }
+        if self.is_held_up() { Urgency::Awaited } else { Urgency::CanWait }
     }
 
     /// True if segments should be cleaned now; a write waits for `wanted` segments.
@@ -183,7 +181,7 @@ impl PoolSpace {
 
     /// Segments of log that justify a checkpoint: a few, or as many as are left.
     pub(crate) fn checkpoint_after(&self) -> u64 {
-        let left = self.free_for(Purpose::Hosts).saturating_sub(URGENT_NEAR * self.near());
+        let left = self.free_for(Purpose::Hosts).saturating_sub(CHECKPOINT_LEAVES_NEAR * self.near());
         left.max(self.near() / 2)
     }
 

@@ -29,7 +29,7 @@ pub struct RealOptions {
     /// Time the thread busy-polls before it blocks, with few transfers of drives under way; polling adapts to its
     /// success. Zero disables it.
     pub busy_poll: Duration,
-    /// Measure how long each step of a task keeps the thread ([`Engine::take_step_times`]): about 60 ns a step.
+    /// Measure how long each step of a task keeps the thread ([`Engine::take_step_times`]): two readings of the clock a step.
     pub step_times: bool,
 }
 
