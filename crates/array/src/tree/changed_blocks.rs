@@ -25,7 +25,6 @@ use crate::{
         BlockIndex, BlockLocation, BranchNumber, NodeKey, Roots, Stamp, TreeKind, VersionRun,
         node::BRANCH_BLOCKS_MAX, pivot::pivots_above,
     },
-    simulation::canary::{self, Canary},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -147,7 +146,7 @@ impl ChangedBlocks<'_> {
         }
     }
 
-    /// Where the walk paused: all changes below were shown. None before the end, and at it.
+    /// The block at which the walk paused: all changes below were shown. None unless it did.
     pub fn paused_at(&self) -> Option<u64> {
         self.paused_at
     }
@@ -253,7 +252,7 @@ impl<'t> RunCursor<'t> {
         let runs = map_leaf(&bytes).seek(from).take_while(|run| run.first_key() < to);
         for run in runs.filter(|run| from <= run.last_key()) {
             let Some(change) = pair.change_of(&run) else { continue };
-            let end = run.last().0 + 1 - u64::from(canary::is(Canary::DifferenceOffByOne));
+            let end = run.last().0 + 1;
             let blocks = run.first.0.max(within.start)..end.min(within.end);
             match self.changes.back_mut().filter(|(last, kind)| last.end == blocks.start && *kind == change) {
                 Some((last, _)) => last.end = blocks.end.max(last.end),

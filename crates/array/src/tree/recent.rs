@@ -46,7 +46,7 @@ pub(super) struct RecentLeaves<'t> {
     span: Span,
     /// Leaves without a version born later are skipped.
     after: Stamp,
-    /// Where to begin; none once the root was entered.
+    /// The root; none once it was entered.
     root: Option<NodePointer>,
     /// Inner nodes on the path to the current position, the root first.
     frames: Vec<Frame>,

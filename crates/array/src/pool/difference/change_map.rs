@@ -1,4 +1,4 @@
-//! Which bytes of a volume changed since a snapshot, range by range: for readers that ask again and again,
+//! Changes of a volume since a snapshot, range by range: for readers that ask again and again,
 //! such as clients of NBD.
 //!
 //! Unlike a [`Difference`](super::Difference) it holds nothing between two questions: if the snapshot is
