@@ -15,8 +15,8 @@ use iscsi::{
     },
 };
 use nbd::{
-    Export, Exports, ServerOptions, serve as serve_nbd,
-    wire::handshake::{InfoRequest, OptionHead, handshake_flag, option},
+    DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports, ServerOptions, serve as serve_nbd,
+    wire::handshake::{ContextRequest, InfoRequest, OptionHead, handshake_flag, option},
 };
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +52,29 @@ pub fn iscsi_session(data: &[u8]) {
     });
 }
 
+/// The bitmap `half`: of each range, the first half is dirty.
+struct HalfDirty;
+
+impl DirtyBitmaps for HalfDirty {
+    fn names(&self) -> Vec<String> {
+        vec!["half".to_owned()]
+    }
+
+    fn find(&self, name: &str) -> Option<Rc<dyn DirtyBitmap>> {
+        (name == "half").then(|| Rc::new(Self) as Rc<dyn DirtyBitmap>)
+    }
+}
+
+impl DirtyBitmap for HalfDirty {
+    fn extents(&self, _: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<DirtyExtent>>> {
+        let half = length.0 / 2;
+        let parts = [(half, true), (length.0 - half, false)].into_iter().filter(|(length, _)| *length > 0);
+        let extents = parts.map(|(length, is_dirty)| DirtyExtent { length: ByteCount(length), is_dirty });
+        let extents = extents.collect();
+        Box::pin(async move { Ok(extents) })
+    }
+}
+
 /// A session at our NBD server: arbitrary bytes, or a valid handshake followed by arbitrary bytes.
 pub fn nbd_session(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
@@ -60,6 +83,11 @@ pub fn nbd_session(data: &[u8]) {
         bytes.extend(u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
         if first & 2 != 0 {
             bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
+        }
+        if first & 4 != 0 {
+            let queries = ["base:allocation", "qemu:dirty-bitmap:half"].map(str::to_owned).into();
+            let contexts = ContextRequest { name: "mail".to_owned(), queries };
+            bytes.extend(OptionHead::write(option::SET_META_CONTEXT, &contexts.write()));
         }
         let wanted = InfoRequest { name: "mail".to_owned(), wanted: vec![3] };
         bytes.extend(OptionHead::write(option::GO, &wanted.write()));
@@ -72,6 +100,7 @@ pub fn nbd_session(data: &[u8]) {
             description: String::new(),
             device: drive as Rc<dyn BlockDevice>,
             sparse: None,
+            bitmaps: Some(Rc::new(HalfDirty)),
             is_read_only: false,
             has_write_cache: true,
         };
@@ -216,11 +245,14 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         vec![1, 0, 0],
     ];
     let read_nbd = [vec![0x25, 0x60, 0x95, 0x13], vec![0; 4], vec![7; 8], vec![0; 8], vec![0, 0, 2, 0]];
+    let status_nbd =
+        [vec![0x25, 0x60, 0x95, 0x13], vec![0, 0, 0, 7], vec![7; 8], vec![0; 8], vec![0, 0, 64, 0]];
     let command = |first: u8, code: u8, data: usize| [vec![first, code], vec![0; 15], vec![0; data]].concat();
     vec![
         ("iscsi_session", "login", [vec![0], login(true)].concat()),
         ("iscsi_session", "read", [vec![1], read_16.concat()].concat()),
         ("nbd_session", "read", [vec![1], read_nbd.concat()].concat()),
+        ("nbd_session", "block_status", [vec![7], status_nbd.concat()].concat()),
         ("iscsi_text", "pairs", text::write([("InitiatorName", "iqn.x:a"), ("AuthMethod", "CHAP,None")])),
         ("iscsi_commands", "inquiry", command(0, 0x12, 0)),
         ("iscsi_commands", "reserve", [command(5, 0x5f, 24), command(0, 0x5e, 0)].concat()),

@@ -119,6 +119,18 @@ pub enum Error {
     /// The volume has snapshots.
     #[error("volume {volume:?} has {count} snapshots; delete them first, or with it")]
     HasSnapshots { volume: String, count: usize },
+    /// Points of the volume are being read.
+    #[error(
+        "{count} points of volume {volume:?} are in use by a difference; delete the volume when it has ended"
+    )]
+    PointsInUse { volume: String, count: usize },
+    /// The second point of a difference is older than the first.
+    #[error("snapshot {later:?} is older than {earlier:?}; give the older one first")]
+    WrongOrder {
+        /// Given as the earlier one.
+        earlier: String,
+        later: String,
+    },
     /// Too many volumes for one snapshot.
     #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {

@@ -136,6 +136,13 @@ impl Console {
         said.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
     }
 
+    /// A piece of one JSON text.
+    pub fn json_part(&self, text: &str) -> Result<(), Refusal> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+    }
+
     /// The same, of an answer with plain fields.
     pub fn json_of(&self, answer: &impl Serialize) -> Result<(), Refusal> {
         self.json(&serde_json::to_string(answer).expect("plain fields"))

@@ -5,7 +5,7 @@ use crate::wire::{
     handshake::{BlockSizes, transmission_flag},
 };
 use std::rc::Rc;
-use world::{BlockDevice, Sparse, Stability};
+use world::{BlockDevice, ByteCount, ByteOffset, IoResult, LocalFuture, Sparse, Stability};
 
 #[derive(Clone)]
 pub struct Export {
@@ -16,10 +16,35 @@ pub struct Export {
     pub device: Rc<dyn BlockDevice>,
     /// The same device, if it can report holes and write zeroes without data.
     pub sparse: Option<Rc<dyn Sparse>>,
+    /// Changes since earlier states, as metadata contexts `qemu:dirty-bitmap:NAME`.
+    pub bitmaps: Option<Rc<dyn DirtyBitmaps>>,
     pub is_read_only: bool,
     /// True if writes are acknowledged before they are durable; flush and FUA make them durable. If false,
     /// every acknowledged write is durable.
     pub has_write_cache: bool,
+}
+
+/// Earlier states of an export from which changes can be asked for. They may come and go while it is served.
+pub trait DirtyBitmaps {
+    /// Names of the bitmaps: at most 1,000 bytes each, without control characters.
+    fn names(&self) -> Vec<String>;
+
+    /// The bitmap of that name.
+    fn find(&self, name: &str) -> Option<Rc<dyn DirtyBitmap>>;
+}
+
+/// Bytes of an export that changed since an earlier state.
+pub trait DirtyBitmap {
+    /// Extents from `at` on, adjacent and in order. They cover at least one byte and at most `length`.
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<DirtyExtent>>>;
+}
+
+/// Adjacent bytes that all may have changed, or have not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyExtent {
+    /// At least one byte.
+    pub length: ByteCount,
+    pub is_dirty: bool,
 }
 
 impl Export {

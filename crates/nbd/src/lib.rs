@@ -2,7 +2,7 @@
 //! one.
 //!
 //! The protocol is <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
-//! handshake, structured replies, the metadata context `base:allocation`, flush, FUA, trim, write zeroes,
+//! handshake, structured replies, the metadata contexts `base:allocation` and `qemu:dirty-bitmap:NAME`, flush, FUA, trim, write zeroes,
 //! several connections to one export, STARTTLS.
 //!
 //! Reading order: [`wire`], [`export`], [`tls`], [`server`], [`client`].
@@ -18,7 +18,7 @@ pub mod server;
 pub mod client;
 
 pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
-pub use export::{Export, Exports};
+pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports};
 pub use server::{ServerOptions, serve};
 pub use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, TlsMode};
 

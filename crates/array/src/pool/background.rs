@@ -20,6 +20,11 @@ impl Pool {
         spawn_repeated(("array checkpoints", BackgroundTask::Checkpoint), &self.checkpoints, make);
         self.mover.run(self.scrub_every);
         self.drive_watch.run(self.answer_within);
+        if self.holds.has_unread() {
+            // Readers of a process that ended without releasing them. If it fails, the next opening does it.
+            let holds = Rc::clone(&self.holds);
+            world.spawn("release of points", async move { drop(holds.release_unread().await) });
+        }
     }
 
     /// Stops all background work and makes a last checkpoint, so that the next opening has nothing to replay.
@@ -31,6 +36,10 @@ impl Pool {
     pub async fn close(&self) -> Result<()> {
         self.shared.phase.set(Phase::Closing);
         self.mover.stop().await;
+        if self.holds.has_unread() {
+            // Of readers that were dropped. If it fails, the next opening does it.
+            drop(self.holds.release_unread().await);
+        }
         self.log.close();
         let running = self.log_task.borrow_mut().take();
         let mut done = match running {

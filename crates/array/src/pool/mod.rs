@@ -32,7 +32,7 @@ pub use crate::engine::{
     PoolSpace, events, events::SnapshotRoom,
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
-pub use difference::VolumeDifference;
+pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
@@ -59,6 +59,7 @@ use crate::{
     tree::Trees,
     volume::{Admission, HostPath, Volume},
 };
+use difference::PointHolds;
 use drive_watch::DriveWatch;
 use std::{
     cell::RefCell,
@@ -89,6 +90,8 @@ pub struct Pool {
     drive_watch: Rc<DriveWatch>,
     /// For all volumes and snapshots.
     host: Rc<HostPath>,
+    /// Points that are read.
+    holds: Rc<PointHolds>,
     scrub_every: Duration,
     answer_within: Duration,
     /// Volumes with open handles.
@@ -117,6 +120,7 @@ impl Pool {
         let mover = Mover::new(map.clone(), &log, &checkpoints, &throttle);
         let drive_watch = DriveWatch::new(&map, &log, &mover);
         let admission = Admission::new(&usage, &checkpoints, setting.table_entries);
+        let holds = PointHolds::new(&shared, &log);
         let end = Rc::new(BackgroundEnd(Rc::clone(&shared)));
         let path = (map.clone(), Rc::clone(&log));
         let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), end];
@@ -131,6 +135,7 @@ impl Pool {
             mover,
             drive_watch,
             host,
+            holds,
             scrub_every: setting.scrub_every,
             answer_within: setting.answer_within,
             volumes: RefCell::default(),

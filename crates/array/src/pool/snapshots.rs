@@ -1,6 +1,6 @@
 //! Snapshots. A snapshot is a point on the branch of each of its volumes, with a row; nothing is copied.
 
-use super::{Pool, SnapshotKey, VolumeKey, volumes::check_name};
+use super::{Pool, SnapshotKey, VolumeKey, difference::row_of_deleted, volumes::check_name};
 use crate::{
     engine::MapReader,
     error::{Error, Result},
@@ -108,7 +108,7 @@ impl Pool {
         Ok(SnapshotDevice::new(Rc::clone(&self.host), (branch, stamp), row.sectors))
     }
 
-    /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space.
+    /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space, once no difference reads it.
     ///
     /// # Errors
     ///
@@ -120,8 +120,7 @@ impl Pool {
     ) -> Result<()> {
         let one_at_a_time = self.shared.changing.lock().await;
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
-        let row = PointRow { state: VolumeState::Deleting, ..row };
-        let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
+        let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
 

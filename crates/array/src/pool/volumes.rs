@@ -196,7 +196,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume, or it has snapshots.
+    /// No such volume, or it has snapshots; or a difference reads one of its points.
     pub async fn delete_volume<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -216,6 +216,7 @@ impl Pool {
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
         }
+        self.holds.check_unused(number, &row.name)?;
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
         let volume = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };

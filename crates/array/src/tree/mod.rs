@@ -14,6 +14,7 @@
 
 mod cache;
 mod change;
+mod changed_blocks;
 mod changes;
 mod check;
 mod draft;
@@ -33,6 +34,7 @@ mod walker;
 mod writer;
 
 pub use change::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, RowChange};
+pub use changed_blocks::{BlockChange, ChangedBlocks, PointPair};
 pub use check::TreeCounts;
 pub use version::BlockVersion;
 

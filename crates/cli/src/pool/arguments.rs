@@ -175,6 +175,7 @@ For a damaged pool it lists what is readable and what is missing in each volume,
   spindle volume resize mail/store 60GiB
   spindle volume rename mail/store letters
   spindle volume snapshot mail/store@monday
+  spindle volume diff mail/store@monday               what changed since then
   spindle export mail/store@monday                    read-only
   spindle volume delete mail/store@monday
 
@@ -278,6 +279,23 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
         /// The pool, the volume, and the name of the snapshot
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         snapshot: PathBuf,
+    },
+    /// Show what changed from a snapshot to a later one, or to now
+    #[command(after_help = "Examples:
+  spindle volume diff mail/store@monday mail/store@tuesday
+  spindle volume diff mail/store@monday --json        all ranges, since monday
+
+Both points are of one volume, the older one first. 'data' was written, 'zeroes' and 'discarded' read as zeroes, \
+'beyond_size' lies beyond the smaller of both sizes. --json prints bytes: {\"volume\", \"from\", \"to\", \"from_bytes\", \
+\"to_bytes\", \"ranges\": [{\"at\", \"length\", \"change\"}], \"totals\": {CHANGE: {\"bytes\", \"ranges\"}}}.")]
+    Diff {
+        /// The older point
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
+        from: PathBuf,
+
+        /// The newer point; now if it is left out
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
+        to: Option<PathBuf>,
     },
     /// Delete a volume without snapshots, or a snapshot
     #[command(after_help = "Example:

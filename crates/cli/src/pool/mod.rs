@@ -10,6 +10,7 @@ mod salvage;
 mod scrub;
 mod show;
 mod volume;
+mod volume_diff;
 mod volume_limits;
 
 pub use volume::volume;

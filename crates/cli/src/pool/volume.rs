@@ -3,6 +3,7 @@
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
     reporter::report_events_of,
+    volume_diff,
     volume_limits::VolumeLimits,
 };
 use crate::{
@@ -53,7 +54,13 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
     | VolumeVerb::Snapshot { snapshot: path }
-    | VolumeVerb::Delete { volume: path }) = &arguments.verb;
+    | VolumeVerb::Delete { volume: path }) = &arguments.verb
+    else {
+        let VolumeVerb::Diff { from, to } = &arguments.verb else {
+            unreachable!("all others change a volume")
+        };
+        return volume_diff::diff(from, to.as_deref(), arguments.json);
+    };
     let wanted = VolumePath::of(path).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")
     })?;
@@ -87,6 +94,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             }
             VolumeVerb::Snapshot { .. } => ("snapshot", None, None, "a snapshot".to_owned()),
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
+            VolumeVerb::Diff { .. } => unreachable!("answered above"),
         };
         if arguments.json {
             console.json_of(&VolumeAnswer {
@@ -179,6 +187,7 @@ async fn perform(
             VolumeVerb::Delete { .. } => pool.delete_snapshot(volume, name).await,
             _ => pool.snapshot(&[volume], name, SnapshotId(random_uuid(world))).await,
         },
+        (VolumeVerb::Diff { .. }, Some(_)) => unreachable!("it changes nothing"),
         (_, None) => pool.delete_volume(volume, false).await,
     }
 }

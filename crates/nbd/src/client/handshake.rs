@@ -1,13 +1,12 @@
 //! The client's side of the handshake.
 
 use crate::{
-    server::haggling::{ALLOCATION, ALLOCATION_ID},
     tls::{ClientTls, tls_failure},
     wire::{
-        ByteReader, PAYLOAD_BYTES_MAX,
+        PAYLOAD_BYTES_MAX,
         handshake::{
-            BlockSizes, ContextRequest, GREETING, InfoReply, InfoRequest, OPTION_MAGIC, OptionHead,
-            OptionReplyHead, handshake_flag, info, option, reply, transmission_flag,
+            ALLOCATION, BlockSizes, ContextRequest, GREETING, InfoReply, InfoRequest, OPTION_MAGIC,
+            OptionHead, OptionReplyHead, handshake_flag, info, option, reply, transmission_flag,
         },
     },
 };
@@ -92,7 +91,7 @@ async fn choose(stream: &mut Stream, export: &str) -> Result<ExportInfo, Handsha
     if ask(stream, option::STRUCTURED_REPLY, &[], |_, _| ()).await?.is_ok() {
         let contexts = ContextRequest { name: export.to_owned(), queries: vec![ALLOCATION.to_owned()] };
         let found = |answer: u32, data: &[u8]| {
-            has_allocation |= answer == reply::META_CONTEXT && ByteReader(data).u32() == Some(ALLOCATION_ID);
+            has_allocation |= answer == reply::META_CONTEXT && data.get(4..) == Some(ALLOCATION.as_bytes());
         };
         // Without the context, `has_allocation` stays false.
         let _ = ask(stream, option::SET_META_CONTEXT, &contexts.write(), found).await?;

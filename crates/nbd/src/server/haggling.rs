@@ -5,8 +5,10 @@
 //! 1. Replies to an option end with one error or ACK, except for EXPORT_NAME and ABORT.
 //! 2. STARTTLS resets all that was negotiated before.
 //! 3. If TLS is required, no export is disclosed before STARTTLS.
-//! 4. A metadata context is selected for one export; going on with another export drops it.
+//! 4. Metadata contexts are selected for one export; going on with another export drops them. Each selection
+//!    replaces the one before, also if it fails.
 
+use super::contexts::{CONTEXTS_MAX, SelectedContexts, listed, selected};
 use crate::{
     export::{Export, Exports},
     wire::{
@@ -17,19 +19,14 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// The only metadata context supported.
-pub const ALLOCATION: &str = "base:allocation";
-/// Its context id.
-pub const ALLOCATION_ID: u32 = 1;
-
 /// Result of the handshake.
 #[derive(Clone)]
 pub struct NegotiatedExport {
     pub export: Rc<Export>,
     /// Structured replies were negotiated.
     pub is_structured: bool,
-    /// `base:allocation` was selected.
-    pub has_allocation: bool,
+    /// Selected metadata contexts.
+    pub contexts: SelectedContexts,
     pub is_encrypted: bool,
 }
 
@@ -63,15 +60,15 @@ pub struct Haggling<'e> {
     tls_state: TlsState,
     has_zeroes: bool,
     is_structured: bool,
-    /// The export for which `base:allocation` was selected.
-    allocation_of: Option<String>,
+    /// The selected metadata contexts, and their export.
+    contexts: Option<(Rc<Export>, SelectedContexts)>,
 }
 
 impl<'e> Haggling<'e> {
     /// `has_zeroes`: the client did not set NO_ZEROES, so EXPORT_NAME is answered with 124 zero bytes of
     /// padding.
     pub fn new(exports: &'e Exports, has_zeroes: bool, tls_state: TlsState) -> Self {
-        Self { exports, tls_state, has_zeroes, is_structured: false, allocation_of: None }
+        Self { exports, tls_state, has_zeroes, is_structured: false, contexts: None }
     }
 
     /// Handles an option. `admit` takes a slot for a client entering transmission, or returns the number of
@@ -142,12 +139,10 @@ impl<'e> Haggling<'e> {
     }
 
     fn agreed(&self, export: Rc<Export>) -> NegotiatedExport {
-        let has_allocation = self
-            .allocation_of
-            .as_ref()
-            .is_some_and(|name| self.exports.find(name).is_some_and(|known| Rc::ptr_eq(known, &export)));
+        let selected = self.contexts.as_ref().filter(|(of, _)| Rc::ptr_eq(of, &export));
+        let contexts = selected.map(|(_, contexts)| contexts.clone()).unwrap_or_default();
         let is_encrypted = self.tls_state == TlsState::Established;
-        NegotiatedExport { export, is_structured: self.is_structured, has_allocation, is_encrypted }
+        NegotiatedExport { export, is_structured: self.is_structured, contexts, is_encrypted }
     }
 
     /// EXPORT_NAME has no error reply: the connection is closed instead.
@@ -213,7 +208,7 @@ impl<'e> Haggling<'e> {
     fn contexts(&mut self, data: &[u8], answers: &mut OptionReplies<'_>) {
         let sets = answers.asked == option::SET_META_CONTEXT;
         if sets {
-            self.allocation_of = None;
+            self.contexts = None;
         }
         if !self.is_structured {
             return answers.error(reply::INVALID, "negotiate structured replies first");
@@ -221,20 +216,29 @@ impl<'e> Haggling<'e> {
         let Some(request) = ContextRequest::read(data) else {
             return answers.error(reply::INVALID, "malformed option data");
         };
-        if self.find(&request.name, answers).is_none() {
-            return;
-        }
-        let is_asked_for = |query: &String| query == ALLOCATION || (!sets && query == "base:");
-        let lists_all = !sets && request.queries.is_empty();
-        if lists_all || request.queries.iter().any(is_asked_for) {
-            let id = if sets { ALLOCATION_ID } else { 0 };
-            let context = [&id.to_be_bytes()[..], ALLOCATION.as_bytes()].concat();
-            answers.put(reply::META_CONTEXT, &context);
-            if sets {
-                self.allocation_of = Some(request.name);
-            }
+        let Some(export) = self.find(&request.name, answers) else { return };
+        let ids_and_names: Vec<(u32, String)> = if sets {
+            let Some((contexts, names)) = selected(export, &request) else {
+                let why = format!("more than {CONTEXTS_MAX} metadata contexts, the limit of this server");
+                return answers.error(reply::TOO_BIG, &why);
+            };
+            self.contexts = Some((Rc::clone(export), contexts));
+            (1..).zip(names).collect()
+        } else {
+            listed(export, &request).into_iter().map(|name| (0, name)).collect()
+        };
+        for (id, name) in ids_and_names {
+            answers.put(reply::META_CONTEXT, &[&id.to_be_bytes()[..], name.as_bytes()].concat());
         }
         answers.put(reply::ACK, &[]);
+    }
+
+    /// Answers an option with too much data.
+    pub fn refuse_too_big(&mut self, asked: u32, answer: &mut Vec<u8>) {
+        if asked == option::SET_META_CONTEXT {
+            self.contexts = None;
+        }
+        OptionReplies { asked, into: answer }.put(reply::TOO_BIG, &[]);
     }
 }
 

@@ -8,9 +8,7 @@ use super::{
 use crate::{
     export::Exports,
     tls::{ServerTls, TlsMode, tls_failure},
-    wire::handshake::{
-        GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, OptionReplyHead, handshake_flag, reply,
-    },
+    wire::handshake::{GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, handshake_flag},
 };
 use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -53,7 +51,7 @@ pub async fn agree(
         let mut slot = None;
         let next = if length > OPTION_BYTES_MAX {
             skip(&mut stream, u64::from(length)).await?;
-            OptionReplyHead::write(&mut answer, option, reply::TOO_BIG, b"");
+            haggling.refuse_too_big(option, &mut answer);
             HagglingStep::NextOption
         } else {
             let mut data = vec![0; length as usize];

@@ -1,9 +1,10 @@
 //! The server: handshake, option haggling, then transmission.
 //!
-//! Reading order: `haggling` (a state machine without I/O), `handshake`, `requests` (execution of one
+//! Reading order: `haggling` (a state machine without I/O), `contexts` (metadata contexts), `handshake`, `requests` (execution of one
 //! request), `session` (a connection in the transmission phase), `client_slots` (the connection limit).
 
 mod client_slots;
+mod contexts;
 pub mod haggling;
 mod handshake;
 mod requests;

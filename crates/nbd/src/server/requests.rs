@@ -1,11 +1,11 @@
 //! Execution of one request.
 
-use super::haggling::{ALLOCATION_ID, NegotiatedExport};
+use super::{contexts::MetadataContext, haggling::NegotiatedExport};
 use crate::{
     export::Export,
     wire::{
         PAYLOAD_BYTES_MAX,
-        transmission::{ErrorCode, Request, RequestType, allocation_flag, command_flag},
+        transmission::{ErrorCode, Request, RequestType, allocation_flag, command_flag, dirty_flag},
     },
 };
 use std::{rc::Rc, sync::Arc};
@@ -13,7 +13,7 @@ use world::{Buffer, ByteCount, ByteOffset, Extent, IoError, IoErrorKind, Stabili
 
 /// Bytes of one write of a WRITE_ZEROES that the device cannot do without data.
 const ZEROES_BYTES: usize = 1 << 20;
-/// Most extents in one reply.
+/// Most extents in one reply, those of all its contexts together.
 const EXTENTS_MAX: usize = 8192;
 
 /// Payload of a reply.
@@ -21,8 +21,8 @@ pub enum ReplyData {
     Nothing,
     /// Offset and data of a read.
     Data(u64, Buffer),
-    /// Payload of a block status chunk.
-    Status(Vec<u8>),
+    /// Payloads of block status chunks, one a context.
+    Status(Vec<Vec<u8>>),
 }
 
 /// An error reply.
@@ -91,7 +91,7 @@ pub async fn perform(
             write_zeroes(export, &request, stability).await?;
             Ok(ReplyData::Nothing)
         }
-        RequestType::BlockStatus => Ok(ReplyData::Status(status(export, &request).await?)),
+        RequestType::BlockStatus => Ok(ReplyData::Status(status(negotiated, &request).await?)),
         RequestType::Disconnect | RequestType::Other(_) => refuse(ErrorCode::Invalid, "unknown command"),
     }
 }
@@ -125,7 +125,7 @@ fn check(negotiated: &NegotiatedExport, request: &Request) -> Result<(), Request
     if request.command == RequestType::Read && request.length > PAYLOAD_BYTES_MAX {
         return refuse(ErrorCode::Overflow, "read of more than 32 MiB");
     }
-    if request.command == RequestType::BlockStatus && !negotiated.has_allocation {
+    if request.command == RequestType::BlockStatus && negotiated.contexts.is_empty() {
         return refuse(ErrorCode::Invalid, "no metadata context was selected");
     }
     Ok(())
@@ -162,23 +162,49 @@ async fn write_zeroes(
     Ok(())
 }
 
-/// Extents of `base:allocation` as the payload of a block status chunk.
-async fn status(export: &Rc<Export>, request: &Request) -> Result<Vec<u8>, RequestError> {
+/// The extents of each selected context, as the payload of its block status chunk.
+async fn status(negotiated: &NegotiatedExport, request: &Request) -> Result<Vec<Vec<u8>>, RequestError> {
+    let only_one = request.flags & command_flag::REQ_ONE != 0;
+    let most = if only_one { 1 } else { EXTENTS_MAX / negotiated.contexts.len() };
+    let mut chunks = Vec::new();
+    for (id, context) in negotiated.contexts.iter() {
+        let extents = extents_of(&negotiated.export, context, request).await?;
+        assert!(!extents.is_empty(), "a device covers at least one byte");
+        let mut chunk = id.to_be_bytes().to_vec();
+        let mut left = u64::from(request.length);
+        for (length, flags) in extents.into_iter().take(most) {
+            let length = length.0.min(left);
+            if length == 0 {
+                break;
+            }
+            chunk.extend((length as u32).to_be_bytes());
+            chunk.extend(flags.to_be_bytes());
+            left -= length;
+        }
+        chunks.push(chunk);
+    }
+    Ok(chunks)
+}
+
+/// The extents of a context, each with its flags.
+async fn extents_of(
+    export: &Export,
+    context: &MetadataContext,
+    request: &Request,
+) -> Result<Vec<(ByteCount, u32)>, RequestError> {
     let (at, length) = (ByteOffset(request.offset), ByteCount(request.length.into()));
+    if let MetadataContext::Dirty(bitmap) = context {
+        let extents = bitmap.extents(at, length).await?;
+        let flags = |is_dirty: bool| if is_dirty { dirty_flag::DIRTY } else { 0 };
+        return Ok(extents.iter().map(|extent| (extent.length, flags(extent.is_dirty))).collect());
+    }
     let extents = match &export.sparse {
         Some(sparse) => sparse.extents(at, length).await?,
         None => vec![Extent { length, is_hole: false, is_zero: false }],
     };
-    let most = if request.flags & command_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
-    let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
-    let mut left = length.0;
-    for piece in extents.iter().take(most) {
-        let length = piece.length.0.min(left) as u32;
-        let hole = if piece.is_hole { allocation_flag::HOLE } else { 0 };
-        let zero = if piece.is_zero { allocation_flag::ZERO } else { 0 };
-        data.extend(length.to_be_bytes());
-        data.extend((hole | zero).to_be_bytes());
-        left -= u64::from(length);
-    }
-    Ok(data)
+    let flags = |extent: &Extent| {
+        let hole = if extent.is_hole { allocation_flag::HOLE } else { 0 };
+        hole | if extent.is_zero { allocation_flag::ZERO } else { 0 }
+    };
+    Ok(extents.iter().map(|extent| (extent.length, flags(extent))).collect())
 }

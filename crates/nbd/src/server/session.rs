@@ -184,12 +184,21 @@ impl Session {
             let data = if let Ok(ReplyData::Data(_, data)) = done { Some(data) } else { None };
             return Reply { head, data };
         }
+        let mut head = Vec::with_capacity(ReplyHead::CHUNK_BYTES);
         let (kind, own, data) = match done {
             Ok(ReplyData::Nothing) => (chunk::NONE, Vec::new(), None),
             Ok(ReplyData::Data(offset, data)) => {
                 (chunk::OFFSET_DATA, offset.to_be_bytes().to_vec(), Some(data))
             }
-            Ok(ReplyData::Status(extents)) => (chunk::BLOCK_STATUS, extents, None),
+            Ok(ReplyData::Status(mut contexts)) => {
+                let last = contexts.pop().expect("a context was selected");
+                for extents in contexts {
+                    let (kind, length) = (chunk::BLOCK_STATUS, extents.len() as u32);
+                    ReplyHead::Chunk { cookie, is_done: false, kind, length }.write(&mut head);
+                    head.extend(extents);
+                }
+                (chunk::BLOCK_STATUS, last, None)
+            }
             Err(RequestError { code, message }) => {
                 let message = &message.as_bytes()[..message.floor_char_boundary(1024)];
                 let mut own = code.number().to_be_bytes().to_vec();
@@ -199,7 +208,6 @@ impl Session {
             }
         };
         let length = (own.len() + data.as_ref().map_or(0, |data| data.len())) as u32;
-        let mut head = Vec::with_capacity(ReplyHead::CHUNK_BYTES + own.len());
         ReplyHead::Chunk { cookie, is_done: true, kind, length }.write(&mut head);
         head.extend(own);
         Reply { head, data }

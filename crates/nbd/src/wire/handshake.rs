@@ -11,6 +11,9 @@ pub const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// Longest option data accepted: a name and some queries.
 pub const OPTION_BYTES_MAX: u32 = 4 * TEXT_BYTES_MAX as u32;
 
+/// Metadata context of what is allocated.
+pub const ALLOCATION: &str = "base:allocation";
+
 /// Handshake flags and client flags.
 pub mod handshake_flag {
     /// Fixed newstyle: unknown options get an error reply.

@@ -46,6 +46,12 @@ pub mod allocation_flag {
     pub const ZERO: u32 = 2;
 }
 
+/// Flags of an extent of `qemu:dirty-bitmap:NAME`.
+pub mod dirty_flag {
+    /// May differ from the earlier state.
+    pub const DIRTY: u32 = 1;
+}
+
 /// Request types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestType {

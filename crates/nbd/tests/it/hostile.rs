@@ -4,12 +4,13 @@
 
 use crate::{
     certificates::Authority,
+    contexts::with_bitmaps,
     scene::{Scene, connect, export, read, start, start_with, uri},
 };
 use nbd::{
     TlsMode, UriTls,
     wire::{
-        handshake::{InfoRequest, OptionHead, handshake_flag, option},
+        handshake::{ContextRequest, InfoRequest, OptionHead, handshake_flag, option},
         transmission::{Request, RequestType},
     },
 };
@@ -50,10 +51,14 @@ fn whole_session(random: &mut Random) -> Vec<u8> {
     if random.percent(50.0) {
         bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
     }
+    for _ in 0..random.below(3) {
+        let asked = [option::LIST_META_CONTEXT, option::SET_META_CONTEXT][random.below(2) as usize];
+        bytes.extend(OptionHead::write(asked, &context_request(random)));
+    }
     let wanted = InfoRequest { name: "mail".to_owned(), wanted: vec![1, 2, 3] };
     bytes.extend(OptionHead::write(option::GO, &wanted.write()));
     for cookie in 0..random.below(12) {
-        let command = RequestType::of(random.below(9) as u16);
+        let command = RequestType::of([random.below(9), 7][random.below(2) as usize] as u16);
         let length = [0, 1, 512, 4096, 65_536, u32::MAX][random.below(6) as usize];
         let offset = [0, 512, 1 << 19, (1 << 20) - 512, 1 << 20, u64::MAX][random.below(6) as usize];
         let request = Request { flags: random.below(40) as u16, command, cookie, offset, length };
@@ -63,6 +68,27 @@ fn whole_session(random: &mut Random) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Queries for metadata contexts, as hostile as they come.
+fn context_request(random: &mut Random) -> Vec<u8> {
+    let long = format!("qemu:dirty-bitmap:{}", "a".repeat(random.below(6000) as usize));
+    let known =
+        ["base:allocation", "qemu:dirty-bitmap:since-a", "qemu:dirty-bitmap:", "qemu:", "base:", "", ":"];
+    let count = [1, 2, 5, 40, 400][random.below(5) as usize];
+    let query = |random: &mut Random| match random.below(10) {
+        0 => long.clone(),
+        1 => format!("qemu:dirty-bitmap:many-{}", random.below(40)),
+        pick => known[pick as usize % known.len()].to_owned(),
+    };
+    let name = ["mail", "", "male"][random.below(3) as usize].to_owned();
+    let mut data = ContextRequest { name, queries: (0..count).map(|_| query(random)).collect() }.write();
+    if random.percent(20.0) {
+        // A count, or a length, beyond the data.
+        let at = random.below(data.len() as u64) as usize;
+        data[at] = 255;
+    }
+    data
 }
 
 /// Flips, removes or repeats bytes.
@@ -101,7 +127,7 @@ fn a_server_survives_malformed_sessions() {
         let tls = TlsMode::Allowed(authority.server("server"));
         let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
         let run = simulation.run(SimLimits::generous(), |world| async move {
-            start_with(&world, &network, vec![export("mail", &drive)], tls).await;
+            start_with(&world, &network, vec![with_bitmaps(export("mail", &drive))], tls).await;
             let mut random = world.random("sessions");
             for _ in 0..50 {
                 let mut bytes = whole_session(&mut random);
@@ -143,7 +169,7 @@ fn one_server_serves_all_malformed_sessions() {
     let Some(count) = env::var(MEASURED).ok().and_then(|count| count.parse::<u64>().ok()) else { return };
     let Scene { mut simulation, drive, network } = Scene::new(7, NetworkOptions::rack());
     let run = simulation.run(SimLimits::generous(), |world| async move {
-        start(&world, &network, vec![export("mail", &drive)]).await;
+        start(&world, &network, vec![with_bitmaps(export("mail", &drive))]).await;
         let mut random = world.random("sessions");
         let mut before = 0;
         for session in 0..WARMING + count {

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod client_limits;
+mod contexts;
 mod hostile;
 mod reconnect;
 mod scene;

@@ -31,6 +31,7 @@ pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
         description: "a simulated drive".to_owned(),
         device: Rc::clone(drive) as Rc<dyn BlockDevice>,
         sparse: None,
+        bitmaps: None,
         is_read_only: false,
         has_write_cache: true,
     }

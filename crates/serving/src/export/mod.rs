@@ -1,6 +1,7 @@
 //! Exports: files, devices, volumes and snapshots, served over NBD and iSCSI.
 
 mod access_file;
+mod changes;
 mod identity;
 mod iscsi_endpoints;
 mod nbd_endpoint;

@@ -41,6 +41,7 @@ fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export
         description: format!("{} of Spindle", shared.what),
         device: Rc::clone(&shared.device),
         sparse: shared.sparse.clone(),
+        bitmaps: shared.bitmaps.clone(),
         is_read_only: shared.is_read_only,
         has_write_cache: write_cache.is_on,
     }

@@ -2,6 +2,7 @@
 
 use super::{
     ExportSettings,
+    changes::VolumeChanges,
     identity::IdentityOrigin,
     thin_volume::{ReadOnlyDevice, ThinVolume},
 };
@@ -19,6 +20,7 @@ use array::{
     volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
+use nbd::DirtyBitmaps;
 use report::Refusal;
 use std::{
     collections::BTreeMap,
@@ -41,6 +43,8 @@ pub struct SharedDevice {
     pub device: Rc<dyn BlockDevice>,
     /// The same device, if it knows its holes.
     pub sparse: Option<Rc<dyn Sparse>>,
+    /// Changes since the older snapshots of a volume.
+    pub bitmaps: Option<Rc<dyn DirtyBitmaps>>,
     /// Fill level of the pool.
     pub fill: Option<Rc<dyn Fn() -> SpaceUsage>>,
     /// Discarded blocks take no room.
@@ -95,6 +99,7 @@ impl OpenExports {
                         IdentityOrigin::File { is_new }
                     },
                     sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
+                    bitmaps: None,
                     device,
                     fill: None,
                     volume: None,
@@ -138,6 +143,7 @@ impl OpenExports {
                 }
             };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
+        let bitmaps = VolumeChanges::of(pool, &origin);
         let pool = Rc::clone(pool);
         let fill = move || {
             let space = pool.space();
@@ -149,6 +155,7 @@ impl OpenExports {
             device,
             fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
             sparse,
+            bitmaps,
             is_thin: wanted.snapshot.is_none(),
             is_read_only: wanted.snapshot.is_some(),
             what,
@@ -184,6 +191,7 @@ impl OpenExports {
             path: path.to_owned(),
             device: Rc::new(device.clone()),
             sparse: Some(Rc::new(ReadOnlyDevice::Salvaged(device))),
+            bitmaps: None,
             fill: None,
             is_thin: false,
             is_read_only: true,
