@@ -49,6 +49,9 @@ impl Pool {
                 }
                 Some(stamp)
             }
+            None if self.branch_of(volume)?.1 != branch => {
+                return Err(Error::NotYet("a difference across branches"));
+            }
             None => None,
         };
         self.merge_all_of(branch).await?;
