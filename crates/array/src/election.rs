@@ -8,7 +8,10 @@
 use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
-        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
+        features::{
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB,
+            READ_ONLY_BRANCH_STAMPS,
+        },
     },
     simulation::sometimes::{self, Sometimes},
 };
@@ -18,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const KNOWN: Features = Features {
     compatible: 0,
     read_only: READ_ONLY_BRANCH_STAMPS,
-    incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
+    incompatible: INCOMPATIBLE_BRANCHES | INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
 };
 
 /// The reason a pool is not opened.

@@ -90,7 +90,9 @@ pub enum Error {
     NoSnapshot { volume: String, snapshot: String },
     #[error("{0:?} exists already; choose another name")]
     NameTaken(String),
-    #[error("{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters")]
+    #[error(
+        "{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters and without any of / @ ~"
+    )]
     BadName(String),
     #[error("a volume cannot have {0} bytes: the size is a multiple of 512, at least 512 and at most 64 TiB")]
     BadSize(u64),
@@ -131,6 +133,24 @@ pub enum Error {
         earlier: String,
         later: String,
     },
+    /// The volume is what a rollback left.
+    #[error(
+        "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"
+    )]
+    LeftByRollback(String),
+    /// A rollback to a volume that another one's rollback left, or that none left.
+    #[error("volume {0:?} is not what a rollback of {1:?} left")]
+    NotLeftBy(String, String),
+    /// Reads would search more branches than there may be in a line.
+    #[error(
+        "{0:?} is {limit} branches deep already, the most there can be; take an older snapshot, or copy the data to a new \
+         volume",
+        limit = crate::format::row::BRANCH_DEPTH_MAX
+    )]
+    TooDeep(String),
+    /// The volume is open.
+    #[error("volume {0:?} is in use; end that first, or force the rollback")]
+    VolumeInUse(String),
     /// Too many volumes for one snapshot.
     #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {

@@ -16,7 +16,7 @@ use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
+        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
         row::{SegmentRow, SegmentState},
     },
     log::LogWriter,
@@ -44,6 +44,8 @@ struct Frozen {
     points: Rc<Points>,
     branches: Rc<Branches>,
     rows: Vec<(RowKey, Option<Vec<u8>>)>,
+    /// The rows need the feature *branches*.
+    has_forks: bool,
     reclaim: ReclaimPlan,
     stamp_next: Stamp,
     /// Data segments all of whose moves are in the table.
@@ -206,7 +208,7 @@ impl Checkpoints {
         under_way.goes_on(Sometimes::CutWhileFlushing);
         self.nodes.flush().await?;
         under_way.goes_on(Sometimes::CutWhilePublishing);
-        self.publish_checkpoint(frozen.number, frozen.log, Roots { catalogue, ..roots }).await?;
+        self.publish_checkpoint(&frozen, Roots { catalogue, ..roots }).await?;
         under_way.end();
         self.shared.state.borrow_mut().checkpoint = frozen.number;
         sometimes::reached_if(self.shared.state.borrow().log_blocks > 0, Sometimes::TakenMeanwhile);
@@ -245,6 +247,7 @@ impl Checkpoints {
             points: Rc::clone(state.catalogue.points()),
             branches: Rc::clone(state.catalogue.branches()),
             rows: state.catalogue.take_changes(),
+            has_forks: state.catalogue.needs_branches_feature(),
             reclaim: state.reclaim.begin(),
             stamp_next: state.stamp_next,
             filled: std::mem::take(&mut state.filled),
@@ -270,6 +273,7 @@ impl Checkpoints {
         for (branch, point) in state.reclaim.finish(merged.reclaimed) {
             state.catalogue.forget(branch, point);
         }
+        state.catalogue.forget_volumes();
         self.shared.demand.note_change();
     }
 
@@ -314,7 +318,8 @@ impl Checkpoints {
         rows
     }
 
-    async fn publish_checkpoint(&self, number: CheckpointNumber, log: LogStart, roots: Roots) -> Result<()> {
+    async fn publish_checkpoint(&self, frozen: &Frozen, roots: Roots) -> Result<()> {
+        let (number, log) = (frozen.number, frozen.log.clone());
         let catalogue_segments = self.nodes.catalogue_segments();
         let (stamp_next, segment_use_next) = {
             let state = self.shared.state.borrow();
@@ -346,6 +351,10 @@ impl Checkpoints {
                 superblock.features.read_only |= READ_ONLY_BRANCH_STAMPS;
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
+                }
+                superblock.features.incompatible &= !INCOMPATIBLE_BRANCHES;
+                if frozen.has_forks || self.shared.needs_branches_feature() {
+                    superblock.features.incompatible |= INCOMPATIBLE_BRANCHES;
                 }
             })
             .await

@@ -10,11 +10,13 @@ use crate::{
     drive::WriteFailures,
     error::{Error, Result},
     format::{
-        BranchNumber, CatalogueTable, DecodeError, LogEntry, LogRecord, LogStart, MirroredSegment,
-        RedundancyClass, RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp,
-        row::{SegmentRow, VolumeState},
+        BlockCount, BlockKey, BranchNumber, CatalogueTable, DecodeError, Interval, LogEntry, LogRecord,
+        LogStart, MirroredSegment, RedundancyClass, RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp,
+        row::SegmentRow,
     },
     log::{LogSink, Need, PlacedRecord, RecordDraft},
+    map::{DeadVersion, Points},
+    simulation::canary::{self, Canary},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -146,6 +148,11 @@ impl State {
             match entry {
                 LogEntry::Write(write) => {
                     let location = write.location(record.segment, payload);
+                    if self.is_too_late(write.key) {
+                        dead.push(DeadVersion { key: write.key, location });
+                        continue;
+                    }
+                    self.inherit_overwrite(write.key, &points, &mut dead);
                     self.table.write(write.key, location, Some(write.checksum), &points, &mut dead);
                     if self.catalogue.class_of(write.key.branch) == RedundancyClass::Raid0 {
                         self.backlog.add(record.segment);
@@ -179,6 +186,24 @@ impl State {
         Ok(())
     }
 
+    /// True for a write that was under way when its volume was deleted: nobody can read it, even if the branch
+    /// stays for its points.
+    fn is_too_late(&self, key: BlockKey) -> bool {
+        let catalogue = &self.catalogue;
+        !catalogue.branches().has_head(key.branch)
+            && catalogue.points().at_or_after(key.branch, key.stamp).is_none()
+    }
+
+    /// Of a planted bug: the parent's version of an overwritten block ends.
+    fn inherit_overwrite(&mut self, key: BlockKey, points: &Points, dead: &mut Vec<DeadVersion>) {
+        if canary::is(Canary::ChildKillsItsParentsVersion)
+            && let Some((branch, _)) = self.catalogue.branches().parent(key.branch, key.block)
+        {
+            let interval = Interval { branch, first: key.block, count: BlockCount(1), stamp: key.stamp };
+            self.table.discard(interval, points, dead);
+        }
+    }
+
     fn put(&mut self, row: RowKey, bytes: &[u8]) -> std::result::Result<(), DecodeError> {
         match row.table {
             CatalogueTable::Segment => {
@@ -194,24 +219,9 @@ impl State {
             _ => {}
         }
         self.catalogue.put(row, bytes)?;
-        let branch = BranchNumber(row.id as u32);
-        let is_deleted = |state: Option<VolumeState>| state == Some(VolumeState::Deleting);
-        match row.table {
-            CatalogueTable::Point
-                if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) =>
-            {
-                if !self.catalogue.is_fork(branch, Stamp(row.sub)) {
-                    self.reclaim.point_deleted(branch, Stamp(row.sub));
-                }
-                self.deletions_taken += 1;
-            }
-            CatalogueTable::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
-                for (branch, point) in self.catalogue.branch_deleted(branch) {
-                    self.reclaim.point_deleted(branch, point);
-                }
-                self.deletions_taken += 1;
-            }
-            _ => {}
+        for (branch, point) in self.catalogue.take_due() {
+            self.reclaim.point_deleted(branch, point);
+            self.deletions_taken += 1;
         }
         Ok(())
     }

@@ -50,8 +50,8 @@ impl MapReader {
         Ok(found)
     }
 
-    /// True if the point exists and is not being deleted.
-    pub fn is_point(&self, branch: BranchNumber, stamp: Stamp) -> bool {
-        self.shared.state.borrow().catalogue.points().contains(branch, stamp)
+    /// True if the snapshot exists and is not being deleted.
+    pub fn is_snapshot(&self, branch: BranchNumber, stamp: Stamp) -> bool {
+        self.shared.state.borrow().catalogue.has_snapshot(branch, stamp)
     }
 }

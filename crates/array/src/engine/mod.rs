@@ -16,6 +16,7 @@ mod answer_holds;
 mod background;
 mod block_reads;
 mod branch_stamps;
+mod branches_feature;
 mod catalogue;
 mod checkpoint;
 pub mod events;
@@ -48,7 +49,7 @@ pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
-pub(crate) use catalogue::Catalogue;
+pub(crate) use catalogue::{BranchLoss, Catalogue, PlannedDeletion};
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;
 pub(crate) use map_reader::MapReader;

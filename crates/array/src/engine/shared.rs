@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub wakes: Rc<Wakes>,
     /// Sinks of records beside the tables.
     pub subscribers: LogSubscribers,
+    /// Verbs that are about to log a row which needs the feature *branches*.
+    pub forks_under_way: Rc<Cell<u32>>,
     /// Held while a verb changes the catalogue.
     pub changing: tokio::sync::Mutex<()>,
 }

@@ -183,6 +183,12 @@ impl UsageCounter {
         Ok(())
     }
 
+    /// Grains used by one branch, counted if necessary, as [`Self::count`].
+    pub async fn count_branch(&self, branch: BranchNumber) -> Result<u64> {
+        self.count(branch).await?;
+        Ok(self.taken_by(branch))
+    }
+
     /// Grains used by all branches of a volume, as [`Self::taken_by`].
     pub fn taken_by_volume(&self, volume: VolumeNumber) -> u64 {
         let state = self.map.shared.state.borrow();

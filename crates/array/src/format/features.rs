@@ -18,7 +18,7 @@ pub struct Features {
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
 /// Rows of branches have their highest stamp: writers must keep it. Without this it is not known.
 pub const READ_ONLY_BRANCH_STAMPS: u64 = 1 << 1;
-/// Branches with a parent exist.
+/// Branches with a parent exist, or volumes that a rollback left.
 pub const INCOMPATIBLE_BRANCHES: u64 = 1 << 0;
 /// Compressed blocks exist.
 pub const INCOMPATIBLE_COMPRESSION: u64 = 1 << 1;

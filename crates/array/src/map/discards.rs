@@ -37,6 +37,8 @@ struct Planner<'a> {
     trees: &'a Trees,
     /// Blocks that may still be examined.
     budget: u64,
+    /// Discards of the branch that is planned leave tombstones.
+    leaves_tombstones: bool,
     removals: Vec<HeadChange>,
     tombstones: BTreeMap<(BranchNumber, u64), Stamp>,
     left: BTreeMap<(BranchNumber, Stamp), Range<u64>>,
@@ -48,6 +50,7 @@ impl Discards {
             merge,
             trees,
             budget: merge.budget.discarded,
+            leaves_tombstones: false,
             removals: Vec::new(),
             tombstones: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -61,6 +64,7 @@ impl Discards {
 
 impl Planner<'_> {
     async fn plan(&mut self, branch: BranchNumber) -> Result<()> {
+        self.leaves_tombstones = self.must_leave_tombstones(branch);
         // Unfinished discards go first: they are the oldest.
         for (blocks, stamps) in self.merge.frozen.unfinished(branch) {
             self.discard(branch, blocks, stamps).await?;
@@ -85,12 +89,12 @@ impl Planner<'_> {
         let mut cut = blocks.start;
         if self.budget > 0 {
             let (mut own, mut hidden) = (Vec::new(), Vec::new());
-            let needs_look = self.leaves_tombstones(branch) || blocks.end - blocks.start > SHORT_BLOCKS;
+            let needs_look = self.leaves_tombstones || blocks.end - blocks.start > SHORT_BLOCKS;
             cut = blocks.end;
             if needs_look {
                 cut = self.collect_from_head(branch, blocks.start..cut, &mut own).await?;
             }
-            if self.leaves_tombstones(branch) {
+            if self.leaves_tombstones {
                 for (ancestor, fork) in self.merge.branches.ancestors(branch) {
                     cut = self.collect_from_ancestor(ancestor, fork, blocks.start..cut, &mut hidden).await?;
                 }
@@ -123,7 +127,7 @@ impl Planner<'_> {
         if blocks.is_empty() || canary::is(Canary::DiscardForgetsTheTrees) {
             return;
         }
-        if !self.leaves_tombstones(branch) {
+        if !self.leaves_tombstones {
             let by = *stamps.last().expect("it was discarded");
             let (first, count) = (BlockIndex(blocks.start), blocks.end - blocks.start);
             self.removals.push(HeadChange::Remove { branch, first, count, by });
@@ -144,9 +148,18 @@ impl Planner<'_> {
         }
     }
 
-    fn leaves_tombstones(&self, branch: BranchNumber) -> bool {
-        let is_seen = self.merge.branches.has_head(branch) || !self.merge.points.of(branch).is_empty();
-        is_seen && self.merge.branches.hides(branch)
+    /// True if someone may read zeroes of these discards in place of a parent's versions: the head, or a point
+    /// that is not older than all of them.
+    fn must_leave_tombstones(&self, branch: BranchNumber) -> bool {
+        let Merge { frozen, points, branches, .. } = self.merge;
+        let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
+        let unfinished = frozen.unfinished(branch).filter_map(|(_, stamps)| stamps.first().copied());
+        let zeroes = frozen.pieces(branch, all).filter(|piece| piece.is_zero()).map(|piece| piece.birth);
+        let is_seen = || {
+            let oldest = unfinished.chain(zeroes).min();
+            oldest.is_some_and(|oldest| points.at_or_after(branch, oldest).is_some())
+        };
+        branches.hides(branch) && (branches.has_head(branch) || is_seen())
     }
 
     /// Collects blocks an ancestor has, in memory and in the trees. Some may be invisible to the branch: a

@@ -69,13 +69,27 @@ impl Sources<'_> {
             if let Some(merging) = self.merging {
                 merging.refine(branch, first, point, &mut found);
             }
+            if !levels.is_empty() && canary::is(Canary::ParentsDiscardShowsInTheChild) {
+                self.note_discards(branch, first, &mut found);
+            }
             let is_open = found.contains(&VersionLookup::NOTHING);
             let known = self.branches.get(branch).filter(|branch| is_open && branch.parent.is_some());
             let inherited_from = known.map(|branch| branch.filled_below.unwrap_or_default());
-            next = known.and_then(|branch| branch.parent).map(|(parent, fork)| (parent, Some(fork)));
+            let seen = |fork| if canary::is(Canary::ChildSeesALaterWrite) { self.stamp_next } else { fork };
+            next = known.and_then(|branch| branch.parent).map(|(parent, fork)| (parent, Some(seen(fork))));
             levels.push(Level { branch, point, found, inherited_from });
         }
         Lookup { first, roots: self.roots, levels }
+    }
+
+    /// Of a planted bug: blocks that are discarded now read as zero.
+    fn note_discards(&self, branch: BranchNumber, first: BlockIndex, found: &mut [VersionLookup]) {
+        for (block, found) in (first.0..).map(BlockIndex).zip(found) {
+            let newest = self.active.newest(branch, block);
+            if matches!(newest, VersionLookup::Version(version) if version.is_zero()) {
+                *found = newest;
+            }
+        }
     }
 
     /// The current location of a version that was looked up. The old one stays valid as long as its segment

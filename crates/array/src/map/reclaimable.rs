@@ -22,6 +22,8 @@ pub struct ReclaimableQuery {
     branch: BranchNumber,
     deleted: Vec<Stamp>,
     remaining: Vec<Stamp>,
+    /// The newest versions are deleted, too.
+    with_head: bool,
     roots: Roots,
     /// Changes of the branch, the older table first.
     tables: Vec<MapTable>,
@@ -34,7 +36,13 @@ impl ReclaimableQuery {
         let (deleted, remaining) = points.of(branch).iter().partition(|point| deleted.contains(point));
         let tables = sources.merging.into_iter().chain([sources.active]).map(|table| table.only(branch));
         let roots = sources.roots;
-        Self { branch, deleted, remaining, roots, tables: tables.collect(), grains: LiveGrains::new() }
+        let (tables, grains) = (tables.collect(), LiveGrains::new());
+        Self { branch, deleted, remaining, with_head: false, roots, tables, grains }
+    }
+
+    /// The same if the head of the branch is deleted, too: no volume reads its newest versions then.
+    pub fn with_head(self) -> Self {
+        Self { with_head: true, ..self }
     }
 
     /// Computes the space that would be freed: grains by segment.
@@ -93,7 +101,8 @@ impl ReclaimableQuery {
     ) {
         let tables = &self.tables[younger..];
         let died = || tables.iter().find_map(|table| table.death(self.branch, block, version.birth));
-        if death.or_else(died).is_some_and(|death| self.frees(version.birth, death)) {
+        let newest = || self.with_head.then_some(Stamp(u64::MAX));
+        if death.or_else(died).or_else(newest).is_some_and(|death| self.frees(version.birth, death)) {
             let relocate = |version, table: &MapTable| table.relocated(self.branch, block, version);
             grains.add(self.branch, tables.iter().fold(version, relocate).location);
         }
@@ -104,11 +113,16 @@ impl ReclaimableQuery {
         let is_seen = |points: &[Stamp]| {
             points.get(points.partition_point(|&point| point < birth)).is_some_and(|&point| point < death)
         };
-        is_seen(&self.deleted) && !is_seen(&self.remaining)
+        let was_newest = self.with_head && death == Stamp(u64::MAX);
+        (was_newest || is_seen(&self.deleted)) && !is_seen(&self.remaining)
     }
 
-    /// Ranges of blocks with changes in memory, in order, near ones joined.
+    /// Ranges of blocks of which the newest versions in the tree may be freed, in order, near ones joined:
+    /// those with changes in memory, or all.
     fn touched(&self) -> Vec<Range<u64>> {
+        if self.with_head {
+            return vec![0..BRANCH_BLOCKS_MAX];
+        }
         let mut touched: Vec<Range<u64>> = Vec::new();
         for table in &self.tables {
             let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);

@@ -12,6 +12,7 @@
 //! none of which knows it. Reading order: `open`, `create`, `volumes`, `snapshots`, `background`.
 
 mod background;
+mod clones;
 mod create;
 mod difference;
 mod drive_watch;
@@ -21,6 +22,7 @@ mod keys;
 mod only_copies;
 mod open;
 mod read_only;
+mod rollback;
 mod snapshot_room;
 mod snapshots;
 mod space_probe;
@@ -31,6 +33,7 @@ pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, OpenSetting,
     PoolSpace, events, events::SnapshotRoom,
 };
+pub use clones::NewClone;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
@@ -39,9 +42,10 @@ pub use read_only::{
     Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
+pub use rollback::RollbackGoal;
 pub use snapshots::Snapshot;
 pub use volume_setting::VolumeSetting;
-pub use volumes::{NewVolume, VolumeInfo};
+pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};
 
 use crate::{
     engine::{

@@ -1,8 +1,8 @@
 //! Space that deleting snapshots would free, reported when a full pool refuses writes.
 
-use super::snapshots::reclaimable_bytes;
+use super::snapshots::deletion_bytes;
 use crate::{
-    engine::{MapReader, events::SnapshotRoom},
+    engine::{MapReader, PlannedDeletion, events::SnapshotRoom},
     error::Result,
     format::{BranchNumber, Stamp, row::VolumeState},
 };
@@ -28,8 +28,7 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
     let mut rooms = Vec::new();
     let mut walks_left = WALKS_MAX;
     for Snapshots { volume, branch, points } in snapshots(map) {
-        let stamps: Vec<Stamp> = points.iter().map(|(stamp, _)| *stamp).collect();
-        let together = reclaimable_bytes(map, branch, &stamps).await?;
+        let together = freed_by(map, branch, points.iter().map(|(stamp, _)| *stamp)).await?;
         if let [(_, name)] = &points[..] {
             rooms.push(SnapshotRoom { volume, snapshot: Some(name.clone()), bytes: together });
             continue;
@@ -39,7 +38,7 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
         {
             walks_left = left;
             for (stamp, name) in points {
-                let bytes = reclaimable_bytes(map, branch, &[stamp]).await?;
+                let bytes = freed_by(map, branch, [stamp]).await?;
                 if bytes > 0 {
                     rooms.push(SnapshotRoom { volume: volume.clone(), snapshot: Some(name), bytes });
                 }
@@ -49,6 +48,15 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
     }
     rooms.sort_by_key(|room| std::cmp::Reverse(room.bytes));
     Ok(rooms)
+}
+
+async fn freed_by(
+    map: &MapReader,
+    branch: BranchNumber,
+    stamps: impl IntoIterator<Item = Stamp>,
+) -> Result<u64> {
+    let snapshots = stamps.into_iter().map(|stamp| (branch, stamp)).collect();
+    deletion_bytes(map, &PlannedDeletion { snapshots, ..PlannedDeletion::default() }).await
 }
 
 /// The snapshots of all live volumes, by branch.

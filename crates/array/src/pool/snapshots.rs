@@ -2,10 +2,10 @@
 
 use super::{Pool, SnapshotKey, VolumeKey, difference::row_of_deleted, volumes::check_name};
 use crate::{
-    engine::MapReader,
+    engine::{BranchLoss, MapReader, PlannedDeletion},
     error::{Error, Result},
     format::{
-        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
+        GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, WallNanoseconds,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
@@ -13,7 +13,7 @@ use crate::{
     map::ReclaimableQuery,
     volume::SnapshotDevice,
 };
-use std::{collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 /// A snapshot of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume; one of them has a snapshot of that name; more than 124 volumes.
+    /// No such volume; one of them has a snapshot of that name, or is what a rollback left; more than 124
+    /// volumes.
     pub async fn snapshot<'k>(
         &self,
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
@@ -58,6 +59,7 @@ impl Pool {
         for volume in volumes {
             let volume = (*volume).into();
             let (number, branch) = self.branch_of(volume)?;
+            self.check_changeable(&self.volume_row(number))?;
             if self.snapshot_of(volume, name.into()).is_ok() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
@@ -108,7 +110,8 @@ impl Pool {
         Ok(SnapshotDevice::new(Rc::clone(&self.host), (branch, stamp), row.sectors))
     }
 
-    /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space, once no difference reads it.
+    /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space, once no difference reads it, and
+    /// nothing that began at it is left.
     ///
     /// # Errors
     ///
@@ -124,8 +127,8 @@ impl Pool {
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
 
-    /// Bytes that deleting these snapshots together would free, exactly and as of now. Scans the history of
-    /// the volume, so it may take long.
+    /// Bytes that deleting these snapshots together would free, exactly and as of now: nothing for those that
+    /// a clone, or a rollback, began at. Scans the history of the volume, so it may take long.
     ///
     /// # Errors
     ///
@@ -136,16 +139,12 @@ impl Pool {
         snapshots: &[impl Into<SnapshotKey<'k>> + Copy],
     ) -> Result<u64> {
         let volume = volume.into();
-        let mut stamps = BTreeMap::<BranchNumber, Vec<Stamp>>::new();
+        let mut planned = PlannedDeletion::default();
         for snapshot in snapshots {
             let (branch, stamp, _) = self.snapshot_of(volume, (*snapshot).into())?;
-            stamps.entry(branch).or_default().push(stamp);
+            planned.snapshots.insert((branch, stamp));
         }
-        let mut bytes = 0;
-        for (branch, stamps) in stamps {
-            bytes += reclaimable_bytes(&self.map, branch, &stamps).await?;
-        }
-        Ok(bytes)
+        deletion_bytes(&self.map, &planned).await
     }
 }
 
@@ -153,22 +152,23 @@ pub(super) fn no_snapshot(volume: &str, name: &str) -> Error {
     Error::NoSnapshot { volume: volume.to_owned(), snapshot: name.to_owned() }
 }
 
-/// Bytes that deleting these snapshots of a branch together would free, as of now. Snapshots deleted
-/// meanwhile do not count.
+/// Bytes that a deletion would free, exactly and as of now: points at which other branches left stay.
+/// Snapshots deleted meanwhile do not count.
 ///
 /// # Errors
 ///
 /// A part of the map cannot be read.
-pub(super) async fn reclaimable_bytes(
-    map: &MapReader,
-    branch: BranchNumber,
-    stamps: &[Stamp],
-) -> Result<u64> {
-    let _reading = map.shared.begin_reading();
-    let figure = {
-        let state = map.shared.state.borrow();
-        ReclaimableQuery::new(&state.sources(), state.catalogue.points(), branch, stamps)
-    };
-    let grains = figure.finish(&map.trees).await?.total();
+pub(super) async fn deletion_bytes(map: &MapReader, planned: &PlannedDeletion) -> Result<u64> {
+    let losses = map.shared.state.borrow().catalogue.losses(planned);
+    let mut grains = 0;
+    for BranchLoss { branch, points, loses_head } in losses {
+        let _reading = map.shared.begin_reading();
+        let query = {
+            let state = map.shared.state.borrow();
+            let query = ReclaimableQuery::new(&state.sources(), state.catalogue.points(), branch, &points);
+            if loses_head { query.with_head() } else { query }
+        };
+        grains += query.finish(&map.trees).await?.total();
+    }
     Ok(u64::try_from(grains).expect("nothing is freed more than once") * GRAIN_BYTES as u64)
 }

@@ -1,12 +1,14 @@
 //! Operations on volumes: create, find, resize, rename, delete. Each changes rows in one record, which is
 //! stable before it is acknowledged.
 
-use super::{Pool, VolumeKey, VolumeSetting, volume_setting::blocks_of};
+use super::{Pool, VolumeKey, VolumeSetting, snapshots::deletion_bytes, volume_setting::blocks_of};
 use crate::{
+    engine::{Catalogue, PlannedDeletion},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval,
         RedundancyClass, RowKey, SECTOR_BYTES, VolumeId, VolumeNumber,
+        node::BRANCH_BLOCKS_MAX,
         row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState},
         sectors_to_blocks,
     },
@@ -41,6 +43,52 @@ pub struct VolumeInfo {
     pub setting: VolumeSetting,
     /// Number of snapshots.
     pub snapshots: usize,
+    /// The state it began with, of a clone or after a rollback.
+    pub origin: Option<VolumeOrigin>,
+    /// Name of the volume whose rollback left it: it is read-only, and its room counts to that volume.
+    pub left_by: Option<String>,
+}
+
+/// The state of a volume at which another one, or its own present branch, began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeOrigin {
+    /// Its name, or the last one it had.
+    pub volume: String,
+    /// None if the clone was made of the volume as it was then.
+    pub snapshot: Option<String>,
+    /// The snapshot, or the volume, was deleted since. Its data stays while it is needed.
+    pub is_deleted: bool,
+}
+
+impl VolumeInfo {
+    pub(super) fn of(catalogue: &Catalogue, number: VolumeNumber, row: &VolumeRow) -> Self {
+        Self {
+            name: row.name.clone(),
+            volume: row.volume,
+            size_bytes: row.sectors * SECTOR_BYTES,
+            setting: VolumeSetting::of(row),
+            snapshots: catalogue.snapshots_of(number).count(),
+            origin: VolumeOrigin::of(catalogue, row.branch),
+            left_by: row.left_by.map(|number| match catalogue.volume(number) {
+                Some(row) => row.name.clone(),
+                None => format!("number {number}, deleted"),
+            }),
+        }
+    }
+}
+
+impl VolumeOrigin {
+    fn of(catalogue: &Catalogue, branch: BranchNumber) -> Option<Self> {
+        let (parent, stamp) = catalogue.branch(branch)?.parent?;
+        let point = catalogue.point(parent, stamp)?;
+        let volume = catalogue.volume(point.volume)?;
+        let is_live = |state| state == VolumeState::Live;
+        Some(Self {
+            volume: volume.name.clone(),
+            snapshot: point.uses.snapshot.then(|| point.name.clone()),
+            is_deleted: !is_live(volume.state) || !is_live(point.state),
+        })
+    }
 }
 
 impl Pool {
@@ -58,13 +106,8 @@ impl Pool {
         }
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let (number, branch) = {
+            self.check_new_volume(&new.name)?;
             let state = self.shared.state.borrow();
-            if state.catalogue.volume_named(&new.name).is_some() {
-                return Err(Error::NameTaken(new.name.clone()));
-            }
-            if state.catalogue.live_volumes() >= VOLUMES_MAX {
-                return Err(Error::TooManyVolumes(VOLUMES_MAX));
-            }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };
         self.host.admission.check_bounds(None, new.setting.bounds).await?;
@@ -85,6 +128,7 @@ impl Pool {
             kib_per_second_max: new.setting.rates.kib_per_second_max,
             created_at: self.shared.wall_now(),
             key: [0; 16],
+            left_by: None,
         };
         let branch_row = BranchRow {
             state: VolumeState::Live,
@@ -111,7 +155,7 @@ impl Pool {
         Ok(self.handle(self.number_of(volume.into())?))
     }
 
-    fn handle(&self, number: VolumeNumber) -> Rc<Volume> {
+    pub(super) fn handle(&self, number: VolumeNumber) -> Rc<Volume> {
         let mut volumes = self.volumes.borrow_mut();
         volumes.retain(|_, volume| volume.strong_count() > 0);
         if let Some(volume) = volumes.get(&number).and_then(std::rc::Weak::upgrade) {
@@ -126,14 +170,7 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let state = self.shared.state.borrow();
         let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        live.map(|(number, row)| VolumeInfo {
-            name: row.name.clone(),
-            volume: row.volume,
-            size_bytes: row.sectors * SECTOR_BYTES,
-            setting: VolumeSetting::of(row),
-            snapshots: state.catalogue.snapshots_of(number).count(),
-        })
-        .collect()
+        live.map(|(number, row)| VolumeInfo::of(&state.catalogue, number, row)).collect()
     }
 
     /// Renames a volume.
@@ -149,6 +186,7 @@ impl Pool {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
         let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
+        self.check_changeable(&row)?;
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
@@ -163,6 +201,7 @@ impl Pool {
         let sectors = check_size(size_bytes)?;
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
+        self.check_changeable(&before)?;
         let row = VolumeRow { sectors, ..before.clone() };
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         if sectors >= before.sectors {
@@ -191,8 +230,8 @@ impl Pool {
         self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await
     }
 
-    /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once; checkpoints reclaim
-    /// its space.
+    /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once, and its name is free;
+    /// checkpoints reclaim its space, except for what clones of it, or volumes that its rollbacks left, read.
     ///
     /// # Errors
     ///
@@ -205,38 +244,68 @@ impl Pool {
         let one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
-        let (branches, snapshots) = {
-            let state = self.shared.state.borrow();
-            let rows = state.catalogue.branches_of(number).map(|branch| {
-                let row = state.catalogue.branch(branch).expect("it is listed");
-                (branch, BranchRow { state: VolumeState::Deleting, ..row.clone() })
-            });
-            (rows.collect::<Vec<_>>(), state.catalogue.snapshots_of(number).count())
-        };
+        let snapshots = self.shared.state.borrow().catalogue.snapshots_of(number).count();
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
         }
         self.holds.check_unused(number, &row.name)?;
+        let branch = row.branch;
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
         let volume = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
-        let branches = branches
-            .into_iter()
-            .map(|(branch, row)| LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() });
-        let parts = std::iter::once(volume).chain(branches).collect();
+        let mut parts = vec![volume];
+        {
+            let mut state = self.shared.state.borrow_mut();
+            let branch_row = state.catalogue.branch(branch).expect("its head is on it").clone();
+            let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
+            parts.push(LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() });
+            // Others may read the branch on: what only its head had is discarded.
+            if state.catalogue.outlives_its_head(branch, &self.deletion_of(&state.catalogue, number)) {
+                let stamp = state.next_stamp_of([branch]);
+                let (first, count) = (BlockIndex(0), BlockCount(BRANCH_BLOCKS_MAX));
+                parts.push(LogItem::Discard(Interval { branch, first, count, stamp }));
+            }
+        }
         self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
-    /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
-    /// checkpoint. The first call reads the whole map of the volume.
+    /// The deletion of a volume with its snapshots.
+    fn deletion_of(&self, catalogue: &Catalogue, number: VolumeNumber) -> PlannedDeletion {
+        let snapshots = catalogue.snapshots_of(number).map(|(branch, stamp, _)| (branch, stamp)).collect();
+        let heads = catalogue.volume(number).map(|row| row.branch).into_iter().collect();
+        PlannedDeletion { snapshots, heads }
+    }
+
+    /// Bytes that deleting a volume with its snapshots would free, exactly and as of now: what its clones and
+    /// volumes left by its rollbacks read is not among them. Reads the map of its branches.
+    ///
+    /// # Errors
+    ///
+    /// No such volume; or a part of the map cannot be read.
+    pub async fn deletion_bytes<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<u64> {
+        let number = self.number_of(volume.into())?;
+        let planned = self.deletion_of(&self.shared.state.borrow().catalogue, number);
+        deletion_bytes(&self.map, &planned).await
+    }
+
+    /// Space used by a volume, its snapshots, and what its rollbacks left, in bytes; data that it shares with
+    /// the volume it was cloned from counts there. Of a volume that a rollback left, the space of its branch,
+    /// which counts to the other volume as well. Overwritten blocks count until the next checkpoint. The first call reads the whole map of the volume.
     ///
     /// # Errors
     ///
     /// No such volume; or a part of its map cannot be read.
     pub async fn used_by<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<u64> {
         let number = self.number_of(volume.into())?;
-        self.usage.count_volume(number).await?;
-        Ok(self.usage.taken_by_volume(number) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
+        let row = self.volume_row(number);
+        let grains = match row.left_by {
+            Some(_) => self.usage.count_branch(row.branch).await?,
+            None => {
+                self.usage.count_volume(number).await?;
+                self.usage.taken_by_volume(number)
+            }
+        };
+        Ok(grains / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
     }
 
     /// Answers a verb: releases its locks when its record is applied, then waits until the log's subscribers
@@ -263,7 +332,9 @@ impl Pool {
 }
 
 pub(super) fn check_name(name: &str) -> Result<()> {
-    let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+    // A path names pool, volume and snapshot as POOL/VOLUME@SNAPSHOT; ~ is for what rollbacks leave.
+    let is_allowed = |char: char| !char.is_control() && !['/', '@', '~'].contains(&char);
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_allowed);
     if is_name { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
 }
 

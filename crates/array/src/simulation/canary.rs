@@ -51,6 +51,18 @@ listed! {
         DiscardNotDelivered,
         /// Shrinking a volume keeps the blocks behind its end.
         ShrinkKeepsTheEnd,
+        /// A clone reads what its parent wrote after the fork.
+        ChildSeesALaterWrite,
+        /// Overwriting an inherited block in a clone ends the parent's version.
+        ChildKillsItsParentsVersion,
+        /// A block that the parent discards after the fork reads as zero in the clone.
+        ParentsDiscardShowsInTheChild,
+        /// Deleting a snapshot gives up its point although a clone began there.
+        ForkPointGoesWithItsSnapshot,
+        /// A rollback deletes the state of before.
+        RollbackDropsTheOldHead,
+        /// The row of a volume goes with a branch that it has left.
+        RowGoesWithTheOldBranch,
     }
 }
 

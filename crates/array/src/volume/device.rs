@@ -90,6 +90,19 @@ impl Volume {
         self.branch().map(drop)
     }
 
+    /// True if no command changes it: a rollback left it.
+    pub fn is_read_only(&self) -> bool {
+        self.with_row(|row| row.left_by.is_some()) == Some(true)
+    }
+
+    /// Fails if the volume was deleted, or is what a rollback left.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        match self.with_row(|row| row.left_by.is_some().then(|| row.name.clone())) {
+            Some(Some(name)) => Err(Error::LeftByRollback(name)),
+            _ => self.check_exists(),
+        }
+    }
+
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
         let is_cached = self.has_write_cache() || self.is_cache_forced.get();
@@ -106,7 +119,7 @@ impl Volume {
     }
 
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
-        self.check_exists().map_err(|error| io_error("discard", &error))?;
+        self.check_writable().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
         // A block in part keeps what the host wrote, so only whole blocks are discarded.
         let block_bytes = crate::format::BLOCK_BYTES as u64;

@@ -91,7 +91,8 @@ pub(crate) fn io_error(what: &str, error: &Error) -> IoError {
         Error::Stopped(_)
         | Error::LostRecords { .. }
         | Error::TooFewDrives { .. }
-        | Error::NoCopyToSpare(_) => IoErrorKind::ReadOnly,
+        | Error::NoCopyToSpare(_)
+        | Error::LeftByRollback(_) => IoErrorKind::ReadOnly,
         Error::Damaged { .. }
         | Error::Unreadable { .. }
         | Error::Drive { .. }

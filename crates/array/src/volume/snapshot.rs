@@ -32,7 +32,7 @@ impl SnapshotDevice {
     ) -> IoResult<(BranchNumber, Stamp)> {
         check_range(what, at, length, self.sectors * SECTOR_BYTES)?;
         let (branch, stamp) = self.point;
-        if !self.host.map.is_point(branch, stamp) {
+        if !self.host.map.is_snapshot(branch, stamp) {
             return Err(IoError::new(IoErrorKind::NotFound, format!("{what}: the snapshot was deleted")));
         }
         Ok((branch, stamp))

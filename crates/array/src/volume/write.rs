@@ -41,7 +41,7 @@ impl Volume {
         (stability, stamp): (Stability, Option<Stamp>),
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
-        self.check_exists().map_err(|error| io_error("write", &error))?;
+        self.check_writable().map_err(|error| io_error("write", &error))?;
         check_range("write", at, length as u64, self.size_bytes())?;
         if length == 0 {
             return Ok(());

@@ -261,6 +261,17 @@ pub fn volume_row() -> VolumeRow {
         kib_per_second_max: 200_000,
         created_at: WallNanoseconds(1_791_000_000_000_000_000),
         key: [0x99; 16],
+        left_by: None,
+    }
+}
+
+/// A volume that a rollback left.
+pub fn left_volume_row() -> VolumeRow {
+    VolumeRow {
+        name: "mail 1 – priv~1".to_owned(),
+        state: VolumeState::Live,
+        left_by: Some(VolumeNumber(3)),
+        ..volume_row()
     }
 }
 

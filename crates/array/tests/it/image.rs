@@ -93,7 +93,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 8] {
+fn rows() -> [Image; 9] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -108,6 +108,7 @@ fn rows() -> [Image; 8] {
     [
         row!("row-segment-1", SegmentRow, examples::segment_row()),
         row!("row-volume-1", VolumeRow, examples::volume_row()),
+        row!("row-volume-2", VolumeRow, examples::left_volume_row()),
         row!("row-branch-1", BranchRow, examples::branch_row()),
         row!("row-point-1", PointRow, examples::point_row()),
         row!("row-group-1", GroupRow, examples::group_row()),

@@ -36,6 +36,7 @@ impl Administrator {
             let mean = self.fixture.plan.pause * 2;
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let done = match self.random.below(100) {
+                _ if self.fixture.plan.branches && self.random.percent(45.0) => self.branch(&world).await,
                 0..=9 => self.create().await,
                 10..=14 => self.rename().await,
                 15..=16 => self.switch_cache().await,
@@ -65,12 +66,12 @@ impl Administrator {
         Ok(())
     }
 
-    fn pick_idle(&mut self) -> Option<VolumeKey> {
+    pub(super) fn pick_idle(&mut self) -> Option<VolumeKey> {
         let idle = self.fixture.model.borrow().idle();
         (!idle.is_empty()).then(|| idle[self.random.below(idle.len() as u64) as usize])
     }
 
-    fn name_of(&self, key: VolumeKey) -> String {
+    pub(super) fn name_of(&self, key: VolumeKey) -> String {
         self.fixture.model.borrow_mut().volume(key).name.clone()
     }
 
@@ -90,7 +91,7 @@ impl Administrator {
             let mut all = self.fixture.model.borrow_mut();
             let key = all.next_volume();
             all.is_bounded |= bounds != Bounds::default();
-            all.volumes.insert(key, model);
+            all.add_volume(key, model);
             key
         };
         let created =
@@ -235,6 +236,11 @@ impl Administrator {
             return Ok(());
         }
         let Some(key) = self.pick_idle() else { return Ok(()) };
+        self.delete_this_volume(key).await
+    }
+
+    /// Deletes a volume, sometimes without its snapshots, which is refused if it has any.
+    pub async fn delete_this_volume(&mut self, key: VolumeKey) -> Result<(), PoolRunError> {
         let (name, has_snapshots) = {
             let mut model = self.fixture.model.borrow_mut();
             let has_snapshots = model.readable_cuts().iter().any(|(_, volume)| *volume == key);

@@ -74,6 +74,21 @@ impl Bug {
         matches!(self, Self::InPool(Canary::AnswerDespiteHold | Canary::DiscardNotDelivered))
     }
 
+    /// True if it needs clones and rollbacks.
+    pub fn branches(self) -> bool {
+        matches!(
+            self,
+            Self::InPool(
+                Canary::ChildSeesALaterWrite
+                    | Canary::ChildKillsItsParentsVersion
+                    | Canary::ParentsDiscardShowsInTheChild
+                    | Canary::ForkPointGoesWithItsSnapshot
+                    | Canary::RollbackDropsTheOldHead
+                    | Canary::RowGoesWithTheOldBranch
+            )
+        )
+    }
+
     /// True if it needs a kill, and a power cut right after the replay that follows.
     pub fn cuts_behind_replay(self) -> bool {
         self == Self::InPool(Canary::ReplayWithoutFlush)

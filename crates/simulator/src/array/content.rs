@@ -1,6 +1,7 @@
 //! The contents of a sector: each written sector names its writer and its address, so any data read back
 //! identifies itself.
 
+use std::collections::BTreeSet;
 use world::Random;
 
 pub const SECTOR_BYTES: usize = 512;
@@ -42,12 +43,13 @@ pub fn fill(bytes: &mut [u8], operation: OperationNumber, volume: VolumeKey, sec
     words[1] = second.to_le_bytes();
 }
 
-/// Identifies the content of a sector of a volume.
+/// Identifies the content of a sector of a volume, which one of `writers` wrote: the volume itself, or one
+/// that it was cloned from.
 ///
 /// # Errors
 ///
 /// A description of the actual content, if it is none that was written there.
-pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<SectorContent, String> {
+pub fn content_of(bytes: &[u8], writers: &BTreeSet<VolumeKey>, sector: u64) -> Result<SectorContent, String> {
     assert_eq!(bytes.len(), SECTOR_BYTES);
     if bytes == [0; SECTOR_BYTES] {
         return Ok(SectorContent::Zeroes);
@@ -61,7 +63,7 @@ pub fn content_of(bytes: &[u8], volume: VolumeKey, sector: u64) -> Result<Sector
         let mut whole = [0; SECTOR_BYTES];
         fill(&mut whole, operation, writer, word(1));
         if whole == *bytes {
-            return if (writer, word(1)) == (volume, sector) {
+            return if writers.contains(&writer) && word(1) == sector {
                 Ok(SectorContent::Of(operation))
             } else {
                 Err(format!(
@@ -83,12 +85,13 @@ mod tests {
     #[test]
     fn a_sector_identifies_its_writer_and_anything_else_is_refused() {
         let mut bytes = [0; SECTOR_BYTES];
-        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(SectorContent::Zeroes));
+        let [one, other] = [1, 2].map(|key| BTreeSet::from([VolumeKey(key)]));
+        assert_eq!(content_of(&bytes, &one, 9), Ok(SectorContent::Zeroes));
         fill(&mut bytes, OperationNumber(7), VolumeKey(1), 9);
-        assert_eq!(content_of(&bytes, VolumeKey(1), 9), Ok(SectorContent::Of(OperationNumber(7))));
-        assert!(content_of(&bytes, VolumeKey(1), 10).unwrap_err().contains("sector 9 of volume 1"));
-        assert!(content_of(&bytes, VolumeKey(2), 9).is_err());
+        assert_eq!(content_of(&bytes, &one, 9), Ok(SectorContent::Of(OperationNumber(7))));
+        assert!(content_of(&bytes, &one, 10).unwrap_err().contains("sector 9 of volume 1"));
+        assert!(content_of(&bytes, &other, 9).is_err());
         bytes[500] ^= 1;
-        assert!(content_of(&bytes, VolumeKey(1), 9).unwrap_err().contains("no operation wrote"));
+        assert!(content_of(&bytes, &one, 9).unwrap_err().contains("no operation wrote"));
     }
 }

@@ -54,6 +54,14 @@ pub struct PoolTally {
     pub logs_refused: u64,
     /// Logs with a header corrupted beyond repair, and refused.
     pub headers_refused: u64,
+    /// Volumes cloned.
+    pub clones: u64,
+    /// Volumes rolled back to a snapshot.
+    pub rollbacks: u64,
+    /// Rollbacks undone.
+    pub undone: u64,
+    /// Volumes left by rollbacks, deleted.
+    pub left_deleted: u64,
     /// Pools read without opening them, with the right contents.
     pub salvaged: u64,
     /// Those of them whose log had a hole before acknowledged operations.

@@ -2,7 +2,7 @@
 
 use super::{
     content::{OperationNumber, SectorContent},
-    register::{Candidate, Interval, LogicalTime, explanations, in_words, runs_of},
+    register::{Candidate, Interval, LogicalTime, Register, explanations, in_words, runs_of},
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -63,6 +63,15 @@ impl FrozenRegister {
         let frozen = self.sectors.get(&sector).cloned();
         let sectors = frozen.map(|frozen| (sector, frozen)).into_iter().collect();
         Self { span: self.span, sectors }.check(sector, found)
+    }
+
+    /// The register of a branch that begins here, requested at `begun`.
+    pub fn fork(&self, begun: LogicalTime) -> Register {
+        let visible = self.sectors.iter().map(|(&sector, frozen)| match frozen.seen {
+            Some(seen) => (sector, vec![Candidate::known(seen)]),
+            None => (sector, frozen.candidates.clone()),
+        });
+        Register::of_fork(visible, begun)
     }
 
     /// True if every sector was read.

@@ -4,7 +4,7 @@ use super::{
     content::{OperationNumber, SECTOR_BYTES, VolumeKey, fill},
     fixture::PoolFixture,
     model::VolumeModel,
-    violation::{PoolRefusal, PoolRunError},
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     pool::Pool,
@@ -59,9 +59,22 @@ impl Host {
             return Ok(());
         }
         let volume = usable[self.random.below(usable.len() as u64) as usize];
+        if self.fixture.model.borrow_mut().volume(volume).is_held {
+            return Ok(());
+        }
+        self.fixture.model.borrow_mut().volume(volume).commands += 1;
+        let done = self.command_on(world, volume).await;
+        self.fixture.model.borrow_mut().volume(volume).commands -= 1;
+        done
+    }
+
+    async fn command_on(&mut self, world: &World, volume: VolumeKey) -> Result<(), PoolRunError> {
         let name = self.fixture.model.borrow_mut().volume(volume).name.clone();
         // An unacknowledged rename may have happened.
         let Ok(device) = self.pool.volume(&name).map(VolumeDevice) else { return Ok(()) };
+        if self.fixture.model.borrow_mut().volume(volume).left_by.is_some() {
+            return self.use_left(&device, volume).await;
+        }
         match self.random.below(100) {
             0..=54 => self.write(&device, volume).await,
             55..=62 => self.write_several(world, &device, volume).await,
@@ -140,6 +153,18 @@ impl Host {
         match self.fixture.read_volume(device, volume, sectors).await {
             Err(PoolRunError::Refused(_)) if self.fixture.is_disturbed(&begun) => Ok(()),
             read => read,
+        }
+    }
+
+    /// Reads a volume that a rollback left, or tries to write it.
+    async fn use_left(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), PoolRunError> {
+        if self.random.percent(80.0) {
+            return self.read(device, volume).await;
+        }
+        let written = device.write(ByteOffset(0), vec![Arc::new(Buffer::zeroed(512))], Stability::Stable);
+        match written.await {
+            Err(_) => Ok(()),
+            Ok(()) => Err(PoolViolation::NotRefused("writing to what a rollback left".to_owned()).into()),
         }
     }
 

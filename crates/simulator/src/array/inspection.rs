@@ -43,6 +43,9 @@ impl PoolFixture {
             return Err(PoolViolation::Catalogue(format!("unknown volume {}", unknown.0)).into());
         }
         let keys: Vec<VolumeKey> = model.volumes.keys().copied().collect();
+        for &key in &keys {
+            settle_rollback(&mut model, key, &found);
+        }
         for key in keys {
             check_volume(&mut model, key, found.get(&key).copied(), is_lossy)?;
         }
@@ -111,7 +114,7 @@ impl PoolFixture {
         bytes: &[u8],
         (span, is_alone): (Interval, bool),
     ) -> Result<(), PoolRunError> {
-        let content = content_of(bytes, volume, sector);
+        let content = content_of(bytes, &model.volumes[&volume].writers, sector);
         let wrong = |found: String, allowed: String| {
             let span = format!("{}..{}", span.begun, span.ended);
             PoolRunError::from(PoolViolation::WrongSector { volume, sector, found, allowed, span })
@@ -179,7 +182,7 @@ impl PoolFixture {
         let bytes = read.map_err(|error| PoolRefusal::of_volume("reading a snapshot", &error))?;
         let mut model = self.model.borrow_mut();
         for (sector, bytes) in sectors.zip(bytes.chunks_exact(SECTOR_BYTES)) {
-            let content = content_of(bytes, volume, sector);
+            let content = content_of(bytes, &model.volumes[&volume].writers, sector);
             let was_written =
                 content.as_ref().is_ok_and(|content| is_known(&model, *content, volume, sector));
             let Some(model_cut) = model.cuts.get_mut(&cut) else { return Ok(()) };
@@ -198,9 +201,11 @@ impl PoolFixture {
                 continue;
             }
             register.check(sector, content).map_err(|allowed| wrong(format!("{content:?}"), allowed))?;
-            let ended = register.span().ended;
-            if let SectorContent::Of(operation) = content {
-                model.volume(volume).register.note_seen(sector, operation, ended);
+            let (ended, line) = (register.span().ended, part.line);
+            if let SectorContent::Of(operation) = content
+                && let Some(register) = model.register_of(line)
+            {
+                register.note_seen(sector, operation, ended);
             }
         }
         Ok(())
@@ -261,6 +266,14 @@ pub async fn read_sectors(device: &dyn BlockDevice, sectors: &Range<u64>) -> wor
     Ok(read.pop().expect("a read gives its buffer back"))
 }
 
+/// Ends a rollback in flight. It has happened exactly if its volume of before is there: one record has both.
+fn settle_rollback(model: &mut Model, key: VolumeKey, found: &BTreeMap<VolumeKey, &VolumeInfo>) {
+    if let Some(rolling) = &model.volumes[&key].rolling {
+        let left = found.get(&rolling.left).map(|info| info.name.clone());
+        model.end_rollback(key, left);
+    }
+}
+
 fn check_volume(
     model: &mut Model,
     key: VolumeKey,
@@ -285,6 +298,9 @@ fn check_volume(
         return wrong(&format!("is named {:?}, not {:?} or {new_name:?}", info.name, volume.name));
     }
     volume.name = info.name.clone();
+    if info.left_by.is_some() != volume.left_by.is_some() && !is_lossy {
+        return wrong(&format!("is left by {:?}, not by {:?}", info.left_by, volume.left_by));
+    }
     volume.is_cached = info.setting.write_cache == WriteCache::On;
     let terms = (info.setting.rates, info.setting.bounds);
     let new_terms = volume.new_terms.take();

@@ -1,6 +1,7 @@
 //! Whole pools under power cuts, kills, faulty and missing drives.
 
 pub mod administrator;
+pub mod branching;
 pub mod canary;
 pub mod content;
 pub mod convergence;

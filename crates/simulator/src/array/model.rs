@@ -56,6 +56,23 @@ pub struct PendingResize {
     pub operation: OperationNumber,
 }
 
+/// Number of a branch, unique in a run: what a volume had before a rollback is another line than what it has
+/// since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LineKey(pub u32);
+
+/// A rollback in flight: the volume's state if it has happened.
+#[derive(Clone, Debug)]
+pub struct PendingRollback {
+    /// The volume that keeps the state of before.
+    pub left: VolumeKey,
+    /// The volume that ends: what an earlier rollback left.
+    pub ends: Option<VolumeKey>,
+    pub sectors: u64,
+    pub line: LineKey,
+    pub register: Register,
+}
+
 /// A volume's caps, limit and reserve.
 pub type VolumeTerms = (Rates, Bounds);
 
@@ -85,6 +102,19 @@ pub struct VolumeModel {
     pub limit_most: Option<u64>,
     /// A catalogue change is in flight for it.
     pub is_busy: bool,
+    /// Volumes whose writes it may show: itself, and those it was cloned from.
+    pub writers: BTreeSet<VolumeKey>,
+    /// The branch that it has.
+    pub line: LineKey,
+    /// The volume whose rollback left it: it is never written.
+    pub left_by: Option<VolumeKey>,
+    /// It is a clone in the making: of this volume as it is now, requested at this time.
+    pub forking: Option<(VolumeKey, LogicalTime)>,
+    pub rolling: Option<PendingRollback>,
+    /// Commands of hosts in flight.
+    pub commands: u64,
+    /// Hosts begin no commands, so that a rollback meets none.
+    pub is_held: bool,
     /// Start sectors of the windows of `window_sectors` that hosts write to.
     pub windows: Vec<u64>,
     /// The allowed contents of its sectors.
@@ -106,6 +136,8 @@ pub struct Cut {
 #[derive(Clone, Debug)]
 pub struct CutPart {
     pub presence: Presence,
+    /// The branch that it is a point of.
+    pub line: LineKey,
     /// The volume's size at the cut.
     pub sectors: u64,
     /// The allowed contents; `None` until the cut is acknowledged, or its incarnation has ended.
@@ -119,6 +151,7 @@ pub struct Model {
     operation_last: u32,
     volume_last: u32,
     cut_last: u32,
+    line_last: u32,
     /// All volumes ever created.
     pub volumes: BTreeMap<VolumeKey, VolumeModel>,
     /// All snapshots that may exist.
@@ -165,10 +198,148 @@ impl Model {
         OperationNumber(self.operation_last)
     }
 
-    /// True if the operation was to write this sector.
+    /// True if the operation was to write this sector of a volume, or of one it was cloned from.
     pub fn has_written(&self, operation: OperationNumber, volume: VolumeKey, sector: u64) -> bool {
         let place = self.written.get(operation.0 as usize - 1);
-        place.is_some_and(|(written, sectors)| *written == volume && sectors.contains(&sector))
+        let writers = &self.volumes[&volume].writers;
+        place.is_some_and(|(written, sectors)| writers.contains(written) && sectors.contains(&sector))
+    }
+
+    /// Numbers a branch.
+    fn next_line(&mut self) -> LineKey {
+        self.line_last += 1;
+        LineKey(self.line_last)
+    }
+
+    /// Adds a volume about to be created.
+    pub fn add_volume(&mut self, key: VolumeKey, mut volume: VolumeModel) {
+        volume.line = self.next_line();
+        volume.writers.insert(key);
+        self.volumes.insert(key, volume);
+    }
+
+    /// Begins a clone of a snapshot of a volume, or of the volume as it is now.
+    pub fn begin_clone(&mut self, source: VolumeKey, cut: Option<CutKey>, name: String) -> VolumeKey {
+        let begun = if cut.is_some() { self.tick() } else { self.begin_look() };
+        let key = self.next_volume();
+        let parent = self.volume(source);
+        parent.is_busy = true;
+        parent.was_cut |= cut.is_none();
+        let rates = parent.terms.0;
+        let mut clone = VolumeModel {
+            is_cached: parent.is_cached,
+            writers: parent.writers.clone(),
+            ..VolumeModel::new(name, parent.sectors, parent.windows.clone())
+        };
+        clone.terms = (rates, Bounds::default());
+        match cut {
+            Some(cut) => {
+                let part = &self.cuts[&cut].parts[&source];
+                clone.sectors = part.sectors;
+                clone.register = part.register.as_ref().expect("it is there").fork(begun);
+            }
+            None => clone.forking = Some((source, begun)),
+        }
+        self.add_volume(key, clone);
+        key
+    }
+
+    /// Ends a clone, with or without success.
+    pub fn end_clone(&mut self, key: VolumeKey, source: VolumeKey, presence: Presence) {
+        if let Some((source, begun)) = self.volume(key).forking.take() {
+            self.looking.remove(&begun);
+            let span = Interval { begun, ended: self.tick() };
+            let sectors = self.volumes[&key].sectors;
+            let register = self.volumes[&source].register.freeze(sectors, span).fork(begun);
+            self.volume(key).register = register;
+            if presence == Presence::There {
+                self.is_stable_until(begun);
+            }
+        }
+        let clone = self.volume(key);
+        (clone.presence, clone.is_busy) = (presence, presence == Presence::Making);
+        self.volume(source).is_busy = presence == Presence::Making;
+    }
+
+    /// Begins a rollback of a volume without commands in flight, to a snapshot or to what an earlier one
+    /// left. Returns the key of what it leaves.
+    pub fn begin_rollback(&mut self, key: VolumeKey, to: Result<CutKey, VolumeKey>) -> VolumeKey {
+        let begun = self.tick();
+        let (sectors, register, line, ends) = match to {
+            Ok(cut) => {
+                let part = &self.cuts[&cut].parts[&key];
+                let register = part.register.as_ref().expect("it is there").fork(begun);
+                (part.sectors, register, self.next_line(), None)
+            }
+            Err(left) => {
+                let left_model = &self.volumes[&left];
+                (left_model.sectors, left_model.register.clone(), left_model.line, Some(left))
+            }
+        };
+        let left = self.next_volume();
+        let volume = self.volume(key);
+        assert_eq!(volume.commands, 0, "commands would take effect before or after");
+        volume.rolling = Some(PendingRollback { left, ends, sectors, line, register });
+        let model = VolumeModel {
+            presence: Presence::Making,
+            left_by: Some(key),
+            writers: volume.writers.clone(),
+            line: volume.line,
+            register: volume.register.clone(),
+            was_cut: true,
+            ..VolumeModel::new(String::new(), volume.sectors, volume.windows.clone())
+        };
+        self.volumes.insert(left, model);
+        if let Some(ends) = ends {
+            self.volume(ends).presence = Presence::Deleting;
+        }
+        left
+    }
+
+    /// Ends a rollback that has happened, or has not.
+    pub fn end_rollback(&mut self, key: VolumeKey, left_name: Option<String>) {
+        let now = self.tick();
+        let volume = self.volume(key);
+        let Some(rolling) = volume.rolling.take() else { return };
+        let has_happened = left_name.is_some();
+        (volume.is_busy, volume.is_held) = (false, false);
+        if has_happened {
+            volume.sectors = rolling.sectors;
+            volume.register = rolling.register;
+            volume.line = rolling.line;
+            volume.resizes += 1;
+            volume.cleared_at = now;
+            volume.was_cut = true;
+        }
+        let left = self.volume(rolling.left);
+        left.is_busy = false;
+        left.presence = if has_happened { Presence::There } else { Presence::Gone };
+        left.name = left_name.unwrap_or_default();
+        if let Some(ends) = rolling.ends {
+            let ends = self.volume(ends);
+            ends.presence = if has_happened { Presence::Gone } else { Presence::There };
+            ends.is_busy = false;
+        }
+    }
+
+    /// The register of a branch, if a volume still has it.
+    pub fn register_of(&mut self, line: LineKey) -> Option<&mut Register> {
+        let mut volumes = self.volumes.values_mut().filter(|volume| volume.presence != Presence::Gone);
+        volumes.find(|volume| volume.line == line).map(|volume| &mut volume.register)
+    }
+
+    /// Volumes that hosts may write.
+    pub fn writable(&self) -> Vec<VolumeKey> {
+        let mut usable = self.usable();
+        usable.retain(|key| self.volumes[key].left_by.is_none());
+        usable
+    }
+
+    /// Volumes left by rollbacks, without a change in flight.
+    pub fn left(&self) -> Vec<VolumeKey> {
+        let mut left = self.usable();
+        left.retain(|key| self.volumes[key].left_by.is_some() && !self.volumes[key].is_busy);
+        left
     }
 
     /// Numbers a volume about to be created.
@@ -182,15 +353,15 @@ impl Model {
         self.volumes.get_mut(&key).expect("volumes of the model stay")
     }
 
-    /// Volumes that hosts may use.
+    /// Volumes that hosts may read.
     pub fn usable(&self) -> Vec<VolumeKey> {
         let there = self.volumes.iter().filter(|(_, volume)| volume.presence == Presence::There);
         there.map(|(&key, _)| key).collect()
     }
 
-    /// Volumes without a change in flight.
+    /// Volumes that hosts may write, without a change in flight.
     pub fn idle(&self) -> Vec<VolumeKey> {
-        self.usable().into_iter().filter(|key| !self.volumes[key].is_busy).collect()
+        self.writable().into_iter().filter(|key| !self.volumes[key].is_busy).collect()
     }
 
     /// Snapshots of volumes that may be read.
@@ -285,7 +456,8 @@ impl Model {
         let parts = volumes.iter().map(|&volume| {
             let model = self.volumes.get_mut(&volume).expect("it is there");
             (model.is_busy, model.was_cut) = (true, true);
-            (volume, CutPart { presence: Presence::Making, sectors: model.sectors, register: None })
+            let (sectors, line) = (model.sectors, model.line);
+            (volume, CutPart { presence: Presence::Making, line, sectors, register: None })
         });
         let cut = Cut { name: format!("cut {}", key.0), begun, parts: parts.collect(), is_checked: false };
         self.cuts.insert(key, cut);
@@ -321,6 +493,12 @@ impl Model {
             .map(|(&key, _)| key)
             .collect();
         unanswered.into_iter().for_each(|key| self.end_cut(key, false));
+        let forking = self.volumes.iter().filter_map(|(&key, volume)| Some((key, volume.forking?.0)));
+        let forking: Vec<_> = forking.collect();
+        forking.into_iter().for_each(|(key, source)| self.end_clone(key, source, Presence::Making));
+        for volume in self.volumes.values_mut() {
+            (volume.commands, volume.is_held) = (0, false);
+        }
         self.looking.clear();
     }
 
@@ -356,6 +534,13 @@ impl VolumeModel {
             was_cut: false,
             limit_most: None,
             is_busy: true,
+            writers: BTreeSet::new(),
+            line: LineKey(0),
+            left_by: None,
+            forking: None,
+            rolling: None,
+            commands: 0,
+            is_held: false,
             windows,
             register: Register::default(),
         }

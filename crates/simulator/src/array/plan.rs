@@ -34,6 +34,8 @@ pub struct PoolRunOptions {
     pub cuts_behind_replay: bool,
     /// A subscriber follows the log, holds answers and pins log.
     pub subscribes: bool,
+    /// Volumes are cloned and rolled back in all runs, not only in those the seed selects.
+    pub branches: bool,
 }
 
 /// The decisions of a seed.
@@ -72,6 +74,8 @@ pub struct PoolRunPlan {
     pub cuts_behind_replay: bool,
     /// A subscriber follows the log, holds answers and pins log.
     pub subscribes: bool,
+    /// Volumes are cloned and rolled back.
+    pub branches: bool,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -123,6 +127,7 @@ impl PoolRunPlan {
             faults,
             cuts_behind_replay: options.cuts_behind_replay,
             subscribes: options.subscribes,
+            branches: false,
             is_untold,
             is_tight,
             shortages: Vec::new(),
@@ -143,6 +148,12 @@ impl PoolRunPlan {
                 .then(|| ShortageEpisode::draw(random, plan.drives.len(), plan.has_raid0))
         };
         plan.shortages = (0..cycles).map(|_| draw_spell()).collect();
+        // A subscriber does not follow a volume to another branch.
+        let may_branch = !plan.subscribes && !plan.cuts_behind_replay;
+        plan.branches = may_branch && (random.percent(40.0) || options.branches);
+        if plan.branches && options.branches {
+            plan.verbs = plan.verbs.max(10);
+        }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.
             (plan.verbs, plan.faulty_drive, plan.spare) = (0, None, None);

@@ -79,6 +79,14 @@ impl Candidate {
         }
     }
 
+    /// A known content.
+    pub(super) fn known(found: SectorContent) -> Self {
+        match found {
+            SectorContent::Zeroes => BEGINNING,
+            SectorContent::Of(operation) => Self::new(operation, 0),
+        }
+    }
+
     pub(super) fn explains(&self, found: SectorContent) -> bool {
         match found {
             SectorContent::Zeroes => self.is_zeroes,
@@ -157,6 +165,22 @@ impl PowerCut {
 }
 
 impl Register {
+    /// The register of a branch that begins at a cut, requested at `begun`: all that the cut may show was
+    /// there at that moment, and survives.
+    pub(super) fn of_fork(sectors: impl Iterator<Item = (u64, Vec<Candidate>)>, begun: LogicalTime) -> Self {
+        let at_fork = |candidate: Candidate| Candidate {
+            begun,
+            done: begun,
+            is_certain: true,
+            is_stable: true,
+            over_by: None,
+            is_doubtful: false,
+            ..candidate
+        };
+        let sectors = sectors.map(|(sector, all)| (sector, all.into_iter().map(at_fork).collect()));
+        Self { sectors: sectors.collect(), ..Self::default() }
+    }
+
     /// Starts a write to all of `sectors`. No read in flight began before `horizon`.
     pub fn begin_write(
         &mut self,

@@ -53,7 +53,8 @@ pub struct PoolRunReport {
 /// The command that replays one seed.
 pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     let beyond = if options.grade == PoolFaultGrade::Beyond { " --beyond" } else { "" };
-    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}")
+    let branches = if options.branches { " --branches" } else { "" };
+    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}")
 }
 
 /// Runs a seed. Failed assertions of the pool are failures too.

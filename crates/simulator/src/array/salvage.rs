@@ -158,7 +158,12 @@ impl PoolFixture {
         let touched = {
             let model = self.model.borrow();
             match told {
-                CheckedDisk::Volume(key) => model.volumes[&key].register.touched(READ_SECTORS_MAX),
+                CheckedDisk::Volume(key) => {
+                    let volume = &model.volumes[&key];
+                    let rolling = volume.rolling.iter();
+                    let rolled_back = rolling.flat_map(|rolling| rolling.register.touched(READ_SECTORS_MAX));
+                    volume.register.touched(READ_SECTORS_MAX).into_iter().chain(rolled_back).collect()
+                }
                 // A volume deleted behind the hole is unknown now.
                 CheckedDisk::Snapshot(..) => {
                     told.snapshot(&model).map(|frozen| frozen.touched(READ_SECTORS_MAX)).unwrap_or_default()
@@ -211,7 +216,8 @@ impl PoolFixture {
                 format!("sector {sector} of volume {} reads as {found}; it may be {allowed}", volume.0);
             PoolViolation::Salvage(what)
         };
-        let content = content_of(bytes, volume, sector).map_err(|found| wrong(found, "what was written"))?;
+        let writers = &model.volumes[&volume].writers;
+        let content = content_of(bytes, writers, sector).map_err(|found| wrong(found, "what was written"))?;
         if let SectorContent::Of(operation) = content
             && !model.has_written(operation, volume, sector)
         {
@@ -219,8 +225,12 @@ impl PoolFixture {
         }
         let as_told = match told {
             CheckedDisk::Volume(_) => {
-                let register = &model.volumes[&volume].register;
-                register.may_show(sector, content, model.look_from_outside())
+                let volume = &model.volumes[&volume];
+                let span = model.look_from_outside();
+                let as_rolled_back =
+                    volume.rolling.as_ref().map(|rolling| rolling.register.may_show(sector, content, span));
+                let as_before = volume.register.may_show(sector, content, span);
+                as_rolled_back.map_or(as_before.clone(), |rolled_back| rolled_back.or(as_before))
             }
             CheckedDisk::Snapshot(..) => {
                 told.snapshot(&model).map_or(Ok(()), |frozen| frozen.may_show(sector, content))

@@ -19,7 +19,7 @@ use array::{
 };
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     rc::{Rc, Weak},
     sync::Arc,
@@ -50,9 +50,10 @@ impl WrittenBlock {
     fn is_of(&self, volume: VolumeKey, sectors: &Range<u64>, operation: OperationNumber) -> bool {
         let first = self.place.1.0 * BLOCK_SECTORS;
         let mut within = first.max(sectors.start)..sectors.end.min(first + BLOCK_SECTORS);
+        let writers = BTreeSet::from([volume]);
         let has = |data: &Buffer, sector: u64| {
             let at = (sector - first) as usize * SECTOR_BYTES;
-            let content = content_of(&data[at..at + SECTOR_BYTES], volume, sector);
+            let content = content_of(&data[at..at + SECTOR_BYTES], &writers, sector);
             content == Ok(SectorContent::Of(operation))
         };
         self.place.0 == volume_id(volume)

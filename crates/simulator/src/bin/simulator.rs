@@ -60,6 +60,9 @@ struct Maildb {
 struct Array {
     #[command(flatten)]
     seeds: Seeds,
+    /// Clone volumes and roll them back in every run
+    #[arg(long)]
+    branches: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -113,7 +116,8 @@ fn run_maildb(arguments: Maildb) -> ExitCode {
 fn run_array(arguments: Array) -> ExitCode {
     let grade =
         if arguments.seeds.beyond { array::PoolFaultGrade::Beyond } else { array::PoolFaultGrade::Envelope };
-    let options = array::PoolRunOptions { grade, ..array::PoolRunOptions::default() };
+    let branches = arguments.branches;
+    let options = array::PoolRunOptions { grade, branches, ..array::PoolRunOptions::default() };
     let reached = RefCell::new(BTreeMap::new());
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {

@@ -1,21 +1,82 @@
 //! Forks: what deletion leaves to the branches that left a branch at one of its points.
 //!
-//! A branch is *needed* while its volume's head or a snapshot reads it, that is, until it is deleted; and
-//! after that, as long as a needed branch left it. Invariants:
+//! A branch is *needed* while a volume's head is on it (its row is live), a snapshot of a volume that is not
+//! deleted lies on it, or a needed branch left it. A point is *kept* while it is such a snapshot, or a needed
+//! branch left there. Invariants:
 //!
-//! 1. The point at which a needed branch left its parent is a point of the parent, even if the snapshot
-//!    there, or all of the parent's volume, was deleted.
-//! 2. Such a point, and a branch that is needed, are not reclaimed.
+//! 1. `points` has exactly the points that are kept.
+//! 2. What is not kept or needed any more was reported as due, once.
+//! 3. The row of a point counts the needed branches that left there.
+//!
+//! The rows of a checkpoint are read in the order of their keys, so these hold from
+//! [`Catalogue::is_as_of_checkpoint`] on.
 
 use super::Catalogue;
 use crate::{
     format::{
-        BranchNumber, Stamp, VolumeNumber,
+        BranchNumber, RowKey, Stamp, VolumeNumber,
         row::{PointRow, VolumeState},
     },
-    map::Reclaim,
+    map::{Points, Reclaim},
+    simulation::canary::{self, Canary},
 };
-use std::{collections::BTreeSet, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    rc::Rc,
+};
+
+/// Deletions that are only thought of, to know their consequences.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlannedDeletion {
+    pub snapshots: BTreeSet<(BranchNumber, Stamp)>,
+    /// Branches that lose their head.
+    pub heads: BTreeSet<BranchNumber>,
+}
+
+/// Points, and perhaps the head, that a branch loses by a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BranchLoss {
+    pub branch: BranchNumber,
+    /// Points that are not kept any more.
+    pub points: Vec<Stamp>,
+    pub loses_head: bool,
+}
+
+/// Branches by the point at which they left their parent.
+#[derive(Debug, Default)]
+pub(super) struct Children(BTreeMap<(BranchNumber, Stamp), BTreeSet<BranchNumber>>);
+
+impl Children {
+    pub fn add(&mut self, point: (BranchNumber, Stamp), child: BranchNumber) {
+        self.0.entry(point).or_default().insert(child);
+    }
+
+    pub fn remove(&mut self, point: (BranchNumber, Stamp), child: BranchNumber) {
+        if let Some(children) = self.0.get_mut(&point) {
+            children.remove(&child);
+            if children.is_empty() {
+                self.0.remove(&point);
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of_point(&self, point: (BranchNumber, Stamp)) -> impl Iterator<Item = BranchNumber> {
+        self.0.get(&point).into_iter().flatten().copied()
+    }
+
+    fn of_branch(&self, branch: BranchNumber) -> impl Iterator<Item = BranchNumber> {
+        self.0.range(all_of(branch)).flat_map(|(_, children)| children).copied()
+    }
+}
+
+fn all_of(branch: BranchNumber) -> RangeInclusive<(BranchNumber, Stamp)> {
+    (branch, Stamp(0))..=(branch, Stamp(u64::MAX))
+}
 
 impl Catalogue {
     /// Branches of a volume, in the order of their creation.
@@ -23,7 +84,7 @@ impl Catalogue {
         self.lineages.get(&volume).into_iter().flatten().copied()
     }
 
-    /// User-visible snapshots of a volume on all its branches, oldest first on each.
+    /// User-visible snapshots of a volume on all its branches, in the order in which they were taken.
     pub fn snapshots_of(
         &self,
         volume: VolumeNumber,
@@ -31,81 +92,148 @@ impl Catalogue {
         let points = self
             .branches_of(volume)
             .flat_map(|branch| self.points_of(branch).map(move |(stamp, row)| (branch, stamp, row)));
-        points.filter(move |(_, _, row)| {
+        let shown = points.filter(move |(_, _, row)| {
             row.volume == volume && row.state == VolumeState::Live && row.uses.snapshot
-        })
-    }
-
-    /// Points at which needed branches left `branch`.
-    fn forks_of(&self, branch: BranchNumber) -> BTreeSet<Stamp> {
-        if self.fork_count == 0 {
-            return BTreeSet::new();
-        }
-        let children = self.branch_rows.iter().filter_map(|(&child, row)| match row.parent {
-            Some((parent, stamp)) if parent == branch => Some((child, stamp)),
-            _ => None,
         });
-        children.filter(|&(child, _)| self.is_needed(child)).map(|(_, stamp)| stamp).collect()
+        let mut shown: Vec<_> = shown.collect();
+        shown.sort_by_key(|&(branch, stamp, _)| (stamp, branch));
+        shown.into_iter()
     }
 
-    fn is_needed(&self, branch: BranchNumber) -> bool {
-        self.branch_rows.get(&branch).is_some_and(|row| row.state != VolumeState::Deleting)
-            || !self.forks_of(branch).is_empty()
+    /// True if there is a snapshot that was not deleted, with its volume or alone.
+    pub fn has_snapshot(&self, branch: BranchNumber, stamp: Stamp) -> bool {
+        let (point, none) = ((branch, stamp), PlannedDeletion::default());
+        self.point_rows.get(&point).is_some_and(|row| self.is_snapshot(point, row, &none))
     }
 
-    /// True if a needed branch left `branch` at this point.
-    pub fn is_fork(&self, branch: BranchNumber, stamp: Stamp) -> bool {
-        self.forks_of(branch).contains(&stamp)
+    /// True if an older program would misread the rows: a branch has a parent, or a rollback left a volume.
+    pub fn needs_branches_feature(&self) -> bool {
+        !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some())
     }
 
-    /// Removes the points of a volume under deletion, except those that other branches left it at.
-    pub(super) fn drop_points(&mut self, volume: VolumeNumber) {
-        for branch in self.branches_of(volume).collect::<Vec<_>>() {
-            let forks = self.forks_of(branch);
-            let stamps: Vec<Stamp> = self.points_of(branch).map(|(stamp, _)| stamp).collect();
-            let points = Rc::make_mut(&mut self.points);
-            for stamp in stamps.into_iter().filter(|stamp| !forks.contains(stamp)) {
-                points.remove(branch, stamp);
-            }
-        }
+    /// True if the row of a point is that of a snapshot that was not deleted, with its volume or alone.
+    fn is_snapshot(&self, point: (BranchNumber, Stamp), row: &PointRow, planned: &PlannedDeletion) -> bool {
+        let has_use = row.uses.snapshot || row.uses.reader || row.uses.transfer;
+        let is_there = has_use && row.state != VolumeState::Deleting && self.keeps_points(row.volume);
+        is_there && !planned.snapshots.contains(&point)
     }
 
-    /// Points and branches under deletion that no needed branch keeps; a branch that is deleted completely
-    /// has the highest possible stamp.
+    fn is_needed(&self, branch: BranchNumber, planned: &PlannedDeletion) -> bool {
+        let Some(row) = self.branch_rows.get(&branch) else { return false };
+        let has_head = row.state != VolumeState::Deleting && !planned.heads.contains(&branch);
+        let has_snapshots = || {
+            self.point_rows.range(all_of(branch)).any(|(&point, row)| self.is_snapshot(point, row, planned))
+        };
+        has_head
+            || has_snapshots()
+            || self.children.of_branch(branch).any(|child| self.is_needed(child, planned))
+    }
+
+    fn is_kept(&self, point: (BranchNumber, Stamp), planned: &PlannedDeletion) -> bool {
+        let row = self.point_rows.get(&point);
+        let is_snapshot = row.is_some_and(|row| self.is_snapshot(point, row, planned));
+        is_snapshot || self.has_child(point, planned)
+    }
+
+    fn has_child(&self, point: (BranchNumber, Stamp), planned: &PlannedDeletion) -> bool {
+        let mut children = self.children.of_point(point);
+        children.any(|child| self.is_needed(child, planned))
+            && !canary::is(Canary::ForkPointGoesWithItsSnapshot)
+    }
+
+    /// True if the branch stays needed without its head: its points or its children read it.
+    pub fn outlives_its_head(&self, branch: BranchNumber, planned: &PlannedDeletion) -> bool {
+        let mut planned = planned.clone();
+        planned.heads.insert(branch);
+        self.is_needed(branch, &planned)
+    }
+
+    /// The losses of branches by a deletion; nothing is changed.
+    pub fn losses(&self, planned: &PlannedDeletion) -> Vec<BranchLoss> {
+        let loss_of = |branch: BranchNumber| {
+            let points = self.points.of(branch).iter().copied();
+            let points = points.filter(|&stamp| !self.is_kept((branch, stamp), planned)).collect();
+            BranchLoss { branch, points, loses_head: planned.heads.contains(&branch) }
+        };
+        let losses = self.branch_rows.keys().map(|&branch| loss_of(branch));
+        losses.filter(|loss| loss.loses_head || !loss.points.is_empty()).collect()
+    }
+
+    /// Points and branches that nothing needs, as of a checkpoint; a branch that goes completely has the
+    /// highest possible stamp.
     pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
-        let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
-        let points = points.map(|(&point, _)| point).filter(|&(branch, stamp)| !self.is_fork(branch, stamp));
-        let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
-        let branches = branches.map(|(&branch, _)| branch).filter(|&branch| !self.is_needed(branch));
-        points.chain(branches.map(|branch| (branch, Reclaim::ALL))).collect()
+        let points =
+            self.point_rows.keys().copied().filter(|&(branch, stamp)| !self.points.contains(branch, stamp));
+        let points = points.filter(|(branch, _)| !self.given_up.contains(branch));
+        points.chain(self.given_up.iter().map(|&branch| (branch, Reclaim::ALL))).collect()
     }
 
-    /// The deletions that become due because `branch` was just deleted: its own, and those of the branches
-    /// above it that it was the last to keep. In the form of [`Self::deletions`].
-    pub fn branch_deleted(&mut self, branch: BranchNumber) -> Vec<(BranchNumber, Stamp)> {
-        let mut due = Vec::new();
-        let mut next = Some(branch);
-        while let Some(branch) = next.take().filter(|&branch| !self.is_needed(branch)) {
-            due.push((branch, Reclaim::ALL));
-            let Some((parent, stamp)) = self.branch_rows[&branch].parent else { break };
-            if self.forks_of(parent).contains(&stamp) {
-                break;
-            }
-            let row = self.point_rows.get(&(parent, stamp));
-            let is_deleted = row.is_some_and(|row| row.state == VolumeState::Deleting);
-            let is_kept = row.is_some_and(|row| !is_deleted && self.keeps_points(row.volume));
-            if !is_kept {
-                Rc::make_mut(&mut self.points).remove(parent, stamp);
-            }
-            let is_parent_deleted =
-                self.branch_rows.get(&parent).is_some_and(|row| row.state == VolumeState::Deleting);
-            if is_parent_deleted {
-                next = Some(parent);
-            } else if is_deleted {
-                due.push((parent, stamp));
-            }
+    /// Deletions that became due since the last call, in the form of [`Self::deletions`].
+    pub fn take_due(&mut self) -> Vec<(BranchNumber, Stamp)> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Determines what is kept and needed, after all rows of a checkpoint were read.
+    pub(super) fn settle_forks(&mut self) {
+        let none = PlannedDeletion::default();
+        let mut points = Points::new();
+        for &(branch, stamp) in self.point_rows.keys().filter(|&&point| self.is_kept(point, &none)) {
+            points.insert(branch, stamp);
         }
-        due
+        self.points = Rc::new(points);
+        let branches = self.branch_rows.keys().copied();
+        self.given_up = branches.filter(|&branch| !self.is_needed(branch, &none)).collect();
+        self.due.clear();
+        self.is_read = true;
+    }
+
+    /// The row of a point was put: keeps the point or gives it up.
+    pub(super) fn point_was_put(&mut self, point: (BranchNumber, Stamp)) {
+        if self.is_read && self.is_kept(point, &PlannedDeletion::default()) {
+            Rc::make_mut(&mut self.points).insert(point.0, point.1);
+        } else {
+            self.release_point(point);
+        }
+    }
+
+    /// A volume was deleted: gives up its snapshots that no branch left at.
+    pub(super) fn volume_was_deleted(&mut self, volume: VolumeNumber) {
+        for branch in self.branches_of(volume).collect::<Vec<_>>() {
+            let points: Vec<_> = self.points_of(branch).filter(|(_, row)| row.volume == volume).collect();
+            let stamps: Vec<Stamp> = points.into_iter().map(|(stamp, _)| stamp).collect();
+            stamps.into_iter().for_each(|stamp| self.release_point((branch, stamp)));
+        }
+    }
+
+    /// Gives up a point unless it is kept, and what was needed only for it.
+    fn release_point(&mut self, point: (BranchNumber, Stamp)) {
+        if !self.is_read || self.is_kept(point, &PlannedDeletion::default()) {
+            return;
+        }
+        if Rc::make_mut(&mut self.points).remove(point.0, point.1) {
+            self.due.push(point);
+        }
+        self.release_branch(point.0);
+    }
+
+    /// Gives up a branch unless it is needed, and what was needed only for it.
+    pub(super) fn release_branch(&mut self, branch: BranchNumber) {
+        let Some(row) = self.branch_rows.get(&branch).filter(|_| self.is_read) else { return };
+        let parent = row.parent;
+        if self.given_up.contains(&branch) || self.is_needed(branch, &PlannedDeletion::default()) {
+            return;
+        }
+        self.given_up.insert(branch);
+        self.due.push((branch, Reclaim::ALL));
+        for stamp in self.points.of(branch).to_vec() {
+            Rc::make_mut(&mut self.points).remove(branch, stamp);
+        }
+        let Some(point) = parent else { return };
+        if let Some(row) = self.point_rows.get_mut(&point) {
+            row.references = row.references.saturating_sub(1);
+            self.changed.insert(RowKey::of_point(point.0, point.1));
+        }
+        self.release_point(point);
     }
 }
 
@@ -137,6 +265,7 @@ mod tests {
             kib_per_second_max: 0,
             created_at: WallNanoseconds(1),
             key: [0; 16],
+            left_by: None,
         };
         catalogue.put(RowKey::of_volume(VolumeNumber(number)), &row.encode()).expect("a row");
     }
@@ -147,7 +276,7 @@ mod tests {
         volume: u32,
         parent: Option<(BranchNumber, Stamp)>,
         state: VolumeState,
-    ) -> Vec<(BranchNumber, Stamp)> {
+    ) {
         let row = BranchRow {
             state,
             volume: VolumeNumber(volume),
@@ -158,10 +287,6 @@ mod tests {
             filled_below: None,
         };
         catalogue.put(RowKey::of_branch(BranchNumber(number)), &row.encode()).expect("a row");
-        match state {
-            VolumeState::Deleting => catalogue.branch_deleted(BranchNumber(number)),
-            _ => Vec::new(),
-        }
     }
 
     fn put_point(catalogue: &mut Catalogue, branch: u32, stamp: Stamp, volume: u32, state: VolumeState) {
@@ -169,7 +294,7 @@ mod tests {
             name: format!("at {stamp}"),
             state,
             uses: PointUses { snapshot: true, ..PointUses::default() },
-            references: 0,
+            references: 1,
             volume: VolumeNumber(volume),
             group: None,
             snapshot: SnapshotId([1; 16]),
@@ -188,13 +313,24 @@ mod tests {
         put_volume(&mut catalogue, 1, 1, VolumeState::Live);
         put_point(&mut catalogue, 1, POINT, 1, VolumeState::Live);
         put_point(&mut catalogue, 1, LATER, 1, VolumeState::Live);
-        put_branch(&mut catalogue, 2, 2, Some((BranchNumber(1), POINT)), VolumeState::Live);
+        put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Live);
         put_volume(&mut catalogue, 2, 2, VolumeState::Live);
+        catalogue.is_as_of_checkpoint();
         catalogue
     }
 
+    const FORK: Option<(BranchNumber, Stamp)> = Some((BranchNumber(1), POINT));
+    const ALL_OF: [(BranchNumber, Stamp); 2] =
+        [(BranchNumber(1), Reclaim::ALL), (BranchNumber(2), Reclaim::ALL)];
+
     fn points(catalogue: &Catalogue) -> &[Stamp] {
         catalogue.points().of(BranchNumber(1))
+    }
+
+    /// The deletions that a program which opened the pool now would find due.
+    fn due_after_reading(catalogue: &mut Catalogue) -> Vec<(BranchNumber, Stamp)> {
+        catalogue.is_as_of_checkpoint();
+        catalogue.deletions()
     }
 
     #[test]
@@ -202,24 +338,79 @@ mod tests {
         let mut catalogue = forked();
         put_point(&mut catalogue, 1, POINT, 1, VolumeState::Deleting);
         assert_eq!(catalogue.snapshots_of(VolumeNumber(1)).count(), 1, "it is not shown any more");
-        assert_eq!((points(&catalogue), catalogue.deletions().len()), (&[POINT, LATER][..], 0));
+        assert!(!catalogue.has_snapshot(BranchNumber(1), POINT) && catalogue.take_due().is_empty());
+        assert_eq!(points(&catalogue), &[POINT, LATER]);
         put_volume(&mut catalogue, 2, 2, VolumeState::Deleting);
-        let due = put_branch(&mut catalogue, 2, 2, Some((BranchNumber(1), POINT)), VolumeState::Deleting);
-        assert_eq!(due, [(BranchNumber(2), Reclaim::ALL), (BranchNumber(1), POINT)]);
-        assert_eq!(points(&catalogue), [LATER]);
-        assert_eq!(catalogue.deletions().len(), 2);
+        put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Deleting);
+        let due = [ALL_OF[1], (BranchNumber(1), POINT)];
+        assert_eq!(catalogue.take_due(), due);
+        let row = catalogue.point(BranchNumber(1), POINT).expect("it is not reclaimed yet");
+        assert_eq!((row.references, points(&catalogue)), (0, &[LATER][..]));
+        put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Deleting);
+        assert_eq!(catalogue.take_due(), [], "a record that is applied again changes nothing");
+        assert_eq!(due_after_reading(&mut catalogue).len(), 2);
     }
 
     #[test]
     fn deleting_a_volume_keeps_what_a_branch_that_left_it_reads() {
         let mut catalogue = forked();
         put_volume(&mut catalogue, 1, 1, VolumeState::Deleting);
-        assert_eq!(put_branch(&mut catalogue, 1, 1, None, VolumeState::Deleting), []);
-        assert_eq!((points(&catalogue), catalogue.deletions().len()), (&[POINT][..], 0));
+        put_branch(&mut catalogue, 1, 1, None, VolumeState::Deleting);
+        assert_eq!(catalogue.take_due(), [(BranchNumber(1), LATER)], "what only its own snapshot saw");
+        assert_eq!(points(&catalogue), [POINT]);
+        assert_eq!(due_after_reading(&mut catalogue), [(BranchNumber(1), LATER)]);
         put_volume(&mut catalogue, 2, 2, VolumeState::Deleting);
-        let due = put_branch(&mut catalogue, 2, 2, Some((BranchNumber(1), POINT)), VolumeState::Deleting);
-        assert_eq!(due, [(BranchNumber(2), Reclaim::ALL), (BranchNumber(1), Reclaim::ALL)]);
+        put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Deleting);
+        let due: BTreeSet<_> = catalogue.take_due().into_iter().collect();
+        assert_eq!(due, [ALL_OF[0], ALL_OF[1], (BranchNumber(1), POINT)].into());
         assert_eq!(points(&catalogue), []);
+        assert_eq!(due_after_reading(&mut catalogue), ALL_OF);
+    }
+
+    #[test]
+    fn a_branch_without_a_head_stays_for_the_snapshots_on_it() {
+        let mut catalogue = forked();
+        // Volume 1 goes on with branch 3, and nobody keeps the head of branch 1.
+        put_branch(&mut catalogue, 3, 1, FORK, VolumeState::Live);
+        put_volume(&mut catalogue, 1, 3, VolumeState::Live);
+        put_branch(&mut catalogue, 1, 1, None, VolumeState::Deleting);
+        assert_eq!((catalogue.take_due(), points(&catalogue)), (Vec::new(), &[POINT, LATER][..]));
+        put_volume(&mut catalogue, 1, 3, VolumeState::Deleting);
+        put_branch(&mut catalogue, 3, 1, FORK, VolumeState::Deleting);
+        assert_eq!(points(&catalogue), [POINT], "volume 2 reads it");
+        assert_eq!(catalogue.take_due(), [(BranchNumber(1), LATER), (BranchNumber(3), Reclaim::ALL)]);
+        assert_eq!(
+            due_after_reading(&mut catalogue),
+            [(BranchNumber(1), LATER), (BranchNumber(3), Reclaim::ALL)]
+        );
+    }
+
+    #[test]
+    fn a_planned_deletion_tells_what_each_branch_would_lose() {
+        let catalogue = forked();
+        let one = BranchNumber(1);
+        let snapshots: BTreeSet<_> = [(one, POINT), (one, LATER)].into();
+        let loss =
+            |points: &[Stamp], loses_head| BranchLoss { branch: one, points: points.to_vec(), loses_head };
+        let planned = PlannedDeletion { snapshots, heads: BTreeSet::new() };
+        assert_eq!(catalogue.losses(&planned), [loss(&[LATER], false)]);
+        let planned = PlannedDeletion { heads: [one].into(), ..planned };
+        assert_eq!(catalogue.losses(&planned), [loss(&[LATER], true)]);
+        assert!(catalogue.outlives_its_head(one, &planned));
+        let planned = PlannedDeletion { heads: [one, BranchNumber(2)].into(), ..planned };
+        assert_eq!(catalogue.losses(&planned)[0], loss(&[POINT, LATER], true));
+        assert!(!catalogue.outlives_its_head(one, &planned));
+    }
+
+    #[test]
+    fn a_number_that_stays_in_use_needs_no_feature() {
+        let mut catalogue = forked();
+        assert!(catalogue.needs_branches_feature());
+        put_volume(&mut catalogue, 2, 2, VolumeState::Deleting);
+        put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Deleting);
+        catalogue.forget(BranchNumber(2), Reclaim::ALL);
+        assert!(!catalogue.needs_branches_feature());
+        assert_eq!(catalogue.branch_next(), BranchNumber(3));
     }
 
     #[test]
@@ -234,11 +425,11 @@ mod tests {
     #[test]
     fn snapshots_of_a_volume_are_found_on_the_branches_it_left() {
         let mut catalogue = forked();
-        put_branch(&mut catalogue, 3, 1, Some((BranchNumber(1), POINT)), VolumeState::Live);
+        put_branch(&mut catalogue, 3, 1, FORK, VolumeState::Live);
         put_volume(&mut catalogue, 1, 3, VolumeState::Live);
-        put_point(&mut catalogue, 3, Stamp(30), 1, VolumeState::Live);
+        put_point(&mut catalogue, 3, Stamp(15), 1, VolumeState::Live);
         let found: Vec<_> = catalogue.snapshots_of(VolumeNumber(1)).map(|(_, stamp, _)| stamp).collect();
-        assert_eq!(found, [POINT, LATER, Stamp(30)]);
+        assert_eq!(found, [POINT, Stamp(15), LATER], "in the order in which they were taken");
         assert_eq!(catalogue.snapshots_of(VolumeNumber(2)).count(), 0);
     }
 }

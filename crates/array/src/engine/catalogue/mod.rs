@@ -6,13 +6,14 @@
 //!    `changed` has the keys of the rows that differ.
 //! 2. Names of live volumes are unique.
 //! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state.
-//! 4. `points` has the key of every row of the point table that is not being deleted, or at which a needed
-//!    branch left (`forks`); `branches` has every branch. A checkpoint under way keeps those of its
-//!    beginning.
-//! 5. `lineages` has all branches of each volume, `fork_count` counts branches with a parent.
+//! 4. `points` has the points that are kept (`forks`); `branches` has every branch. A checkpoint under way
+//!    keeps those of its beginning.
+//! 5. `lineages` has all branches of each volume, `children` all branches with a parent.
 //! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
 
 mod forks;
+
+pub(crate) use forks::{BranchLoss, PlannedDeletion};
 
 use crate::{
     format::{
@@ -21,7 +22,9 @@ use crate::{
         row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points, Reclaim},
+    simulation::canary::{self, Canary},
 };
+use forks::Children;
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
@@ -32,7 +35,13 @@ pub(crate) struct Catalogue {
     volumes: BTreeMap<VolumeNumber, VolumeRow>,
     branch_rows: BTreeMap<BranchNumber, BranchRow>,
     /// Branches that have a parent.
-    fork_count: usize,
+    children: Children,
+    /// Branches that nothing needs any more.
+    given_up: BTreeSet<BranchNumber>,
+    /// Points and branches given up since they were last taken.
+    due: Vec<(BranchNumber, Stamp)>,
+    /// All rows of the checkpoint are in.
+    is_read: bool,
     /// Branches by volume.
     lineages: BTreeMap<VolumeNumber, BTreeSet<BranchNumber>>,
     branches: Rc<Branches>,
@@ -67,22 +76,17 @@ impl Catalogue {
                 row.stamp_max = row.stamp_max.max(known.unwrap_or_default());
                 Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
                 self.lineages.entry(row.volume).or_default().insert(number);
-                self.fork_count += usize::from(row.parent.is_some());
-                let before = self.branch_rows.insert(number, row);
-                self.fork_count -= usize::from(before.is_some_and(|before| before.parent.is_some()));
+                if let Some(point) = row.parent {
+                    self.children.add(point, number);
+                }
+                self.branch_rows.insert(number, row);
+                self.release_branch(number);
             }
             CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 let row = PointRow::decode(bytes)?;
-                let is_kept = (row.state != VolumeState::Deleting && self.keeps_points(row.volume))
-                    || self.is_fork(branch, stamp);
-                let points = Rc::make_mut(&mut self.points);
-                if is_kept {
-                    points.insert(branch, stamp);
-                } else {
-                    points.remove(branch, stamp);
-                }
                 self.point_rows.insert((branch, stamp), row);
+                self.point_was_put((branch, stamp));
             }
             CatalogueTable::Discard => {
                 self.discards.insert(key, DiscardRow::decode(bytes)?);
@@ -117,7 +121,7 @@ impl Catalogue {
         let is_deleted = row.state == VolumeState::Deleting;
         self.volumes.insert(number, row);
         if is_deleted {
-            self.drop_points(number);
+            self.volume_was_deleted(number);
         }
     }
 
@@ -144,8 +148,11 @@ impl Catalogue {
             }
             CatalogueTable::Branch => {
                 Rc::make_mut(&mut self.branches).remove(BranchNumber(key.id as u32));
+                self.given_up.remove(&BranchNumber(key.id as u32));
                 if let Some(row) = self.branch_rows.remove(&BranchNumber(key.id as u32)) {
-                    self.fork_count -= usize::from(row.parent.is_some());
+                    if let Some(point) = row.parent {
+                        self.children.remove(point, BranchNumber(key.id as u32));
+                    }
                     let lineage = self.lineages.get_mut(&row.volume).expect("it has this branch");
                     lineage.remove(&BranchNumber(key.id as u32));
                     if lineage.is_empty() {
@@ -171,6 +178,7 @@ impl Catalogue {
 
     /// Declares all rows unchanged, after they were read from the checkpoint.
     pub fn is_as_of_checkpoint(&mut self) {
+        self.settle_forks();
         self.changed.clear();
     }
 
@@ -222,12 +230,42 @@ impl Catalogue {
             self.remove(RowKey::of_point(branch, stamp));
         }
         let volume = self.branch_rows[&branch].volume;
+        if canary::is(Canary::RowGoesWithTheOldBranch) {
+            self.remove(RowKey::of_volume(volume));
+        }
         // The highest numbers stay in use, so that no number is given twice.
         let is_highest = self.volume_next().0 == volume.0 + 1 || self.branch_next().0 == branch.0 + 1;
-        if !is_highest {
+        if is_highest {
+            self.forget_parent(branch);
+        } else {
             self.remove(RowKey::of_branch(branch));
-            if self.branches_of(volume).next().is_none() {
-                self.remove(RowKey::of_volume(volume));
+        }
+    }
+
+    /// A branch of which only the number is left has no parent: the features of a pool need not tell of it.
+    fn forget_parent(&mut self, branch: BranchNumber) {
+        let row = self.branch_rows.get_mut(&branch).expect("it keeps its number");
+        if let Some(point) = row.parent.take() {
+            row.depth = 0;
+            Rc::make_mut(&mut self.branches).set(branch, Branch::of_row(row));
+            self.children.remove(point, branch);
+            self.changed.insert(RowKey::of_branch(branch));
+        }
+    }
+
+    /// Removes deleted volumes of which no branch is left. The highest number stays in use.
+    pub fn forget_volumes(&mut self) {
+        let Some(&highest) = self.volumes.keys().next_back() else { return };
+        let deleted = self.volumes.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
+        let gone = deleted.filter(|(number, _)| !self.lineages.contains_key(number));
+        let gone: Vec<VolumeNumber> = gone.map(|(&number, _)| number).collect();
+        for number in gone {
+            if number < highest {
+                self.remove(RowKey::of_volume(number));
+            } else if let Some(row) = self.volumes.get_mut(&number)
+                && row.left_by.take().is_some()
+            {
+                self.changed.insert(RowKey::of_volume(number));
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Rows of volumes.
+//! Rows of volumes. A volume that a rollback left has version 2, any other version 1.
 
-use super::{THIS, VERSION, is_name, name, open};
+use super::{THIS, VERSION, is_name, name};
 use crate::format::{
-    decode_error::DecodeError,
+    decode_error::{DecodeError, DecodeFault},
     location::Compression,
     segment::RedundancyClass,
-    units::{BlockCount, BranchNumber, GroupNumber, VolumeId, WallNanoseconds},
+    units::{BlockCount, BranchNumber, GroupNumber, VolumeId, VolumeNumber, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -43,7 +43,12 @@ pub struct VolumeRow {
     pub created_at: WallNanoseconds,
     /// UUID of the key its blocks are encrypted with, or zeroes.
     pub key: [u8; 16],
+    /// The volume whose rollback left it: its branch, which belongs to that volume, is never written again.
+    pub left_by: Option<VolumeNumber>,
 }
+
+/// Version of the row of a volume that a rollback left.
+const VERSION_LEFT: u16 = 2;
 
 /// State of a volume. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +93,24 @@ struct RawVolume {
 
 const _: () = assert!(size_of::<RawVolume>() == 88);
 
+/// Follows in version 2.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawLeft {
+    left_by: le::U32,
+    zero: [u8; 4],
+}
+
+const _: () = assert!(size_of::<RawLeft>() == 8);
+
 impl VolumeRow {
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
         assert!(self.sectors <= VOLUME_SECTORS_MAX, "a volume has at most 64 TiB");
         assert!(self.branch.0 > 0 && self.group != Some(GroupNumber(0)), "numbers begin at 1");
+        assert!(self.left_by != Some(VolumeNumber(0)), "numbers begin at 1");
         let raw = RawVolume {
-            version: VERSION.into(),
+            version: if self.left_by.is_some() { VERSION_LEFT } else { VERSION }.into(),
             state: self.state as u8,
             class: self.class as u8,
             branch: self.branch.0.into(),
@@ -112,7 +128,9 @@ impl VolumeRow {
             created_at: self.created_at.0.into(),
             key: self.key,
         };
-        [raw.as_bytes(), self.name.as_bytes()].concat()
+        let left = self.left_by.map(|volume| RawLeft { left_by: volume.0.into(), zero: [0; 4] });
+        let left = left.as_ref().map_or(&[][..], |left| left.as_bytes());
+        [raw.as_bytes(), left, self.name.as_bytes()].concat()
     }
 
     /// Decodes a row.
@@ -121,7 +139,23 @@ impl VolumeRow {
     ///
     /// Bytes that are no such row of a known version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (raw, rest) = open::<RawVolume>(bytes)?;
+        let version: &le::U16 = THIS.view(bytes, 0)?;
+        let version = version.get();
+        if version != VERSION && version != VERSION_LEFT {
+            return Err(THIS.refuse(0, DecodeFault::Version(version)));
+        }
+        let raw: &RawVolume = THIS.view(bytes, 0)?;
+        let (left_by, name_at) = match version {
+            VERSION_LEFT => {
+                let left: &RawLeft = THIS.view(bytes, size_of::<RawVolume>())?;
+                let left_at = size_of::<RawVolume>();
+                let left_by = left.left_by.get();
+                THIS.value(left_by > 0, left_at, "left by", left_by, "from 1")?;
+                THIS.zero(&left.zero, left_at + offset_of!(RawLeft, zero))?;
+                (Some(VolumeNumber(left_by)), left_at + size_of::<RawLeft>())
+            }
+            _ => (None, size_of::<RawVolume>()),
+        };
         THIS.zero(&[raw.zero], offset_of!(RawVolume, zero))?;
         let sectors = raw.sectors.get();
         let sectors_at = offset_of!(RawVolume, sectors);
@@ -131,7 +165,7 @@ impl VolumeRow {
         let compression_at = offset_of!(RawVolume, compression);
         Ok(Self {
             volume: VolumeId(raw.volume),
-            name: name(rest, raw.name_length, offset_of!(RawVolume, name_length), size_of::<RawVolume>())?,
+            name: name(&bytes[name_at..], raw.name_length, offset_of!(RawVolume, name_length), name_at)?,
             state: VolumeState::decode(raw.state, offset_of!(RawVolume, state))?,
             class: RedundancyClass::decode(THIS, raw.class, offset_of!(RawVolume, class))?,
             branch: BranchNumber(branch),
@@ -160,6 +194,7 @@ impl VolumeRow {
             kib_per_second_max: raw.kib_per_second_max.get(),
             created_at: WallNanoseconds(raw.created_at.get()),
             key: raw.key,
+            left_by,
         })
     }
 }

@@ -15,7 +15,7 @@ use copies::{Copies, RunBlocks};
 pub(super) use shield::{WriteAnswer, WriteShield};
 pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 
-use super::{Snapshot, VolumeInfo, VolumeSetting, snapshots::no_snapshot};
+use super::{Snapshot, VolumeInfo, snapshots::no_snapshot};
 use crate::{
     drive::Drives,
     election::{DriveSuperblock, KNOWN, OpenRefusal, check_layout, newest},
@@ -23,9 +23,9 @@ use crate::{
     error::{Error, Result},
     format::{
         BlockIndex, BranchNumber, CatalogueTable, DriveId, FeatureAccess, MemberIndex, MirroredSegment,
-        PoolId, Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp, Superblock,
-        TreeKind, VolumeNumber,
-        row::{SegmentRow, VolumeRow, VolumeState},
+        PoolId, Position, Roots, RowKey, SegmentNumber, SegmentUse, Stamp, Superblock, TreeKind,
+        VolumeNumber,
+        row::{SegmentRow, VolumeState},
     },
     log::{ReplayStart, replay_for_reading},
     map::PartialLookup,
@@ -318,14 +318,7 @@ impl ReadOnlyPool {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        let info = |number: VolumeNumber, row: &VolumeRow| VolumeInfo {
-            name: row.name.clone(),
-            volume: row.volume,
-            size_bytes: row.sectors * SECTOR_BYTES,
-            setting: VolumeSetting::of(row),
-            snapshots: catalogue.snapshots_of(number).count(),
-        };
-        live.map(|(number, row)| info(number, row)).collect()
+        live.map(|(number, row)| VolumeInfo::of(catalogue, number, row)).collect()
     }
 
     /// Snapshots of a volume that were found, oldest first.

@@ -82,6 +82,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     let head = walk(&segments, RawTree::Head, head)?;
     let history = walk(&segments, RawTree::History, history)?;
     check_lives(&superblock, &catalogue, &head, &history)?;
+    if catalogue.has_forks() && !superblock.may_have_forks {
+        return Err("branches have parents, and the superblock's features do not say so".to_owned());
+    }
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;
         for run in versions(&head).chain(versions(&history)) {

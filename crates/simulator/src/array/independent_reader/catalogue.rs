@@ -6,14 +6,35 @@ use super::{
     nodes::RawEntry,
     segments::RawSegment,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
 pub struct RawBranch {
     volume: u32,
+    /// The parent and the stamp of the fork; 0 none.
+    parent: (u32, u64),
+    depth: u8,
     pub is_deleted: bool,
     /// Its highest stamp, if the pool's features say that rows have it.
     stamp_max: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RawVolume {
+    branch: u32,
+    is_deleted: bool,
+    /// The volume whose rollback left it; 0 none.
+    left_by: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RawPoint {
+    volume: u32,
+    is_deleted: bool,
+    /// A snapshot, a reader or a transfer.
+    is_used: bool,
+    has_reader: bool,
+    references: u32,
 }
 
 /// The parsed catalogue.
@@ -22,10 +43,9 @@ pub struct RawCatalogue {
     /// Segments that are not free.
     pub segments: BTreeMap<u32, RawSegment>,
     pub branches: BTreeMap<u32, RawBranch>,
-    /// Volumes: branch.
-    pub volumes: BTreeMap<u32, u32>,
-    /// Points: branch and stamp, including those being deleted.
-    pub points: BTreeSet<(u32, u64)>,
+    pub volumes: BTreeMap<u32, RawVolume>,
+    /// Points by branch and stamp, including those being deleted.
+    pub points: BTreeMap<(u32, u64), RawPoint>,
 }
 
 impl RawCatalogue {
@@ -35,7 +55,7 @@ impl RawCatalogue {
             let RawEntry::Row(table, id, sub, row) = entry else {
                 return Err("versions among rows".to_owned());
             };
-            if u16_at(row, 0) != 1 {
+            if u16_at(row, 0) != 1 && (*table, u16_at(row, 0)) != (2, 2) {
                 return Err(format!("row {id} of table {table} has version {}", u16_at(row, 0)));
             }
             let number = *id as u32;
@@ -45,13 +65,32 @@ impl RawCatalogue {
                         catalogue.segments.insert(number, segment);
                     }
                 }
-                2 => drop(catalogue.volumes.insert(number, u32_at(row, 4))),
+                2 => {
+                    let left_by = if u16_at(row, 0) == 2 { u32_at(row, 88) } else { 0 };
+                    let volume = RawVolume { branch: u32_at(row, 4), is_deleted: row[2] == 3, left_by };
+                    catalogue.volumes.insert(number, volume);
+                }
                 3 => {
                     let stamp_max = u64_at(row, 24);
-                    let branch = RawBranch { volume: u32_at(row, 4), is_deleted: row[2] == 3, stamp_max };
+                    let branch = RawBranch {
+                        volume: u32_at(row, 4),
+                        parent: (u32_at(row, 8), u64_at(row, 16)),
+                        depth: row[3],
+                        is_deleted: row[2] == 3,
+                        stamp_max,
+                    };
                     catalogue.branches.insert(number, branch);
                 }
-                4 => drop(catalogue.points.insert((number, *sub))),
+                4 => {
+                    let point = RawPoint {
+                        volume: u32_at(row, 8),
+                        is_deleted: row[2] == 3,
+                        is_used: row[3] & (1 | 4 | 8) != 0,
+                        has_reader: row[3] & 4 != 0,
+                        references: u32_at(row, 4),
+                    };
+                    catalogue.points.insert((number, *sub), point);
+                }
                 5..=8 => {}
                 _ => return Err(format!("table {table}")),
             }
@@ -61,17 +100,72 @@ impl RawCatalogue {
     }
 
     fn check(&self) -> ReadResult<()> {
-        let lost = self
-            .volumes
-            .iter()
-            .find(|(volume, branch)| self.branches.get(branch).is_none_or(|row| row.volume != **volume));
-        if let Some((volume, branch)) = lost {
-            return Err(format!("volume {volume} has branch {branch}, which is not its own"));
+        let mut heads = BTreeMap::new();
+        for (&number, volume) in self.volumes.iter().filter(|(_, volume)| !volume.is_deleted) {
+            let owner = if volume.left_by > 0 { volume.left_by } else { number };
+            let branch =
+                self.branches.get(&volume.branch).filter(|row| row.volume == owner && !row.is_deleted);
+            if branch.is_none() || heads.insert(volume.branch, number).is_some() {
+                return Err(format!("volume {number} has branch {}, which is not its own", volume.branch));
+            }
         }
-        match self.points.iter().find(|(branch, _)| !self.branches.contains_key(branch)) {
-            Some((branch, stamp)) => Err(format!("point {stamp} of branch {branch}, which is not there")),
+        if let Some((branch, _)) =
+            self.branches.iter().find(|(branch, row)| !row.is_deleted && !heads.contains_key(branch))
+        {
+            return Err(format!("branch {branch} is live, and no volume has it"));
+        }
+        if let Some(((branch, stamp), _)) =
+            self.points.iter().find(|((branch, _), _)| !self.branches.contains_key(branch))
+        {
+            return Err(format!("point {stamp} of branch {branch}, which is not there"));
+        }
+        self.check_forks()
+    }
+
+    /// Counts the branches that begin at each point, and checks the line of each branch that is needed.
+    fn check_forks(&self) -> ReadResult<()> {
+        let mut counts: BTreeMap<(u32, u64), u32> = BTreeMap::new();
+        for (&number, branch) in self.branches.iter().filter(|(number, _)| self.is_needed(**number)) {
+            let (parent, _) = branch.parent;
+            if parent == 0 && branch.depth == 0 {
+                continue;
+            }
+            *counts.entry(branch.parent).or_default() += 1;
+            let above = self.branches.get(&parent).filter(|row| row.depth + 1 == branch.depth);
+            if parent >= number || above.is_none() || branch.depth > 15 {
+                return Err(format!("branch {number}, {} deep, begins at {:?}", branch.depth, branch.parent));
+            }
+            if !self.points.contains_key(&branch.parent) {
+                return Err(format!("branch {number} begins at {:?}, which is no point", branch.parent));
+            }
+        }
+        // All readers are one reference; a point under deletion has none.
+        let count = |key: &(u32, u64), point: &RawPoint| {
+            counts.get(key).copied().unwrap_or(0) + u32::from(point.has_reader && !point.is_deleted)
+        };
+        match self.points.iter().find(|(key, point)| count(key, point) != point.references) {
+            Some((key, point)) => {
+                let counted = count(key, point);
+                Err(format!("point {key:?} has {} references, and {counted} were counted", point.references))
+            }
             None => Ok(()),
         }
+    }
+
+    /// True if a volume, a snapshot or another branch reads a branch.
+    fn is_needed(&self, branch: u32) -> bool {
+        let is_live = self.branches.get(&branch).is_some_and(|row| !row.is_deleted);
+        let mut points = self.points.range((branch, 0)..=(branch, u64::MAX));
+        let is_there = |volume: u32| self.volumes.get(&volume).is_some_and(|row| !row.is_deleted);
+        is_live
+            || points.any(|(_, row)| row.is_used && !row.is_deleted && is_there(row.volume))
+            || self.branches.iter().any(|(&child, row)| row.parent.0 == branch && self.is_needed(child))
+    }
+
+    /// True if the pool must say that it has branches with a parent, or volumes that rollbacks left.
+    pub fn has_forks(&self) -> bool {
+        self.branches.values().any(|row| row.parent.0 > 0)
+            || self.volumes.values().any(|volume| volume.left_by > 0)
     }
 
     /// Checks that rows of branches have the stamps of their points, and that none is to come.
@@ -79,7 +173,7 @@ impl RawCatalogue {
         if let Some((branch, row)) = self.branches.iter().find(|(_, row)| row.stamp_max >= stamp_next) {
             return Err(format!("stamp {} of branch {branch} was not given yet", row.stamp_max));
         }
-        self.points.iter().try_for_each(|&(branch, stamp)| self.check_stamp(branch, stamp))
+        self.points.keys().try_for_each(|&(branch, stamp)| self.check_stamp(branch, stamp))
     }
 
     /// Checks that the row of a branch has a stamp of its versions or points.

@@ -54,6 +54,8 @@ pub struct RawSuperblock {
     previous_mark: u64,
     /// True if rows of branches have their highest stamps.
     pub has_branch_stamps: bool,
+    /// Its features say that there may be branches with a parent.
+    pub may_have_forks: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -122,6 +124,7 @@ impl RawSuperblock {
             mark: u64_at(image, 192),
             previous_mark: u64_at(image, 200),
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
+            may_have_forks: u64_at(image, 72) & 1 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

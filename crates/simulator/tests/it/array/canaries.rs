@@ -29,9 +29,18 @@ fn first_seed(bug: Bug) -> u64 {
 
 #[test]
 fn every_planted_bug_is_caught_within_200_seeds() {
+    check(Bug::all().filter(|bug| !bug.branches()));
+}
+
+#[test]
+fn every_planted_bug_of_clones_and_rollbacks_is_caught_within_200_seeds() {
+    check(Bug::all().filter(|bug| bug.branches()));
+}
+
+fn check(bugs: impl Iterator<Item = Bug>) {
     let mut escaped = Vec::new();
     let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
-    for bug in Bug::all() {
+    for bug in bugs {
         let (drive_fault, is_tight, drives_min) = (bug.drive_fault(), bug.is_tight(), bug.drives_min());
         let cuts_behind_replay = bug.cuts_behind_replay();
         let grade = bug.grade();
@@ -42,6 +51,7 @@ fn every_planted_bug_is_caught_within_200_seeds() {
             drives_min,
             cuts_behind_replay,
             subscribes: bug.subscribes(),
+            branches: bug.branches(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

@@ -8,7 +8,7 @@ use std::{
 type Count = fn(&PoolRunReport) -> u64;
 
 /// Branches that a run may or may not take: over all seeds each must be taken.
-const REACHED: [(&str, Count); 39] = [
+const REACHED: [(&str, Count); 43] = [
     ("crashes", |report| report.crashes),
     ("crashes while opening", |report| report.crashes_while_opening),
     ("openings", |report| report.tally.openings),
@@ -24,6 +24,10 @@ const REACHED: [(&str, Count); 39] = [
     ("snapshots deleted", |report| report.tally.snapshots_deleted),
     ("volumes deleted", |report| report.tally.volumes_deleted),
     ("volumes made smaller", |report| report.tally.shrinks),
+    ("clones", |report| report.tally.clones),
+    ("rollbacks", |report| report.tally.rollbacks),
+    ("rollbacks undone", |report| report.tally.undone),
+    ("what rollbacks left deleted", |report| report.tally.left_deleted),
     ("checkpoints asked for", |report| report.tally.checkpoints),
     ("openings without a drive", |report| report.tally.openings_without),
     ("openings by force", |report| report.tally.openings_forced),

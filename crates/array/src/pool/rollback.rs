@@ -1,0 +1,178 @@
+//! Rollback: a volume goes on from an earlier state, and the state of before stays as a volume of its own.
+//!
+//! The volume gets a new branch that begins at the snapshot; name, identity and size limits stay with it. Its
+//! old branch becomes the head of a volume `V~1`, `V~2` …, which is never written: so its content, and the
+//! snapshots on it, are those of before. The branch still belongs to the volume that left it, which therefore
+//! bears the room it takes.
+//!
+//! A rollback to such a volume begins no branch: the two change places. So going back and forth does not make
+//! branches deeper.
+
+use super::{Pool, SnapshotKey, VolumeKey, volumes::VOLUMES_MAX};
+use crate::{
+    error::{Error, Result},
+    format::{
+        BlockCount, BranchNumber, RowKey, VolumeId, VolumeNumber,
+        row::{BranchRow, NAME_BYTES_MAX, VolumeRow, VolumeState, WriteCache},
+    },
+    log::LogItem,
+    simulation::canary::{self, Canary},
+};
+
+/// The state that a volume is rolled back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollbackGoal<'k> {
+    /// One of its snapshots, on any of its branches.
+    Snapshot(SnapshotKey<'k>),
+    /// A volume that an earlier rollback left. It is no volume any more afterwards.
+    Left(VolumeKey<'k>),
+}
+
+impl Pool {
+    /// Rolls a volume back. The record is small, whatever the size of the volume. Returns the name of the
+    /// volume with the state of before, whose identity is `left`; rolling back to it undoes this. Snapshots
+    /// that are newer than the goal stay.
+    ///
+    /// # Errors
+    ///
+    /// No such volume or goal; somebody has one of the two open, and `is_forced` is false; the snapshot is 15
+    /// branches deep; or the pool cannot write.
+    pub async fn roll_back<'k>(
+        &self,
+        volume: impl Into<VolumeKey<'k>>,
+        goal: RollbackGoal<'k>,
+        left: VolumeId,
+        is_forced: bool,
+    ) -> Result<String> {
+        let one_at_a_time = self.host.admission.admit_rows().await?;
+        let volume = volume.into();
+        let number = self.number_of(volume)?;
+        let before = self.volume_row(number);
+        self.check_changeable(&before)?;
+        self.check_unused(number, is_forced)?;
+        let left_row = self.left_row(number, &before, left)?;
+        let left_name = left_row.name.clone();
+        let mut rows = match goal {
+            RollbackGoal::Snapshot(_) => Vec::new(),
+            RollbackGoal::Left(key) => self.end_left((number, &before), key, is_forced)?,
+        };
+        if let RollbackGoal::Snapshot(at) = goal {
+            self.check_depth(self.snapshot_of(volume, at)?.0, volume)?;
+        }
+        let _feature = self.shared.begin_fork().await?;
+        let handle = self.handle(number);
+        let no_writes = handle.hold_writes().await;
+        let (branch, sectors) = match goal {
+            RollbackGoal::Snapshot(at) => {
+                let fork = self.fork_at(volume, at)?;
+                let (branch, row) = self.branch_from(&fork, number);
+                rows.push((RowKey::of_branch(branch), row.encode()));
+                rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
+                (branch, fork.row.sectors)
+            }
+            RollbackGoal::Left(key) => {
+                let row = self.volume_row(self.number_of(key)?);
+                (row.branch, row.sectors)
+            }
+        };
+        let row = VolumeRow { branch, sectors, ..before.clone() };
+        rows.push((RowKey::of_volume(number), row.encode()));
+        if canary::is(Canary::RollbackDropsTheOldHead) {
+            rows.push(self.deleted_branch(before.branch));
+        } else {
+            let next = self.shared.state.borrow().catalogue.volume_next();
+            rows.push((RowKey::of_volume(next), left_row.encode()));
+        }
+        let parts = rows.into_iter().map(|(row, bytes)| LogItem::Put { row, bytes }).collect();
+        self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await?;
+        Ok(left_name)
+    }
+
+    /// The row of the volume that keeps the state of before.
+    fn left_row(&self, number: VolumeNumber, before: &VolumeRow, left: VolumeId) -> Result<VolumeRow> {
+        let state = self.shared.state.borrow();
+        if state.catalogue.live_volumes() >= VOLUMES_MAX {
+            return Err(Error::TooManyVolumes(VOLUMES_MAX));
+        }
+        let taken = |name: &str| state.catalogue.volume_named(name).is_some();
+        Ok(VolumeRow {
+            volume: left,
+            name: left_name(&before.name, taken),
+            group: None,
+            write_cache: WriteCache::Off,
+            reserve: BlockCount(0),
+            limit: BlockCount(0),
+            iops_max: 0,
+            kib_per_second_max: 0,
+            created_at: self.shared.wall_now(),
+            left_by: Some(number),
+            ..before.clone()
+        })
+    }
+
+    /// The rows that end a volume which a rollback of `number` left: its branch goes on as that of the other.
+    fn end_left(
+        &self,
+        (number, before): (VolumeNumber, &VolumeRow),
+        key: VolumeKey<'_>,
+        is_forced: bool,
+    ) -> Result<Vec<(RowKey, Vec<u8>)>> {
+        let left = self.number_of(key)?;
+        let row = self.volume_row(left);
+        if row.left_by != Some(number) {
+            return Err(Error::NotLeftBy(row.name, before.name.clone()));
+        }
+        self.check_unused(left, is_forced)?;
+        let row = VolumeRow { state: VolumeState::Deleting, ..row };
+        Ok(vec![(RowKey::of_volume(left), row.encode())])
+    }
+
+    fn deleted_branch(&self, branch: BranchNumber) -> (RowKey, Vec<u8>) {
+        let state = self.shared.state.borrow();
+        let row = state.catalogue.branch(branch).expect("a volume writes it");
+        (RowKey::of_branch(branch), BranchRow { state: VolumeState::Deleting, ..row.clone() }.encode())
+    }
+
+    /// Fails if somebody has the volume open, unless that does not matter.
+    fn check_unused(&self, number: VolumeNumber, is_forced: bool) -> Result<()> {
+        let volumes = self.volumes.borrow();
+        let is_used = volumes.get(&number).is_some_and(|volume| volume.strong_count() > 0);
+        if is_used && !is_forced { Err(Error::VolumeInUse(self.volume_row(number).name)) } else { Ok(()) }
+    }
+
+    /// Fails if a rollback left the volume.
+    pub(super) fn check_changeable(&self, row: &VolumeRow) -> Result<()> {
+        if row.left_by.is_some() { Err(Error::LeftByRollback(row.name.clone())) } else { Ok(()) }
+    }
+}
+
+/// The first free name of the form `V~1`, above all that are taken.
+fn left_name(volume: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let name = |count: u32| {
+        let end = format!("~{count}");
+        let mut kept = volume.len().min(NAME_BYTES_MAX - end.len());
+        while !volume.is_char_boundary(kept) {
+            kept -= 1;
+        }
+        format!("{}{end}", &volume[..kept])
+    };
+    let mut count = 1;
+    while is_taken(&name(count)) {
+        count += 1;
+    }
+    name(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_what_rollbacks_left_are_counted() {
+        assert_eq!(left_name("store", |_| false), "store~1");
+        assert_eq!(left_name("store", |name| ["store~1", "store~2"].contains(&name)), "store~3");
+        let long = "ö".repeat(64);
+        let name = left_name(&long, |_| false);
+        assert_eq!((name.len(), name.ends_with("ö~1")), (128, true), "a name has 128 bytes at most");
+    }
+}

@@ -1,0 +1,254 @@
+//! Rollback: the volume is as it was, what it was before stays, and both survive whatever comes.
+
+use crate::{
+    clones::{bytes_of, snapshot, used_at_rest},
+    scene::{MIB, Scene, make_volume, small, write},
+};
+use array::{
+    error::Error,
+    format::VolumeId,
+    pool::{NewClone, Pool, RollbackGoal, VolumeInfo, open},
+    volume::VolumeDevice,
+};
+use std::{rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, World};
+
+const BLOCK: usize = 4096;
+
+async fn fill(pool: &Rc<Pool>, volume: &str, byte: u8) {
+    let device = VolumeDevice(pool.volume(volume).expect("it is there"));
+    write(&device, 0, byte, 20 * BLOCK).await;
+}
+
+fn device(pool: &Rc<Pool>, volume: &str) -> VolumeDevice {
+    VolumeDevice(pool.volume(volume).expect("it is there"))
+}
+
+/// Rolls "store" back. Returns the name of what it left.
+async fn roll_back(pool: &Rc<Pool>, goal: RollbackGoal<'_>, id: u8) -> Result<String, Error> {
+    pool.roll_back("store", goal, VolumeId([id; 16]), false).await
+}
+
+fn to(snapshot: &str) -> RollbackGoal<'_> {
+    RollbackGoal::Snapshot(snapshot.into())
+}
+
+fn info(pool: &Rc<Pool>, name: &str) -> VolumeInfo {
+    pool.volumes().into_iter().find(|info| info.name == name).expect("it is listed")
+}
+
+/// "store" with 20 blocks of 1 at "monday", of 2 at "tuesday", of 3 now.
+async fn pool_with_history(world: &World, devices: &[Rc<dyn BlockDevice>]) -> Rc<Pool> {
+    let pool = open(world, devices, small()).await.expect("it opens");
+    make_volume(&pool, "store", MIB).await.expect("it is made");
+    for (byte, name) in [(1, "monday"), (2, "tuesday")] {
+        fill(&pool, "store", byte).await;
+        snapshot(&pool, "store", name).await;
+    }
+    fill(&pool, "store", 3).await;
+    pool
+}
+
+#[test]
+fn a_rollback_takes_the_volume_back_and_keeps_what_was() {
+    let mut scene = Scene::new(141, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        pool.resize_volume("store", 2 * MIB).await.expect("it is resized");
+        let identity = info(&pool, "store").volume;
+        let left = roll_back(&pool, to("monday"), 7).await.expect("it is rolled back");
+        assert_eq!((left.as_str(), info(&pool, "store").volume), ("store~1", identity));
+        assert_eq!(info(&pool, "store").size_bytes, MIB, "its size is that of then");
+        assert_eq!((info(&pool, &left).size_bytes, info(&pool, &left).volume), (2 * MIB, VolumeId([7; 16])));
+        assert_eq!(info(&pool, &left).left_by.as_deref(), Some("store"));
+        let names: Vec<_> = pool.snapshots("store").expect("listed").into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["monday", "tuesday"], "newer ones stay");
+        let since = pool.difference("store", "tuesday".into(), None).await;
+        assert!(matches!(since, Err(Error::NotYet(_))), "tuesday is on the other branch: {since:?}");
+        fill(&pool, "store", 4).await;
+        snapshot(&pool, "store", "wednesday").await;
+        device(&pool, "store")
+            .discard(ByteOffset(0), ByteCount(BLOCK as u64))
+            .await
+            .expect("it is discarded");
+        for refused in [
+            device(&pool, &left)
+                .write(ByteOffset(0), vec![Arc::new(Buffer::zeroed(512))], Stability::Stable)
+                .await,
+            device(&pool, &left).discard(ByteOffset(0), ByteCount(8192)).await,
+        ] {
+            assert_eq!(refused.expect_err("it is never written").kind(), IoErrorKind::ReadOnly);
+        }
+        for refused in [
+            pool.resize_volume(&left, MIB).await,
+            pool.rename_volume(&left, "other").await,
+            pool.snapshot(&[left.as_str()], "friday", array::format::SnapshotId([1; 16])).await,
+            pool.roll_back(&left, to("monday"), VolumeId([8; 16]), true).await.map(drop),
+        ] {
+            assert!(matches!(refused, Err(Error::LeftByRollback(_))), "{refused:?}");
+        }
+    });
+    scene.simulation.cut_power();
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens again");
+        let wanted = [vec![0], vec![4; 19]].concat();
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, wanted);
+        assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
+        for (name, byte) in [("monday", 1), ("tuesday", 2), ("wednesday", 4)] {
+            let read = pool.snapshot_device("store", name).expect("it is there");
+            assert_eq!(bytes_of(&read, 20).await, [byte; 20], "{name}");
+        }
+        // To a newer snapshot on the branch that was left, and a clone of what was left.
+        assert_eq!(roll_back(&pool, to("tuesday"), 9).await.expect("it is rolled back"), "store~2");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [2; 20]);
+        assert_eq!(bytes_of(&device(&pool, "store~2"), 20).await, wanted);
+        let new = NewClone { name: "repair".to_owned(), volume: VolumeId([10; 16]) };
+        pool.clone_volume("store~1", None, &new).await.expect("it is made");
+        fill(&pool, "repair", 5).await;
+        assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
+    });
+}
+
+#[test]
+fn rolling_back_to_what_a_rollback_left_undoes_it() {
+    let mut scene = Scene::new(142, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let left = roll_back(&pool, to("monday"), 7).await.expect("it is rolled back");
+        fill(&pool, "store", 4).await;
+        let undone = roll_back(&pool, RollbackGoal::Left(left.as_str().into()), 8).await;
+        assert_eq!(undone.expect("it is rolled back"), "store~2");
+        assert!(pool.volume(&left).is_err(), "the two have changed places");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [3; 20]);
+        assert_eq!(bytes_of(&device(&pool, "store~2"), 20).await, [4; 20]);
+        fill(&pool, "store", 6).await;
+        make_volume(&pool, "other", MIB).await.expect("it is made");
+        let refused = roll_back(&pool, RollbackGoal::Left("other".into()), 9).await;
+        assert!(matches!(refused, Err(Error::NotLeftBy(..))), "{refused:?}");
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens again");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [6; 20]);
+        assert_eq!(bytes_of(&device(&pool, "store~2"), 20).await, [4; 20]);
+        for round in 0..100 {
+            let left = format!("store~{}", if round % 2 == 0 { 2 } else { 1 });
+            let undone = roll_back(&pool, RollbackGoal::Left(left.as_str().into()), 20 + round).await;
+            undone.expect("back and forth does not deepen");
+        }
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [6; 20]);
+        assert_eq!(pool.volumes().len(), 3);
+    });
+}
+
+#[test]
+fn a_thousand_rollbacks_in_a_row_work() {
+    let mut scene = Scene::new(143, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let store = |byte: u8| (device(&pool, "store"), byte);
+        for round in 0..1000_u32 {
+            let goal = if round % 2 == 0 { "monday" } else { "tuesday" };
+            let id = VolumeId([&round.to_le_bytes()[..], &[1; 12]].concat().try_into().expect("16 bytes"));
+            let left = pool.roll_back("store", to(goal), id, false).await.expect("it is rolled back");
+            assert_eq!(left, format!("store~{}", round + 1));
+            let (device, byte) = store((round % 200) as u8 + 10);
+            write(&device, 0, byte, BLOCK).await;
+        }
+        let wanted = [vec![(999 % 200) as u8 + 10], vec![2; 19]].concat();
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, wanted);
+        assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
+        let wanted = [vec![(499 % 200) as u8 + 10], vec![2; 19]].concat();
+        assert_eq!(bytes_of(&device(&pool, "store~501"), 20).await, wanted);
+    });
+}
+
+#[test]
+fn a_snapshot_on_the_sixteenth_branch_is_refused_and_an_older_one_is_not() {
+    let mut scene = Scene::new(144, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        for depth in 1..=15_u8 {
+            let name = format!("at depth {depth}");
+            snapshot(&pool, "store", &name).await;
+            roll_back(&pool, to(&name), depth + 30).await.expect("it is rolled back");
+        }
+        fill(&pool, "store", 8).await;
+        snapshot(&pool, "store", "deepest").await;
+        let refused = roll_back(&pool, to("deepest"), 60).await;
+        assert!(matches!(refused, Err(Error::TooDeep(_))), "{refused:?}");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [8; 20]);
+        roll_back(&pool, to("monday"), 61).await.expect("it is rolled back");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [1; 20]);
+    });
+}
+
+#[test]
+fn a_volume_in_use_is_rolled_back_only_by_force() {
+    let mut scene = Scene::new(145, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let held = device(&pool, "store");
+        let refused = roll_back(&pool, to("monday"), 7).await;
+        assert!(matches!(refused, Err(Error::VolumeInUse(_))), "{refused:?}");
+        assert_eq!(bytes_of(&held, 20).await, [3; 20]);
+        let forced = pool.roll_back("store", to("monday"), VolumeId([7; 16]), true).await;
+        assert_eq!(forced.expect("it is rolled back"), "store~1");
+        assert_eq!(bytes_of(&held, 20).await, [1; 20]);
+    });
+}
+
+#[test]
+fn what_rollbacks_left_goes_in_any_order_and_all_comes_back() {
+    // The volume, what its rollback left, its newer snapshot, its older one.
+    let orders =
+        [[0, 1, 2, 3], [1, 0, 2, 3], [1, 2, 3, 0], [2, 1, 0, 3], [3, 2, 1, 0], [3, 1, 2, 0], [0, 3, 2, 1]];
+    for order in orders {
+        let mut scene = Scene::new(146, 3);
+        scene.run(|world, devices| async move {
+            let pool = pool_with_history(&world, &devices).await;
+            roll_back(&pool, to("monday"), 7).await.expect("it is rolled back");
+            write(&device(&pool, "store"), 0, 4, 5 * BLOCK).await;
+            let used = pool.used_by("store").await.expect("it is counted");
+            pool.checkpoint().await.expect("it is made");
+            assert!(used >= 65 * BLOCK as u64, "what it left counts to it: {used}");
+        });
+        for what in order {
+            scene.run(move |world, devices| async move {
+                let pool = open(&world, &devices, small()).await.expect("it opens");
+                let before = used_at_rest(&pool).await;
+                let is_there = pool.volume("store").is_ok();
+                let (freed, deleted) = match what {
+                    0 => (pool.deletion_bytes("store").await, pool.delete_volume("store", true).await),
+                    1 => (pool.deletion_bytes("store~1").await, pool.delete_volume("store~1", false).await),
+                    2 | 3 if is_there => {
+                        let name = ["tuesday", "monday"][what - 2];
+                        let freed = pool.reclaimable_bytes("store", &[name]).await;
+                        (freed, pool.delete_snapshot("store", name).await)
+                    }
+                    _ => (Ok(0), Ok(())),
+                };
+                deleted.expect("it is deleted");
+                let now = used_at_rest(&pool).await;
+                assert_eq!(before - now, freed.expect("it is found"), "{what} of {order:?}");
+                if pool.volume("store").is_ok() {
+                    let wanted = [vec![4; 5], vec![1; 15]].concat();
+                    assert_eq!(bytes_of(&device(&pool, "store"), 20).await, wanted);
+                }
+                if pool.volume("store~1").is_ok() {
+                    assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
+                }
+                for snapshot in pool.snapshots("store").unwrap_or_default() {
+                    let byte = if snapshot.name == "monday" { 1 } else { 2 };
+                    let read = pool.snapshot_device("store", &snapshot.name).expect("it is there");
+                    assert_eq!(bytes_of(&read, 20).await, [byte; 20]);
+                }
+            });
+            scene.simulation.cut_power();
+        }
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            assert_eq!((used_at_rest(&pool).await, pool.volumes().len()), (0, 0), "{order:?}");
+        });
+    }
+}

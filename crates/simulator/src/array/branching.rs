@@ -1,0 +1,176 @@
+//! The administrator's clones and rollbacks.
+
+use super::{
+    administrator::Administrator,
+    content::VolumeKey,
+    fixture::volume_id,
+    model::{CutKey, Presence},
+    violation::{PoolRefusal, PoolRunError},
+};
+use array::{
+    error::Error,
+    pool::{NewClone, RollbackGoal},
+};
+use std::time::Duration;
+use world::World;
+
+/// Number of volumes with clones and what rollbacks left, at most.
+const ALL_VOLUMES_MAX: usize = 12;
+/// Pauses in which the commands of hosts may end before a rollback, and the length of one.
+const PAUSES_MAX: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Administrator {
+    /// Clones a volume, rolls one back, or deletes what a rollback left.
+    pub(super) async fn branch(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let is_crowded = self.fixture.model.borrow().usable().len() >= ALL_VOLUMES_MAX;
+        match self.random.below(10) {
+            0..=2 if !is_crowded => self.clone_snapshot().await,
+            3..=4 if !is_crowded => self.clone_now().await,
+            5..=6 if !is_crowded => self.roll_back(world).await,
+            7 if !is_crowded => self.undo(world).await,
+            _ => self.delete_left().await,
+        }
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        (!all.is_empty()).then(|| all[self.random.below(all.len() as u64) as usize])
+    }
+
+    /// A snapshot of a volume without a change in flight.
+    fn pick_snapshot(&mut self) -> Option<(CutKey, VolumeKey)> {
+        let idle = self.fixture.model.borrow().idle();
+        let mut there = self.fixture.model.borrow().readable_cuts();
+        there.retain(|(_, volume)| idle.contains(volume));
+        self.pick(&there)
+    }
+
+    async fn clone_snapshot(&mut self) -> Result<(), PoolRunError> {
+        let Some((cut, source)) = self.pick_snapshot() else { return Ok(()) };
+        self.clone_of(source, Some(cut)).await
+    }
+
+    async fn clone_now(&mut self) -> Result<(), PoolRunError> {
+        let mut sources = self.fixture.model.borrow().idle();
+        sources.extend(self.fixture.model.borrow().left());
+        let Some(source) = self.pick(&sources) else { return Ok(()) };
+        self.clone_of(source, None).await
+    }
+
+    async fn clone_of(&mut self, source: VolumeKey, cut: Option<CutKey>) -> Result<(), PoolRunError> {
+        let name = format!("clone {:x}", self.random.next_u64());
+        let (key, source_name, cut_name) = {
+            let mut model = self.fixture.model.borrow_mut();
+            let key = model.begin_clone(source, cut, name.clone());
+            let cut_name = cut.map(|cut| model.cuts[&cut].name.clone());
+            (key, model.volume(source).name.clone(), cut_name)
+        };
+        let new = NewClone { name, volume: volume_id(key) };
+        let at = cut_name.as_deref().map(Into::into);
+        let cloned = self.pool.clone_volume(&source_name, at, &new).await;
+        let presence = match &cloned {
+            Ok(()) => Presence::There,
+            Err(Error::TooDeep(_)) => Presence::Gone,
+            Err(_) => Presence::Making,
+        };
+        self.fixture.model.borrow_mut().end_clone(key, source, presence);
+        match cloned {
+            Ok(()) => self.fixture.tally.borrow_mut().clones += 1,
+            Err(Error::TooDeep(_)) => {}
+            Err(error) => return Err(PoolRefusal::of_pool("cloning a volume", &error).into()),
+        }
+        Ok(())
+    }
+
+    async fn roll_back(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let Some((cut, key)) = self.pick_snapshot() else { return Ok(()) };
+        self.roll_back_to(world, key, Ok(cut)).await
+    }
+
+    async fn undo(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let lefts = {
+            let model = self.fixture.model.borrow();
+            let idle = model.idle();
+            let left_by = |left: VolumeKey| model.volumes[&left].left_by.expect("a rollback left it");
+            let pairs = model.left().into_iter().map(|left| (left, left_by(left)));
+            pairs.filter(|(_, by)| idle.contains(by)).collect::<Vec<_>>()
+        };
+        let Some((left, key)) = self.pick(&lefts) else { return Ok(()) };
+        self.roll_back_to(world, key, Err(left)).await
+    }
+
+    /// Rolls a volume back, once hosts have no commands on it: those would happen before or after.
+    async fn roll_back_to(
+        &mut self,
+        world: &World,
+        key: VolumeKey,
+        to: Result<CutKey, VolumeKey>,
+    ) -> Result<(), PoolRunError> {
+        // A command that the pool stopped waiting for may go on.
+        if self.fixture.has_shortage() || !self.hold(world, key, to.err()).await {
+            return Ok(());
+        }
+        let (left, name, goal) = {
+            let mut model = self.fixture.model.borrow_mut();
+            let goal = match to {
+                Ok(cut) => model.cuts[&cut].name.clone(),
+                Err(left) => model.volume(left).name.clone(),
+            };
+            (model.begin_rollback(key, to), model.volume(key).name.clone(), goal)
+        };
+        let goal = match to {
+            Ok(_) => RollbackGoal::Snapshot(goal.as_str().into()),
+            Err(_) => RollbackGoal::Left(goal.as_str().into()),
+        };
+        let is_forced = self.random.percent(50.0);
+        let begun = self.fixture.model.borrow_mut().tick();
+        match self.pool.roll_back(&name, goal, volume_id(left), is_forced).await {
+            Ok(left_name) => {
+                let mut model = self.fixture.model.borrow_mut();
+                model.end_rollback(key, Some(left_name));
+                model.is_stable_until(begun);
+                let mut tally = self.fixture.tally.borrow_mut();
+                *(if to.is_ok() { &mut tally.rollbacks } else { &mut tally.undone }) += 1;
+                Ok(())
+            }
+            Err(Error::TooDeep(_) | Error::VolumeInUse(_)) => {
+                self.fixture.model.borrow_mut().end_rollback(key, None);
+                Ok(())
+            }
+            Err(error) => Err(PoolRefusal::of_pool("rolling a volume back", &error).into()),
+        }
+    }
+
+    /// Keeps hosts off a volume, and the one that is to end. False if their commands do not end in time, or
+    /// the snapshot may have been deleted meanwhile.
+    async fn hold(&mut self, world: &World, key: VolumeKey, ends: Option<VolumeKey>) -> bool {
+        let set = |is_held: bool, is_busy: bool| {
+            let mut model = self.fixture.model.borrow_mut();
+            for key in ends.into_iter().chain([key]) {
+                let volume = model.volume(key);
+                (volume.is_held, volume.is_busy) = (is_held, is_busy);
+            }
+        };
+        set(true, true);
+        for _ in 0..PAUSES_MAX {
+            let is_used = {
+                let model = self.fixture.model.borrow();
+                ends.into_iter().chain([key]).any(|key| model.volumes[&key].commands > 0)
+            };
+            if !is_used {
+                return true;
+            }
+            world.sleep(PAUSE).await;
+        }
+        set(false, false);
+        false
+    }
+
+    async fn delete_left(&mut self) -> Result<(), PoolRunError> {
+        let left = self.fixture.model.borrow().left();
+        let Some(left) = self.pick(&left) else { return Ok(()) };
+        self.delete_this_volume(left).await?;
+        self.fixture.tally.borrow_mut().left_deleted += 1;
+        Ok(())
+    }
+}
