@@ -4,8 +4,10 @@
 //! `map_speed FOLDER make BLOCKS PIECE random|sequential` writes each of BLOCKS blocks once, PIECE at a time,
 //! then as many again at random. It prints one line of JSON: blocks a second of time and of processor time,
 //! bytes a block on disk; `map_speed FOLDER read DEPTH SECONDS CACHE_BYTES` looks up random blocks in the
-//! tree that was made last.
+//! tree that was made last. `map_speed FOLDER difference BLOCKS PERCENT ROUNDS` changes a share of a map at
+//! random, then compares the point before with now, by a difference and by lookups of all blocks.
 
+mod difference;
 mod nodes;
 
 use array::{
@@ -48,8 +50,12 @@ fn main() -> ExitCode {
             let span = Duration::from_secs_f64(seconds.parse()?);
             read(&world, Path::new(folder), depth.parse()?, span, cache.parse()?).await
         }
+        [folder, "difference", blocks, percent, rounds] => {
+            let (blocks, percent) = (blocks.parse()?, percent.parse()?);
+            difference::compare(&world, Path::new(folder), blocks, percent, rounds.parse()?).await
+        }
         _ => Err("usage: map_speed FOLDER make BLOCKS PIECE random|sequential | FOLDER read DEPTH SECONDS \
-                  CACHE_BYTES"
+                  CACHE_BYTES | FOLDER difference BLOCKS PERCENT ROUNDS"
             .into()),
     });
     match done {

@@ -5,6 +5,7 @@
 mod aged;
 mod btrfs;
 mod checksum;
+mod difference;
 mod loads;
 mod map;
 mod recovery;
@@ -45,6 +46,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     rows.extend(two_pools::run(setting, ours, record)?);
     rows.extend(recovery::run(setting, ours)?);
     rows.extend(map::run(setting, ours, record)?);
+    rows.extend(difference::run(setting, ours, record)?);
     rows.extend(checksum::run(setting, ours)?);
     Ok(rows)
 }
