@@ -131,7 +131,7 @@ impl ChangeMap {
 
     fn check_points(&self) -> IoResult<()> {
         let mut points = [Some(self.pair.earlier), self.pair.later].into_iter().flatten();
-        if points.all(|stamp| self.map.is_point(self.pair.branch, stamp)) {
+        if points.all(|stamp| self.map.is_snapshot(self.pair.branch, stamp)) {
             return Ok(());
         }
         Err(IoError::new(IoErrorKind::NotFound, "look for changes: the snapshot was deleted".to_owned()))

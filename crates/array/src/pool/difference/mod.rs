@@ -201,7 +201,7 @@ impl Difference {
         let reading = self.map.shared.begin_reading();
         let roots = self.map.shared.state.borrow().roots;
         let points = [Some(self.pair.earlier), self.pair.later];
-        let is_there = |stamp| self.map.is_point(self.pair.branch, stamp);
+        let is_there = |stamp| self.map.is_snapshot(self.pair.branch, stamp);
         assert!(points.into_iter().flatten().all(is_there), "points in use are not deleted");
         let last = sectors_to_blocks(self.earlier.sectors.max(self.later.sectors));
         let trees = Rc::clone(&self.map.trees);
