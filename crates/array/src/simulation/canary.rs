@@ -51,6 +51,8 @@ listed! {
         DiscardNotDelivered,
         /// Shrinking a volume keeps the blocks behind its end.
         ShrinkKeepsTheEnd,
+        /// A difference of two points lacks the last block of each run.
+        DifferenceOffByOne,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod administrator;
 pub mod canary;
+pub mod comparison;
 pub mod content;
 pub mod convergence;
 pub mod fault_model;

@@ -34,6 +34,8 @@ pub struct PoolRunOptions {
     pub cuts_behind_replay: bool,
     /// A subscriber follows the log, holds answers and pins log.
     pub subscribes: bool,
+    /// Points of volumes are compared while hosts work.
+    pub compares: bool,
 }
 
 /// The decisions of a seed.
@@ -72,6 +74,8 @@ pub struct PoolRunPlan {
     pub cuts_behind_replay: bool,
     /// A subscriber follows the log, holds answers and pins log.
     pub subscribes: bool,
+    /// Points of volumes are compared while hosts work.
+    pub compares: bool,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -123,6 +127,7 @@ impl PoolRunPlan {
             faults,
             cuts_behind_replay: options.cuts_behind_replay,
             subscribes: options.subscribes,
+            compares: options.compares,
             is_untold,
             is_tight,
             shortages: Vec::new(),

@@ -42,6 +42,7 @@ fn every_planted_bug_is_caught_within_200_seeds() {
             drives_min,
             cuts_behind_replay,
             subscribes: bug.subscribes(),
+            compares: bug.compares(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
