@@ -63,6 +63,8 @@ listed! {
         RollbackDropsTheOldHead,
         /// The row of a volume goes with a branch that it has left.
         RowGoesWithTheOldBranch,
+        /// A difference of two points lacks the last block of each run.
+        DifferenceOffByOne,
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
         BlockIndex, BlockLocation, BranchNumber, NodeKey, Roots, Stamp, TreeKind, VersionRun,
         node::BRANCH_BLOCKS_MAX, pivot::pivots_above,
     },
+    simulation::canary::{self, Canary},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -252,7 +253,7 @@ impl<'t> RunCursor<'t> {
         let runs = map_leaf(&bytes).seek(from).take_while(|run| run.first_key() < to);
         for run in runs.filter(|run| from <= run.last_key()) {
             let Some(change) = pair.change_of(&run) else { continue };
-            let end = run.last().0 + 1;
+            let end = run.last().0 + 1 - u64::from(canary::is(Canary::DifferenceOffByOne));
             let blocks = run.first.0.max(within.start)..end.min(within.end);
             match self.changes.back_mut().filter(|(last, kind)| last.end == blocks.start && *kind == change) {
                 Some((last, _)) => last.end = blocks.end.max(last.end),

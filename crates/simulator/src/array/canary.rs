@@ -89,6 +89,11 @@ impl Bug {
         )
     }
 
+    /// True if it needs comparisons of points.
+    pub fn compares(self) -> bool {
+        self == Self::InPool(Canary::DifferenceOffByOne)
+    }
+
     /// True if it needs a kill, and a power cut right after the replay that follows.
     pub fn cuts_behind_replay(self) -> bool {
         self == Self::InPool(Canary::ReplayWithoutFlush)

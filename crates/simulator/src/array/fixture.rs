@@ -72,6 +72,8 @@ pub struct PoolTally {
     pub replays_cut: u64,
     /// Blocks that a subscriber of the log had, compared with the volumes.
     pub blocks_followed: u64,
+    /// Differences of two points applied, with the right result.
+    pub differences: u64,
     /// Logs corrupted on one copy.
     pub copies_corrupted: u64,
     /// Audits by the independent reader.

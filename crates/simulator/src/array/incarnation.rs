@@ -7,6 +7,7 @@
 
 use super::{
     administrator::Administrator,
+    comparison::Comparer,
     fault_model::{DriveFault, PoolFaultGrade},
     fixture::PoolFixture,
     host::Host,
@@ -214,6 +215,11 @@ impl PoolFixture {
             tasks.push(world.spawn("host", host.work(world.clone())));
         }
         tasks.push(world.spawn("administrator", administrator.work(world.clone())));
+        if self.plan.compares {
+            let random = world.random("differences");
+            let comparer = Comparer { fixture: self.clone(), pool: Rc::clone(pool), random };
+            tasks.push(world.spawn("comparer", comparer.work(world.clone())));
+        }
         let mut done = Ok(());
         for task in tasks {
             done = done.and(task.await);

@@ -3,6 +3,7 @@
 pub mod administrator;
 pub mod branching;
 pub mod canary;
+pub mod comparison;
 pub mod content;
 pub mod convergence;
 pub mod fault_model;

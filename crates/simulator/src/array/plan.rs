@@ -36,6 +36,8 @@ pub struct PoolRunOptions {
     pub subscribes: bool,
     /// Volumes are cloned and rolled back in all runs, not only in those the seed selects.
     pub branches: bool,
+    /// Points of volumes are compared while hosts work.
+    pub compares: bool,
 }
 
 /// The decisions of a seed.
@@ -76,6 +78,8 @@ pub struct PoolRunPlan {
     pub subscribes: bool,
     /// Volumes are cloned and rolled back.
     pub branches: bool,
+    /// Points of volumes are compared while hosts work.
+    pub compares: bool,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -128,6 +132,7 @@ impl PoolRunPlan {
             cuts_behind_replay: options.cuts_behind_replay,
             subscribes: options.subscribes,
             branches: false,
+            compares: options.compares,
             is_untold,
             is_tight,
             shortages: Vec::new(),

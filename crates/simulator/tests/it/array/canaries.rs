@@ -52,6 +52,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             cuts_behind_replay,
             subscribes: bug.subscribes(),
             branches: bug.branches(),
+            compares: bug.compares(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

@@ -9,6 +9,9 @@ mod beyond;
 /// Planted bugs are caught.
 mod canaries;
 
+/// Differences of points.
+mod differences;
+
 /// One seed is one run.
 mod same_again;
 
