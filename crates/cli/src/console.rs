@@ -111,6 +111,17 @@ impl Console {
         let _ = writeln!(io::stderr(), "{clear}{time} {label} {}", in_options(text));
     }
 
+    /// The line that a person types at the terminal; `None` without one, or without an answer.
+    pub fn ask(&self, question: &str) -> Option<String> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        let mut line = String::new();
+        write!(io::stderr(), "{question}").and_then(|()| io::stdin().read_line(&mut line)).ok()?;
+        let typed = line.trim();
+        (!typed.is_empty()).then(|| typed.to_owned())
+    }
+
     /// A JSON text on standard error, where standard output is for the answer alone.
     pub fn json_aside(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{}", in_options(text));

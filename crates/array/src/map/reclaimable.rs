@@ -121,7 +121,7 @@ impl ReclaimableQuery {
     /// those with changes in memory, or all.
     fn touched(&self) -> Vec<Range<u64>> {
         if self.with_head {
-            return vec![0..BRANCH_BLOCKS_MAX];
+            return std::iter::once(0..BRANCH_BLOCKS_MAX).collect();
         }
         let mut touched: Vec<Range<u64>> = Vec::new();
         for table in &self.tables {

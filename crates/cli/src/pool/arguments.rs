@@ -177,6 +177,8 @@ For a damaged pool it lists what is readable and what is missing in each volume,
   spindle volume snapshot mail/store@monday
   spindle volume diff mail/store@monday               what changed since then
   spindle export mail/store@monday                    read-only
+  spindle volume clone mail/store@monday mail/try     a writable copy that takes space for changes only
+  spindle volume rollback mail/store@monday           what is there now stays as mail/store~1
   spindle volume delete mail/store@monday
 
 No other process may have the pool open: end its export first. Ends with 0 on success, 2 on failure.")]
@@ -296,6 +298,39 @@ Both points are of one volume, the older one first. 'data' was written, 'zeroes'
         /// The newer point; now if it is left out
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         to: Option<PathBuf>,
+    },
+    /// Make a writable volume from a snapshot, or from a volume as it is now
+    #[command(after_help = "Examples:
+  spindle volume clone mail/store@monday mail/try
+  spindle volume clone mail/store mail/try            as mail/store is now
+
+The clone shares all data with its source, and takes space for what is written to it. It has the size, class, rates and
+write cache of its source, and no limit or reserve. Snapshot and source may be deleted: what the clone reads stays.")]
+    Clone {
+        /// The snapshot or volume
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
+        source: PathBuf,
+
+        /// Pool and name of the new volume
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+    },
+    /// Take a volume back to a snapshot, and keep what it was as another volume
+    #[command(after_help = "Examples:
+  spindle volume rollback mail/store@monday           asks for the name of the volume
+  spindle volume rollback mail/store@monday --yes store
+  spindle volume rollback mail/store~1 --yes store~1  undoes it
+
+Takes a moment, whatever the size. The present state stays as the read-only volume mail/store~1 (then ~2 ...), until it is
+deleted or rolled back to; its space counts to mail/store. Newer snapshots stay, too. The volume has the size it had then.")]
+    Rollback {
+        /// The snapshot, or what an earlier rollback left
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT|POOL/VOLUME~N")]
+        goal: PathBuf,
+
+        /// Name of the volume in the path, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Delete a volume without snapshots, or a snapshot
     #[command(after_help = "Example:

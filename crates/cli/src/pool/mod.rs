@@ -2,6 +2,7 @@
 
 mod add_drive;
 pub mod arguments;
+mod branching;
 mod create;
 mod damaged;
 mod import;

@@ -13,7 +13,7 @@ use serving::pool::{
     folder::{HeldPool, OpenPool, is_held},
     record::is_pool,
     snapshot_room::room_to_make,
-    status::{DriveStatus, PoolStatus, PublishedStatus, VolumeStatus, used_of},
+    status::{DriveStatus, PoolStatus, PublishedStatus, used_of},
 };
 use std::path::Path;
 use world::{ByteCount, World, real::AccessMode};
@@ -153,12 +153,10 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
     if rebuild.unreadable_blocks > 0 {
         console.say(&format!("  {} blocks could not be read for a copy", rebuild.unreadable_blocks));
     }
-    for VolumeStatus { name, size_bytes, write_cache, raid0, limits, snapshots } in volumes {
-        let cache = if *write_cache { "write cache on" } else { "write cache off" };
-        let cache = if *raid0 { format!("{cache}, raid0: one copy at rest") } else { cache.to_owned() };
-        console.say(&format!("  volume {name}: {}, {cache}{}", ByteCount(*size_bytes), limits.text()));
-        for snapshot in snapshots {
-            console.say(&format!("    snapshot {name}@{snapshot}"));
+    for volume in volumes {
+        console.say(&format!("  {}", volume.text()));
+        for snapshot in &volume.snapshots {
+            console.say(&format!("    snapshot {}@{snapshot}", volume.name));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
+    branching,
     reporter::report_events_of,
     volume_diff,
     volume_limits::VolumeLimits,
@@ -33,23 +34,28 @@ use world::{
 
 /// The answer as JSON.
 #[derive(Serialize)]
-struct VolumeAnswer<'a> {
-    path: &'a Path,
-    done: &'static str,
+pub(super) struct VolumeAnswer<'a> {
+    pub path: &'a Path,
+    pub done: &'static str,
     /// Of a volume that was made, or has another size now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    size_bytes: Option<u64>,
+    pub size_bytes: Option<u64>,
     /// Of one that has another name now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    pub name: Option<&'a str>,
+    /// The volume that a rollback left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<&'a Path>,
     /// Of one that was made, or set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<LimitStatus>,
+    pub limits: Option<LimitStatus>,
 }
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
+    | VolumeVerb::Clone { volume: path, .. }
+    | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
@@ -65,6 +71,13 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")
     })?;
     check_form(&arguments.verb, path, &wanted)?;
+    match &arguments.verb {
+        VolumeVerb::Clone { source, .. } => return branching::clone(arguments.json, source, (path, &wanted)),
+        VolumeVerb::Rollback { yes, .. } => {
+            return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
+        }
+        _ => {}
+    }
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(arguments.json, false);
         let mut open = OpenPool::open(&world, &wanted.folder, &StderrNotices::shared()).await?;
@@ -95,6 +108,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             VolumeVerb::Snapshot { .. } => ("snapshot", None, None, "a snapshot".to_owned()),
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
             VolumeVerb::Diff { .. } => unreachable!("answered above"),
+            VolumeVerb::Clone { .. } | VolumeVerb::Rollback { .. } => unreachable!("done by `branching`"),
         };
         if arguments.json {
             console.json_of(&VolumeAnswer {
@@ -102,6 +116,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
                 done,
                 size_bytes: size.map(|size| size.0),
                 name,
+                left: None,
                 limits,
             })?;
         }
@@ -122,7 +137,7 @@ fn cache_text(write_cache: Option<WriteCacheState>) -> &'static str {
 fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
     let shown = path.display();
     match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { .. }, Some(_)) => {
+        (VolumeVerb::Create { .. } | VolumeVerb::Clone { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
         }
         (VolumeVerb::Set { .. } | VolumeVerb::Resize { .. } | VolumeVerb::Rename { .. }, Some(_)) => {
@@ -188,6 +203,7 @@ async fn perform(
             _ => pool.snapshot(&[volume], name, SnapshotId(random_uuid(world))).await,
         },
         (VolumeVerb::Diff { .. }, Some(_)) => unreachable!("it changes nothing"),
+        (VolumeVerb::Clone { .. } | VolumeVerb::Rollback { .. }, _) => unreachable!("done by `branching`"),
         (_, None) => pool.delete_volume(volume, false).await,
     }
 }

@@ -197,3 +197,80 @@ fn what_cannot_be_done_to_a_pool_or_a_volume_is_refused_in_a_line() {
     assert!(!bench.path("mail/drive-4.spindle").exists(), "nothing is left of what came to nothing");
     assert_eq!(json(&bench, &["pool", "show", "mail"])["drives"].as_array().unwrap().len(), 3);
 }
+
+/// The first bytes of what a path exports, and whether writing there is refused.
+fn first_bytes(bench: &Bench, path: &str) -> (Vec<u8>, bool) {
+    let place = format!("unix:{}", text(&bench.path("socket")));
+    let exported = Exported::begin(bench, &[path, "--nbd", &place]);
+    let uri: NbdUri = exported.uris[0].parse().unwrap();
+    let found = real::run(1, RealOptions::default(), async |world: World| {
+        let client = Client::connect(&world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap();
+        let read = client.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
+        let data = vec![Arc::new(Buffer::copy_of(&[0xbb; 4096]))];
+        let written = client.write(ByteOffset(1 << 20), data, Stability::Stable).await;
+        (read[0].to_vec(), written.is_err())
+    });
+    exported.end();
+    found
+}
+
+#[test]
+fn a_snapshot_is_cloned_and_rolled_back_to_and_the_rollback_is_undone() {
+    let bench = Bench::new();
+    used_pool(&bench);
+    let before = letters()[..4096].to_vec();
+    done(&bench.run(&["volume", "snapshot", "mail/store@monday"]));
+    while_exported(&bench, async |client| {
+        let data = vec![Arc::new(Buffer::copy_of(&[0xaa; 4096]))];
+        client.write(ByteOffset(0), data, Stability::Stable).await.unwrap();
+    });
+    let said = json(&bench, &["volume", "clone", "mail/store@monday", "mail/try"]);
+    let made = serde_json::json!({ "path": "mail/try", "done": "cloned", "size_bytes": 120 << 20 });
+    assert_eq!(said, made);
+    assert_eq!(first_bytes(&bench, "mail/try"), (before.clone(), false));
+    // Nothing was typed, and there is no terminal.
+    for (arguments, story) in [
+        (
+            &["volume", "rollback", "mail/store@monday"][..],
+            "confirmed with the volume's name; say --yes store",
+        ),
+        (&["volume", "rollback", "mail/store@monday", "--yes", "try"], "\"try\" is not the volume of"),
+        (
+            &["volume", "rollback", "mail/store", "--yes", "store"],
+            "neither a snapshot nor what a rollback left",
+        ),
+        (&["volume", "rollback", "mail/store@friday", "--yes", "store"], "has no snapshot \"friday\""),
+        (&["volume", "clone", "mail/store", "mail/store"], "\"store\" exists already"),
+        (&["volume", "clone", "mail/store", "other/store"], "are in different pools"),
+        (&["volume", "clone", "mail/store", "mail/a~1"], "\"a~1\" is not a valid name"),
+    ] {
+        let said = bench.run(arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stdout);
+        assert!(said.stderr.contains(story), "{arguments:?}: {}", said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    }
+    let said = done(&bench.run(&["volume", "rollback", "mail/store@monday", "--yes", "store"]));
+    let lines = "mail/store: now → as of mail/store@monday, 120 MiB; what it was is mail/store~1, read-only\n\
+                 undo: spindle volume rollback mail/store~1\n";
+    assert_eq!(said, lines);
+    assert_eq!(first_bytes(&bench, "mail/store"), (before, false));
+    assert_eq!(first_bytes(&bench, "mail/store~1"), (vec![0xaa; 4096], true));
+    let shown = done(&bench.run(&["pool", "show", "mail"]));
+    for line in [
+        "  volume store: 120 MiB, write cache off, from store@monday\n    snapshot store@monday\n",
+        "  volume try: 120 MiB, write cache off, from store@monday\n",
+        "  volume store~1: 120 MiB, read-only, left by a rollback of store\n",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let said = json(&bench, &["volume", "rollback", "mail/store~1", "--yes", "store~1"]);
+    let undone = serde_json::json!({
+        "path": "mail/store", "done": "rolled back", "size_bytes": 120 << 20, "left": "mail/store~2"
+    });
+    assert_eq!(said, undone);
+    assert_eq!(first_bytes(&bench, "mail/store").0, vec![0xaa; 4096]);
+    done(&bench.run(&["volume", "delete", "mail/store~2"]));
+    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store"]));
+    assert_eq!(first_bytes(&bench, "mail/try").0, letters()[..4096].to_vec(), "it outlives all of them");
+}

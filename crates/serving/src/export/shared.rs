@@ -144,6 +144,9 @@ impl OpenExports {
             };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
         let bitmaps = VolumeChanges::of(pool, &origin);
+        let is_left = volume.as_ref().is_some_and(|volume| volume.is_read_only());
+        let is_read_only = is_left || wanted.snapshot.is_some();
+        let what = if is_left { "what a rollback left" } else { what };
         let pool = Rc::clone(pool);
         let fill = move || {
             let space = pool.space();
@@ -153,14 +156,14 @@ impl OpenExports {
             name,
             path: path.to_owned(),
             device,
-            fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
+            fill: (!is_read_only).then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
             sparse,
             bitmaps,
-            is_thin: wanted.snapshot.is_none(),
-            is_read_only: wanted.snapshot.is_some(),
+            is_thin: !is_read_only,
+            is_read_only,
             what,
             origin,
-            volume,
+            volume: volume.filter(|_| !is_left),
         })
     }
 

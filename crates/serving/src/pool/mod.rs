@@ -2,6 +2,7 @@
 
 pub mod add_drive;
 pub mod advice;
+pub mod branching;
 pub mod create;
 pub mod damaged;
 pub mod difference;

@@ -17,7 +17,7 @@ use super::{
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::Pool,
+    pool::{Pool, VolumeInfo, VolumeOrigin},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,53 @@ pub struct VolumeStatus {
     pub raid0: bool,
     #[serde(flatten)]
     pub limits: LimitStatus,
+    /// The volume, and the snapshot unless it was the present, that it began with: of a clone, or after a
+    /// rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<String>,
+    /// The volume whose rollback left it: it is read-only, and its room counts there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_by: Option<String>,
     pub snapshots: Vec<String>,
+}
+
+impl VolumeStatus {
+    fn of(pool: &Pool, volume: VolumeInfo) -> Self {
+        let snapshots = pool.snapshots(&volume.name).expect("it was listed just now");
+        Self {
+            size_bytes: volume.size_bytes,
+            write_cache: volume.setting.write_cache == WriteCache::On,
+            raid0: volume.setting.class == RedundancyClass::Raid0,
+            limits: LimitStatus::of(&volume.setting),
+            begun_at: volume.origin.as_ref().map(begin_of),
+            left_by: volume.left_by,
+            snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
+            name: volume.name,
+        }
+    }
+
+    /// In a line.
+    pub fn text(&self) -> String {
+        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, .. } = self;
+        let size = ByteCount(*size_bytes);
+        if let Some(volume) = left_by {
+            return format!("volume {name}: {size}, read-only, left by a rollback of {volume}");
+        }
+        let cache = if *write_cache { "write cache on" } else { "write cache off" };
+        let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };
+        let begun_at = begun_at.as_ref().map_or(String::new(), |begun_at| format!(", from {begun_at}"));
+        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}", limits.text())
+    }
+}
+
+/// `store@monday`, or `store` as it was at some moment.
+fn begin_of(origin: &VolumeOrigin) -> String {
+    let VolumeOrigin { volume, snapshot, is_deleted } = origin;
+    let deleted = if *is_deleted { " (deleted)" } else { "" };
+    match snapshot {
+        Some(snapshot) => format!("{volume}@{snapshot}{deleted}"),
+        None => format!("{volume}{deleted}"),
+    }
 }
 
 /// The status that the process which has a pool open publishes.
@@ -185,17 +231,7 @@ impl PoolStatus {
         let space = pool.space();
         // Computed on each call.
         let (rebuild, degraded, redundancy) = (pool.rebuild_progress(), pool.degraded(), pool.redundancy());
-        let volumes = pool.volumes().into_iter().map(|volume| {
-            let snapshots = pool.snapshots(&volume.name).expect("it was listed just now");
-            VolumeStatus {
-                size_bytes: volume.size_bytes,
-                write_cache: volume.setting.write_cache == WriteCache::On,
-                raid0: volume.setting.class == RedundancyClass::Raid0,
-                limits: LimitStatus::of(&volume.setting),
-                snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
-                name: volume.name,
-            }
-        });
+        let volumes = pool.volumes().into_iter().map(|volume| VolumeStatus::of(pool, volume));
         let only_elsewhere = pool.only_copies_elsewhere();
         let shown_drives = drives.now(pool);
         let unused = unused::advice(&drives.folder, pool, &shown_drives, &only_elsewhere);

@@ -1,0 +1,97 @@
+//! `spindle volume clone` and `rollback`.
+
+use super::{reporter::report_events_of, volume::VolumeAnswer};
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+};
+use report::Refusal;
+use serving::pool::{
+    branching::{CloneAnswer, clone as clone_volume, roll_back as roll_volume_back},
+    folder::{OpenPool, VolumePath},
+};
+use std::path::Path;
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// Makes a clone of what `source` names.
+pub fn clone(json: bool, source: &Path, (path, new): (&Path, &VolumePath)) -> Result<ExitStatus, Refusal> {
+    let from = VolumePath::of(source).ok_or_else(|| {
+        Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME[@SNAPSHOT]")
+    })?;
+    if from.folder != new.folder {
+        let problem = format!("{} and {} are in different pools", source.display(), path.display());
+        return Err(Refusal::new(
+            problem,
+            "a clone shares the data of its source: name a volume of its pool",
+        ));
+    }
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, new, &console).await?;
+        let cloned = clone_volume(&world, &open, &from, &new.volume).await;
+        let closed = open.close().await;
+        let CloneAnswer { size } = cloned?;
+        closed?;
+        if json {
+            let answer = VolumeAnswer { size_bytes: Some(size.0), ..answer(path, "cloned") };
+            console.json_of(&answer)?;
+        }
+        console.say(&format!("{}: a clone of {}, {size}", path.display(), source.display()));
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// Rolls back to what `path` names, if `yes`, or the answer on the terminal, is the name of the volume in it.
+pub fn roll_back(
+    json: bool,
+    (path, goal): (&Path, &VolumePath),
+    yes: Option<&str>,
+) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(json, false);
+    let question = format!(
+        "{} will be as of {}; its present state stays as another volume.\nType {} to go on: ",
+        goal.folder.join(goal.volume.split('~').next().unwrap_or_default()).display(),
+        path.display(),
+        goal.volume
+    );
+    let typed = yes.map(str::to_owned).or_else(|| console.ask(&question));
+    let remedy = format!("say --yes {}", goal.volume);
+    match typed.as_deref() {
+        Some(name) if name == goal.volume => {}
+        Some(name) => {
+            let problem = format!("{name:?} is not the volume of {}", path.display());
+            return Err(Refusal::new(problem, &remedy));
+        }
+        None => return Err(Refusal::new("a rollback is confirmed with the volume's name", &remedy)),
+    }
+    real::run(0, RealOptions::default(), async |world: World| {
+        let open = open(&world, goal, &console).await?;
+        let done = roll_volume_back(&world, &open, goal).await;
+        let closed = open.close().await;
+        let done = done?;
+        closed?;
+        if json {
+            let answer = VolumeAnswer {
+                size_bytes: Some(done.size.0),
+                left: Some(&done.left),
+                ..answer(&done.volume, "rolled back")
+            };
+            console.json_of(&answer)?;
+        }
+        console.say(&done.text(path));
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+async fn open(world: &World, wanted: &VolumePath, console: &Console) -> Result<OpenPool, Refusal> {
+    let mut open = OpenPool::open(world, &wanted.folder, &StderrNotices::shared()).await?;
+    report_events_of(&mut open, world, console, false);
+    Ok(open)
+}
+
+fn answer<'a>(path: &'a Path, done: &'static str) -> VolumeAnswer<'a> {
+    VolumeAnswer { path, done, size_bytes: None, name: None, left: None, limits: None }
+}
