@@ -1,8 +1,8 @@
 //! The feature *branches*: set before the log has the first record with a row that older programs misread,
 //! and cleared by the first checkpoint without such rows.
 //!
-//! Invariant: the superblock has the feature while a row in the catalogue's tree, or in a record that a replay
-//! reads, needs it.
+//! Invariant: the superblock has the feature while a row in the catalogue's tree, or in a record that a
+//! replay reads, needs it.
 
 use super::Shared;
 use crate::{error::Result, format::features::INCOMPATIBLE_BRANCHES};

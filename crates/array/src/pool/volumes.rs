@@ -290,7 +290,8 @@ impl Pool {
 
     /// Space used by a volume, its snapshots, and what its rollbacks left, in bytes; data that it shares with
     /// the volume it was cloned from counts there. Of a volume that a rollback left, the space of its branch,
-    /// which counts to the other volume as well. Overwritten blocks count until the next checkpoint. The first call reads the whole map of the volume.
+    /// which counts to the other volume as well. Overwritten blocks count until the next checkpoint. The first
+    /// call reads the whole map of the volume.
     ///
     /// # Errors
     ///

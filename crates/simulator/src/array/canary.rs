@@ -4,7 +4,10 @@
 //! are in the pool itself ([`array::simulation::canary`]). Each must be caught within a few seeds; a bug that
 //! is not caught means that a check is ineffective.
 
-use super::fault_model::{DriveFault, PoolFaultGrade};
+use super::{
+    fault_model::{DriveFault, PoolFaultGrade},
+    plan::Branching,
+};
 use array::simulation::canary::Canary;
 use std::{rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
@@ -74,9 +77,9 @@ impl Bug {
         matches!(self, Self::InPool(Canary::AnswerDespiteHold | Canary::DiscardNotDelivered))
     }
 
-    /// True if it needs clones and rollbacks.
-    pub fn branches(self) -> bool {
-        matches!(
+    /// Clones and rollbacks, if it needs any: rare bugs are rarer among them.
+    pub fn branching(self) -> Branching {
+        let needs_them = matches!(
             self,
             Self::InPool(
                 Canary::ChildSeesALaterWrite
@@ -86,7 +89,8 @@ impl Bug {
                     | Canary::RollbackDropsTheOldHead
                     | Canary::RowGoesWithTheOldBranch
             )
-        )
+        );
+        if needs_them { Branching::Always } else { Branching::Never }
     }
 
     /// True if it needs comparisons of points.

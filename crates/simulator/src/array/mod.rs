@@ -28,6 +28,6 @@ pub mod violation;
 pub use array::simulation::sometimes::Sometimes;
 pub use canary::Bug;
 pub use fault_model::{DriveFault, PoolFaultGrade};
-pub use plan::{PoolRunOptions, PoolRunPlan};
+pub use plan::{Branching, PoolRunOptions, PoolRunPlan};
 pub use run::{PoolRunReport, replay_command, run};
 pub use violation::{PoolRunError, PoolViolation};

@@ -34,10 +34,19 @@ pub struct PoolRunOptions {
     pub cuts_behind_replay: bool,
     /// A subscriber follows the log, holds answers and pins log.
     pub subscribes: bool,
-    /// Volumes are cloned and rolled back in all runs, not only in those the seed selects.
-    pub branches: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
+    pub branching: Branching,
+}
+
+/// The runs in which volumes are cloned and rolled back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Branching {
+    /// Those that the seed selects.
+    #[default]
+    Drawn,
+    Always,
+    Never,
 }
 
 /// The decisions of a seed.
@@ -155,8 +164,14 @@ impl PoolRunPlan {
         plan.shortages = (0..cycles).map(|_| draw_spell()).collect();
         // A subscriber does not follow a volume to another branch.
         let may_branch = !plan.subscribes && !plan.cuts_behind_replay;
-        plan.branches = may_branch && (random.percent(40.0) || options.branches);
-        if plan.branches && options.branches {
+        let is_drawn = random.percent(40.0);
+        plan.branches = may_branch
+            && match options.branching {
+                Branching::Drawn => is_drawn,
+                Branching::Always => true,
+                Branching::Never => false,
+            };
+        if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
         }
         if plan.cuts_behind_replay {

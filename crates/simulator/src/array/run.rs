@@ -6,7 +6,7 @@ use super::{
     fixture::{PoolFixture, PoolTally},
     incarnation::PoolScenario,
     independent_reader::{Audit, CopyRule},
-    plan::{PoolRunOptions, PoolRunPlan},
+    plan::{Branching, PoolRunOptions, PoolRunPlan},
     shortage::ShortageEpisode,
     violation::{PoolRunError, PoolViolation},
 };
@@ -53,7 +53,11 @@ pub struct PoolRunReport {
 /// The command that replays one seed.
 pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     let beyond = if options.grade == PoolFaultGrade::Beyond { " --beyond" } else { "" };
-    let branches = if options.branches { " --branches" } else { "" };
+    let branches = match options.branching {
+        Branching::Drawn => "",
+        Branching::Always => " --branches",
+        Branching::Never => " --no-branches",
+    };
     format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}")
 }
 

@@ -61,8 +61,11 @@ struct Array {
     #[command(flatten)]
     seeds: Seeds,
     /// Clone volumes and roll them back in every run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_branches")]
     branches: bool,
+    /// Clone volumes and roll them back in no run
+    #[arg(long)]
+    no_branches: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -116,8 +119,14 @@ fn run_maildb(arguments: Maildb) -> ExitCode {
 fn run_array(arguments: Array) -> ExitCode {
     let grade =
         if arguments.seeds.beyond { array::PoolFaultGrade::Beyond } else { array::PoolFaultGrade::Envelope };
-    let branches = arguments.branches;
-    let options = array::PoolRunOptions { grade, branches, ..array::PoolRunOptions::default() };
+    let branching = if arguments.branches {
+        array::Branching::Always
+    } else if arguments.no_branches {
+        array::Branching::Never
+    } else {
+        array::Branching::Drawn
+    };
+    let options = array::PoolRunOptions { grade, branching, ..array::PoolRunOptions::default() };
     let reached = RefCell::new(BTreeMap::new());
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {

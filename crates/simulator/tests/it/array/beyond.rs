@@ -4,7 +4,7 @@ use simulator::array::{PoolFaultGrade, PoolRunOptions};
 
 #[test]
 fn without_a_good_copy_reads_fail_and_never_return_wrong_data() {
-    let options = PoolRunOptions { grade: PoolFaultGrade::Beyond, ..PoolRunOptions::default() };
+    let options = PoolRunOptions { grade: PoolFaultGrade::Beyond, ..super::without_branches() };
     let reports = run_all(0..fifth(), options);
     let met = faults_met(reports.iter().flat_map(|report| &report.drives));
     let refusals: u64 = reports.iter().map(|report| report.refusals).sum();

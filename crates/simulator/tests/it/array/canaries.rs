@@ -1,5 +1,5 @@
 use array::simulation::canary::Canary;
-use simulator::array::{Bug, PoolRunOptions, canary::DriveBug, run};
+use simulator::array::{Branching, Bug, PoolRunOptions, canary::DriveBug, run};
 use std::collections::BTreeMap;
 
 /// A bug must show within this many seeds.
@@ -29,12 +29,12 @@ fn first_seed(bug: Bug) -> u64 {
 
 #[test]
 fn every_planted_bug_is_caught_within_200_seeds() {
-    check(Bug::all().filter(|bug| !bug.branches()));
+    check(Bug::all().filter(|bug| bug.branching() == Branching::Never));
 }
 
 #[test]
 fn every_planted_bug_of_clones_and_rollbacks_is_caught_within_200_seeds() {
-    check(Bug::all().filter(|bug| bug.branches()));
+    check(Bug::all().filter(|bug| bug.branching() == Branching::Always));
 }
 
 fn check(bugs: impl Iterator<Item = Bug>) {
@@ -51,7 +51,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             drives_min,
             cuts_behind_replay,
             subscribes: bug.subscribes(),
-            branches: bug.branches(),
+            branching: bug.branching(),
             compares: bug.compares(),
             ..PoolRunOptions::default()
         };
