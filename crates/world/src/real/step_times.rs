@@ -90,7 +90,7 @@ impl StepRecorder {
             }
         }
         // Counted also if the step panics.
-        let _counted = Counted { recorder: self, name, start };
+        let _running = RunningStep { recorder: self, name, start };
         step()
     }
 
@@ -150,13 +150,13 @@ impl State {
 }
 
 /// Counts a step when dropped.
-struct Counted<'r> {
+struct RunningStep<'r> {
     recorder: &'r StepRecorder,
     name: &'static str,
     start: Duration,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for RunningStep<'_> {
     fn drop(&mut self) {
         let span = now().saturating_sub(self.start);
         self.recorder.state.borrow_mut().count(self.name, span);

@@ -432,4 +432,21 @@ mod tests {
         assert_eq!(found, [POINT, Stamp(15), LATER], "in the order in which they were taken");
         assert_eq!(catalogue.snapshots_of(VolumeNumber(2)).count(), 0);
     }
+
+    #[test]
+    fn a_parent_that_is_no_older_than_its_child_is_refused() {
+        for parent in [2, 3] {
+            let row = BranchRow {
+                state: VolumeState::Live,
+                volume: VolumeNumber(1),
+                parent: Some((BranchNumber(parent), POINT)),
+                depth: 1,
+                is_replica: false,
+                stamp_max: Stamp(0),
+                filled_below: None,
+            };
+            let put = Catalogue::default().put(RowKey::of_branch(BranchNumber(2)), &row.encode());
+            assert!(put.is_err_and(|error| error.to_string().contains("older than its child")), "{parent}");
+        }
+    }
 }

@@ -71,6 +71,7 @@ impl Catalogue {
             CatalogueTable::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
             CatalogueTable::Branch => {
                 let (number, mut row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
+                row.check_number(number)?;
                 // Stamps may have been logged since the verb read the row that it puts.
                 let known = self.branch_rows.get(&number).map(|known| known.stamp_max);
                 row.stamp_max = row.stamp_max.max(known.unwrap_or_default());

@@ -99,6 +99,16 @@ impl BranchRow {
         Ok(row)
     }
 
+    /// Checks the row against its number: branches are numbered in the order in which they begin.
+    ///
+    /// # Errors
+    ///
+    /// The parent is no older than the branch.
+    pub fn check_number(&self, number: BranchNumber) -> Result<(), DecodeError> {
+        let is_older = self.parent.is_none_or(|(parent, _)| parent < number);
+        THIS.agree(is_older, offset_of!(RawBranch, parent), "a parent is older than its child")
+    }
+
     fn check(&self) -> Result<(), DecodeError> {
         let depth_at = offset_of!(RawBranch, depth);
         let fits = self.depth < BRANCH_DEPTH_MAX && (self.depth > 0) == self.parent.is_some();

@@ -265,7 +265,6 @@ async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, branch: Branch
     }
 }
 
-/// Bytes of blocks.
 fn bytes_of(blocks: &Range<u64>) -> Range<u64> {
     blocks.start * BLOCK_BYTES as u64..blocks.end * BLOCK_BYTES as u64
 }
