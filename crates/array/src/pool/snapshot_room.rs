@@ -10,12 +10,8 @@ use crate::{
 /// Limit of the history scans for single snapshots; all snapshots of a volume together need one scan.
 const WALKS_MAX: usize = 16;
 
-/// The snapshots of one volume on one of its branches.
-struct Snapshots {
-    volume: String,
-    branch: BranchNumber,
-    points: Vec<(Stamp, String)>,
-}
+/// A snapshot: its point and its name.
+type NamedPoint = ((BranchNumber, Stamp), String);
 
 /// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them
 /// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet still
@@ -27,8 +23,8 @@ struct Snapshots {
 pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> {
     let mut rooms = Vec::new();
     let mut walks_left = WALKS_MAX;
-    for Snapshots { volume, branch, points } in snapshots(map) {
-        let together = freed_by(map, branch, points.iter().map(|(stamp, _)| *stamp)).await?;
+    for (volume, points) in snapshots(map) {
+        let together = freed_by(map, points.iter().map(|(point, _)| *point)).await?;
         if let [(_, name)] = &points[..] {
             rooms.push(SnapshotRoom { volume, snapshot: Some(name.clone()), bytes: together });
             continue;
@@ -37,8 +33,8 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
             && let Some(left) = walks_left.checked_sub(points.len())
         {
             walks_left = left;
-            for (stamp, name) in points {
-                let bytes = freed_by(map, branch, [stamp]).await?;
+            for (point, name) in points {
+                let bytes = freed_by(map, [point]).await?;
                 if bytes > 0 {
                     rooms.push(SnapshotRoom { volume: volume.clone(), snapshot: Some(name), bytes });
                 }
@@ -50,27 +46,19 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
     Ok(rooms)
 }
 
-async fn freed_by(
-    map: &MapReader,
-    branch: BranchNumber,
-    stamps: impl IntoIterator<Item = Stamp>,
-) -> Result<u64> {
-    let snapshots = stamps.into_iter().map(|stamp| (branch, stamp)).collect();
+async fn freed_by(map: &MapReader, points: impl IntoIterator<Item = (BranchNumber, Stamp)>) -> Result<u64> {
+    let snapshots = points.into_iter().collect();
     deletion_bytes(map, &PlannedDeletion { snapshots, ..PlannedDeletion::default() }).await
 }
 
-/// The snapshots of all live volumes, by branch.
-fn snapshots(map: &MapReader) -> Vec<Snapshots> {
+/// The live volumes that have snapshots, with them, on whichever of their branches.
+fn snapshots(map: &MapReader) -> Vec<(String, Vec<NamedPoint>)> {
     let state = map.shared.state.borrow();
-    let mut all = Vec::<Snapshots>::new();
-    for (number, row) in state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live) {
-        for (branch, stamp, point) in state.catalogue.snapshots_of(number) {
-            let point = (stamp, point.name.clone());
-            match all.last_mut() {
-                Some(last) if last.branch == branch => last.points.push(point),
-                _ => all.push(Snapshots { volume: row.name.clone(), branch, points: vec![point] }),
-            }
-        }
-    }
-    all
+    let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
+    let all = live.map(|(number, row)| {
+        let snapshots = state.catalogue.snapshots_of(number);
+        let points = snapshots.map(|(branch, stamp, point)| ((branch, stamp), point.name.clone()));
+        (row.name.clone(), points.collect::<Vec<_>>())
+    });
+    all.filter(|(_, points)| !points.is_empty()).collect()
 }

@@ -142,6 +142,26 @@ fn rolling_back_to_what_a_rollback_left_undoes_it() {
 }
 
 #[test]
+fn room_of_snapshots_is_told_once_a_volume_on_whichever_branches_they_are() {
+    let mut scene = Scene::new(147, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let left = roll_back(&pool, to("monday"), 7).await.expect("it is rolled back");
+        fill(&pool, "store", 4).await;
+        snapshot(&pool, "store", "wednesday").await;
+        roll_back(&pool, RollbackGoal::Left(left.as_str().into()), 8).await.expect("it is rolled back");
+        snapshot(&pool, "store", "thursday").await;
+        fill(&pool, "store", 5).await;
+        let rooms = pool.snapshot_room().await.expect("it is counted");
+        let together: Vec<u64> =
+            rooms.iter().filter(|room| room.snapshot.is_none()).map(|room| room.bytes).collect();
+        let names = ["monday", "tuesday", "wednesday", "thursday"];
+        let freed = pool.reclaimable_bytes("store", &names).await.expect("it is counted");
+        assert_eq!(together, [freed], "{rooms:?}");
+    });
+}
+
+#[test]
 fn a_thousand_rollbacks_in_a_row_work() {
     let mut scene = Scene::new(143, 3);
     scene.run(|world, devices| async move {
