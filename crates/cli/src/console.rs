@@ -142,9 +142,7 @@ impl Console {
 
     /// The machine's side: one JSON text on standard output.
     pub fn json(&self, text: &str) -> Result<(), Refusal> {
-        let mut out = io::stdout().lock();
-        let said = writeln!(out, "{}", in_options(text.trim_end())).and_then(|()| out.flush());
-        said.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+        self.json_part(&format!("{}\n", in_options(text.trim_end())))
     }
 
     /// A piece of one JSON text.

@@ -1,4 +1,4 @@
-//! Settings that a text names, in the spelling of whoever prints it.
+//! Settings that a text names, in the spelling of the caller that prints it.
 //!
 //! The rooms below the program do not know how a setting is spelt: as an option of the command line, as a key of a site file, or in
 //! a request. Their texts name it as ⟨size⟩; the one who prints a text replaces that.

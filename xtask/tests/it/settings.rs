@@ -4,7 +4,7 @@ use crate::tree;
 
 /// Rooms that a daemon calls as well.
 const ROOMS: [&str; 2] = ["crates/runs/src/", "crates/serving/src/"];
-/// Whole command lines are for a person's terminal, whoever prints them.
+/// Whole command lines are for a person's terminal, also where a daemon prints them.
 const PROGRAMS: [&str; 4] = ["spindle ", "blkdiscard ", "wipefs ", "mkdir "];
 
 #[test]

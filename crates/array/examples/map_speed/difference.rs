@@ -46,7 +46,7 @@ pub async fn compare(world: &World, folder: &Path, blocks: u64, percent: u64, ro
     let (mut differences, mut walks, mut counts) = (Vec::new(), Vec::new(), None);
     for round in 0..2 * rounds {
         let start = world.now();
-        // Who begins changes from round to round.
+        // The two take turns to begin.
         let is_difference = matches!(round % 4, 0 | 3);
         let (changed, nodes) = if is_difference {
             let (changed, nodes) = by_difference(&map, point, blocks).await?;

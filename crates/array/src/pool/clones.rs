@@ -7,7 +7,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BlockCount, BranchNumber, RowKey, SnapshotId, Stamp, VolumeId, VolumeNumber, WallNanoseconds,
+        BlockCount, BranchNumber, RowKey, Stamp, VolumeId, VolumeNumber,
         row::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses, VolumeRow, VolumeState},
     },
     log::LogItem,
@@ -58,7 +58,11 @@ impl Pool {
         let _feature = self.shared.begin_fork().await?;
         let fork = match at {
             Some(at) => self.fork_at(source, at)?,
-            None => self.fork_now(number),
+            None => {
+                let uses = PointUses { fork: true, ..PointUses::default() };
+                let ((branch, stamp), row) = self.present_point(number, uses);
+                ForkPoint { branch, stamp, row }
+            }
         };
         let volume = self.shared.state.borrow().catalogue.volume_next();
         let (branch, branch_row) = self.branch_from(&fork, volume);
@@ -85,14 +89,16 @@ impl Pool {
 
     /// Fails if the name is taken, or there are too many volumes.
     pub(super) fn check_new_volume(&self, name: &str) -> Result<()> {
-        let state = self.shared.state.borrow();
-        if state.catalogue.volume_named(name).is_some() {
+        if self.shared.state.borrow().catalogue.volume_named(name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
-        if state.catalogue.live_volumes() >= VOLUMES_MAX {
-            return Err(Error::TooManyVolumes(VOLUMES_MAX));
-        }
-        Ok(())
+        self.check_volume_count()
+    }
+
+    /// Fails if there are too many volumes for another one.
+    pub(super) fn check_volume_count(&self) -> Result<()> {
+        let count = self.shared.state.borrow().catalogue.live_volumes();
+        if count >= VOLUMES_MAX { Err(Error::TooManyVolumes(VOLUMES_MAX)) } else { Ok(()) }
     }
 
     /// Fails if no branch may leave `branch`, since reads would search too many.
@@ -107,26 +113,6 @@ impl Pool {
         let (branch, stamp, row) = self.snapshot_of(volume, at)?;
         let uses = PointUses { fork: true, ..row.uses };
         Ok(ForkPoint { branch, stamp, row: PointRow { uses, references: row.references + 1, ..row } })
-    }
-
-    /// The present of a volume as the beginning of another branch: a point without a snapshot. It has to
-    /// enter the log's queue before anything awaits.
-    fn fork_now(&self, number: VolumeNumber) -> ForkPoint {
-        let volume = self.volume_row(number);
-        let stamp = self.shared.state.borrow_mut().next_stamp_of([volume.branch]);
-        let row = PointRow {
-            name: String::new(),
-            state: VolumeState::Live,
-            uses: PointUses { fork: true, ..PointUses::default() },
-            references: 1,
-            volume: number,
-            group: None,
-            snapshot: SnapshotId::default(),
-            created_at: self.shared.wall_now(),
-            expires_at: WallNanoseconds(0),
-            sectors: volume.sectors,
-        };
-        ForkPoint { branch: volume.branch, stamp, row }
     }
 
     /// The next branch, which begins at a point and is written by a volume.

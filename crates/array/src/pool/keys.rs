@@ -84,7 +84,7 @@ impl Pool {
             SnapshotKey::Id(id) => row.snapshot == id,
             SnapshotKey::Name(name) => row.name == name,
         };
-        let found = state.catalogue.snapshots_of(number).find(|(_, _, row)| is_it(row));
+        let found = state.catalogue.unsorted_snapshots_of(number).find(|(_, _, row)| is_it(row));
         let found = found.map(|(branch, stamp, row)| (branch, stamp, row.clone()));
         found.ok_or_else(|| no_snapshot(&volume.to_string(), &snapshot.to_string()))
     }

@@ -8,7 +8,7 @@
 //! A rollback to such a volume begins no branch: the two change places. So going back and forth does not make
 //! branches deeper.
 
-use super::{Pool, SnapshotKey, VolumeKey, volumes::VOLUMES_MAX};
+use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
     error::{Error, Result},
     format::{
@@ -53,12 +53,12 @@ impl Pool {
         let left_row = self.left_row(number, &before, left)?;
         let left_name = left_row.name.clone();
         let mut rows = match goal {
-            RollbackGoal::Snapshot(_) => Vec::new(),
+            RollbackGoal::Snapshot(at) => {
+                self.check_depth(self.snapshot_of(volume, at)?.0, volume)?;
+                Vec::new()
+            }
             RollbackGoal::Left(key) => self.end_left((number, &before), key, is_forced)?,
         };
-        if let RollbackGoal::Snapshot(at) = goal {
-            self.check_depth(self.snapshot_of(volume, at)?.0, volume)?;
-        }
         let _feature = self.shared.begin_fork().await?;
         let handle = self.handle(number);
         let no_writes = handle.hold_writes().await;
@@ -90,10 +90,8 @@ impl Pool {
 
     /// The row of the volume that keeps the state of before.
     fn left_row(&self, number: VolumeNumber, before: &VolumeRow, left: VolumeId) -> Result<VolumeRow> {
+        self.check_volume_count()?;
         let state = self.shared.state.borrow();
-        if state.catalogue.live_volumes() >= VOLUMES_MAX {
-            return Err(Error::TooManyVolumes(VOLUMES_MAX));
-        }
         let taken = |name: &str| state.catalogue.volume_named(name).is_some();
         Ok(VolumeRow {
             volume: left,

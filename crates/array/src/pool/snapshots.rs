@@ -5,7 +5,7 @@ use crate::{
     engine::{BranchLoss, MapReader, PlannedDeletion},
     error::{Error, Result},
     format::{
-        GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, WallNanoseconds,
+        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
@@ -82,6 +82,30 @@ impl Pool {
             return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
         }
         self.answer(one_at_a_time, self.log.append_together(parts)).await
+    }
+
+    /// The present of a volume as a point without a name, which lasts as long as it has a use. It has to enter
+    /// the log's queue before anything awaits.
+    pub(super) fn present_point(
+        &self,
+        number: VolumeNumber,
+        uses: PointUses,
+    ) -> ((BranchNumber, Stamp), PointRow) {
+        let volume = self.volume_row(number);
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([volume.branch]);
+        let row = PointRow {
+            name: String::new(),
+            state: VolumeState::Live,
+            uses,
+            references: 1,
+            volume: number,
+            group: None,
+            snapshot: SnapshotId::default(),
+            created_at: self.shared.wall_now(),
+            expires_at: WallNanoseconds(0),
+            sectors: volume.sectors,
+        };
+        ((volume.branch, stamp), row)
     }
 
     /// Snapshots of a volume, oldest first.

@@ -67,7 +67,7 @@ impl VolumeInfo {
             volume: row.volume,
             size_bytes: row.sectors * SECTOR_BYTES,
             setting: VolumeSetting::of(row),
-            snapshots: catalogue.snapshots_of(number).count(),
+            snapshots: catalogue.unsorted_snapshots_of(number).count(),
             origin: VolumeOrigin::of(catalogue, row.branch),
             left_by: row.left_by.map(|number| match catalogue.volume(number) {
                 Some(row) => row.name.clone(),
@@ -244,7 +244,7 @@ impl Pool {
         let one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
-        let snapshots = self.shared.state.borrow().catalogue.snapshots_of(number).count();
+        let snapshots = self.shared.state.borrow().catalogue.unsorted_snapshots_of(number).count();
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
         }
@@ -271,7 +271,8 @@ impl Pool {
 
     /// The deletion of a volume with its snapshots.
     fn deletion_of(&self, catalogue: &Catalogue, number: VolumeNumber) -> PlannedDeletion {
-        let snapshots = catalogue.snapshots_of(number).map(|(branch, stamp, _)| (branch, stamp)).collect();
+        let snapshots =
+            catalogue.unsorted_snapshots_of(number).map(|(branch, stamp, _)| (branch, stamp)).collect();
         let heads = catalogue.volume(number).map(|row| row.branch).into_iter().collect();
         PlannedDeletion { snapshots, heads }
     }

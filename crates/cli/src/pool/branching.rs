@@ -1,14 +1,11 @@
 //! `spindle volume clone` and `rollback`.
 
-use super::{reporter::report_events_of, volume::VolumeAnswer};
-use crate::{
-    console::{Console, StderrNotices},
-    exit_status::ExitStatus,
-};
+use super::{reporter::open, volume::VolumeAnswer};
+use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::{
-    branching::{CloneAnswer, clone as clone_volume, roll_back as roll_volume_back},
-    folder::{OpenPool, VolumePath},
+    branching::{clone as clone_volume, roll_back as roll_volume_back},
+    folder::VolumePath,
 };
 use std::path::Path;
 use world::{
@@ -30,10 +27,10 @@ pub fn clone(json: bool, source: &Path, (path, new): (&Path, &VolumePath)) -> Re
     }
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
-        let open = open(&world, new, &console).await?;
+        let open = open(&world, &new.folder, &console).await?;
         let cloned = clone_volume(&world, &open, &from, &new.volume).await;
         let closed = open.close().await;
-        let CloneAnswer { size } = cloned?;
+        let size = cloned?;
         closed?;
         if json {
             let answer = VolumeAnswer { size_bytes: Some(size.0), ..answer(path, "cloned") };
@@ -68,7 +65,7 @@ pub fn roll_back(
         None => return Err(Refusal::new("a rollback is confirmed with the volume's name", &remedy)),
     }
     real::run(0, RealOptions::default(), async |world: World| {
-        let open = open(&world, goal, &console).await?;
+        let open = open(&world, &goal.folder, &console).await?;
         let done = roll_volume_back(&world, &open, goal).await;
         let closed = open.close().await;
         let done = done?;
@@ -84,12 +81,6 @@ pub fn roll_back(
         console.say(&done.text(path));
         console.finish(ExitStatus::Pass)
     })
-}
-
-async fn open(world: &World, wanted: &VolumePath, console: &Console) -> Result<OpenPool, Refusal> {
-    let mut open = OpenPool::open(world, &wanted.folder, &StderrNotices::shared()).await?;
-    report_events_of(&mut open, world, console, false);
-    Ok(open)
 }
 
 fn answer<'a>(path: &'a Path, done: &'static str) -> VolumeAnswer<'a> {

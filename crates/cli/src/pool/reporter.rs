@@ -1,12 +1,13 @@
 //! Prints the events of an open pool as they happen: never so that the pool waits for it.
 
-use crate::console::Console;
+use crate::console::{Console, StderrNotices};
 use array::pool::events::PoolEventReader;
+use report::Refusal;
 use serving::pool::{
     events::{EventReport, PoolContext},
     folder::OpenPool,
 };
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 use world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,13 @@ pub async fn report_events(
             is_heard = console.json(&text).is_ok();
         }
     }
+}
+
+/// Opens a pool for a verb, whose notices and events are printed until it is closed.
+pub async fn open(world: &World, folder: &Path, console: &Console) -> Result<OpenPool, Refusal> {
+    let mut open = OpenPool::open(world, folder, &StderrNotices::shared()).await?;
+    report_events_of(&mut open, world, console, false);
+    Ok(open)
 }
 
 /// Prints the events of an open pool until it is closed; `as_json` also on standard output.

@@ -1,13 +1,9 @@
 //! Every copy of everything in a pool looked at once.
 
-use super::reporter::report_events_of;
-use crate::{
-    console::{Console, StderrNotices},
-    exit_status::ExitStatus,
-};
+use super::reporter::open;
+use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serde::Serialize;
-use serving::pool::folder::OpenPool;
 use std::path::Path;
 use world::World;
 
@@ -24,8 +20,7 @@ struct ScrubAnswer {
 /// Scrubs, fixes wrong copies, and fails if a block has no right copy.
 pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let mut open = OpenPool::open(world, folder, &StderrNotices::shared()).await?;
-    report_events_of(&mut open, world, &console, false);
+    let open = open(world, folder, &console).await?;
     let found = open.pool.scrub().await;
     let found = found.map_err(|error| open.refusal(&error, "nothing was changed for the worse"));
     let closed = open.close().await;

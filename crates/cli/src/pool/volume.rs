@@ -3,14 +3,11 @@
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
     branching,
-    reporter::report_events_of,
+    reporter::open,
     volume_diff,
     volume_limits::VolumeLimits,
 };
-use crate::{
-    console::{Console, StderrNotices},
-    exit_status::ExitStatus,
-};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
@@ -20,10 +17,7 @@ use array::{
 use report::Refusal;
 use serde::Serialize;
 use serving::{
-    pool::{
-        folder::{OpenPool, VolumePath},
-        limits::LimitStatus,
-    },
+    pool::{folder::VolumePath, limits::LimitStatus},
     uuid::random_uuid,
 };
 use std::{path::Path, rc::Rc};
@@ -80,8 +74,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     }
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(arguments.json, false);
-        let mut open = OpenPool::open(&world, &wanted.folder, &StderrNotices::shared()).await?;
-        report_events_of(&mut open, &world, &console, false);
+        let open = open(&world, &wanted.folder, &console).await?;
         let refused = |error| open.refusal(&error, "see 'spindle volume --help'");
         let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
             Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),

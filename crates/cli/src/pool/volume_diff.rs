@@ -1,15 +1,9 @@
 //! `spindle volume diff`.
 
-use super::reporter::report_events_of;
-use crate::{
-    console::{Console, StderrNotices},
-    exit_status::ExitStatus,
-};
+use super::reporter::open;
+use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
-use serving::pool::{
-    difference::{DifferencePoints, JsonSink},
-    folder::OpenPool,
-};
+use serving::pool::difference::{DifferencePoints, JsonSink};
 use std::path::Path;
 use world::{
     World,
@@ -21,8 +15,7 @@ pub fn diff(from: &Path, to: Option<&Path>, json: bool) -> Result<ExitStatus, Re
     let points = DifferencePoints::of(from, to)?;
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
-        let mut open = OpenPool::open(&world, points.folder(), &StderrNotices::shared()).await?;
-        report_events_of(&mut open, &world, &console, false);
+        let open = open(&world, points.folder(), &console).await?;
         let mut print = |text: &str| console.json_part(text);
         let compared = points.compare(&open, json.then_some(&mut print as JsonSink<'_>)).await;
         let closed = open.close().await;

@@ -12,12 +12,6 @@ use world::{ByteCount, World};
 
 const HELP: &str = "see 'spindle volume --help'";
 
-/// A clone that was made.
-#[derive(Clone, Debug)]
-pub struct CloneAnswer {
-    pub size: ByteCount,
-}
-
 /// A rollback that happened.
 #[derive(Clone, Debug)]
 pub struct RollbackAnswer {
@@ -29,7 +23,7 @@ pub struct RollbackAnswer {
     pub size_before: ByteCount,
 }
 
-/// Clones a volume as it is now, or one of its snapshots.
+/// Clones a volume as it is now, or one of its snapshots. Returns the size of the clone.
 ///
 /// # Errors
 ///
@@ -39,12 +33,12 @@ pub async fn clone(
     open: &OpenPool,
     source: &VolumePath,
     name: &str,
-) -> Result<CloneAnswer, Refusal> {
+) -> Result<ByteCount, Refusal> {
     let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)) };
     let at = source.snapshot.as_deref().map(Into::into);
     let cloned = open.pool.clone_volume(&source.volume, at, &new).await;
     cloned.map_err(|error| open.refusal(&error, HELP))?;
-    Ok(CloneAnswer { size: ByteCount(info(open, name)?.size_bytes) })
+    Ok(ByteCount(info(open, name)?.size_bytes))
 }
 
 /// Rolls a volume back to one of its snapshots, or to what an earlier rollback of it left.

@@ -4,7 +4,7 @@ use super::{
     administrator::Administrator,
     content::VolumeKey,
     fixture::volume_id,
-    model::{CutKey, Presence},
+    model::{CutKey, EarlierState, Presence},
     violation::{PoolRefusal, PoolRunError},
 };
 use array::{
@@ -84,7 +84,7 @@ impl Administrator {
 
     async fn roll_back(&mut self, world: &World) -> Result<(), PoolRunError> {
         let Some((cut, key)) = self.pick_snapshot() else { return Ok(()) };
-        self.roll_back_to(world, key, Ok(cut)).await
+        self.roll_back_to(world, key, EarlierState::Cut(cut)).await
     }
 
     async fn undo(&mut self, world: &World) -> Result<(), PoolRunError> {
@@ -96,7 +96,7 @@ impl Administrator {
             pairs.filter(|(_, by)| idle.contains(by)).collect::<Vec<_>>()
         };
         let Some((left, key)) = self.pick(&lefts) else { return Ok(()) };
-        self.roll_back_to(world, key, Err(left)).await
+        self.roll_back_to(world, key, EarlierState::Left(left)).await
     }
 
     /// Rolls a volume back, once hosts have no commands on it: those would happen before or after.
@@ -104,23 +104,23 @@ impl Administrator {
         &mut self,
         world: &World,
         key: VolumeKey,
-        to: Result<CutKey, VolumeKey>,
+        to: EarlierState,
     ) -> Result<(), PoolRunError> {
         // A command that the pool stopped waiting for may go on.
-        if self.fixture.has_shortage() || !self.hold(world, key, to.err()).await {
+        if self.fixture.has_shortage() || !self.hold(world, key, to.left()).await {
             return Ok(());
         }
         let (left, name, goal) = {
             let mut model = self.fixture.model.borrow_mut();
             let goal = match to {
-                Ok(cut) => model.cuts[&cut].name.clone(),
-                Err(left) => model.volume(left).name.clone(),
+                EarlierState::Cut(cut) => model.cuts[&cut].name.clone(),
+                EarlierState::Left(left) => model.volume(left).name.clone(),
             };
             (model.begin_rollback(key, to), model.volume(key).name.clone(), goal)
         };
         let goal = match to {
-            Ok(_) => RollbackGoal::Snapshot(goal.as_str().into()),
-            Err(_) => RollbackGoal::Left(goal.as_str().into()),
+            EarlierState::Cut(_) => RollbackGoal::Snapshot(goal.as_str().into()),
+            EarlierState::Left(_) => RollbackGoal::Left(goal.as_str().into()),
         };
         let is_forced = self.random.percent(50.0);
         let begun = self.fixture.model.borrow_mut().tick();
@@ -130,7 +130,7 @@ impl Administrator {
                 model.end_rollback(key, Some(left_name));
                 model.is_stable_until(begun);
                 let mut tally = self.fixture.tally.borrow_mut();
-                *(if to.is_ok() { &mut tally.rollbacks } else { &mut tally.undone }) += 1;
+                *(if to.left().is_none() { &mut tally.rollbacks } else { &mut tally.undone }) += 1;
                 Ok(())
             }
             Err(Error::TooDeep(_) | Error::VolumeInUse(_)) => {

@@ -181,7 +181,7 @@ async fn read_part(
     Ok(read.map_err(|error| PoolRefusal::of_volume("reading a compared point", &error))?.to_vec())
 }
 
-/// How the byte at an offset changed.
+/// The change of the byte at an offset; none if it is the same.
 fn change_at(ranges: &[DifferenceRange], at: u64) -> Option<RangeChange> {
     let index = ranges.partition_point(|range| range.end_bytes() <= at);
     ranges.get(index).filter(|range| range.at_bytes <= at).map(|range| range.change)

@@ -9,7 +9,7 @@ use super::{
         fio::{self, Jobs},
         our_programs::{OurPrograms, number},
         record::Record,
-        row::{Goal, Measurement, Row},
+        row::{Goal, Measurement, Row, interleave},
     },
     BLOCK_BYTES, DEPTH, READ_PERCENT, make_pool,
 };
@@ -77,17 +77,14 @@ fn both_and_one(ours: &OurPrograms, folders: &[PathBuf; 2], load: &Load, scale: 
     let numbers = [read_percent.to_string(), BLOCK_BYTES.to_string(), depth.to_string()];
     let arguments: Vec<String> =
         [&["run".to_owned()][..], &numbers, &[scale.seconds.to_string(), writes.to_owned()]].concat();
-    for round in 0..scale.rounds {
-        for together in [round % 2 == 0, round % 2 == 1] {
-            let side = if together { &folders[..] } else { &folders[..1] };
-            let runs = ours.pool_loads(side, &arguments)?;
-            let cpu_seconds: Vec<f64> =
-                runs.iter().map(|run| number(&run.raw, "cpu_seconds")).collect::<Result<_>>()?;
-            let value = runs.iter().map(|run| run.value).sum();
-            let raw = json!({ "cpu_seconds": cpu_seconds, "seconds": scale.seconds });
-            if together { &mut row.ours } else { &mut row.peer }.push(Measurement { value, raw });
-        }
-    }
+    let load = |folders: &[PathBuf]| {
+        let runs = ours.pool_loads(folders, &arguments)?;
+        let cpu_seconds: Vec<f64> =
+            runs.iter().map(|run| number(&run.raw, "cpu_seconds")).collect::<Result<_>>()?;
+        let value = runs.iter().map(|run| run.value).sum();
+        Ok(Measurement { value, raw: json!({ "cpu_seconds": cpu_seconds, "seconds": scale.seconds }) })
+    };
+    interleave(&mut row, scale.rounds, || load(folders), || load(&folders[..1]))?;
     Ok(row)
 }
 
@@ -108,17 +105,9 @@ fn files(setting: &Setting, scale: &Scale) -> Result<Row> {
             .fold(begun, |jobs, (number, file)| jobs.job(&format!("file{number}"), file, &options));
         let outcome = jobs.run(&setting.folder)?;
         let value = outcome.total_iops();
-        Ok::<_, anyhow::Error>(outcome.measured(value))
+        Ok(outcome.measured(value))
     };
-    for round in 0..scale.rounds {
-        for together in [round % 2 == 0, round % 2 == 1] {
-            if together {
-                row.ours.push(jobs(&files)?);
-            } else {
-                row.peer.push(jobs(&files[..1])?);
-            }
-        }
-    }
+    interleave(&mut row, scale.rounds, || jobs(&files), || jobs(&files[..1]))?;
     for file in &files {
         fs::remove_file(file)?;
     }

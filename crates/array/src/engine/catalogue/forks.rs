@@ -89,15 +89,22 @@ impl Catalogue {
         &self,
         volume: VolumeNumber,
     ) -> impl Iterator<Item = (BranchNumber, Stamp, &PointRow)> {
+        let mut shown: Vec<_> = self.unsorted_snapshots_of(volume).collect();
+        shown.sort_by_key(|&(branch, stamp, _)| (stamp, branch));
+        shown.into_iter()
+    }
+
+    /// The same, branch by branch.
+    pub fn unsorted_snapshots_of(
+        &self,
+        volume: VolumeNumber,
+    ) -> impl Iterator<Item = (BranchNumber, Stamp, &PointRow)> {
         let points = self
             .branches_of(volume)
             .flat_map(|branch| self.points_of(branch).map(move |(stamp, row)| (branch, stamp, row)));
-        let shown = points.filter(move |(_, _, row)| {
+        points.filter(move |(_, _, row)| {
             row.volume == volume && row.state == VolumeState::Live && row.uses.snapshot
-        });
-        let mut shown: Vec<_> = shown.collect();
-        shown.sort_by_key(|&(branch, stamp, _)| (stamp, branch));
-        shown.into_iter()
+        })
     }
 
     /// True if there is a snapshot that was not deleted, with its volume or alone.

@@ -89,7 +89,7 @@ impl Pool {
         };
         let number = self.number_of(volume)?;
         let state = self.shared.state.borrow();
-        let snapshots = state.catalogue.snapshots_of(number);
+        let snapshots = state.catalogue.unsorted_snapshots_of(number);
         let earlier = snapshots.filter(|(of, stamp, _)| *of == branch && is_later(later, *stamp));
         Ok(earlier.map(|(_, _, row)| (row.name.clone(), row.snapshot)).collect())
     }

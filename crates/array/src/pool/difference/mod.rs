@@ -238,8 +238,9 @@ impl Difference {
     /// The pool cannot write.
     pub async fn end(self) -> Result<()> {
         let Self { earlier, later, .. } = self;
-        let released = earlier.release().await;
-        later.release().await.and(released)
+        // One record releases all points without a reader.
+        drop(later);
+        earlier.release().await
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     engine::Shared,
     error::{Error, Result},
     format::{
-        BranchNumber, RowKey, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
+        BranchNumber, RowKey, Stamp, VolumeNumber,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
@@ -76,22 +76,10 @@ impl PointHolds {
     /// No such volume; or the pool cannot write.
     pub(super) async fn hold_now(self: &Rc<Self>, pool: &Pool, volume: VolumeKey<'_>) -> Result<PointHold> {
         let one_at_a_time = pool.host.admission.admit_rows().await?;
-        let (number, branch) = pool.branch_of(volume)?;
-        let row = PointRow {
-            name: String::new(),
-            state: VolumeState::Live,
-            uses: PointUses { reader: true, ..PointUses::default() },
-            references: 1,
-            volume: number,
-            group: None,
-            snapshot: SnapshotId([0; 16]),
-            created_at: self.shared.wall_now(),
-            expires_at: WallNanoseconds(0),
-            sectors: pool.volume_row(number).sectors,
-        };
-        let stamp = self.shared.state.borrow_mut().next_stamp_of([branch]);
-        let hold = self.add((branch, stamp), row.sectors);
-        self.log.append(vec![put((branch, stamp), &row)]).await?;
+        let uses = PointUses { reader: true, ..PointUses::default() };
+        let (point, row) = pool.present_point(pool.number_of(volume)?, uses);
+        let hold = self.add(point, row.sectors);
+        self.log.append(vec![put(point, &row)]).await?;
         drop(one_at_a_time);
         Ok(hold)
     }

@@ -266,7 +266,7 @@ impl LoadedPool {
     fn named(&self) -> usize {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        live.map(|(number, _)| 1 + catalogue.snapshots_of(number).count()).sum()
+        live.map(|(number, _)| 1 + catalogue.unsorted_snapshots_of(number).count()).sum()
     }
 
     fn into_pool(self, found: &DriveScan, skipped: Vec<SkippedSuperblock>) -> ReadOnlyPool {
@@ -348,7 +348,7 @@ impl ReadOnlyPool {
     ///
     /// No such volume or snapshot was found.
     pub fn snapshot(self: &Rc<Self>, volume: &str, name: &str) -> Result<ReadOnlyVolume> {
-        let mut snapshots = self.state.catalogue.snapshots_of(self.number_of(volume)?);
+        let mut snapshots = self.state.catalogue.unsorted_snapshots_of(self.number_of(volume)?);
         let found = snapshots.find(|(_, _, row)| row.name == name);
         let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         Ok(ReadOnlyVolume::new(Rc::clone(self), (branch, Some(stamp)), row.sectors))

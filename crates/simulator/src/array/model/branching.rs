@@ -13,6 +13,25 @@ use super::{
 };
 use array::volume::Bounds;
 
+/// The state that a volume is rolled back to.
+#[derive(Clone, Copy, Debug)]
+pub enum EarlierState {
+    /// A snapshot of it.
+    Cut(CutKey),
+    /// What an earlier rollback left.
+    Left(VolumeKey),
+}
+
+impl EarlierState {
+    /// The volume that ends with the rollback.
+    pub fn left(self) -> Option<VolumeKey> {
+        match self {
+            Self::Cut(_) => None,
+            Self::Left(left) => Some(left),
+        }
+    }
+}
+
 impl Model {
     /// Begins a clone of a snapshot of a volume, or of the volume as it is now.
     pub fn begin_clone(&mut self, source: VolumeKey, cut: Option<CutKey>, name: String) -> VolumeKey {
@@ -59,15 +78,15 @@ impl Model {
 
     /// Begins a rollback of a volume without commands in flight, to a snapshot or to what an earlier one
     /// left. Returns the key of what it leaves.
-    pub fn begin_rollback(&mut self, key: VolumeKey, to: Result<CutKey, VolumeKey>) -> VolumeKey {
+    pub fn begin_rollback(&mut self, key: VolumeKey, to: EarlierState) -> VolumeKey {
         let begun = self.tick();
         let (sectors, register, line, ends) = match to {
-            Ok(cut) => {
+            EarlierState::Cut(cut) => {
                 let part = &self.cuts[&cut].parts[&key];
                 let register = part.register.as_ref().expect("it is there").fork(begun);
                 (part.sectors, register, self.next_line(), None)
             }
-            Err(left) => {
+            EarlierState::Left(left) => {
                 let left_model = &self.volumes[&left];
                 (left_model.sectors, left_model.register.clone(), left_model.line, Some(left))
             }

@@ -12,6 +12,8 @@
 
 mod branching;
 
+pub use branching::EarlierState;
+
 use super::{
     content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey},
     frozen::FrozenRegister,
