@@ -7,10 +7,14 @@ use std::{collections::VecDeque, io, time::Duration};
 /// Transfers in the kernel at most; more wait in the backlog.
 pub(super) const DEPTH: usize = 512;
 
-/// The backlog is submitted early when it exceeds the transfers in the kernel divided by this. Smaller batches
+/// The backlog is submitted early when its transfers exceed those in the kernel divided by this. Smaller batches
 /// cost processor time (a virtual drive leaves the machine at each); with a fixed batch of 8 a drive at depth
 /// 8 ran dry while the next 8 were prepared, and reached half the rate.
 const BACKLOG_SHARE: usize = 2;
+
+/// Transfers that are submitted early at least: Linux collects the requests of three and more entries, and rings a
+/// drive's doorbell for each of fewer.
+const EARLY_MIN: usize = 3;
 
 /// `user_data` of a cancellation, whose completion says nothing that matters.
 const CANCELLATION: u64 = u64::MAX;
@@ -22,6 +26,8 @@ pub(super) struct Table {
     vacant: Vec<usize>,
     /// Slots to submit.
     backlog: VecDeque<usize>,
+    /// Transfers in the backlog.
+    backlog_transfers: usize,
     /// Slots of waits to cancel.
     cancellations: VecDeque<usize>,
     /// Transfers in the kernel.
@@ -37,6 +43,7 @@ impl Table {
             ops: Vec::new(),
             vacant: Vec::new(),
             backlog: VecDeque::new(),
+            backlog_transfers: 0,
             cancellations: VecDeque::new(),
             transfers: 0,
             waits: 0,
@@ -49,6 +56,7 @@ impl Table {
             self.ops.push(None);
             self.ops.len() - 1
         });
+        self.backlog_transfers += usize::from(op.is_transfer());
         assert!(self.ops[slot].replace(op).is_none(), "a vacant slot was occupied");
         self.backlog.push_back(slot);
         slot
@@ -78,14 +86,14 @@ impl Table {
         self.ops.len() == self.vacant.len()
     }
 
-    /// Transfers in the kernel and, as an upper bound, in the backlog.
+    /// Transfers in the kernel and in the backlog.
     pub fn transfers(&self) -> usize {
-        self.transfers + self.backlog.len()
+        self.transfers + self.backlog_transfers
     }
 
     /// True if the drives would soon have nothing to do without the backlog.
     pub fn is_backlog_due(&self) -> bool {
-        self.backlog.len() * BACKLOG_SHARE > self.transfers
+        self.backlog_transfers >= EARLY_MIN && self.backlog_transfers * BACKLOG_SHARE > self.transfers
     }
 
     /// True if an exchange with the kernel would submit or complete anything.
@@ -157,8 +165,12 @@ impl Table {
         while self.backlog_may_go() && !self.uring.submission().is_full() {
             let slot = self.backlog.pop_front().expect("looked at");
             let op = self.ops[slot].as_mut().expect("the backlog names occupied slots");
-            let count = if op.is_transfer() { &mut self.transfers } else { &mut self.waits };
-            *count += 1;
+            if op.is_transfer() {
+                self.backlog_transfers -= 1;
+                self.transfers += 1;
+            } else {
+                self.waits += 1;
+            }
             let entry = op.entry().user_data(slot as u64);
             // SAFETY: everything the entry points to (scatter list and the memory behind it, the
             // descriptor) is owned by the operation, which stays in the table, its heap memory
@@ -178,7 +190,7 @@ impl Table {
     }
 
     fn reap(&mut self) -> Vec<Delivery> {
-        let Self { uring, ops, vacant, backlog, cancellations, transfers, waits } = self;
+        let Self { uring, ops, vacant, backlog, backlog_transfers, cancellations, transfers, waits } = self;
         let mut deliveries = Vec::new();
         for completion in uring.completion() {
             if completion.user_data() == CANCELLATION {
@@ -190,7 +202,10 @@ impl Table {
             *count = count.checked_sub(1).expect("a completion has an operation");
             match op.advance(completion.result()) {
                 // The rest goes first, so that younger operations do not overtake the transfer.
-                Progress::More => backlog.push_front(slot),
+                Progress::More => {
+                    *backlog_transfers += usize::from(op.is_transfer());
+                    backlog.push_front(slot);
+                }
                 Progress::Done(result) => {
                     let op = ops[slot].take().expect("just advanced");
                     vacant.push(slot);
