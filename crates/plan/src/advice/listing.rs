@@ -5,25 +5,29 @@ use super::rule::{Rule, rules, unchecked};
 const HEAD: &str = "\
 # Advice
 
-`spindle advise site.toml` holds a site against the rules below, each from one of the papers or, where it says so, from
-elsewhere; `--run PREFIX.run` (or its `.json`) adds a run of `spindle prove`. It ends with 0 if no rule of severity *error* is
-broken, with 1 if one is, and with 2 if it could not look. Of all other rules it says how many passed, were not applicable
-(nothing of what they are about is in the site) or were skipped (the site does not say enough; which figures, is named).
-`--json` has the same.
+`spindle advise site.toml` checks a site against the rules below. Each rule is from one of the papers or,
+where it says so, from elsewhere. `--run PREFIX.run` (or its `.json`) also checks a run of `spindle prove`.
+The verb ends with 0 if no rule of severity *error* is broken, with 1 if one is, and with 2 if it could not
+check the site. Of the rules that are not broken, it says how many passed, how many were not applicable (the
+site has nothing that they are about), and how many were skipped (the site lacks figures, which are named).
+`--json` prints the same.
 
 ```console
 $ spindle plan --users 5000 --quota 2GB --messages 150 --message-size 75KB --copies 2 --site site.toml
 $ spindle advise site.toml
 ```
 
-This page is made from the rules (`crates/plan/src/advice/rules.toml`); a test keeps it so.
+The last line of a rule has an example of a site that breaks it. There, `volume.db1.gb` is the key `gb` in the
+`[[volume]]` with the name `db1`, and keys that begin with `run.` are figures of the run.
+
+This page is generated from the rules (`crates/plan/src/advice/rules.toml`); a test checks that both agree.
 ";
 
 const UNCHECKED: &str = "\
 ## Advice that nothing here checks
 
-The papers recommend these, too. Neither a site nor a run shows whether they are followed, so they are never reported as
-kept.
+The papers recommend the following, too. Neither a site nor a run shows whether it is followed, so
+`spindle advise` never reports it as passed.
 ";
 
 /// The page: `docs/advice.md`.

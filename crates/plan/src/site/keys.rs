@@ -97,9 +97,9 @@ pub fn tables() -> Vec<(&'static str, Vec<Key>)> {
 /// A site file with every key commented out.
 pub fn template() -> String {
     let mut text = "\
-# A mail site, for 'spindle advise' and 'spindle prove --site'. Take away the # of what you want to say; everything may be
+# A mail site, for 'spindle advise' and 'spindle prove --site'. Remove the # before each key that you set; every key may be
 # left out. Tables in [[double]] brackets may come several times, each with a name of its own.
-# Sizes of mail (gb, mb, kb) count in 1024s; drive_gb is what a drive is sold by, in 1000s.
+# Sizes of mail (gb, mb, kb) count in 1024s; drive_gb counts in 1000s, as drives are sold.
 "
     .to_owned();
     for (header, keys) in tables() {
@@ -114,20 +114,21 @@ pub fn template() -> String {
 const HEAD: &str = "\
 # site.toml
 
-A mail site as one file: who uses it, what that asks of storage, the groups of drives under it, the volumes in them, links,
-copies, backups and snapshots. `spindle plan --site FILE` writes one, `spindle advise FILE` says what is wrong with it, and
-`spindle prove --site FILE` tests it. `spindle advise --template` prints all keys, commented out. Everything may be left out;
-an unknown key is refused with the nearest there is.
+A site file describes a mail site: its users, what they ask of storage, the groups of drives and their
+volumes, links, copies, backups and snapshots. `spindle plan --site FILE` writes a site file,
+`spindle advise FILE` says what is wrong with it, and `spindle prove --site FILE` tests it.
+`spindle advise --template` prints all keys, commented out. Every key may be left out; an unknown key is
+refused, with the most similar known key.
 
 ```console
 $ spindle advise --template > site.toml
 $ spindle advise site.toml
 ```
 
-Sizes of mail (`gb`, `mb`, `kb`) count in 1024s, `drive_gb` in 1000s, as drives are sold. Tables in double brackets may come
-several times, and each has a `name` of its own by which others refer to it.
+Sizes of mail (`gb`, `mb`, `kb`) count in 1024s, `drive_gb` in 1000s, as drives are sold. Tables in double
+brackets may come several times; each has a `name` of its own, by which other tables refer to it.
 
-This page is made from the code that reads the file; a test keeps it so.
+This page is generated from the code that reads the file; a test checks that both agree.
 ";
 
 /// The page: `docs/site.md`.

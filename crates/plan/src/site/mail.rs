@@ -13,16 +13,16 @@ pub struct Users {
     /// Mailbox quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_mb: Option<f64>,
-    /// Messages that one sends and receives in a day.
+    /// Messages that a user sends and receives in a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_per_day: Option<f64>,
     /// Mean size of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_kb: Option<f64>,
-    /// Database reads and writes a second that one causes, without headroom.
+    /// Database reads and writes a second that one mailbox causes, without headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops_each: Option<f64>,
-    /// The rule set of their mail server: exchange-2003, ..., open-mail.
+    /// The rule set of the users' mail server: exchange-2003, ..., open-mail.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rules: String,
     /// The profile that `prove` runs, if it has another name than the rule set.
@@ -34,19 +34,19 @@ pub struct Users {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Databases {
-    /// Protection: copies or stand-alone.
+    /// Protection of the databases: copies, stand-alone or backup-window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Copies of each, the active one among them.
+    /// Copies of each database, the active one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
     /// Number of databases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Storage groups that share a log; as many as databases if each has its own.
+    /// Storage groups, each with one log; as many as databases if each database has its own log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_groups: Option<u64>,
-    /// Mail in each.
+    /// Mail in each database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gb: Option<f64>,
 }
@@ -76,25 +76,25 @@ impl Databases {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Demand {
-    /// Reads and writes a second of databases, without headroom.
+    /// Reads and writes of all databases a second, without headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database_iops: Option<f64>,
-    /// Reads in them.
+    /// Share of reads in `database_iops`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_percent: Option<f64>,
-    /// Reads and writes a second of logs, without headroom.
+    /// Reads and writes of all logs a second, without headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_iops: Option<f64>,
-    /// Reads a second of background maintenance.
+    /// Reads of background maintenance a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_iops: Option<f64>,
-    /// Headroom on top of all that.
+    /// Headroom on top of all these rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom_percent: Option<f64>,
     /// Log that one database writes in a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_gb_per_day: Option<f64>,
-    /// Days of it that are kept.
+    /// Days for which logs are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_days: Option<f64>,
 }
@@ -138,18 +138,18 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// Its name, unique among its kind.
+    /// Name, unique among the servers.
     pub name: String,
-    /// Site where it stands.
+    /// Site where the server stands.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub site: String,
-    /// Mailboxes on it.
+    /// Mailboxes on the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mailboxes: Option<u64>,
-    /// Storage groups on it.
+    /// Storage groups on the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_groups: Option<u64>,
-    /// Databases on it.
+    /// Databases on the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub databases: Option<u64>,
     /// Ports towards the storage.
@@ -161,34 +161,34 @@ pub struct Server {
     /// Ports reserved for replication between servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication_ports: Option<u32>,
-    /// True if several paths to a volume are used as one.
+    /// True if the server uses several paths to a volume as one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multipath: Option<bool>,
     /// Path policy: shortest-queue, round-robin, ..., or manual.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path_policy: String,
-    /// True if volumes with manual paths are spread evenly over them.
+    /// True if volumes with manual paths are spread evenly over the paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths_balanced: Option<bool>,
     /// True if acknowledgements of iSCSI connections are sent at once (TcpAckFrequency 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub immediate_acks: Option<bool>,
-    /// Buffers of the transaction log, of 512 bytes.
+    /// Buffers of the transaction log, 512 bytes each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_buffers: Option<u64>,
     /// Memory of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_gb: Option<f64>,
-    /// True if it is a virtual machine.
+    /// True if the server is a virtual machine.
     #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub is_virtual: Option<bool>,
-    /// True if the hypervisor moves or restarts it on its own.
+    /// True if the hypervisor moves or restarts the server automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_availability: Option<bool>,
-    /// The group its own system lies on.
+    /// The group on which the server's operating system lies.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub system_group: String,
-    /// Size of its system drive.
+    /// Size of the server's system drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_gb: Option<f64>,
     /// Other roles of the server: domain-controller, ...

@@ -41,9 +41,9 @@ const HEADER: &str = "\
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Site {
-    /// Of the file.
+    /// Version of the file's format.
     pub version: u32,
-    /// Its name, unique among its kind.
+    /// Name of the site.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Users of the site's mail system.

@@ -17,19 +17,19 @@ pub struct Network {
     /// True if hosts reach storage over Ethernet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethernet: Option<bool>,
-    /// True if frames of 9000 bytes pass.
+    /// True if the network passes frames of 9000 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jumbo_frames: Option<bool>,
     /// True if flow control is on: receivers may slow senders down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<bool>,
-    /// True if only storage traffic uses it.
+    /// True if only storage traffic uses the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_only: Option<bool>,
     /// True if ports of servers and arrays forward at once (no spanning tree, or as edge ports).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_ports: Option<bool>,
-    /// Switches between which every path is doubled.
+    /// Switches over which every path is doubled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches: Option<u32>,
 }
@@ -38,7 +38,7 @@ pub struct Network {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Link {
-    /// Its name, unique among its kind.
+    /// Name, unique among the links.
     pub name: String,
     /// Site at one end.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -46,10 +46,10 @@ pub struct Link {
     /// Site at the other end.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// Lines that fail apart.
+    /// Lines of the link that fail independently.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<u32>,
-    /// Rate of each.
+    /// Rate of each line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbit_each: Option<f64>,
     /// Peak rate of replication.
@@ -58,7 +58,7 @@ pub struct Link {
     /// Round-trip time of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
-    /// True if the rate was measured end to end, gateways included.
+    /// True if the round trip was measured end to end, gateways included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_measured: Option<bool>,
 }
@@ -81,9 +81,9 @@ impl Link {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrGroup {
-    /// Its name, unique among its kind.
+    /// Name, unique among the DR groups.
     pub name: String,
-    /// Names of its volumes.
+    /// Names of the volumes in the DR group.
     pub volumes: Vec<String>,
 }
 
@@ -91,19 +91,19 @@ pub struct DrGroup {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replication {
-    /// synchronous, asynchronous, periodic, or logs, which the mail server ships itself.
+    /// Kind of replication: synchronous, asynchronous, periodic, or logs (the mail server ships its logs itself).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The link it uses.
+    /// The link that replication uses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub link: String,
     /// DR groups, each consistent as a whole; none where the mail server ships logs.
     #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
     pub dr_groups: Vec<DrGroup>,
-    /// Room for what is written while the link is down.
+    /// Room for data that is written while the link is down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_history_gb: Option<f64>,
-    /// The group that room lies in.
+    /// The group in which the write history lies.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub write_history_group: String,
     /// Data written in the busiest hour.
@@ -112,7 +112,7 @@ pub struct Replication {
     /// Longest outage of the link to plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outage_hours: Option<f64>,
-    /// When the write history is merged afterwards: at-once, staggered, or off-hours.
+    /// When the write history is merged after an outage: at-once, staggered, or off-hours.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub merge: String,
     /// State of the servers at the other site: warm, or cold.
@@ -148,20 +148,20 @@ impl Replication {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Snapshots {
-    /// Its name, unique among its kind.
+    /// Name, unique among the schedules.
     pub name: String,
-    /// Groups whose volumes it is for.
+    /// Groups whose volumes are snapshotted.
     pub groups: Vec<String>,
-    /// From one to the next.
+    /// Hours from one snapshot to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_hours: Option<f64>,
     /// Number of backups or snapshots kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
-    /// Time span they cover.
+    /// Time span that the kept snapshots are to cover.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention_days: Option<f64>,
-    /// Server that verifies their databases: apart, or the mailbox server's own name.
+    /// Server that verifies the databases in snapshots: a separate one, or the name of the mailbox server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub verified_on: String,
 }
@@ -170,10 +170,10 @@ pub struct Snapshots {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backup {
-    /// disk, tape, snapshots, or none.
+    /// Kind of backup: disk, tape, snapshots, or none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// From one to the next.
+    /// Days from one backup to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_days: Option<f64>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Location {
-    /// Its name, unique among its kind.
+    /// Name, unique among the sites.
     pub name: String,
 }
 
@@ -15,41 +15,41 @@ pub struct Location {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
-    /// Its name, unique among its kind.
+    /// Name, unique among the groups.
     pub name: String,
-    /// Site where it stands.
+    /// Site where the group stands.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub site: String,
-    /// The array its drives are in.
+    /// The array that the drives are in.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub array: String,
     /// RAID level.
     pub raid: Raid,
-    /// Kind of its drives, as the catalogue names it.
+    /// Kind of drive, by its name in the catalogue of `spindle plan`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub drive: String,
-    /// Size of one, as it is sold.
+    /// Size of one drive, as it is sold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive_gb: Option<f64>,
-    /// Drives at work.
+    /// Drives in use, without spares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drives: Option<u32>,
-    /// Drives, or room for as many, that wait for one to fail.
+    /// Spare drives, or free space for as many, to replace failed ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spares: Option<u32>,
-    /// Drives of each failure set in it.
+    /// Number of drives in each failure set of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failure_sets: Vec<u32>,
     /// Usable capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usable_gb: Option<f64>,
-    /// Reads and writes a second that hosts may ask of it.
+    /// Reads and writes a second that hosts may ask of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_iops: Option<f64>,
-    /// IOPS of logs and maintenance on top of `host_iops`, where these ran on the same drives in its measurement.
+    /// IOPS of logs and maintenance on top of `host_iops`, if they ran on the same drives when that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops_beside: Option<f64>,
-    /// Controllers that may own its volumes.
+    /// Controllers that may own volumes of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub controllers: Vec<String>,
     /// Cache of the array.
@@ -58,10 +58,10 @@ pub struct Group {
     /// True if writes are acknowledged from a cache that survives a power cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,
-    /// Part of it that is kept free for snapshots.
+    /// Part of the group that is kept free for snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_reserve_percent: Option<f64>,
-    /// Other programs whose data lie on it.
+    /// Other programs whose data lies in the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_workloads: Vec<String>,
 }
@@ -151,17 +151,17 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Volume {
-    /// Its name, unique among its kind.
+    /// Name, unique among the volumes.
     pub name: String,
     /// Role of the volume.
     pub role: Role,
-    /// The group it lies in.
+    /// The group in which the volume lies.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Databases that lie on it, or whose logs do.
+    /// Databases that lie on the volume, or whose logs lie on it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<String>,
-    /// Copy of its databases: 1 is the active one.
+    /// Number of the copy of its databases: 1 is the active copy.
     #[serde(skip_serializing_if = "is_first", default = "first")]
     pub copy: u32,
     /// Size of the volume.
@@ -170,13 +170,13 @@ pub struct Volume {
     /// Used capacity when all mailboxes are full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_gb: Option<f64>,
-    /// The controller that owns it.
+    /// The controller that owns the volume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub owner: String,
     /// The server that serves this copy of its databases.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server: String,
-    /// The folder or device where it is found.
+    /// The folder or device where the volume is found.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Allocation unit of its filesystem.
@@ -185,7 +185,7 @@ pub struct Volume {
     /// Offset of its first partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_offset_kb: Option<f64>,
-    /// Its table of partitions: gpt or mbr.
+    /// Partition table of the volume: gpt or mbr.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub partition_table: String,
 }
