@@ -52,11 +52,11 @@ pub enum Verb {
     Plan(Box<PlanArguments>),
     /// Check a site against published recommendations
     Advise(AdviseArguments),
-    /// Make the report of a run from its record, also of a run that died
+    /// Make the report of a run from its record, even if the run died
     Report(ReportArguments),
     /// Compare runs: their curves, and what saturated first
     Compare(CompareArguments),
-    /// Check databases and logs, Exchange's or Spindle's, and whether they can be recovered
+    /// Check databases and logs of Exchange or Spindle, and whether they can be recovered
     Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(ExportArguments),
@@ -72,14 +72,14 @@ Makes one run for each value, one after the other, and compares them:
   threads=1,5,10,20   sessions of each group, on the same databases
   groups=1,2,4        storage groups
   databases=1,2,5     databases of each group
-  volumes=1,2,4       so many of the PATHs, in their order
+  volumes=1,2,4       the first N of the PATHs
   layouts=together,one-volume   see --layout
 
-Except for threads each run makes new databases, all together of the same size, and removes those of \
-the run before. Each run leaves its report and record as PREFIX-WHAT-VALUE, the comparison goes to PREFIX.
+Except with threads=, each run makes new databases of the same total size, and removes those of the run before. \
+Each run leaves its report and record as PREFIX-WHAT-VALUE; the comparison goes to PREFIX.
 
-Ends with 0 if a value passed, 1 if none did or if any run found damage or I/O errors, 2 if the sweep did \
-not come to its end.";
+Ends with 0 if a value passed, 1 if none did or if any run found damage or I/O errors, 2 if the sweep did not \
+finish.";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
@@ -99,7 +99,7 @@ not come to its end.";
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.")]
 pub struct ProveArguments {
-    /// Folders or raw block devices for the databases; a device elsewhere by its URI,
+    /// Folders or raw block devices for the databases; a remote device by its URI,
     /// iscsi://HOST:PORT/TARGET/UNIT or nbd://HOST:PORT/EXPORT [default: ./spindle-data]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
@@ -224,7 +224,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
-    /// Use the existing databases; fail if there are none
+    /// Use the existing databases, and fail if none exist
     #[arg(long, conflicts_with = "fresh")]
     pub attach: bool,
 
@@ -240,11 +240,11 @@ pub struct ProveArguments {
     #[arg(long, conflicts_with_all = ["fresh", "keep_pristine"])]
     pub restore: bool,
 
-    /// Remove the files that Spindle created at these paths, and nothing else, and stop
+    /// Remove the files that Spindle created at these paths and nothing else, then stop
     #[arg(long, conflicts_with_all = ["attach", "fresh", "keep_pristine", "restore"])]
     pub clean: bool,
 
-    /// Allow up to SIZE of writes, where the default limit is 1 TB
+    /// Allow the run to write up to SIZE [default: 1 TB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub allow_writes: Option<ByteCount>,
 

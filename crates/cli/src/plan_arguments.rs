@@ -39,11 +39,11 @@ pub struct PlanArguments {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub message_size: Option<String>,
 
-    /// Copies of every database, the active one among them [default: 1, or 2 with --mode copies]
+    /// Copies of every database, the active one included [default: 1, or 2 with --mode copies]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub copies: Option<String>,
 
-    /// Protection of databases, which bounds their size: stand-alone, copies, backup-window [default: by copies]
+    /// Protection of databases, which limits their size: stand-alone, copies, backup-window [default: by copies]
     #[arg(long, value_name = "MODE", allow_hyphen_values = true)]
     pub mode: Option<String>,
 

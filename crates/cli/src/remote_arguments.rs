@@ -14,8 +14,8 @@ use world::{IoResult, LocalFuture, World};
 /// Credentials and options for remote devices.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArguments {
-    /// CHAP name of the initiator; its secret comes from --chap-secret-file or from
-    /// the environment, SPINDLE_CHAP_SECRET
+    /// CHAP name of the initiator; its secret comes from --chap-secret-file or from the environment variable
+    /// SPINDLE_CHAP_SECRET
     #[arg(long, value_name = "NAME")]
     pub chap_name: Option<String>,
 

@@ -9,8 +9,8 @@ use world::ByteCount;
 #[command(after_help = "Example:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
 
-For a run that completed, the report is the same to the byte. For a run that died (a crash, a power cut), or that
-is still in progress, it shows everything known up to a few seconds before, with nothing verified.
+For a completed run, the report is byte for byte the one that the run wrote. For a run that died (a crash, a
+power cut) or is still in progress, it shows everything known up to a few seconds before, and verifies nothing.
 
 Ends with 0 for pass, 1 for fail, 2 if the run has no verdict or no report was made.")]
 pub struct ReportArguments {
@@ -39,7 +39,8 @@ pub struct ReportArguments {
   spindle advise --template > site.toml           a site file to fill in
   spindle advise site.toml --json | jq -r '.findings[].id'
 
-docs/advice.md lists every rule with its source. A rule is skipped, and named, if the site lacks its figures.
+docs/advice.md lists every rule with its source. If the site lacks the figures for a
+rule, the rule is skipped, and the missing figures are named.
 
 Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if the site could not be checked.")]
 pub struct AdviseArguments {
@@ -72,8 +73,8 @@ pub struct AdviseArguments {
 #[command(after_help = "Example:
   spindle compare night-threads-*.run --report night       the table and curves, also as night.html
 
-Each RUN is a record of 'spindle prove', also of a run that died. The varied setting is detected: threads,
-mailboxes, groups, databases, volumes or layout. If nothing was varied, runs are named by their files.
+Each RUN is a record of 'spindle prove', even if the run died. The setting that varies is detected: threads,
+mailboxes, groups, databases, volumes or layout. If nothing varies, the runs are named by their files.
 
 Ends with 0 if the runs were compared, 2 if not.")]
 pub struct CompareArguments {
@@ -108,7 +109,8 @@ Then, with any NBD client:
   nbdinfo nbd://127.0.0.1:10809/disk.img
   qemu-img convert -n -O raw mail.qcow2 nbd://127.0.0.1:10809/disk.img
 
-Lost drives, full pools and other events are lines on standard error; with --json also objects (docs/pools.md):
+Lost drives, full pools and other events are reported as lines on standard error, with --json also as JSON
+objects (docs/pools.md):
   2026-11-24T10:48:01Z warning: mail: 80 % full: 32.0 MiB used of 37.4 MiB; delete snapshots or data, or give ...
 
 Ends with 0 after Ctrl-C or SIGTERM, 2 if it could not start.")]
@@ -161,11 +163,13 @@ pub struct ExportArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub create: Option<ByteCount>,
 
-    /// Refuse writes. Nothing is written to a pool, which may be damaged: ranges that cannot be read return an I/O error
+    /// Refuse writes, and write nothing to the pool. The pool may be damaged: ranges that cannot be read
+    /// return an I/O error
     #[arg(long)]
     pub read_only: bool,
 
-    /// Block size of iSCSI units: logical blocks of 512 bytes with physical ones of 4096 (512e) or 512 (512n), or 4096 (4kn)
+    /// Block size of iSCSI units: logical blocks of 512 bytes on physical blocks of 4096 (512e) or 512
+    /// (512n), or both of 4096 (4kn)
     #[arg(long, value_name = "FORMAT", value_enum, ignore_case = true, default_value_t = BlockFormat::Emulated)]
     pub blocks: BlockFormat,
 
@@ -187,8 +191,8 @@ pub struct ExportArguments {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub poll: u64,
 
-    /// Measure how long single steps keep the server's thread, and append a line of JSON each second to FILE,
-    /// which must be new
+    /// Measure how long single steps occupy the server's thread, and append a line of JSON each second to
+    /// FILE, which must be new
     #[arg(long, value_name = "FILE")]
     pub step_times: Option<PathBuf>,
 

@@ -23,8 +23,8 @@ const DRIVES_MAX: u16 = 64;
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
   spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
-A pool is a folder with a record of its drives. One process at a time may have it open; 'pool show' works meanwhile.
-Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done.")]
+A pool is a folder with a record of its drives. Only one process at a time may have the pool open;
+'pool show' works even then. Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done.")]
 pub struct PoolArguments {
     #[command(subcommand)]
     pub verb: PoolVerb,
@@ -69,7 +69,8 @@ pub enum PoolVerb {
         after_help = "Example:
   spindle pool add-drive mail --device /dev/sde       after /dev/sdc was lost
 
-The contents of the drive are lost. Missing drives that hold no data alone are removed from the pool."
+The earlier contents of the new drive are lost. Missing drives are removed from the pool if all their
+data has copies elsewhere."
     )]
     AddDrive {
         /// Folder of the pool
@@ -91,11 +92,11 @@ The contents of the drive are lost. Missing drives that hold no data alone are r
   spindle pool import /srv/mail                       the same for drives that are files in that folder
 
 Drives are only read, and the pool is not opened. If the drives are files, the record is written beside them; otherwise
-to the folder of --into, or to a folder with the pool's name. If two disks have the superblock of one drive, one is a copy,
-and nothing is written. Ends with 0 if a record was written or pools were listed, 1 if --list finds none, 2 if nothing was
-done.")]
+to the folder of --into, or to a folder with the pool's name. If two disks have the superblock of the same drive, one of
+them is a copy, and nothing is written. Ends with 0 if a record was written or pools were listed, 1 if --list finds none,
+2 if nothing was done.")]
     Import {
-        /// Folders whose files are examined, devices, files [default: all block devices]
+        /// Devices, files, or folders whose files are examined [default: all block devices]
         #[arg(value_name = "DIR|DEVICE")]
         places: Vec<PathBuf>,
 
@@ -127,13 +128,13 @@ Ends with 1 if some data has no correct copy. An exported pool is scrubbed every
 
 If these drives come back they are not used again, but 'spindle pool salvage' reads the data that only they hold.
 'spindle pool scrub' reports what was lost. Force-open helps if drives are missing, not if the log or the catalogue
-is damaged; the message of a pool that does not open says whether it helps.")]
+is damaged; the error message of a pool that does not open says whether force-open helps.")]
     ForceOpen {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
-    /// Copy everything readable of a volume or a snapshot to a file; the pool may be damaged, and is not written
+    /// Copy everything readable of a volume or a snapshot to a file; the pool may be damaged, and is not written to
     #[command(after_help = "Examples:
   spindle pool salvage mail/store store.img           store.img.map lists the lost ranges
   spindle pool salvage mail/store@monday monday.img   a snapshot
@@ -154,7 +155,7 @@ copied: OUT exists, there is too little space, or there is no such volume.")]
         #[arg(value_name = "OUT")]
         out: PathBuf,
     },
-    /// Show a pool's drives, space, volumes and snapshots; if it does not open, what is readable
+    /// Show a pool's drives, space, volumes and snapshots, or what is readable if it does not open
     #[command(after_help = "Example:
   spindle pool show mail --json                       for monitoring
 
@@ -206,11 +207,11 @@ pub enum VolumeVerb {
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         size: ByteCount,
 
-        /// Acknowledge writes before they are stable, for clients that flush [default: off]
+        /// Acknowledge writes before they are stable; only for clients that flush [default: off]
         #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on")]
         write_cache: Option<WriteCacheState>,
 
-        /// Keep one copy of older data, for data that can be recreated: a lost drive loses its part
+        /// Keep only one copy of older data: a lost drive loses its part. Only for data that can be recreated
         #[arg(long)]
         raid0: bool,
 
@@ -240,7 +241,7 @@ are refused until the volume uses less."
         #[command(flatten)]
         limits: VolumeLimits,
 
-        /// Acknowledge writes before they are stable, for clients that flush
+        /// Acknowledge writes before they are stable; only for clients that flush
         #[arg(long, value_name = "STATE", ignore_case = true)]
         write_cache: Option<WriteCacheState>,
     },
@@ -287,7 +288,7 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
   spindle volume diff mail/store@monday mail/store@tuesday
   spindle volume diff mail/store@monday --json        all ranges, since monday
 
-Both points are of one volume, the older one first. 'data' was written, 'zeroes' and 'discarded' read as zeroes, \
+Both points must be of one volume, with the older one first. 'data' was written, 'zeroes' and 'discarded' read as zeroes, \
 'beyond_size' lies beyond the smaller of both sizes. --json prints bytes: {\"volume\", \"from\", \"to\", \"from_bytes\", \
 \"to_bytes\", \"ranges\": [{\"at\", \"length\", \"change\"}], \"totals\": {CHANGE: {\"bytes\", \"ranges\"}}}.")]
     Diff {
@@ -295,7 +296,7 @@ Both points are of one volume, the older one first. 'data' was written, 'zeroes'
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         from: PathBuf,
 
-        /// The newer point; now if it is left out
+        /// The newer point; without it, the present
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         to: Option<PathBuf>,
     },
@@ -304,8 +305,9 @@ Both points are of one volume, the older one first. 'data' was written, 'zeroes'
   spindle volume clone mail/store@monday mail/try
   spindle volume clone mail/store mail/try            as mail/store is now
 
-The clone shares all data with its source, and takes space for what is written to it. It has the size, class, rates and
-write cache of its source, and no limit or reserve. Snapshot and source may be deleted: what the clone reads stays.")]
+The clone shares all data with its source, and takes space only for data written to it. It has the size, class,
+rates and write cache of its source, and no limit or reserve. Snapshot and source may be deleted: the data that
+the clone reads stays.")]
     Clone {
         /// The snapshot or volume
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
@@ -315,14 +317,15 @@ write cache of its source, and no limit or reserve. Snapshot and source may be d
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
     },
-    /// Take a volume back to a snapshot, and keep what it was as another volume
+    /// Take a volume back to a snapshot, and keep its present state as another volume
     #[command(after_help = "Examples:
   spindle volume rollback mail/store@monday           asks for the name of the volume
   spindle volume rollback mail/store@monday --yes store
   spindle volume rollback mail/store~1 --yes store~1  undoes it
 
-Takes a moment, whatever the size. The present state stays as the read-only volume mail/store~1 (then ~2 ...), until it is
-deleted or rolled back to; its space counts to mail/store. Newer snapshots stay, too. The volume has the size it had then.")]
+A rollback takes a moment, whatever the size of the volume. The present state stays as the read-only volume
+mail/store~1 (the next one is ~2), until you delete it or roll back to it; its space counts as space of
+mail/store. Newer snapshots stay, too. The volume gets the size that it had at the snapshot.")]
     Rollback {
         /// The snapshot, or what an earlier rollback left
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT|POOL/VOLUME~N")]

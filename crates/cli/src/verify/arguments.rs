@@ -22,7 +22,8 @@ what is not, and what a clean result proves.
 
 Ends with 0 if everything is clean, 1 if something is damaged or cannot be recovered, 2 if not everything could be checked.")]
 pub struct VerifyArguments {
-    /// Databases, logs, checkpoints; folders with all below them; block devices. File types are detected by content
+    /// Databases, logs, checkpoints; folders with everything below them; block devices. File types are
+    /// detected by content
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
@@ -46,7 +47,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub at_most: Option<ByteCount>,
 
-    /// Threads that check what was read [default: one a processor]
+    /// Threads that check the data read [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<NonZeroUsize>,
 
