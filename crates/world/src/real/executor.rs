@@ -45,7 +45,7 @@ const BUSY_POLL_TRANSFERS_MAX: usize = 4;
 
 /// Tasks that a turn runs at most, but for those that were ready together. Answers that become ready in one turn
 /// leave in one system call: with shorter turns they leave alone.
-const TASKS_A_TURN: usize = 64;
+const TASKS_A_TURN: usize = 24;
 
 /// The executor of one thread.
 pub(super) struct Executor {

@@ -12,8 +12,8 @@ pub(super) const DEPTH: usize = 512;
 /// 8 ran dry while the next 8 were prepared, and reached half the rate.
 const BACKLOG_SHARE: usize = 2;
 
-/// Transfers that are submitted early at least: Linux collects the requests of three and more entries, and rings a
-/// drive's doorbell for each of fewer.
+/// Transfers that are submitted early at least, unless the drives have nothing to do: Linux collects the requests
+/// of three and more entries, and rings a drive's doorbell for each of fewer.
 const EARLY_MIN: usize = 3;
 
 /// `user_data` of a cancellation, whose completion says nothing that matters.
@@ -93,7 +93,8 @@ impl Table {
 
     /// True if the drives would soon have nothing to do without the backlog.
     pub fn is_backlog_due(&self) -> bool {
-        self.backlog_transfers >= EARLY_MIN && self.backlog_transfers * BACKLOG_SHARE > self.transfers
+        let least = if self.transfers == 0 { 1 } else { EARLY_MIN };
+        self.backlog_transfers >= least && self.backlog_transfers * BACKLOG_SHARE > self.transfers
     }
 
     /// True if an exchange with the kernel would submit or complete anything.
