@@ -34,7 +34,7 @@ pub async fn clone(
     source: &VolumePath,
     name: &str,
 ) -> Result<ByteCount, Refusal> {
-    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)) };
+    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)), is_independent: false };
     let at = source.snapshot.as_deref().map(Into::into);
     let cloned = open.pool.clone_volume(&source.volume, at, &new).await;
     cloned.map_err(|error| open.refusal(&error, HELP))?;
