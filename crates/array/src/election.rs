@@ -9,8 +9,8 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB,
-            READ_ONLY_BRANCH_STAMPS,
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS,
+            INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -21,7 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const KNOWN: Features = Features {
     compatible: 0,
     read_only: READ_ONLY_BRANCH_STAMPS,
-    incompatible: INCOMPATIBLE_BRANCHES | INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
+    incompatible: INCOMPATIBLE_BRANCHES
+        | INCOMPATIBLE_SCRUB
+        | INCOMPATIBLE_JOINING
+        | INCOMPATIBLE_PIVOTS
+        | INCOMPATIBLE_FILLING,
 };
 
 /// The reason a pool is not opened.

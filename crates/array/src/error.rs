@@ -143,11 +143,18 @@ pub enum Error {
     NotLeftBy(String, String),
     /// Reads would search more branches than there may be in a line.
     #[error(
-        "{0:?} is {limit} branches deep already, the most there can be; take an older snapshot, or copy the data to a new \
-         volume",
+        "{0:?} has {limit} branches above it, the most there can be, and is being filled to need none of them; wait until \
+         that has ended, or take an older snapshot",
         limit = crate::format::row::BRANCH_DEPTH_MAX
     )]
     TooDeep(String),
+    /// The filling of a clone cannot be given up.
+    #[error(
+        "{0:?} has {limit} branches above it, one more than a clone may keep, so its filling cannot be given up; delete it \
+         instead",
+        limit = crate::format::row::BRANCH_DEPTH_MAX
+    )]
+    MustBeFilled(String),
     /// The volume is open.
     #[error("volume {0:?} is in use; end that first, or force the rollback")]
     VolumeInUse(String),

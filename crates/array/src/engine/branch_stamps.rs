@@ -13,9 +13,10 @@
 //!
 //! Invariants:
 //!
-//! 1. All stamps of a branch, of its commands in the log's queue and of its points, are at most its
-//!    `last_stamp_of`.
-//! 2. Stamps of a branch ascend in the order of the log.
+//! 1. All stamps of a branch, of its commands in the log's queue, of its points and of its fork, are at most
+//!    its `last_stamp_of`.
+//! 2. Stamps of a branch ascend in the order of the log, except for the copies that it is filled with: they
+//!    have the stamp of its fork, below all others of it.
 
 use super::shared::State;
 use crate::{
@@ -76,8 +77,11 @@ impl State {
     /// The highest stamp that a branch may have; 0 if it has none.
     fn last_stamp_of(&self, branch: BranchNumber) -> Stamp {
         let in_queue = self.branch_stamps.0.get(&branch).copied().unwrap_or_default();
-        let applied = self.catalogue.branch(branch).map(|row| row.stamp_max);
-        in_queue.max(applied.unwrap_or_default())
+        let row = self.catalogue.branch(branch);
+        let applied = row.map(|row| row.stamp_max);
+        // That of the copies it may be filled with.
+        let fork = row.and_then(|row| row.parent).map(|(_, fork)| fork);
+        in_queue.max(applied.unwrap_or_default()).max(fork.unwrap_or_default())
     }
 
     /// Keeps the pool from giving stamps up to this one.

@@ -11,12 +11,13 @@
 
 use super::{
     MapReader, Nodes, OpenSetting, Shared, TaskOwner, Throttle, UsageCounter, events::BackgroundTask,
+    row_features::ROW_FEATURES,
 };
 use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
+        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
         row::{SegmentRow, SegmentState},
     },
     log::LogWriter,
@@ -44,8 +45,8 @@ struct Frozen {
     points: Rc<Points>,
     branches: Rc<Branches>,
     rows: Vec<(RowKey, Option<Vec<u8>>)>,
-    /// The rows need the feature *branches*.
-    has_forks: bool,
+    /// The features that the rows need.
+    row_features: u64,
     reclaim: ReclaimPlan,
     stamp_next: Stamp,
     /// Data segments all of whose moves are in the table.
@@ -247,7 +248,7 @@ impl Checkpoints {
             points: Rc::clone(state.catalogue.points()),
             branches: Rc::clone(state.catalogue.branches()),
             rows: state.catalogue.take_changes(),
-            has_forks: state.catalogue.needs_branches_feature(),
+            row_features: state.catalogue.features_needed(),
             reclaim: state.reclaim.begin(),
             stamp_next: state.stamp_next,
             filled: std::mem::take(&mut state.filled),
@@ -352,10 +353,8 @@ impl Checkpoints {
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }
-                superblock.features.incompatible &= !INCOMPATIBLE_BRANCHES;
-                if frozen.has_forks || self.shared.needs_branches_feature() {
-                    superblock.features.incompatible |= INCOMPATIBLE_BRANCHES;
-                }
+                superblock.features.incompatible &= !ROW_FEATURES;
+                superblock.features.incompatible |= frozen.row_features | self.shared.row_features_needed();
             })
             .await
     }

@@ -125,11 +125,13 @@ pub enum BackgroundTask {
     DriveWatch,
     /// Reading every copy of everything.
     Scrub,
+    /// Copying what clones read through their sources.
+    Fill,
 }
 
 impl BackgroundTask {
     /// Number of tasks.
-    pub(crate) const COUNT: usize = Self::Scrub as usize + 1;
+    pub(crate) const COUNT: usize = Self::Fill as usize + 1;
 }
 
 /// Identity of a drive in its pool.
@@ -291,6 +293,7 @@ impl fmt::Display for BackgroundTask {
             Self::Destage => "destaging",
             Self::DriveWatch => "drive watch",
             Self::Scrub => "scrub",
+            Self::Fill => "filling of clones",
         })
     }
 }

@@ -187,9 +187,13 @@ impl State {
     }
 
     /// True for a write that was under way when its volume was deleted: nobody can read it, even if the branch
-    /// stays for its points.
+    /// stays for its points. Also for a copy that was under way when the filling of its branch ended: the
+    /// branch still has its parent then.
     fn is_too_late(&self, key: BlockKey) -> bool {
         let catalogue = &self.catalogue;
+        if catalogue.branches().is_copy(key.branch, key.stamp) {
+            return !catalogue.branches().is_filling(key.branch);
+        }
         !catalogue.branches().has_head(key.branch)
             && catalogue.points().at_or_after(key.branch, key.stamp).is_none()
     }

@@ -122,6 +122,12 @@ impl State {
     fn delivered_changes(&self, draft: &RecordDraft) -> Vec<DeliveredChange> {
         let mut rows = draft.rows();
         let changes = draft.entries().iter().filter_map(|entry| match entry {
+            // A copy that fills a branch changes nothing that it reads.
+            LogEntry::Write(write)
+                if self.catalogue.branches().is_copy(write.key.branch, write.key.stamp) =>
+            {
+                None
+            }
             LogEntry::Write(write) => {
                 let volume = self.catalogue.volume_of(write.key.branch)?;
                 Some(DeliveredChange::Write { volume, key: write.key, data: draft.data_of(write) })

@@ -14,6 +14,7 @@ use super::{
     log_subscribers::LogSubscribers,
     readers::Readers,
     reverse_map::ReverseMap,
+    row_features::FeaturesUnderWay,
     space_wait::SpaceWait,
 };
 use crate::{
@@ -69,8 +70,8 @@ pub(crate) struct Shared {
     pub wakes: Rc<Wakes>,
     /// Sinks of records beside the tables.
     pub subscribers: LogSubscribers,
-    /// Verbs that are about to log a row which needs the feature *branches*.
-    pub forks_under_way: Rc<Cell<u32>>,
+    /// Features of the rows that verbs are about to log.
+    pub features_under_way: FeaturesUnderWay,
     /// Held while a verb changes the catalogue.
     pub changing: tokio::sync::Mutex<()>,
 }

@@ -33,6 +33,8 @@ pub const INCOMPATIBLE_SCRUB: u64 = 1 << 4;
 pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
 /// History is keyed by pivots.
 pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
+/// A branch is being filled from its parent. Bits 7 and 8 are for drives.
+pub const INCOMPATIBLE_FILLING: u64 = 1 << 9;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

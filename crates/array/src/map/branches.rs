@@ -11,7 +11,8 @@ pub struct Branch {
     /// The parent and the stamp of the fork, if there is one: versions of the parent up to that stamp are
     /// inherited.
     pub parent: Option<(BranchNumber, Stamp)>,
-    /// Set while a clone is being filled from its parent: blocks below are its own already.
+    /// Set while a clone is being filled from its parent: below, its head reads nothing through the parent.
+    /// Points and discards ignore it.
     pub filled_below: Option<BlockIndex>,
     /// True if a volume reads its newest versions. A deleted branch is kept only for its points.
     pub has_head: bool,
@@ -59,8 +60,8 @@ impl Branches {
         self.branches.iter().map(|(&number, branch)| (number, branch))
     }
 
-    /// The parent, and the stamp of the fork, from which the branch inherits `block`; none if it owns the
-    /// block.
+    /// The parent, and the stamp of the fork, through which the head of the branch reads `block`; none if it
+    /// does not.
     pub fn parent(&self, number: BranchNumber, block: BlockIndex) -> Option<(BranchNumber, Stamp)> {
         let branch = self.branches.get(&number)?;
         branch.parent.filter(|_| branch.filled_below.is_none_or(|end| block >= end))
@@ -76,11 +77,23 @@ impl Branches {
         self.branches.get(&number).is_some_and(|branch| branch.has_head)
     }
 
+    /// True if a version with this stamp is a copy of what the branch reads through its parent: its own
+    /// versions are younger than the fork.
+    pub fn is_copy(&self, number: BranchNumber, stamp: Stamp) -> bool {
+        let parent = self.branches.get(&number).and_then(|branch| branch.parent);
+        parent.is_some_and(|(_, fork)| fork == stamp)
+    }
+
+    /// True if a volume reads the newest versions of the branch, and it is being filled.
+    pub fn is_filling(&self, number: BranchNumber) -> bool {
+        self.branches.get(&number).is_some_and(|branch| branch.has_head && branch.filled_below.is_some())
+    }
+
     /// Its parent with the stamp of the fork, then the parent's parent, and so on: nearest first.
     pub fn ancestors(&self, number: BranchNumber) -> impl Iterator<Item = (BranchNumber, Stamp)> {
         let above = |number: BranchNumber| self.branches.get(&number)?.parent;
         let ancestors = std::iter::successors(above(number), move |&(parent, _)| above(parent));
-        assert!(ancestors.clone().count() < usize::from(BRANCH_DEPTH_MAX), "branches are 16 deep at most");
+        assert!(ancestors.clone().count() <= usize::from(BRANCH_DEPTH_MAX), "branches are 16 deep at most");
         ancestors
     }
 }

@@ -8,7 +8,7 @@
 //! reads the trees of that moment, and awaits. Writes and merges in between do no harm, as long as no segment
 //! that the old trees name is reused; the caller ensures that.
 
-use super::{BlockMapping, Branches, MapTable, VersionLookup};
+use super::{BlockMapping, Branch, Branches, MapTable, VersionLookup};
 use crate::{
     error::{Error, Result},
     format::{BlockIndex, BranchNumber, Roots, Stamp, VersionRun},
@@ -74,7 +74,9 @@ impl Sources<'_> {
             }
             let is_open = found.contains(&VersionLookup::NOTHING);
             let known = self.branches.get(branch).filter(|branch| is_open && branch.parent.is_some());
-            let inherited_from = known.map(|branch| branch.filled_below.unwrap_or_default());
+            // A point may still read through the parent what the head has overwritten before it was filled.
+            let filled_below = |branch: &Branch| branch.filled_below.filter(|_| point.is_none());
+            let inherited_from = known.map(|branch| filled_below(branch).unwrap_or_default());
             let seen = |fork| if canary::is(Canary::ChildSeesALaterWrite) { self.stamp_next } else { fork };
             next = known.and_then(|branch| branch.parent).map(|(parent, fork)| (parent, Some(seen(fork))));
             levels.push(Level { branch, point, found, inherited_from });

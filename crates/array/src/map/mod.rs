@@ -21,6 +21,7 @@ mod extents;
 mod liveness;
 mod lookup;
 mod merge;
+mod next_block;
 mod points;
 mod reclaim;
 mod reclaimable;

@@ -17,6 +17,9 @@ pub enum JobKind {
     /// Freeing the space of deleted snapshots and volumes, and of discards. Checkpoints do it in parts; how
     /// much is left is not known, and it cannot be cancelled.
     Reclaim,
+    /// Copying what clones read through their sources, so that they need them no more. Counted in bytes of
+    /// their sizes, holes included.
+    Fill,
 }
 
 /// A job of a pool.
@@ -44,7 +47,7 @@ pub struct RebuildProgress {
 }
 
 impl Mover {
-    /// Progress of all jobs.
+    /// Progress of all jobs of the mover.
     pub fn jobs(&self) -> Vec<PoolJob> {
         self.count_lacking();
         let has_leftovers = self.shared.state.borrow().has_leftovers();
@@ -69,6 +72,8 @@ impl Mover {
             }
             JobKind::Scrub => self.scrub_job.cancel(),
             JobKind::Destage => self.destage_job.cancel(),
+            // The pool has this job.
+            JobKind::Fill => unreachable!("the mover fills no branches"),
             JobKind::Reclaim => {}
         }
     }

@@ -20,6 +20,7 @@ impl Pool {
         spawn_repeated(("array checkpoints", BackgroundTask::Checkpoint), &self.checkpoints, make);
         self.mover.run(self.scrub_every);
         self.drive_watch.run(self.answer_within);
+        self.filler.run();
         if self.holds.has_unread() {
             // Readers of a process that ended without releasing them. If it fails, the next opening does it.
             let holds = Rc::clone(&self.holds);
@@ -35,6 +36,7 @@ impl Pool {
     /// The checkpoint failed. Everything acknowledged is stable all the same.
     pub async fn close(&self) -> Result<()> {
         self.shared.phase.set(Phase::Closing);
+        self.filler.stop().await;
         self.mover.stop().await;
         if self.holds.has_unread() {
             // Of readers that were dropped. If it fails, the next opening does it.

@@ -5,13 +5,16 @@ use super::{
     volumes::{VOLUMES_MAX, check_name},
 };
 use crate::{
+    engine::FeatureUse,
     error::{Error, Result},
     format::{
-        BlockCount, BranchNumber, RowKey, Stamp, VolumeId, VolumeNumber,
+        BlockCount, BlockIndex, BranchNumber, RowKey, Stamp, VolumeId, VolumeNumber,
+        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
         row::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses, VolumeRow, VolumeState},
     },
     log::LogItem,
 };
+use std::cmp::Ordering;
 
 /// Name and identity of a clone.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub struct NewClone {
     pub name: String,
     /// Globally unique.
     pub volume: VolumeId,
+    /// It is filled in the background with all that it reads, and then shares nothing with its source.
+    pub is_independent: bool,
 }
 
 /// The point at which a branch begins, and the row that it has then.
@@ -35,10 +40,13 @@ impl Pool {
     /// rates of its source, and neither limit nor reserve. It takes space for what is written to it; what it
     /// shares with its source counts there. The source may be deleted; what the clone reads stays.
     ///
+    /// A clone that is to be independent, or has 16 branches above it, is filled in the background, as by
+    /// [`Pool::fill_volume`].
+    ///
     /// # Errors
     ///
-    /// No such volume or snapshot; the name is taken or invalid; the source is 15 branches deep; or the pool
-    /// cannot write.
+    /// No such volume or snapshot; the name is taken or invalid; the source has 16 branches above it and is
+    /// being filled itself; or the pool cannot write.
     pub async fn clone_volume<'k>(
         &self,
         source: impl Into<VolumeKey<'k>>,
@@ -51,11 +59,9 @@ impl Pool {
         let number = self.number_of(source)?;
         self.check_new_volume(&new.name)?;
         let before = self.volume_row(number);
-        self.check_depth(
-            at.map(|at| self.snapshot_of(source, at)).transpose()?.map_or(before.branch, |at| at.0),
-            source,
-        )?;
-        let _feature = self.shared.begin_fork().await?;
+        let above = at.map(|at| self.snapshot_of(source, at)).transpose()?.map_or(before.branch, |at| at.0);
+        let is_filled = self.must_be_filled(above, source)? || new.is_independent;
+        let _feature = self.begin_fork(is_filled).await?;
         let fork = match at {
             Some(at) => self.fork_at(source, at)?,
             None => {
@@ -65,7 +71,7 @@ impl Pool {
             }
         };
         let volume = self.shared.state.borrow().catalogue.volume_next();
-        let (branch, branch_row) = self.branch_from(&fork, volume);
+        let (branch, branch_row) = self.branch_from(&fork, volume, is_filled);
         let row = VolumeRow {
             volume: new.volume,
             name: new.name.clone(),
@@ -84,7 +90,17 @@ impl Pool {
             LogItem::Put { row: RowKey::of_point(fork.branch, fork.stamp), bytes: fork.row.encode() },
             LogItem::Put { row: RowKey::of_volume(volume), bytes: row.encode() },
         ];
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        self.answer(one_at_a_time, self.log.append_together(parts)).await?;
+        if is_filled {
+            self.begin_filling();
+        }
+        Ok(())
+    }
+
+    /// Sets the features of a record with a new branch.
+    pub(super) async fn begin_fork(&self, is_filled: bool) -> Result<FeatureUse> {
+        let filling = if is_filled { INCOMPATIBLE_FILLING } else { 0 };
+        self.shared.begin_rows(INCOMPATIBLE_BRANCHES | filling).await
     }
 
     /// Fails if the name is taken, or there are too many volumes.
@@ -101,11 +117,19 @@ impl Pool {
         if count >= VOLUMES_MAX { Err(Error::TooManyVolumes(VOLUMES_MAX)) } else { Ok(()) }
     }
 
-    /// Fails if no branch may leave `branch`, since reads would search too many.
-    pub(super) fn check_depth(&self, branch: BranchNumber, volume: VolumeKey<'_>) -> Result<()> {
+    /// True if a branch that leaves `branch` must be filled, since reads would search too many otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `branch` itself is such a one.
+    pub(super) fn must_be_filled(&self, branch: BranchNumber, volume: VolumeKey<'_>) -> Result<bool> {
         let state = self.shared.state.borrow();
         let depth = state.catalogue.branch(branch).expect("a live volume or snapshot is on it").depth;
-        if depth + 1 < BRANCH_DEPTH_MAX { Ok(()) } else { Err(Error::TooDeep(volume.to_string())) }
+        match (depth + 1).cmp(&BRANCH_DEPTH_MAX) {
+            Ordering::Less => Ok(false),
+            Ordering::Equal => Ok(true),
+            Ordering::Greater => Err(Error::TooDeep(volume.to_string())),
+        }
     }
 
     /// A snapshot as the beginning of another branch.
@@ -116,7 +140,12 @@ impl Pool {
     }
 
     /// The next branch, which begins at a point and is written by a volume.
-    pub(super) fn branch_from(&self, fork: &ForkPoint, volume: VolumeNumber) -> (BranchNumber, BranchRow) {
+    pub(super) fn branch_from(
+        &self,
+        fork: &ForkPoint,
+        volume: VolumeNumber,
+        is_filled: bool,
+    ) -> (BranchNumber, BranchRow) {
         let state = self.shared.state.borrow();
         let parent = state.catalogue.branch(fork.branch).expect("it has the point");
         let row = BranchRow {
@@ -126,7 +155,7 @@ impl Pool {
             depth: parent.depth + 1,
             is_replica: false,
             stamp_max: Stamp(0),
-            filled_below: None,
+            filled_below: is_filled.then_some(BlockIndex(0)),
         };
         (state.catalogue.branch_next(), row)
     }

@@ -17,6 +17,7 @@ mod create;
 mod difference;
 mod drive_watch;
 mod drives;
+mod filling;
 mod health;
 mod keys;
 mod only_copies;
@@ -26,6 +27,7 @@ mod rollback;
 mod snapshot_room;
 mod snapshots;
 mod space_probe;
+mod volume_handles;
 mod volume_setting;
 mod volumes;
 
@@ -36,6 +38,7 @@ pub use crate::engine::{
 pub use clones::NewClone;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
+pub use filling::FillStatus;
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
@@ -54,23 +57,20 @@ use crate::{
         events::{PoolEventReader, RedundancyStatus},
     },
     error::Result,
-    format::{DriveId, MemberIndex, VolumeNumber},
+    format::{DriveId, MemberIndex},
     log::LogWriter,
     mover::{
         CleaningResult, DegradedSegments, JobKind, Mover, PoolJob, RebuildProgress, ScrubProgress,
         ScrubResult,
     },
     tree::Trees,
-    volume::{Admission, HostPath, Volume},
+    volume::{Admission, HostPath},
 };
 use difference::PointHolds;
 use drive_watch::DriveWatch;
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    rc::{Rc, Weak},
-    time::Duration,
-};
+use filling::Filler;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use volume_handles::VolumeHandles;
 use world::{IoError, JoinHandle};
 
 /// A pool as an opening has read it, with its log writer.
@@ -98,8 +98,8 @@ pub struct Pool {
     holds: Rc<PointHolds>,
     scrub_every: Duration,
     answer_within: Duration,
-    /// Volumes with open handles.
-    volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
+    handles: Rc<VolumeHandles>,
+    filler: Rc<Filler>,
     log_task: RefCell<Option<JoinHandle<Result<()>>>>,
 }
 
@@ -129,6 +129,8 @@ impl Pool {
         let path = (map.clone(), Rc::clone(&log));
         let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), end];
         let host = HostPath::new(path, Rc::clone(&throttle), admission, background);
+        let handles = VolumeHandles::new(&host);
+        let filler = Filler::new(&host, &handles, (&log, &throttle));
         Self {
             shared,
             map,
@@ -142,7 +144,8 @@ impl Pool {
             holds,
             scrub_every: setting.scrub_every,
             answer_within: setting.answer_within,
-            volumes: RefCell::default(),
+            handles,
+            filler,
             log_task: RefCell::new(None),
         }
     }
@@ -264,15 +267,21 @@ impl Pool {
         self.mover.rebuild().await
     }
 
-    /// Progress of rebuild, scrub, destaging and reclaiming.
+    /// Progress of rebuild, scrub, destaging, reclaiming and filling.
     pub fn jobs(&self) -> Vec<PoolJob> {
-        self.mover.jobs()
+        let mut jobs = self.mover.jobs();
+        jobs.push(PoolJob { kind: JobKind::Fill, progress: self.filler.progress() });
+        jobs
     }
 
     /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or
-    /// on request; a scrub continues when the next one is due.
+    /// on request; a scrub continues when the next one is due; filling goes on when the pool is opened again,
+    /// or on request.
     pub fn cancel(&self, kind: JobKind) {
-        self.mover.cancel(kind);
+        match kind {
+            JobKind::Fill => self.filler.pause(),
+            kind => self.mover.cancel(kind),
+        }
     }
 
     /// Progress of the current rebuild, or of the last one.

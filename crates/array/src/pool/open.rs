@@ -270,7 +270,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         demand: Default::default(),
         wakes: Default::default(),
         subscribers: Default::default(),
-        forks_under_way: Default::default(),
+        features_under_way: Default::default(),
         changing: Default::default(),
     })
 }

@@ -35,8 +35,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume or goal; somebody has one of the two open, and `is_forced` is false; the snapshot is 15
-    /// branches deep; or the pool cannot write.
+    /// No such volume or goal; somebody has one of the two open, and `is_forced` is false; the snapshot is on a
+    /// branch with 16 above it, which is being filled; or the pool cannot write.
     pub async fn roll_back<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -52,20 +52,22 @@ impl Pool {
         self.check_unused(number, is_forced)?;
         let left_row = self.left_row(number, &before, left)?;
         let left_name = left_row.name.clone();
-        let mut rows = match goal {
+        let (mut rows, is_filled) = match goal {
             RollbackGoal::Snapshot(at) => {
-                self.check_depth(self.snapshot_of(volume, at)?.0, volume)?;
-                Vec::new()
+                (Vec::new(), self.must_be_filled(self.snapshot_of(volume, at)?.0, volume)?)
             }
-            RollbackGoal::Left(key) => self.end_left((number, &before), key, is_forced)?,
+            RollbackGoal::Left(key) => (self.end_left((number, &before), key, is_forced)?, false),
         };
-        let _feature = self.shared.begin_fork().await?;
-        let handle = self.handle(number);
-        let no_writes = handle.hold_writes().await;
+        let _feature = self.begin_fork(is_filled).await?;
+        let mut no_writes = vec![self.handles.locks_of(number).close().await];
+        if let RollbackGoal::Left(key) = goal {
+            // Nobody writes it, but it may be filled.
+            no_writes.push(self.handles.locks_of(self.number_of(key)?).close().await);
+        }
         let (branch, sectors) = match goal {
             RollbackGoal::Snapshot(at) => {
                 let fork = self.fork_at(volume, at)?;
-                let (branch, row) = self.branch_from(&fork, number);
+                let (branch, row) = self.branch_from(&fork, number, is_filled);
                 rows.push((RowKey::of_branch(branch), row.encode()));
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
                 (branch, fork.row.sectors)
@@ -85,6 +87,9 @@ impl Pool {
         }
         let parts = rows.into_iter().map(|(row, bytes)| LogItem::Put { row, bytes }).collect();
         self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await?;
+        if is_filled {
+            self.begin_filling();
+        }
         Ok(left_name)
     }
 
@@ -133,9 +138,11 @@ impl Pool {
 
     /// Fails if somebody has the volume open, unless that does not matter.
     fn check_unused(&self, number: VolumeNumber, is_forced: bool) -> Result<()> {
-        let volumes = self.volumes.borrow();
-        let is_used = volumes.get(&number).is_some_and(|volume| volume.strong_count() > 0);
-        if is_used && !is_forced { Err(Error::VolumeInUse(self.volume_row(number).name)) } else { Ok(()) }
+        if self.handles.is_used(number) && !is_forced {
+            Err(Error::VolumeInUse(self.volume_row(number).name))
+        } else {
+            Ok(())
+        }
     }
 
     /// Fails if a rollback left the volume.

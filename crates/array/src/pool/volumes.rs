@@ -1,7 +1,9 @@
 //! Operations on volumes: create, find, resize, rename, delete. Each changes rows in one record, which is
 //! stable before it is acknowledged.
 
-use super::{Pool, VolumeKey, VolumeSetting, snapshots::deletion_bytes, volume_setting::blocks_of};
+use super::{
+    FillStatus, Pool, VolumeKey, VolumeSetting, snapshots::deletion_bytes, volume_setting::blocks_of,
+};
 use crate::{
     engine::{Catalogue, PlannedDeletion},
     error::{Error, Result},
@@ -47,6 +49,8 @@ pub struct VolumeInfo {
     pub origin: Option<VolumeOrigin>,
     /// Name of the volume whose rollback left it: it is read-only, and its room counts to that volume.
     pub left_by: Option<String>,
+    /// It is being filled with what it reads through its source.
+    pub filling: Option<FillStatus>,
 }
 
 /// The state of a volume at which another one, or its own present branch, began.
@@ -73,6 +77,7 @@ impl VolumeInfo {
                 Some(row) => row.name.clone(),
                 None => format!("number {number}, deleted"),
             }),
+            filling: FillStatus::of(catalogue, row.branch, sectors_to_blocks(row.sectors)),
         }
     }
 }
@@ -156,21 +161,19 @@ impl Pool {
     }
 
     pub(super) fn handle(&self, number: VolumeNumber) -> Rc<Volume> {
-        let mut volumes = self.volumes.borrow_mut();
-        volumes.retain(|_, volume| volume.strong_count() > 0);
-        if let Some(volume) = volumes.get(&number).and_then(std::rc::Weak::upgrade) {
-            return volume;
-        }
-        let volume = Rc::new(Volume::new(Rc::clone(&self.host), number));
-        volumes.insert(number, Rc::downgrade(&volume));
-        volume
+        self.handles.get(number)
     }
 
     /// All volumes, by number.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let state = self.shared.state.borrow();
         let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        live.map(|(number, row)| VolumeInfo::of(&state.catalogue, number, row)).collect()
+        live.map(|(number, row)| {
+            let info = VolumeInfo::of(&state.catalogue, number, row);
+            let filling = info.filling.map(|filling| self.explain(row.branch, filling));
+            VolumeInfo { filling, ..info }
+        })
+        .collect()
     }
 
     /// Renames a volume.

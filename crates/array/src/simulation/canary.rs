@@ -63,6 +63,10 @@ listed! {
         RollbackDropsTheOldHead,
         /// The row of a volume goes with a branch that it has left.
         RowGoesWithTheOldBranch,
+        /// Filling a branch leaves out the last block of a part.
+        FillSkipsABlock,
+        /// Filling a branch copies a block although a host has written it meanwhile.
+        FillOverwritesANewerWrite,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
     }

@@ -129,6 +129,16 @@ listed! {
         TargetGivenUp,
         /// Cleaning: interrupted.
         CutWhileCleaning,
+        /// Fill: blocks were copied.
+        PartFilled,
+        /// Fill: a host wrote a block between its reading and its copying.
+        HostWroteBeforeTheFill,
+        /// Fill: a branch is filled, and one of its points still reads through the parent.
+        FillWaitsForAPoint,
+        /// Fill: a branch has left its parent.
+        BranchFilled,
+        /// Fill: interrupted.
+        CutWhileFilling,
         /// Rebuild: a segment has its copy back.
         CopyRebuilt,
         /// Rebuild: a segment became free, or the new drive failed, before its copy was complete.

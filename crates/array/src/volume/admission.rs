@@ -26,11 +26,14 @@
 //! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that
 //!    refuses.
 
-use super::fair_queue::{FairQueue, QueueTicket};
+use super::{
+    fair_queue::{FairQueue, QueueTicket},
+    space_promise::WriteScope,
+};
 use crate::{
     engine::{Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
+    format::{BLOCK_BYTES, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
     simulation::sometimes::{self, Sometimes},
 };
 use std::{rc::Rc, time::Duration};
@@ -179,15 +182,10 @@ impl Admission {
     /// # Errors
     ///
     /// Those of [`Self::promise`] and [`Self::admit`].
-    pub(super) async fn enter(
-        &self,
-        volume: VolumeNumber,
-        first: BlockIndex,
-        count: u64,
-    ) -> Result<AdmittedWrite> {
-        let bytes = count * BLOCK_BYTES as u64;
+    pub(super) async fn enter(&self, volume: VolumeNumber, scope: WriteScope) -> Result<AdmittedWrite> {
+        let bytes = scope.count() * BLOCK_BYTES as u64;
         loop {
-            let promise = self.promise(volume, first, count).await?;
+            let promise = self.promise(volume, scope).await?;
             let ticket = self.queue.enter(volume, bytes).await;
             let is_enough = promise.is_enough(self.shared.state.borrow().catalogue.points());
             if is_enough && self.has_room(self.queue.inside()) {

@@ -1,7 +1,11 @@
 //! Locks on the blocks of a volume. A command that writes a block in part reads it first; no other command
 //! may write that block until it is done.
 //!
-//! Invariant: no block is written in part by one command while another writes it in any way.
+//! Filling a branch locks blocks alone: it copies only what no command has written, and has to know that none
+//! does meanwhile.
+//!
+//! Invariant: no block is written in part by one command, or locked alone, while another writes it in any
+//! way.
 
 use crate::simulation::{
     canary::{self, Canary},
@@ -21,12 +25,19 @@ pub(crate) struct BlockSpan {
     pub blocks: RangeInclusive<u64>,
     pub first_in_part: bool,
     pub last_in_part: bool,
+    /// No other command may have any of the blocks.
+    pub is_alone: bool,
 }
 
 impl BlockSpan {
     /// A span that writes every block whole.
     pub fn whole(blocks: RangeInclusive<u64>) -> Self {
-        Self { blocks, first_in_part: false, last_in_part: false }
+        Self { blocks, first_in_part: false, last_in_part: false, is_alone: false }
+    }
+
+    /// A span that no other command may have.
+    pub fn alone(blocks: RangeInclusive<u64>) -> Self {
+        Self { is_alone: true, ..Self::whole(blocks) }
     }
 
     fn in_part(&self) -> impl Iterator<Item = u64> {
@@ -37,6 +48,10 @@ impl BlockSpan {
     fn conflicts_with(&self, other: &Self) -> bool {
         if canary::is(Canary::BlocksNotLocked) {
             return false;
+        }
+        let overlaps = self.blocks.start() <= other.blocks.end() && other.blocks.start() <= self.blocks.end();
+        if self.is_alone || other.is_alone {
+            return overlaps;
         }
         self.in_part().any(|block| other.blocks.contains(&block))
             || other.in_part().any(|block| self.blocks.contains(&block))
@@ -117,7 +132,7 @@ mod tests {
     use super::*;
 
     fn span(blocks: RangeInclusive<u64>, first_in_part: bool, last_in_part: bool) -> BlockSpan {
-        BlockSpan { blocks, first_in_part, last_in_part }
+        BlockSpan { first_in_part, last_in_part, ..BlockSpan::whole(blocks) }
     }
 
     #[test]
@@ -129,5 +144,14 @@ mod tests {
         assert!(!whole.conflicts_with(&span(6..=9, true, true)));
         assert!(!whole.conflicts_with(&span(1..=9, true, true)), "its ends lie elsewhere");
         assert!(span(3..=3, true, true).conflicts_with(&span(3..=3, true, true)));
+    }
+
+    #[test]
+    fn blocks_locked_alone_conflict_with_all_others() {
+        let alone = BlockSpan::alone(4..=9);
+        for other in [span(9..=12, false, false), span(1..=4, false, false), BlockSpan::alone(5..=5)] {
+            assert!(alone.conflicts_with(&other) && other.conflicts_with(&alone));
+        }
+        assert!(!alone.conflicts_with(&span(10..=12, true, true)));
     }
 }

@@ -31,14 +31,9 @@ pub struct Volume {
 }
 
 impl Volume {
-    pub(crate) fn new(host: Rc<HostPath>, number: VolumeNumber) -> Self {
-        Self {
-            host,
-            number,
-            locks: Rc::default(),
-            limiter: RateLimiter::default(),
-            is_cache_forced: Cell::default(),
-        }
+    /// All handles of a volume have the same locks.
+    pub(crate) fn new(host: Rc<HostPath>, number: VolumeNumber, locks: Rc<BlockLocks>) -> Self {
+        Self { host, number, locks, limiter: RateLimiter::default(), is_cache_forced: Cell::default() }
     }
 
     /// True if its setting lets writes without FUA wait for the next flush.

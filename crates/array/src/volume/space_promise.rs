@@ -29,6 +29,24 @@ struct Bounded {
     reserve_grains: u64,
 }
 
+/// The blocks of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WriteScope {
+    /// A range of blocks: the first, and their number.
+    Blocks(BlockIndex, u64),
+    /// So many blocks that have no version of the branch yet.
+    Added(u64),
+}
+
+impl WriteScope {
+    /// Number of blocks.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::Blocks(_, count) | Self::Added(count) => count,
+        }
+    }
+}
+
 fn grains(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_GRAINS as u64)
 }
@@ -40,7 +58,7 @@ impl Admission {
     /// # Errors
     ///
     /// [`Error::Full`], [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
-    pub async fn promise(&self, number: VolumeNumber, first: BlockIndex, count: u64) -> Result<SpacePromise> {
+    pub(super) async fn promise(&self, number: VolumeNumber, scope: WriteScope) -> Result<SpacePromise> {
         let mut is_as_of_now = false;
         let mut in_order = None;
         let mut deletion_wait = DeletionWait::default();
@@ -53,12 +71,17 @@ impl Admission {
                 }
             }
             let refusal = |added| if is_bounded { self.refusal(own, &others, added) } else { None };
-            let all = grains(count);
+            let all = grains(scope.count());
             if refusal(all).is_none() && self.has_left(all) {
                 return Ok(self.usage.promise(own.branch, all, None));
             }
             let newest_point = self.shared.state.borrow().catalogue.points().of(own.branch).last().copied();
-            let added = grains(self.blocks_added(own.branch, first, count).await?);
+            let added = match scope {
+                WriteScope::Blocks(first, count) => {
+                    grains(self.blocks_added(own.branch, first, count).await?)
+                }
+                WriteScope::Added(_) => all,
+            };
             let refused = refusal(added).filter(|_| added > 0);
             if refused.is_none() && (added == 0 || self.has_left(added)) {
                 return Ok(self.usage.promise(own.branch, added, Some(newest_point)));

@@ -1,7 +1,10 @@
 //! Writes to a volume: split into blocks, blocks in part completed from the current version, then appended to
 //! the log as one command.
 
-use super::{BlockPart, block_locks::BlockSpan, check_range, device::Volume, io_error, pieces};
+use super::{
+    BlockPart, block_locks::BlockSpan, check_range, device::Volume, io_error, pieces,
+    space_promise::WriteScope,
+};
 use crate::{
     engine::HostCommand,
     error::Result,
@@ -55,6 +58,7 @@ impl Volume {
             blocks: first.block..=last.block,
             first_in_part: !first.is_whole(),
             last_in_part: !last.is_whole(),
+            is_alone: false,
         };
         let _held = self.locks.lock(span).await;
         self.check_exists().map_err(|error| io_error("write", &error))?;
@@ -77,7 +81,7 @@ impl Volume {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
         let (first, count) = (blocks[0].0, blocks.len() as u64);
-        let _admitted = self.host.admission.enter(self.number, first, count).await?;
+        let _admitted = self.host.admission.enter(self.number, WriteScope::Blocks(first, count)).await?;
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.

@@ -3,7 +3,10 @@
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
-    features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS},
+    features::{
+        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS,
+        READ_ONLY_BRANCH_STAMPS,
+    },
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
@@ -110,6 +113,13 @@ pub fn superblock_after_checkpoint() -> Superblock {
     let features =
         Features { compatible: 0, read_only: READ_ONLY_BRANCH_STAMPS, incompatible: INCOMPATIBLE_PIVOTS };
     Superblock { features, ..superblock() }
+}
+
+/// The features of a pool in which a clone is being filled.
+pub fn superblock_with_fillings() -> Superblock {
+    let mut superblock = superblock_after_checkpoint();
+    superblock.features.incompatible |= INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING;
+    superblock
 }
 
 pub fn log_slot_header() -> SlotHeader {
@@ -285,6 +295,11 @@ pub fn branch_row() -> BranchRow {
         stamp_max: Stamp(999_000),
         filled_below: Some(BlockIndex(4096)),
     }
+}
+
+/// The seventeenth of its line, which is being filled.
+pub fn deep_branch_row() -> BranchRow {
+    BranchRow { depth: 16, is_replica: false, filled_below: Some(BlockIndex(0)), ..branch_row() }
 }
 
 pub fn point_row() -> PointRow {

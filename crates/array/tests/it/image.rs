@@ -44,6 +44,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-joining-1", &examples::superblock_joining(MemberState::Joining)),
         superblock("superblock-withdrawn-1", &examples::superblock_joining(MemberState::Withdrawn)),
         superblock("superblock-branch-stamps-1", &examples::superblock_after_checkpoint()),
+        superblock("superblock-filling-1", &examples::superblock_with_fillings()),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),
@@ -93,7 +94,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 9] {
+fn rows() -> [Image; 10] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -110,6 +111,7 @@ fn rows() -> [Image; 9] {
         row!("row-volume-1", VolumeRow, examples::volume_row()),
         row!("row-volume-2", VolumeRow, examples::left_volume_row()),
         row!("row-branch-1", BranchRow, examples::branch_row()),
+        row!("row-branch-filling-1", BranchRow, examples::deep_branch_row()),
         row!("row-point-1", PointRow, examples::point_row()),
         row!("row-group-1", GroupRow, examples::group_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),

@@ -12,6 +12,7 @@ mod dump;
 mod election;
 mod events;
 mod examples;
+mod filling;
 mod full;
 mod golden;
 mod head_tree;

@@ -102,7 +102,7 @@ fn a_rollback_takes_the_volume_back_and_keeps_what_was() {
         assert_eq!(roll_back(&pool, to("tuesday"), 9).await.expect("it is rolled back"), "store~2");
         assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [2; 20]);
         assert_eq!(bytes_of(&device(&pool, "store~2"), 20).await, wanted);
-        let new = NewClone { name: "repair".to_owned(), volume: VolumeId([10; 16]) };
+        let new = NewClone { name: "repair".to_owned(), volume: VolumeId([10; 16]), is_independent: false };
         pool.clone_volume("store~1", None, &new).await.expect("it is made");
         fill(&pool, "repair", 5).await;
         assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
@@ -184,7 +184,7 @@ fn a_thousand_rollbacks_in_a_row_work() {
 }
 
 #[test]
-fn a_snapshot_on_the_sixteenth_branch_is_refused_and_an_older_one_is_not() {
+fn a_rollback_to_a_snapshot_on_the_sixteenth_branch_fills_a_new_one() {
     let mut scene = Scene::new(144, 3);
     scene.run(|world, devices| async move {
         let pool = pool_with_history(&world, &devices).await;
@@ -195,8 +195,19 @@ fn a_snapshot_on_the_sixteenth_branch_is_refused_and_an_older_one_is_not() {
         }
         fill(&pool, "store", 8).await;
         snapshot(&pool, "store", "deepest").await;
-        let refused = roll_back(&pool, to("deepest"), 60).await;
+        fill(&pool, "store", 9).await;
+        roll_back(&pool, to("deepest"), 60).await.expect("it is rolled back");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [8; 20]);
+        let filling = || pool.volumes().into_iter().any(|info| info.filling.is_some());
+        assert!(filling(), "it is the seventeenth of its line");
+        snapshot(&pool, "store", "too deep").await;
+        let refused = roll_back(&pool, to("too deep"), 62).await;
         assert!(matches!(refused, Err(Error::TooDeep(_))), "{refused:?}");
+        while filling() {
+            world.sleep(std::time::Duration::from_millis(100)).await;
+        }
+        fill(&pool, "store", 7).await;
+        roll_back(&pool, to("too deep"), 63).await.expect("it is rolled back");
         assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [8; 20]);
         roll_back(&pool, to("monday"), 61).await.expect("it is rolled back");
         assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [1; 20]);

@@ -179,6 +179,7 @@ For a damaged pool it lists what is readable and what is missing in each volume,
   spindle volume diff mail/store@monday               what changed since then
   spindle export mail/store@monday                    read-only
   spindle volume clone mail/store@monday mail/try     a writable copy that takes space for changes only
+  spindle volume fill mail/try                        copies the rest: it needs mail/store no more
   spindle volume rollback mail/store@monday           what is there now stays as mail/store~1
   spindle volume delete mail/store@monday
 
@@ -304,10 +305,14 @@ Both points must be of one volume, with the older one first. 'data' was written,
     #[command(after_help = "Examples:
   spindle volume clone mail/store@monday mail/try
   spindle volume clone mail/store mail/try            as mail/store is now
+  spindle volume clone mail/store@monday mail/copy --independent
 
 The clone shares all data with its source, and takes space only for data written to it. It has the size, class,
 rates and write cache of its source, and no limit or reserve. Snapshot and source may be deleted: the data that
-the clone reads stays.")]
+the clone reads stays.
+
+An independent clone gets a copy of all data, and shares nothing afterwards. It can be used at once; if this command
+is interrupted, an export goes on, or 'spindle volume fill'. The seventeenth clone in a line is filled in the same way.")]
     Clone {
         /// The snapshot or volume
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
@@ -316,6 +321,26 @@ the clone reads stays.")]
         /// Pool and name of the new volume
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
+
+        /// Copy all data, so that the clone needs its source no more
+        #[arg(long)]
+        independent: bool,
+    },
+    /// Copy what a clone shares with its source, so that it needs the source no more
+    #[command(after_help = "Examples:
+  spindle volume fill mail/try
+  spindle volume fill mail/try --cancel               goes on sharing what is not copied yet
+
+Goes on where an earlier one was interrupted. A snapshot of the clone that was taken before may read the source on; then
+the clone is filled, and independent when that snapshot is deleted. --json prints {\"path\", \"done\", \"waits_for\"}.")]
+    Fill {
+        /// Pool and name of the clone
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+
+        /// Give the filling up: the clone goes on sharing data
+        #[arg(long)]
+        cancel: bool,
     },
     /// Take a volume back to a snapshot, and keep its present state as another volume
     #[command(after_help = "Examples:

@@ -1,10 +1,11 @@
 //! `spindle volume clone` and `rollback`.
 
-use super::{reporter::open, volume::VolumeAnswer};
+use super::{filling::wait_until_filled, reporter::open, volume::VolumeAnswer};
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::{
     branching::{clone as clone_volume, roll_back as roll_volume_back},
+    filling::FillEnd,
     folder::VolumePath,
 };
 use std::path::Path;
@@ -13,8 +14,12 @@ use world::{
     real::{self, RealOptions},
 };
 
-/// Makes a clone of what `source` names.
-pub fn clone(json: bool, source: &Path, (path, new): (&Path, &VolumePath)) -> Result<ExitStatus, Refusal> {
+/// Makes a clone of what `source` names, and waits until it is independent if it is to be.
+pub fn clone(
+    (json, is_independent): (bool, bool),
+    source: &Path,
+    (path, new): (&Path, &VolumePath),
+) -> Result<ExitStatus, Refusal> {
     let from = VolumePath::of(source).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME[@SNAPSHOT]")
     })?;
@@ -28,15 +33,26 @@ pub fn clone(json: bool, source: &Path, (path, new): (&Path, &VolumePath)) -> Re
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
         let open = open(&world, &new.folder, &console).await?;
-        let cloned = clone_volume(&world, &open, &from, &new.volume).await;
+        let cloned = clone_volume(&world, &open, &from, (&new.volume, is_independent)).await;
+        let filled = match &cloned {
+            Ok(size) => {
+                console.say(&format!("{}: a clone of {}, {size}", path.display(), source.display()));
+                wait_until_filled(&world, &open, path, &new.volume, &console).await
+            }
+            Err(_) => Ok(None),
+        };
         let closed = open.close().await;
         let size = cloned?;
+        let filled = filled?;
         closed?;
         if json {
-            let answer = VolumeAnswer { size_bytes: Some(size.0), ..answer(path, "cloned") };
+            let waits_for = filled.as_ref().and_then(FillEnd::waits_for);
+            let answer = VolumeAnswer { size_bytes: Some(size.0), waits_for, ..answer(path, "cloned") };
             console.json_of(&answer)?;
         }
-        console.say(&format!("{}: a clone of {}, {size}", path.display(), source.display()));
+        if let Some(filled) = filled {
+            console.say(&filled.text(path));
+        }
         console.finish(ExitStatus::Pass)
     })
 }
@@ -83,6 +99,6 @@ pub fn roll_back(
     })
 }
 
-fn answer<'a>(path: &'a Path, done: &'static str) -> VolumeAnswer<'a> {
-    VolumeAnswer { path, done, size_bytes: None, name: None, left: None, limits: None }
+pub(super) fn answer<'a>(path: &'a Path, done: &'static str) -> VolumeAnswer<'a> {
+    VolumeAnswer { path, done, size_bytes: None, name: None, left: None, waits_for: None, limits: None }
 }

@@ -5,6 +5,7 @@ pub mod arguments;
 mod branching;
 mod create;
 mod damaged;
+mod filling;
 mod import;
 pub mod reporter;
 mod salvage;

@@ -2,7 +2,7 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
-    branching,
+    branching, filling,
     reporter::open,
     volume_diff,
     volume_limits::VolumeLimits,
@@ -40,6 +40,9 @@ pub(super) struct VolumeAnswer<'a> {
     /// The volume that a rollback left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<&'a Path>,
+    /// The snapshot of a filled clone that still reads its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<&'a str>,
     /// Of one that was made, or set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitStatus>,
@@ -49,6 +52,7 @@ pub(super) struct VolumeAnswer<'a> {
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Clone { volume: path, .. }
+    | VolumeVerb::Fill { volume: path, .. }
     | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
@@ -66,7 +70,10 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     })?;
     check_form(&arguments.verb, path, &wanted)?;
     match &arguments.verb {
-        VolumeVerb::Clone { source, .. } => return branching::clone(arguments.json, source, (path, &wanted)),
+        VolumeVerb::Clone { source, independent, .. } => {
+            return branching::clone((arguments.json, *independent), source, (path, &wanted));
+        }
+        VolumeVerb::Fill { cancel, .. } => return filling::fill(arguments.json, (path, &wanted), *cancel),
         VolumeVerb::Rollback { yes, .. } => {
             return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
         }
@@ -101,7 +108,9 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             VolumeVerb::Snapshot { .. } => ("snapshot", None, None, "a snapshot".to_owned()),
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
             VolumeVerb::Diff { .. } => unreachable!("answered above"),
-            VolumeVerb::Clone { .. } | VolumeVerb::Rollback { .. } => unreachable!("done by `branching`"),
+            VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. } => {
+                unreachable!("done by `branching` and `filling`")
+            }
         };
         if arguments.json {
             console.json_of(&VolumeAnswer {
@@ -110,6 +119,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
                 size_bytes: size.map(|size| size.0),
                 name,
                 left: None,
+                waits_for: None,
                 limits,
             })?;
         }
@@ -133,9 +143,13 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
         (VolumeVerb::Create { .. } | VolumeVerb::Clone { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
         }
-        (VolumeVerb::Set { .. } | VolumeVerb::Resize { .. } | VolumeVerb::Rename { .. }, Some(_)) => {
-            Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME"))
-        }
+        (
+            VolumeVerb::Set { .. }
+            | VolumeVerb::Resize { .. }
+            | VolumeVerb::Rename { .. }
+            | VolumeVerb::Fill { .. },
+            Some(_),
+        ) => Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME")),
         (VolumeVerb::Rename { name, .. }, None) if name.contains(['/', '@']) => {
             let problem = format!("{name:?} is no name of a volume: it has a / or an @");
             Err(Refusal::new(problem, "say the new name alone, without the pool"))
@@ -196,7 +210,9 @@ async fn perform(
             _ => pool.snapshot(&[volume], name, SnapshotId(random_uuid(world))).await,
         },
         (VolumeVerb::Diff { .. }, Some(_)) => unreachable!("it changes nothing"),
-        (VolumeVerb::Clone { .. } | VolumeVerb::Rollback { .. }, _) => unreachable!("done by `branching`"),
+        (VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. }, _) => {
+            unreachable!("done by `branching` and `filling`")
+        }
         (_, None) => pool.delete_volume(volume, false).await,
     }
 }

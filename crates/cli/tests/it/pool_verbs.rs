@@ -274,3 +274,48 @@ fn a_snapshot_is_cloned_and_rolled_back_to_and_the_rollback_is_undone() {
     done(&bench.run(&["volume", "delete", "mail/store"]));
     assert_eq!(first_bytes(&bench, "mail/try").0, letters()[..4096].to_vec(), "it outlives all of them");
 }
+
+#[test]
+fn an_independent_clone_outlives_its_source_and_a_filling_is_given_up() {
+    let bench = Bench::new();
+    used_pool(&bench);
+    let before = letters()[..4096].to_vec();
+    done(&bench.run(&["volume", "snapshot", "mail/store@monday"]));
+    let said = done(&bench.run(&["volume", "clone", "mail/store@monday", "mail/copy", "--independent"]));
+    let lines = "mail/copy: a clone of mail/store@monday, 120 MiB\n\
+                 mail/copy: filled, shares nothing with its source any more\n";
+    assert_eq!(said, lines);
+    done(&bench.run(&["volume", "clone", "mail/store", "mail/try"]));
+    done(&bench.run(&["volume", "set", "mail/try", "--limit", "4MiB"]));
+    for (arguments, story) in [
+        (
+            &["volume", "fill", "mail/try"][..],
+            "mail/try: not filled yet: volume number 3 has reached its limit",
+        ),
+        (&["volume", "fill", "mail/store@monday"], "is a snapshot, which stays as it is"),
+        (&["volume", "fill", "mail/nobody"], "no volume \"nobody\""),
+    ] {
+        let said = bench.run(arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stdout);
+        assert!(said.stderr.contains(story), "{arguments:?}: {}", said.stderr);
+    }
+    let shown = done(&bench.run(&["pool", "show", "mail"]));
+    assert!(
+        shown.contains("volume try: 120 MiB, write cache off, limit 4.00 MiB, from store, 0 % filled"),
+        "{shown}"
+    );
+    let said = json(&bench, &["volume", "fill", "mail/try", "--cancel"]);
+    assert_eq!(said, serde_json::json!({ "path": "mail/try", "done": "given up" }));
+    done(&bench.run(&["volume", "set", "mail/try", "--limit", "60MiB"]));
+    let said = json(&bench, &["volume", "fill", "mail/try"]);
+    assert_eq!(said, serde_json::json!({ "path": "mail/try", "done": "independent" }));
+    let said = done(&bench.run(&["volume", "fill", "mail/try"]));
+    assert_eq!(said, "mail/try: independent already, it has no source\n");
+    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store"]));
+    for name in ["mail/copy", "mail/try"] {
+        assert_eq!(first_bytes(&bench, name), (before.clone(), false));
+    }
+    let shown = done(&bench.run(&["pool", "show", "mail"]));
+    assert!(shown.contains("  volume copy: 120 MiB, write cache off\n"), "{shown}");
+}

@@ -23,7 +23,8 @@ pub struct RollbackAnswer {
     pub size_before: ByteCount,
 }
 
-/// Clones a volume as it is now, or one of its snapshots. Returns the size of the clone.
+/// Clones a volume as it is now, or one of its snapshots, perhaps to be independent of it. Returns the size of
+/// the clone.
 ///
 /// # Errors
 ///
@@ -32,9 +33,9 @@ pub async fn clone(
     world: &World,
     open: &OpenPool,
     source: &VolumePath,
-    name: &str,
+    (name, is_independent): (&str, bool),
 ) -> Result<ByteCount, Refusal> {
-    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)) };
+    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)), is_independent };
     let at = source.snapshot.as_deref().map(Into::into);
     let cloned = open.pool.clone_volume(&source.volume, at, &new).await;
     cloned.map_err(|error| open.refusal(&error, HELP))?;

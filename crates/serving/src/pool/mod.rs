@@ -8,6 +8,7 @@ pub mod damaged;
 pub mod difference;
 pub mod drive_search;
 pub mod events;
+pub mod filling;
 pub mod folder;
 pub mod import;
 pub mod limits;

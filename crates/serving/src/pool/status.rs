@@ -17,7 +17,7 @@ use super::{
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::{Pool, VolumeInfo, VolumeOrigin},
+    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,40 @@ pub struct VolumeStatus {
     /// The volume whose rollback left it: it is read-only, and its room counts there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_by: Option<String>,
+    /// It is being filled, to need its source no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filling: Option<FillingStatus>,
     pub snapshots: Vec<String>,
+}
+
+/// Progress of a volume that is being filled with what it reads through its source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FillingStatus {
+    pub filled_bytes: u64,
+    /// The size of the volume.
+    pub total_bytes: u64,
+    /// Its snapshot that still reads the source, once it is filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// The reason why it does not go on at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl FillingStatus {
+    fn of(FillStatus { filled_bytes, total_bytes, waits_for, problem }: FillStatus) -> Self {
+        Self { filled_bytes, total_bytes, waits_for, problem }
+    }
+
+    /// Behind a comma.
+    fn text(&self) -> String {
+        let percent = 100 * self.filled_bytes / self.total_bytes.max(1);
+        match (&self.waits_for, &self.problem) {
+            (Some(snapshot), _) => format!(", filled, and waits until its snapshot {snapshot} is deleted"),
+            (None, Some(problem)) => format!(", {percent} % filled, stopped: {problem}"),
+            (None, None) => format!(", {percent} % filled"),
+        }
+    }
 }
 
 impl VolumeStatus {
@@ -178,6 +211,7 @@ impl VolumeStatus {
             limits: LimitStatus::of(&volume.setting),
             begun_at: volume.origin.as_ref().map(begin_of),
             left_by: volume.left_by,
+            filling: volume.filling.map(FillingStatus::of),
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
@@ -185,15 +219,16 @@ impl VolumeStatus {
 
     /// In a line.
     pub fn text(&self) -> String {
-        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, .. } = self;
+        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, .. } = self;
+        let filling = filling.as_ref().map_or(String::new(), FillingStatus::text);
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
-            return format!("volume {name}: {size}, read-only, left by a rollback of {volume}");
+            return format!("volume {name}: {size}, read-only, left by a rollback of {volume}{filling}");
         }
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };
         let begun_at = begun_at.as_ref().map_or(String::new(), |begun_at| format!(", from {begun_at}"));
-        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}", limits.text())
+        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}", limits.text())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The administrator's clones and rollbacks.
+//! The administrator's clones and rollbacks, and the filling of clones.
 
 use super::{
     administrator::Administrator,
@@ -9,6 +9,7 @@ use super::{
 };
 use array::{
     error::Error,
+    mover::JobKind,
     pool::{NewClone, RollbackGoal},
 };
 use std::time::Duration;
@@ -23,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 impl Administrator {
     /// Clones a volume, rolls one back, or deletes what a rollback left.
     pub(super) async fn branch(&mut self, world: &World) -> Result<(), PoolRunError> {
+        if self.fixture.plan.fills && self.random.percent(35.0) {
+            return self.fill(world).await;
+        }
         let is_crowded = self.fixture.model.borrow().usable().len() >= ALL_VOLUMES_MAX;
         match self.random.below(10) {
             0..=2 if !is_crowded => self.clone_snapshot().await,
@@ -65,7 +69,8 @@ impl Administrator {
             let cut_name = cut.map(|cut| model.cuts[&cut].name.clone());
             (key, model.volume(source).name.clone(), cut_name)
         };
-        let new = NewClone { name, volume: volume_id(key) };
+        let is_independent = self.fixture.plan.fills && self.random.percent(60.0);
+        let new = NewClone { name, volume: volume_id(key), is_independent };
         let at = cut_name.as_deref().map(Into::into);
         let cloned = self.pool.clone_volume(&source_name, at, &new).await;
         let presence = match &cloned {
@@ -80,6 +85,40 @@ impl Administrator {
             Err(error) => return Err(PoolRefusal::of_pool("cloning a volume", &error).into()),
         }
         Ok(())
+    }
+
+    /// Begins to fill a volume, gives that up, cancels the job, or lets it go on for a while.
+    async fn fill(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let mut volumes = self.fixture.model.borrow().idle();
+        volumes.extend(self.fixture.model.borrow().left());
+        let Some(key) = self.pick(&volumes) else { return Ok(()) };
+        let name = self.name_of(key);
+        match self.random.below(10) {
+            0..=4 => {
+                self.set_busy(key, true);
+                let begun = self.pool.fill_volume(&name).await;
+                begun.map_err(|error| PoolRefusal::of_pool("filling a volume", &error))?;
+                self.set_busy(key, false);
+                self.fixture.tally.borrow_mut().fills += 1;
+            }
+            5..=6 => {
+                self.set_busy(key, true);
+                match self.pool.cancel_filling(&name).await {
+                    Ok(()) | Err(Error::MustBeFilled(_)) => {}
+                    Err(error) => {
+                        return Err(PoolRefusal::of_pool("giving up the filling of a volume", &error).into());
+                    }
+                }
+                self.set_busy(key, false);
+            }
+            7 => self.pool.cancel(JobKind::Fill),
+            _ => world.sleep(Duration::from_millis(1 + self.random.below(500))).await,
+        }
+        Ok(())
+    }
+
+    fn set_busy(&mut self, key: VolumeKey, is_busy: bool) {
+        self.fixture.model.borrow_mut().volume(key).is_busy = is_busy;
     }
 
     async fn roll_back(&mut self, world: &World) -> Result<(), PoolRunError> {

@@ -77,8 +77,18 @@ impl Bug {
         matches!(self, Self::InPool(Canary::AnswerDespiteHold | Canary::DiscardNotDelivered))
     }
 
+    /// Clones that are filled, if it needs any.
+    pub fn filling(self) -> Branching {
+        let needs_them =
+            matches!(self, Self::InPool(Canary::FillSkipsABlock | Canary::FillOverwritesANewerWrite));
+        if needs_them { Branching::Always } else { Branching::Never }
+    }
+
     /// Clones and rollbacks, if it needs any: rare bugs are rarer among them.
     pub fn branching(self) -> Branching {
+        if self.filling() == Branching::Always {
+            return Branching::Always;
+        }
         let needs_them = matches!(
             self,
             Self::InPool(

@@ -6,7 +6,7 @@ use super::{
     model::Presence,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
-use array::pool::Pool;
+use array::pool::{Pool, VolumeInfo};
 use std::{rc::Rc, time::Duration};
 use world::World;
 
@@ -44,7 +44,32 @@ impl PoolFixture {
             CopyRule::All | CopyRule::AllButHeaders => {}
         }
         self.check_bounds(pool).await?;
+        if self.plan.fills {
+            self.finish_fillings(world, pool).await?;
+        }
         self.tell("healed".to_owned());
+        Ok(())
+    }
+
+    /// Waits until every clone that is being filled is independent, waits for a snapshot of its own, or has no
+    /// room.
+    async fn finish_fillings(&self, world: &World, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
+        let filling = || pool.volumes().into_iter().filter(|info| info.filling.is_some());
+        for info in filling() {
+            let begun = pool.fill_volume(&info.name).await;
+            begun.map_err(|error| PoolRefusal::of_pool("filling a volume", &error))?;
+        }
+        let goes_on = |info: &VolumeInfo| {
+            info.filling.as_ref().is_some_and(|filling| {
+                let has_no_room =
+                    filling.problem.is_some() && (self.plan.is_tight || self.model.borrow().is_bounded);
+                filling.waits_for.is_none() && !has_no_room
+            })
+        };
+        if !wait_until(world, pool, || !filling().any(|info| goes_on(&info))).await? {
+            let left: Vec<_> = filling().collect();
+            return Err(PoolViolation::NotConverged(format!("{left:?}")).into());
+        }
         Ok(())
     }
 

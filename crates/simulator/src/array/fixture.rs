@@ -62,6 +62,8 @@ pub struct PoolTally {
     pub undone: u64,
     /// Volumes left by rollbacks, deleted.
     pub left_deleted: u64,
+    /// Fillings begun by verbs.
+    pub fills: u64,
     /// Pools read without opening them, with the right contents.
     pub salvaged: u64,
     /// Those of them whose log had a hole before acknowledged operations.

@@ -37,9 +37,11 @@ pub struct PoolRunOptions {
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
     pub branching: Branching,
+    /// Of the runs with clones and rollbacks, those in which clones are filled.
+    pub filling: Branching,
 }
 
-/// The runs in which volumes are cloned and rolled back.
+/// The runs in which volumes are cloned and rolled back, or filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Branching {
     /// Those that the seed selects.
@@ -47,6 +49,16 @@ pub enum Branching {
     Drawn,
     Always,
     Never,
+}
+
+impl Branching {
+    fn applies(self, is_drawn: bool) -> bool {
+        match self {
+            Self::Drawn => is_drawn,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
 }
 
 /// The decisions of a seed.
@@ -87,6 +99,8 @@ pub struct PoolRunPlan {
     pub subscribes: bool,
     /// Volumes are cloned and rolled back.
     pub branches: bool,
+    /// Clones are filled.
+    pub fills: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
     /// Drives may lose stable data without detection.
@@ -141,6 +155,7 @@ impl PoolRunPlan {
             cuts_behind_replay: options.cuts_behind_replay,
             subscribes: options.subscribes,
             branches: false,
+            fills: false,
             compares: options.compares,
             is_untold,
             is_tight,
@@ -165,12 +180,9 @@ impl PoolRunPlan {
         // A subscriber does not follow a volume to another branch.
         let may_branch = !plan.subscribes && !plan.cuts_behind_replay;
         let is_drawn = random.percent(40.0);
-        plan.branches = may_branch
-            && match options.branching {
-                Branching::Drawn => is_drawn,
-                Branching::Always => true,
-                Branching::Never => false,
-            };
+        plan.branches = may_branch && options.branching.applies(is_drawn);
+        let is_drawn = random.percent(50.0);
+        plan.fills = plan.branches && options.filling.applies(is_drawn);
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
         }

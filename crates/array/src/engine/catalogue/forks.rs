@@ -15,6 +15,7 @@ use super::Catalogue;
 use crate::{
     format::{
         BranchNumber, RowKey, Stamp, VolumeNumber,
+        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
         row::{PointRow, VolumeState},
     },
     map::{Points, Reclaim},
@@ -113,9 +114,13 @@ impl Catalogue {
         self.point_rows.get(&point).is_some_and(|row| self.is_snapshot(point, row, &none))
     }
 
-    /// True if an older program would misread the rows: a branch has a parent, or a rollback left a volume.
-    pub fn needs_branches_feature(&self) -> bool {
-        !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some())
+    /// The incompatible features of the rows: older programs would misread a branch with a parent, what a
+    /// rollback left, or a branch that is being filled.
+    pub fn features_needed(&self) -> u64 {
+        let has_forks = !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some());
+        let is_filling = self.branch_rows.values().any(|row| row.filled_below.is_some());
+        let bit = |is_needed: bool, bit: u64| if is_needed { bit } else { 0 };
+        bit(has_forks, INCOMPATIBLE_BRANCHES) | bit(is_filling, INCOMPATIBLE_FILLING)
     }
 
     /// True if the row of a point is that of a snapshot that was not deleted, with its volume or alone.
@@ -235,7 +240,33 @@ impl Catalogue {
         for stamp in self.points.of(branch).to_vec() {
             Rc::make_mut(&mut self.points).remove(branch, stamp);
         }
-        let Some(point) = parent else { return };
+        if let Some(point) = parent {
+            self.release_reference(point);
+        }
+    }
+
+    /// A branch reads nothing through its parent any more: its row was put without one.
+    pub(super) fn parent_was_left(&mut self, branch: BranchNumber, point: (BranchNumber, Stamp)) {
+        self.children.remove(point, branch);
+        self.renew_depths_below(branch);
+        if self.is_read && !self.given_up.contains(&branch) {
+            self.release_reference(point);
+        }
+    }
+
+    /// Sets the depths of the branches that begin on a branch, and of those that begin on them.
+    fn renew_depths_below(&mut self, branch: BranchNumber) {
+        let depth = self.branch_rows.get(&branch).map_or(0, |row| row.depth);
+        for child in self.children.of_branch(branch).collect::<Vec<_>>() {
+            let row = self.branch_rows.get_mut(&child).expect("it has a parent");
+            row.depth = depth + 1;
+            self.changed.insert(RowKey::of_branch(child));
+            self.renew_depths_below(child);
+        }
+    }
+
+    /// A branch does not need the point any more at which it left its parent.
+    fn release_reference(&mut self, point: (BranchNumber, Stamp)) {
         if let Some(row) = self.point_rows.get_mut(&point) {
             row.references = row.references.saturating_sub(1);
             self.changed.insert(RowKey::of_point(point.0, point.1));
@@ -412,11 +443,11 @@ mod tests {
     #[test]
     fn a_number_that_stays_in_use_needs_no_feature() {
         let mut catalogue = forked();
-        assert!(catalogue.needs_branches_feature());
+        assert_eq!(catalogue.features_needed(), INCOMPATIBLE_BRANCHES);
         put_volume(&mut catalogue, 2, 2, VolumeState::Deleting);
         put_branch(&mut catalogue, 2, 2, FORK, VolumeState::Deleting);
         catalogue.forget(BranchNumber(2), Reclaim::ALL);
-        assert!(!catalogue.needs_branches_feature());
+        assert_eq!(catalogue.features_needed(), 0);
         assert_eq!(catalogue.branch_next(), BranchNumber(3));
     }
 

@@ -17,8 +17,8 @@ pub(crate) use forks::{BranchLoss, PlannedDeletion};
 
 use crate::{
     format::{
-        BlockCount, BranchNumber, CatalogueTable, DecodeError, Interval, RedundancyClass, RowKey, Stamp,
-        VolumeId, VolumeNumber,
+        BlockCount, BlockIndex, BranchNumber, CatalogueTable, DecodeError, Interval, RedundancyClass, RowKey,
+        Stamp, VolumeId, VolumeNumber,
         row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points, Reclaim},
@@ -80,7 +80,11 @@ impl Catalogue {
                 if let Some(point) = row.parent {
                     self.children.add(point, number);
                 }
-                self.branch_rows.insert(number, row);
+                let has_parent = row.parent.is_some();
+                let before = self.branch_rows.insert(number, row);
+                if let Some(point) = before.and_then(|row| row.parent).filter(|_| !has_parent) {
+                    self.parent_was_left(number, point);
+                }
                 self.release_branch(number);
             }
             CatalogueTable::Point => {
@@ -177,6 +181,17 @@ impl Catalogue {
         self.changed.insert(key);
     }
 
+    /// Records that the head of a branch that is being filled reads nothing below a block through its parent.
+    /// Only checkpoints store it, and verbs that put the row. Does nothing once the filling has ended.
+    pub fn note_filled(&mut self, branch: BranchNumber, below: BlockIndex) {
+        let Some(row) = self.branch_rows.get_mut(&branch) else { return };
+        if row.filled_below.is_some_and(|before| before < below) {
+            row.filled_below = Some(below);
+            Rc::make_mut(&mut self.branches).set(branch, Branch::of_row(row));
+            self.changed.insert(RowKey::of_branch(branch));
+        }
+    }
+
     /// Declares all rows unchanged, after they were read from the checkpoint.
     pub fn is_as_of_checkpoint(&mut self) {
         self.settle_forks();
@@ -247,7 +262,7 @@ impl Catalogue {
     fn forget_parent(&mut self, branch: BranchNumber) {
         let row = self.branch_rows.get_mut(&branch).expect("it keeps its number");
         if let Some(point) = row.parent.take() {
-            row.depth = 0;
+            (row.depth, row.filled_below) = (0, None);
             Rc::make_mut(&mut self.branches).set(branch, Branch::of_row(row));
             self.children.remove(point, branch);
             self.changed.insert(RowKey::of_branch(branch));
@@ -341,6 +356,18 @@ impl Catalogue {
     pub fn volume_of(&self, branch: BranchNumber) -> Option<VolumeId> {
         let volume = self.branch(branch)?.volume;
         self.volume(volume).map(|row| row.volume)
+    }
+
+    /// The live volume whose head is on a branch.
+    pub fn head_of(&self, branch: BranchNumber) -> Option<VolumeNumber> {
+        let mut live = self.volumes.iter().filter(|(_, row)| row.state == VolumeState::Live);
+        live.find(|(_, row)| row.branch == branch).map(|(&number, _)| number)
+    }
+
+    /// Branches that are being filled, oldest first.
+    pub fn filling(&self) -> impl Iterator<Item = (BranchNumber, &BranchRow)> {
+        let rows = self.branch_rows.iter().map(|(&number, row)| (number, row));
+        rows.filter(|(_, row)| row.state == VolumeState::Live && row.filled_below.is_some())
     }
 
     /// All branches.

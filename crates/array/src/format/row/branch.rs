@@ -8,7 +8,7 @@ use crate::format::{
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
-/// Most branches a read may have to search, its own included.
+/// Most branches a read may have to search, its own included; one more while that one is being filled.
 pub const BRANCH_DEPTH_MAX: u8 = 16;
 
 /// A branch: one line of history.
@@ -20,14 +20,14 @@ pub struct BranchRow {
     /// The parent and the stamp of the fork, if there is one: versions of the parent up to that stamp are
     /// inherited.
     pub parent: Option<(BranchNumber, Stamp)>,
-    /// Number of ancestors, at most 15.
+    /// Number of ancestors, at most 15, or 16 while it is being filled.
     pub depth: u8,
     /// True if its stamps come from another pool, of which it is a replica.
     pub is_replica: bool,
     /// The highest stamp it has; 0 if it has none. Means nothing without the feature
     /// [`READ_ONLY_BRANCH_STAMPS`](crate::format::features::READ_ONLY_BRANCH_STAMPS).
     pub stamp_max: Stamp,
-    /// Set while it is being filled from its parent: blocks below are its own.
+    /// Set while it is being filled from its parent: below, its head reads nothing through the parent.
     pub filled_below: Option<BlockIndex>,
 }
 
@@ -111,8 +111,10 @@ impl BranchRow {
 
     fn check(&self) -> Result<(), DecodeError> {
         let depth_at = offset_of!(RawBranch, depth);
-        let fits = self.depth < BRANCH_DEPTH_MAX && (self.depth > 0) == self.parent.is_some();
-        THIS.value(fits, depth_at, "depth", self.depth, "below 16, and 0 exactly without a parent")?;
+        let most = BRANCH_DEPTH_MAX - u8::from(self.filled_below.is_none());
+        let fits = self.depth <= most && (self.depth > 0) == self.parent.is_some();
+        let allowed = "below 16, or 16 while it is filled, and 0 exactly without a parent";
+        THIS.value(fits, depth_at, "depth", self.depth, allowed)?;
         let is_number = self.parent.is_none_or(|(parent, _)| parent.0 > 0);
         THIS.agree(is_number, offset_of!(RawBranch, parent), "numbers of branches begin at 1")?;
         let has_parent = self.filled_below.is_none() || self.parent.is_some();

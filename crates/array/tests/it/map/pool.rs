@@ -106,6 +106,55 @@ impl Pool {
         }
     }
 
+    /// Copies the blocks that the head of a branch reads through its parent: with the stamp of the fork.
+    pub fn fill(&mut self, branch: BranchNumber, first: u64, count: u64) {
+        let Some((_, fork)) = self.branches.get(branch).and_then(|branch| branch.parent) else { return };
+        let mapped = self.finish(self.look_up(branch, None, first, count as usize));
+        for (block, mapped) in (first..).zip(mapped) {
+            if mapped.is_some_and(|mapped| mapped.branch != branch) {
+                let key = BlockKey { branch, block: BlockIndex(block), stamp: fork };
+                let location = self.stored_location();
+                self.active.write(key, location, checksum(key, location), &self.points, &mut Vec::new());
+                self.oracle.write(key, location);
+            }
+        }
+    }
+
+    /// Lets a branch leave its parent if nobody reads through it. True if it did.
+    pub fn leave_parent(&mut self, branch: BranchNumber) -> bool {
+        let known = *self.branches.get(branch).expect("it is there");
+        let reads = self.points.of(branch).first().copied().into_iter().map(Some).chain([None]);
+        let reads_through = |point: Option<Stamp>| {
+            let found = (0..BLOCKS + 80).filter_map(|block| self.oracle.read(branch, point, block));
+            found.into_iter().any(|(of, _)| of != branch)
+        };
+        if known.parent.is_none() || reads.into_iter().any(reads_through) {
+            return false;
+        }
+        self.branches.set(branch, Branch { parent: None, ..known });
+        self.oracle.branches.get_mut(&branch).expect("it is there").parent = None;
+        true
+    }
+
+    /// The next block that a branch may read through its parent is not behind one that it reads.
+    pub fn check_next_inherited(&mut self, branch: BranchNumber) {
+        let from = self.random.below(BLOCKS);
+        let next = self.sources().next_inherited(branch, BlockIndex(from));
+        let next =
+            run(next.finish(&self.trees)).expect("nothing fails here").map_or(BLOCKS + 80, |block| block.0);
+        let is_inherited = |block| self.oracle.read(branch, None, block).is_some_and(|(of, _)| of != branch);
+        assert_eq!((from..next).find(|&block| is_inherited(block)), None, "branch {branch} from {from}");
+    }
+
+    fn stored_location(&mut self) -> BlockLocation {
+        loop {
+            let location = self.new_location();
+            if location != BlockLocation::Zero {
+                return location;
+            }
+        }
+    }
+
     fn new_location(&mut self) -> BlockLocation {
         self.place += if self.random.percent(10.0) { 2 } else { 1 };
         let segment = SegmentNumber(1000 + (self.place / SEGMENT_BLOCKS) as u32);

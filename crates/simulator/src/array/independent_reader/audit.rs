@@ -10,7 +10,7 @@ use super::{
     segments::{Mirrored, RawSegment, RawSegmentKind, RawSegments, Slot},
     superblock::{RawSuperblock, elect},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const GRAIN: u64 = 64;
 
@@ -85,6 +85,10 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     if catalogue.has_forks() && !superblock.may_have_forks {
         return Err("branches have parents, and the superblock's features do not say so".to_owned());
     }
+    if catalogue.has_fillings() && !superblock.may_have_fillings {
+        return Err("a branch is being filled, and the superblock's features do not say so".to_owned());
+    }
+    check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;
         for run in versions(&head).chain(versions(&history)) {
@@ -239,6 +243,40 @@ fn check_lives(
             ends.range((run.branch, run.first)..(run.branch, run.first + run.count)).map(|(_, end)| end);
         if last.max().is_some_and(|&end| end > run.birth) {
             return Err(format!("block {} of branch {} was born too early", run.first, run.branch));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a branch which is being filled has a version of each block, below where it is filled, that it
+/// would read through its ancestors.
+fn check_fillings(catalogue: &RawCatalogue, head: &TreeWalk, history: &TreeWalk) -> ReadResult<()> {
+    let filling = catalogue.branches.iter().filter(|(_, row)| !row.is_deleted);
+    for (&branch, end) in filling.filter_map(|(branch, row)| Some((branch, row.filled_below?))) {
+        let blocks_of = |run: &Versions| run.first..(run.first + run.count).min(end);
+        let of_branch = versions(head).filter(|run| run.branch == branch);
+        let own: BTreeSet<u64> = of_branch.flat_map(blocks_of).collect();
+        // By block: true if the nearest ancestor that has a version stores data.
+        let mut inherited: BTreeMap<u64, bool> = BTreeMap::new();
+        let ancestors = catalogue.ancestors(branch);
+        for &(ancestor, fork) in &ancestors {
+            let is_seen = |run: &&Versions| {
+                run.branch == ancestor && run.birth <= fork && run.death.is_none_or(|death| fork < death)
+            };
+            for run in versions(head).chain(versions(history)).filter(is_seen) {
+                blocks_of(run).for_each(|block| {
+                    inherited.entry(block).or_insert(run.stored.is_some());
+                });
+            }
+        }
+        // A discard that hides a version may be in no tree yet.
+        let line: Vec<u32> = ancestors.iter().map(|&(ancestor, _)| ancestor).chain([branch]).collect();
+        let is_discarded = |block| line.iter().any(|&branch| catalogue.is_in_a_discard(branch, block));
+        let missing = inherited.iter().filter(|(block, is_data)| **is_data && !own.contains(block));
+        if let Some((block, _)) = missing.into_iter().find(|(block, _)| !is_discarded(**block)) {
+            return Err(format!(
+                "block {block} of branch {branch} was not filled, and it says so below {end}"
+            ));
         }
     }
     Ok(())

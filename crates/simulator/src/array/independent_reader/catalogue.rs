@@ -15,6 +15,8 @@ pub struct RawBranch {
     parent: (u32, u64),
     depth: u8,
     pub is_deleted: bool,
+    /// While it is being filled: below, its head reads nothing through its parent.
+    pub filled_below: Option<u64>,
     /// Its highest stamp, if the pool's features say that rows have it.
     stamp_max: u64,
 }
@@ -46,6 +48,8 @@ pub struct RawCatalogue {
     pub volumes: BTreeMap<u32, RawVolume>,
     /// Points by branch and stamp, including those being deleted.
     pub points: BTreeMap<(u32, u64), RawPoint>,
+    /// Unfinished discards: branch, first block and number of blocks.
+    pub discards: Vec<(u32, u64, u64)>,
 }
 
 impl RawCatalogue {
@@ -77,6 +81,7 @@ impl RawCatalogue {
                         parent: (u32_at(row, 8), u64_at(row, 16)),
                         depth: row[3],
                         is_deleted: row[2] == 3,
+                        filled_below: (row[13] == 1).then(|| u64_at(row, 32)),
                         stamp_max,
                     };
                     catalogue.branches.insert(number, branch);
@@ -91,7 +96,8 @@ impl RawCatalogue {
                     };
                     catalogue.points.insert((number, *sub), point);
                 }
-                5..=8 => {}
+                7 => catalogue.discards.push((number, u64_at(row, 8), u64_at(row, 16))),
+                5 | 6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }
         }
@@ -132,7 +138,8 @@ impl RawCatalogue {
             }
             *counts.entry(branch.parent).or_default() += 1;
             let above = self.branches.get(&parent).filter(|row| row.depth + 1 == branch.depth);
-            if parent >= number || above.is_none() || branch.depth > 15 {
+            let depth_max = 15 + u8::from(branch.filled_below.is_some());
+            if parent >= number || above.is_none() || branch.depth > depth_max {
                 return Err(format!("branch {number}, {} deep, begins at {:?}", branch.depth, branch.parent));
             }
             if !self.points.contains_key(&branch.parent) {
@@ -166,6 +173,24 @@ impl RawCatalogue {
     pub fn has_forks(&self) -> bool {
         self.branches.values().any(|row| row.parent.0 > 0)
             || self.volumes.values().any(|volume| volume.left_by > 0)
+    }
+
+    /// True if the pool must say that a branch is being filled.
+    pub fn has_fillings(&self) -> bool {
+        self.branches.values().any(|row| row.filled_below.is_some())
+    }
+
+    /// Its parent with the stamp of the fork, the parent's parent, and so on.
+    pub fn ancestors(&self, branch: u32) -> Vec<(u32, u64)> {
+        let above = |branch: u32| Some(self.branches.get(&branch)?.parent).filter(|(parent, _)| *parent > 0);
+        std::iter::successors(above(branch), |&(parent, _)| above(parent)).collect()
+    }
+
+    /// True if a block is in an unfinished discard of a branch.
+    pub fn is_in_a_discard(&self, branch: u32, block: u64) -> bool {
+        self.discards
+            .iter()
+            .any(|&(of, first, count)| of == branch && (first..first + count).contains(&block))
     }
 
     /// Checks that rows of branches have the stamps of their points, and that none is to come.

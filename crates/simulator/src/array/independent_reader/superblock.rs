@@ -56,6 +56,8 @@ pub struct RawSuperblock {
     pub has_branch_stamps: bool,
     /// Its features say that there may be branches with a parent.
     pub may_have_forks: bool,
+    /// Its features say that a branch may be being filled.
+    pub may_have_fillings: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -125,6 +127,7 @@ impl RawSuperblock {
             previous_mark: u64_at(image, 200),
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
             may_have_forks: u64_at(image, 72) & 1 != 0,
+            may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

@@ -52,6 +52,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             cuts_behind_replay,
             subscribes: bug.subscribes(),
             branching: bug.branching(),
+            filling: bug.filling(),
             compares: bug.compares(),
             ..PoolRunOptions::default()
         };

@@ -1,5 +1,5 @@
-use super::{fifth, run_all, without_branches};
-use simulator::array::{Branching, DriveFault, PoolRunOptions, PoolRunReport, run};
+use super::{OF_FILLING, fifth, run_all, without_branches};
+use simulator::array::{Branching, DriveFault, PoolRunOptions, PoolRunReport, Sometimes, run};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Mutex,
@@ -130,8 +130,14 @@ fn check_branching(half: u64) {
     let seeds = half * fifth()..(half + 1) * fifth();
     let reports: Vec<_> =
         seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
-    let counts: [(&str, Count); 4] = [
+    let times =
+        |branch: &Sometimes| -> u64 { reports.iter().filter_map(|report| report.reached.get(branch)).sum() };
+    let reached = OF_FILLING.map(|branch| (branch, times(&branch)));
+    println!("note: {} seeds: {reached:?}", reports.len());
+    assert!(reached.iter().all(|(_, times)| *times > 0), "some branch of filling was not taken: {reached:?}");
+    let counts: [(&str, Count); 5] = [
         ("clones", |report| report.tally.clones),
+        ("fillings begun by verbs", |report| report.tally.fills),
         ("rollbacks", |report| report.tally.rollbacks),
         ("rollbacks undone", |report| report.tally.undone),
         ("volumes left by rollbacks and deleted", |report| report.tally.left_deleted),

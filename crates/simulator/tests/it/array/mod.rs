@@ -65,6 +65,15 @@ fn without_branches() -> PoolRunOptions {
     PoolRunOptions { branching: Branching::Never, ..PoolRunOptions::default() }
 }
 
+/// Branches that only runs with clones take, and are looked for there.
+const OF_FILLING: [Sometimes; 5] = [
+    Sometimes::PartFilled,
+    Sometimes::HostWroteBeforeTheFill,
+    Sometimes::FillWaitsForAPoint,
+    Sometimes::BranchFilled,
+    Sometimes::CutWhileFilling,
+];
+
 /// Runs seeds; the first failure fails the test. Once all have run, every branch of the pool must have been
 /// taken.
 fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
@@ -74,7 +83,8 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
         let mut taken = TAKEN.lock().expect("no holder of this lock panics");
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
-        let is_missed = |branch: &&Sometimes| taken.1 == 5 && !taken.0.contains(branch);
+        let is_missed =
+            |branch: &&Sometimes| taken.1 == 5 && !taken.0.contains(branch) && !OF_FILLING.contains(branch);
         Sometimes::ALL.iter().filter(is_missed).copied().collect::<Vec<_>>()
     };
     println!("note: branches never taken: {missed:?}");

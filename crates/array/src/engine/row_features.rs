@@ -1,0 +1,56 @@
+//! The features of rows that older programs misread: set before the log has the first record with such a row,
+//! and cleared by the first checkpoint without any.
+//!
+//! Invariant: the superblock has a feature while a row in the catalogue's tree, or in a record that a replay
+//! reads, needs it.
+
+use super::Shared;
+use crate::{
+    error::Result,
+    format::features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
+};
+use std::{cell::RefCell, rc::Rc};
+
+/// The features that come and go with rows.
+pub(crate) const ROW_FEATURES: u64 = INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING;
+
+/// The features of the verbs under way, one entry a verb.
+pub(crate) type FeaturesUnderWay = Rc<RefCell<Vec<u64>>>;
+
+/// A verb whose record needs features: no checkpoint clears them until this is dropped.
+pub(crate) struct FeatureUse {
+    all: FeaturesUnderWay,
+    features: u64,
+}
+
+impl Drop for FeatureUse {
+    fn drop(&mut self) {
+        let mut all = self.all.borrow_mut();
+        let index = all.iter().position(|&features| features == self.features);
+        all.swap_remove(index.expect("it was put there"));
+    }
+}
+
+impl Shared {
+    /// Sets incompatible features, those that are not set yet. The answer is to be kept until the record is
+    /// applied.
+    ///
+    /// # Errors
+    ///
+    /// The superblock cannot be written; the pool has stopped.
+    pub async fn begin_rows(&self, features: u64) -> Result<FeatureUse> {
+        assert_eq!(features & !ROW_FEATURES, 0, "others stay");
+        self.features_under_way.borrow_mut().push(features);
+        let begun = FeatureUse { all: Rc::clone(&self.features_under_way), features };
+        if self.superblock.borrow().features.incompatible & features != features {
+            self.publish(|superblock| superblock.features.incompatible |= features).await?;
+        }
+        Ok(begun)
+    }
+
+    /// The features of rows that the log has, or is about to get.
+    pub fn row_features_needed(&self) -> u64 {
+        let under_way = self.features_under_way.borrow().iter().fold(0, |all, features| all | features);
+        under_way | self.state.borrow().catalogue.features_needed()
+    }
+}

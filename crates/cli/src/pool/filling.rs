@@ -1,0 +1,75 @@
+//! `spindle volume fill`, and the wait for a clone that is to be independent.
+
+use super::{branching::answer, reporter::open, volume::VolumeAnswer};
+use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
+use report::Refusal;
+use runs::observer::{ProgressDisplay, ProgressStatus};
+use serving::pool::{
+    filling::{FillEnd, FillProgress, cancel, fill as begin, wait},
+    folder::{OpenPool, VolumePath},
+};
+use std::path::Path;
+use world::{
+    ByteCount, World,
+    real::{self, RealOptions},
+};
+
+/// Fills a clone, or gives its filling up.
+pub fn fill(
+    json: bool,
+    (path, clone): (&Path, &VolumePath),
+    is_given_up: bool,
+) -> Result<ExitStatus, Refusal> {
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, &clone.folder, &console).await?;
+        let filled = if is_given_up {
+            cancel(&open, &clone.volume).await.map(|()| None)
+        } else {
+            match begin(&open, &clone.volume).await {
+                Ok(()) => wait_until_filled(&world, &open, path, &clone.volume, &console).await,
+                Err(refusal) => Err(refusal),
+            }
+        };
+        let closed = open.close().await;
+        let filled = filled?;
+        closed?;
+        let (done, text) = match &filled {
+            _ if is_given_up => ("given up", format!("{}: not being filled", path.display())),
+            None => ("independent", format!("{}: independent already, it has no source", path.display())),
+            Some(end) => (end.word(), end.text(path)),
+        };
+        if json {
+            let waits_for = filled.as_ref().and_then(FillEnd::waits_for);
+            console.json_of(&VolumeAnswer { waits_for, ..answer(path, done) })?;
+        }
+        console.say(&text);
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// Waits while a volume is being filled, and shows the progress. None if it is not.
+///
+/// # Errors
+///
+/// It does not go on at present; the pool has stopped.
+pub async fn wait_until_filled(
+    world: &World,
+    open: &OpenPool,
+    path: &Path,
+    volume: &str,
+    console: &Console,
+) -> Result<Option<FillEnd>, Refusal> {
+    let begun = world.now();
+    let mut view = ProgressView::new(console);
+    let mut show = |progress: FillProgress| {
+        let status = ProgressStatus {
+            phase: "fill".to_owned(),
+            fraction: progress.fraction(),
+            figures: vec![format!("{}/s", ByteCount(progress.bytes_per_second as u64))],
+            left: progress.time_left,
+        };
+        view.tell(world.now().since(begun), Some(&status), &[]);
+    };
+    wait(world, open, path, volume, &mut show).await
+}
