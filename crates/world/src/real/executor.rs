@@ -43,9 +43,13 @@ use std::{
 /// 32 polling took processor time without serving more.
 const BUSY_POLL_TRANSFERS_MAX: usize = 4;
 
-/// Tasks that a turn runs at most, but for those that were ready together. Answers that become ready in one turn
-/// leave in one system call: with shorter turns they leave alone.
+/// Tasks after which a turn ends, at most. Answers that become ready in one turn leave in one system call: with
+/// shorter turns they leave alone.
 const TASKS_A_TURN: usize = 24;
+
+/// A turn ends earlier after this share of all tasks and transfers that are under way: with long turns at depth 8,
+/// drive and thread would wait for each other in turn.
+const TURN_SHARE: usize = 2;
 
 /// The executor of one thread.
 pub(super) struct Executor {
@@ -156,7 +160,11 @@ impl ReadyQueue {
     }
 
     fn is_empty(&self) -> bool {
-        self.lock().ready.is_empty()
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.lock().ready.len()
     }
 }
 
@@ -208,11 +216,18 @@ impl Executor {
                     must_work(self.ring.submit_due());
                 }
             }
-            if tasks >= TASKS_A_TURN || self.queue.is_empty() {
+            if self.is_turn_over(tasks) {
                 self.exchange();
                 tasks = 0;
             }
         }
+    }
+
+    /// True if a turn that has run `tasks` tasks ends.
+    fn is_turn_over(&self, tasks: usize) -> bool {
+        let ready = self.queue.len();
+        let share = (ready + self.ring.transfers()) / TURN_SHARE;
+        ready == 0 || tasks >= share.min(TASKS_A_TURN)
     }
 
     /// Ends a turn.
