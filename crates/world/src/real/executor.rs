@@ -1,7 +1,7 @@
 //! The executor of a thread with io_uring: it runs ready tasks, and blocks in the ring.
 //!
-//! A turn runs the tasks that are ready, and those they wake, up to a bound. Then one system call submits what
-//! they requested and takes completions; it blocks if no task is ready, until the next sleeper's time at most. A
+//! A turn runs the tasks that are ready; in a thread with connections also those they wake, up to a bound. Then
+//! one system call submits what they requested and takes completions; it blocks if no task is ready, until the next sleeper's time at most. A
 //! turn after which there is nothing to submit or to take makes no system call.
 //!
 //! Invariants:
@@ -43,13 +43,9 @@ use std::{
 /// 32 polling took processor time without serving more.
 const BUSY_POLL_TRANSFERS_MAX: usize = 4;
 
-/// Tasks after which a turn ends, at most. Answers that become ready in one turn leave in one system call: with
-/// shorter turns they leave alone.
+/// Tasks after which a turn of a thread with connections ends. Answers that become ready in one turn leave in one
+/// system call: with shorter turns they leave alone. With turns of 64 tasks peers and thread waited for each other.
 const TASKS_A_TURN: usize = 24;
-
-/// A turn ends earlier after this share of all tasks and transfers that are under way: with long turns at depth 8,
-/// drive and thread would wait for each other in turn.
-const TURN_SHARE: usize = 2;
 
 /// The executor of one thread.
 pub(super) struct Executor {
@@ -160,11 +156,7 @@ impl ReadyQueue {
     }
 
     fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn len(&self) -> usize {
-        self.lock().ready.len()
+        self.lock().ready.is_empty()
     }
 }
 
@@ -223,11 +215,10 @@ impl Executor {
         }
     }
 
-    /// True if a turn that has run `tasks` tasks ends.
+    /// True if a turn that has run `tasks` tasks ends. A thread without connections does not gather answers: with
+    /// longer turns than those of the tasks ready at first, it and its drives would wait for each other.
     fn is_turn_over(&self, tasks: usize) -> bool {
-        let ready = self.queue.len();
-        let share = (ready + self.ring.transfers()) / TURN_SHARE;
-        ready == 0 || tasks >= share.min(TASKS_A_TURN)
+        !self.ring.serves_connections() || tasks >= TASKS_A_TURN || self.queue.is_empty()
     }
 
     /// Ends a turn.

@@ -27,7 +27,7 @@ use super::oneshot::Receiver;
 use io_uring::{IoUring, Probe, opcode};
 use op::{Delivery, Op};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::Future,
     io,
     os::fd::OwnedFd,
@@ -57,6 +57,7 @@ const OPERATIONS: [u8; 8] = [
 /// One thread's ring; see the module's invariants.
 pub(super) struct Ring {
     table: RefCell<Table>,
+    serves_connections: Cell<bool>,
 }
 
 impl Ring {
@@ -83,7 +84,7 @@ impl Ring {
         // A policy may refuse this call alone, and the executor could not go on without it.
         uring.submit()?;
         assert!(features.cq_entries() as usize >= DEPTH, "completions of all transfers must fit");
-        Ok(Self { table: RefCell::new(Table::new(uring)) })
+        Ok(Self { table: RefCell::new(Table::new(uring)), serves_connections: Cell::new(false) })
     }
 
     /// Starts a transfer at `offset` of `file`; `Nothing` is fdatasync.
@@ -107,6 +108,7 @@ impl Ring {
 
     /// Receives bytes of a socket into `memory` as soon as there are any.
     pub fn receive(self: &Rc<Self>, socket: &Arc<OwnedFd>, memory: Box<[u8]>) -> Wait<ReceiveResult> {
+        self.serves_connections.set(true);
         let (op, completion) = Op::receive(socket, memory);
         self.wait_for(op, completion)
     }
@@ -114,6 +116,11 @@ impl Ring {
     fn wait_for<T>(self: &Rc<Self>, op: Op, completion: Receiver<T>) -> Wait<T> {
         let slot = self.table.borrow_mut().add(op);
         Wait { ring: Rc::clone(self), slot, completion }
+    }
+
+    /// True once bytes of a connection were waited for.
+    pub fn serves_connections(&self) -> bool {
+        self.serves_connections.get()
     }
 
     /// True if an exchange would submit or complete anything.
