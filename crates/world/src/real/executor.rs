@@ -1,8 +1,8 @@
 //! The executor of a thread with io_uring: it runs ready tasks, and blocks in the ring.
 //!
 //! A turn runs the tasks that are ready; in a thread with connections also those they wake, up to a bound. Then
-//! one system call submits what they requested and takes completions; it blocks if no task is ready, until the next sleeper's time at most. A
-//! turn after which there is nothing to submit or to take makes no system call.
+//! one system call submits what they requested and takes completions; it blocks if no task is ready, until the
+//! next sleeper's time at most. A turn after which there is nothing to submit or to take makes no system call.
 //!
 //! Invariants:
 //!
