@@ -37,7 +37,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use table::{DEPTH, Table};
+use table::{DEPTH, EARLY_MIN, Table};
 
 /// A transfer of this size or more is submitted at once.
 const LARGE_BYTES: usize = 64 << 10;
@@ -139,8 +139,9 @@ impl Ring {
     ///
     /// The ring is broken.
     pub fn submit_due(&self) -> io::Result<()> {
+        let least = if self.serves_connections() { EARLY_MIN } else { 1 };
         let mut table = self.table.borrow_mut();
-        if table.is_backlog_due() { table.submit() } else { Ok(()) }
+        if table.is_backlog_due(least) { table.submit() } else { Ok(()) }
     }
 
     /// Submits operations and completes them. Blocks for a completion for `patience` at most; `None` is no

@@ -12,9 +12,10 @@ pub(super) const DEPTH: usize = 512;
 /// 8 ran dry while the next 8 were prepared, and reached half the rate.
 const BACKLOG_SHARE: usize = 2;
 
-/// Transfers that are submitted early at least, unless the drives have nothing to do: Linux collects the requests
-/// of three and more entries, and rings a drive's doorbell for each of fewer.
-const EARLY_MIN: usize = 3;
+/// Transfers that a thread with connections submits early at least, unless the drives have nothing to do: Linux
+/// collects the requests of three and more entries, and rings a drive's doorbell for each of fewer. Without
+/// connections page reads at depth 8 lose a tenth by it.
+pub(super) const EARLY_MIN: usize = 3;
 
 /// `user_data` of a cancellation, whose completion says nothing that matters.
 const CANCELLATION: u64 = u64::MAX;
@@ -91,9 +92,10 @@ impl Table {
         self.transfers + self.backlog_transfers
     }
 
-    /// True if the drives would soon have nothing to do without the backlog.
-    pub fn is_backlog_due(&self) -> bool {
-        let least = if self.transfers == 0 { 1 } else { EARLY_MIN };
+    /// True if the drives would soon have nothing to do without the backlog, and it has `least` transfers or they
+    /// have none.
+    pub fn is_backlog_due(&self, least: usize) -> bool {
+        let least = if self.transfers == 0 { 1 } else { least };
         self.backlog_transfers >= least && self.backlog_transfers * BACKLOG_SHARE > self.transfers
     }
 
