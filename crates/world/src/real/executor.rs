@@ -1,8 +1,9 @@
 //! The executor of a thread with io_uring: it runs ready tasks, and blocks in the ring.
 //!
-//! A turn runs the tasks that are ready; in a thread with connections also those they wake, up to a bound. Then
-//! one system call submits what they requested and takes completions; it blocks if no task is ready, until the
-//! next sleeper's time at most. A turn after which there is nothing to submit or to take makes no system call.
+//! A turn runs the tasks that are ready; in a thread with connections also those they wake, up to a bound, or
+//! until a task is ready again right after it ran: it yielded, so that completions are taken. Then one system
+//! call submits what they requested and takes completions; it blocks if no task is ready, until the next
+//! sleeper's time at most. A turn after which there is nothing to submit or to take makes no system call.
 //!
 //! Invariants:
 //!
@@ -189,7 +190,7 @@ impl Executor {
         let main_waker = Waker::from(Arc::clone(&entry));
         entry.wake();
         let mut ready = VecDeque::new();
-        let mut tasks = 0;
+        let (mut tasks, mut has_yielded) = (0, false);
         loop {
             self.queue.take(&mut ready);
             tasks += ready.len();
@@ -204,13 +205,14 @@ impl Executor {
                         }
                     }
                 }
+                has_yielded |= entry.is_queued.load(Ordering::Acquire);
                 if !ready.is_empty() {
                     must_work(self.ring.submit_due());
                 }
             }
-            if self.is_turn_over(tasks) {
+            if has_yielded || self.is_turn_over(tasks) {
                 self.exchange();
-                tasks = 0;
+                (tasks, has_yielded) = (0, false);
             }
         }
     }

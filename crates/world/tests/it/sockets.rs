@@ -1,7 +1,7 @@
 //! The machine's own sockets, by TCP on loopback and in the filesystem.
 
 use crate::in_each_engine;
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, World,
@@ -36,6 +36,31 @@ fn the_peer_receives_what_was_sent() {
             assert!(back == sent, "over {to}");
             assert_eq!(echo.await, sent.len());
         }
+    });
+}
+
+#[test]
+fn a_task_that_yields_beside_connections_lets_sleepers_go_on() {
+    in_each_engine(async |world, _| {
+        let listener = Sockets.listen(&loopback()).await.unwrap();
+        let _peer = Sockets.connect(&listener.address()).await.unwrap();
+        let mut stream = listener.accept().await.unwrap().stream;
+        world.spawn("reader", async move { stream.read_to_end(&mut Vec::new()).await });
+        let (sleeping, is_awake) = (world.clone(), Rc::new(Cell::new(false)));
+        let wakes = Rc::clone(&is_awake);
+        world.spawn("sleeper", async move {
+            sleeping.sleep(Duration::from_millis(2)).await;
+            wakes.set(true);
+        });
+        world.sleep(Duration::from_millis(1)).await;
+        let begun = world.now();
+        while world.now().since(begun) < Duration::from_millis(2) {}
+        let mut yields = 0;
+        while !is_awake.get() {
+            yields += 1;
+            world.yield_now().await;
+        }
+        assert!(yields < 10, "the sleeper was due, and woke after {yields} yields");
     });
 }
 
