@@ -97,7 +97,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Sets the features of a record with a new branch.
+    /// Sets the features of a record with a branch that has a parent, and is filled if it says so.
     pub(super) async fn begin_fork(&self, is_filled: bool) -> Result<FeatureUse> {
         let filling = if is_filled { INCOMPATIBLE_FILLING } else { 0 };
         self.shared.begin_rows(INCOMPATIBLE_BRANCHES | filling).await

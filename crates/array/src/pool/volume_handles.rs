@@ -17,6 +17,14 @@ struct SharedParts {
     locks: Weak<BlockLocks>,
 }
 
+impl SharedParts {
+    fn locks(&mut self) -> Rc<BlockLocks> {
+        let locks = self.locks.upgrade().unwrap_or_default();
+        self.locks = Rc::downgrade(&locks);
+        locks
+    }
+}
+
 pub(super) struct VolumeHandles {
     host: Rc<HostPath>,
     all: RefCell<BTreeMap<VolumeNumber, SharedParts>>,
@@ -35,20 +43,14 @@ impl VolumeHandles {
         if let Some(volume) = parts.volume.upgrade() {
             return volume;
         }
-        let locks = parts.locks.upgrade().unwrap_or_default();
-        parts.locks = Rc::downgrade(&locks);
-        let volume = Rc::new(Volume::new(Rc::clone(&self.host), number, locks));
+        let volume = Rc::new(Volume::new(Rc::clone(&self.host), number, parts.locks()));
         parts.volume = Rc::downgrade(&volume);
         volume
     }
 
     /// The block locks of a volume, for one who does not count as its user.
     pub fn locks_of(&self, number: VolumeNumber) -> Rc<BlockLocks> {
-        let mut all = self.all.borrow_mut();
-        let parts = all.entry(number).or_default();
-        let locks = parts.locks.upgrade().unwrap_or_default();
-        parts.locks = Rc::downgrade(&locks);
-        locks
+        self.all.borrow_mut().entry(number).or_default().locks()
     }
 
     /// True if anyone has the volume open.

@@ -9,7 +9,6 @@ use crate::{
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BlockIndex, BranchNumber, RowKey,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
         row::{BRANCH_DEPTH_MAX, BranchRow},
     },
     log::LogItem,
@@ -43,7 +42,7 @@ impl Pool {
         let (_, branch) = self.branch_of(volume.into())?;
         let row = self.branch_row(branch);
         if row.parent.is_some() && row.filled_below.is_none() {
-            let _feature = self.shared.begin_rows(INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING).await?;
+            let _feature = self.begin_fork(true).await?;
             let row = BranchRow { filled_below: Some(BlockIndex(0)), ..row };
             let put = LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() };
             self.answer(one_at_a_time, self.log.append(vec![put])).await?;

@@ -18,7 +18,7 @@ use array::volume::Bounds;
 pub enum EarlierState {
     /// A snapshot of it.
     Cut(CutKey),
-    /// What an earlier rollback left.
+    /// The volume that an earlier rollback left.
     Left(VolumeKey),
 }
 

@@ -223,6 +223,7 @@ impl Table {
             backlog.len() + *transfers + *waits,
             "each operation is in one place, once"
         );
+        assert!(*backlog_transfers <= backlog.len(), "transfers are counted once");
         deliveries
     }
 }
