@@ -9,7 +9,7 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS,
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS,
             INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
         },
     },
@@ -25,7 +25,8 @@ pub const KNOWN: Features = Features {
         | INCOMPATIBLE_SCRUB
         | INCOMPATIBLE_JOINING
         | INCOMPATIBLE_PIVOTS
-        | INCOMPATIBLE_FILLING,
+        | INCOMPATIBLE_FILLING
+        | INCOMPATIBLE_NOTES,
 };
 
 /// The reason a pool is not opened.

@@ -46,7 +46,7 @@ pub use read_only::{
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
 pub use rollback::RollbackGoal;
-pub use snapshots::Snapshot;
+pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;
 pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};
 

@@ -6,8 +6,9 @@ use crate::{
     error::{Error, Result},
     format::{
         BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
+        features::INCOMPATIBLE_NOTES,
         record::ENTRIES_MAX,
-        row::{PointRow, PointUses, VolumeState},
+        row::{NOTE_BYTES_MAX, PointRow, PointUses, VolumeState},
     },
     log::LogItem,
     map::ReclaimableQuery,
@@ -25,6 +26,19 @@ pub struct Snapshot {
     pub created_at: WallNanoseconds,
     /// Size of the volume at that time.
     pub size_bytes: u64,
+    /// Bytes of its owner, which the pool keeps and does not look at; empty without a note.
+    pub note: Vec<u8>,
+}
+
+/// A snapshot to take.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSnapshot<'n> {
+    /// Unique among the snapshots of each of its volumes.
+    pub name: &'n str,
+    /// Globally unique; the same for all its volumes.
+    pub snapshot: SnapshotId,
+    /// At most 768 bytes, kept with the snapshot of each volume; empty without a note.
+    pub note: &'n [u8],
 }
 
 impl Snapshot {
@@ -34,6 +48,7 @@ impl Snapshot {
             snapshot: row.snapshot,
             created_at: row.created_at,
             size_bytes: row.sectors * SECTOR_BYTES,
+            note: row.note.clone(),
         }
     }
 }
@@ -52,28 +67,47 @@ impl Pool {
         name: &str,
         snapshot: SnapshotId,
     ) -> Result<()> {
-        check_name(name)?;
+        self.take_snapshot(volumes, &NewSnapshot { name, snapshot, note: &[] }).await
+    }
+
+    /// As [`Pool::snapshot`], with a note.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::snapshot`]; or the note has more than 768 bytes.
+    pub async fn take_snapshot<'k>(
+        &self,
+        volumes: &[impl Into<VolumeKey<'k>> + Copy],
+        new: &NewSnapshot<'_>,
+    ) -> Result<()> {
+        check_name(new.name)?;
+        if new.note.len() > NOTE_BYTES_MAX {
+            return Err(Error::NoteTooLong(new.note.len()));
+        }
         let one_at_a_time = self.host.admission.admit_rows().await?;
+        let features = if new.note.is_empty() { 0 } else { INCOMPATIBLE_NOTES };
+        let _feature = self.shared.begin_rows(features).await?;
         let mut parts = Vec::new();
         let stamp = self.shared.state.borrow_mut().next_stamp_of([]);
         for volume in volumes {
             let volume = (*volume).into();
             let (number, branch) = self.branch_of(volume)?;
             self.check_changeable(&self.volume_row(number))?;
-            if self.snapshot_of(volume, name.into()).is_ok() {
-                return Err(Error::NameTaken(name.to_owned()));
+            if self.snapshot_of(volume, new.name.into()).is_ok() {
+                return Err(Error::NameTaken(new.name.to_owned()));
             }
             let row = PointRow {
-                name: name.to_owned(),
+                name: new.name.to_owned(),
                 state: VolumeState::Live,
                 uses: PointUses { snapshot: true, ..PointUses::default() },
                 references: 0,
                 volume: number,
                 group: None,
-                snapshot,
+                snapshot: new.snapshot,
                 created_at: self.shared.wall_now(),
                 expires_at: WallNanoseconds(0),
                 sectors: self.volume_row(number).sectors,
+                note: new.note.to_owned(),
             };
             self.shared.state.borrow_mut().branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
@@ -104,6 +138,7 @@ impl Pool {
             created_at: self.shared.wall_now(),
             expires_at: WallNanoseconds(0),
             sectors: volume.sectors,
+            note: Vec::new(),
         };
         ((volume.branch, stamp), row)
     }

@@ -314,7 +314,13 @@ pub fn point_row() -> PointRow {
         created_at: WallNanoseconds(1_792_000_000_000_000_000),
         expires_at: WallNanoseconds(1_793_000_000_000_000_000),
         sectors: 1 << 31,
+        note: Vec::new(),
     }
+}
+
+/// A point with a note, which is any bytes.
+pub fn noted_point_row() -> PointRow {
+    PointRow { note: (0..=255).collect(), ..point_row() }
 }
 
 pub fn group_row() -> GroupRow {

@@ -94,7 +94,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 10] {
+fn rows() -> [Image; 11] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -113,6 +113,7 @@ fn rows() -> [Image; 10] {
         row!("row-branch-1", BranchRow, examples::branch_row()),
         row!("row-branch-filling-1", BranchRow, examples::deep_branch_row()),
         row!("row-point-1", PointRow, examples::point_row()),
+        row!("row-point-2", PointRow, examples::noted_point_row()),
         row!("row-group-1", GroupRow, examples::group_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),

@@ -28,6 +28,7 @@ mod log_subscribers;
 mod many;
 mod map;
 mod nodes;
+mod notes;
 mod out_of_space;
 mod pool;
 mod raid0;

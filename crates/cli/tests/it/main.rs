@@ -40,6 +40,7 @@ mod salvage;
 mod searches;
 mod settings;
 mod sites;
+mod snapshot_notes;
 mod spindle;
 mod step_times;
 mod storage;

@@ -12,6 +12,7 @@ pub mod filling;
 pub mod folder;
 pub mod import;
 pub mod limits;
+pub mod note;
 pub mod record;
 pub mod salvage;
 pub mod snapshot_room;

@@ -11,6 +11,7 @@ use super::{
     events::EventReport,
     folder::OpenPool,
     limits::LimitStatus,
+    note::NoteStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     unused,
@@ -169,6 +170,9 @@ pub struct VolumeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<FillingStatus>,
     pub snapshots: Vec<String>,
+    /// Of the snapshots that have one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteStatus>,
 }
 
 /// Progress of a volume that is being filled with what it reads through its source.
@@ -212,9 +216,17 @@ impl VolumeStatus {
             begun_at: volume.origin.as_ref().map(begin_of),
             left_by: volume.left_by,
             filling: volume.filling.map(FillingStatus::of),
+            notes: snapshots.iter().filter_map(NoteStatus::of).collect(),
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
+    }
+
+    /// A snapshot with its note, in a line.
+    pub fn snapshot_text(&self, snapshot: &str) -> String {
+        let note = self.notes.iter().find(|note| note.snapshot == snapshot);
+        let note = note.map_or(String::new(), |note| format!(": {}", note.text()));
+        format!("snapshot {}@{snapshot}{note}", self.name)
     }
 
     /// In a line.

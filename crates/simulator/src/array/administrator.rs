@@ -11,7 +11,7 @@ use super::{
 use array::{
     error::Error,
     format::{RedundancyClass, row::WriteCache},
-    pool::{NewVolume, Pool, VolumeSetting},
+    pool::{NewSnapshot, NewVolume, Pool, VolumeSetting},
     volume::{Bounds, Rates},
 };
 use std::rc::Rc;
@@ -282,14 +282,16 @@ impl Administrator {
         if volumes.is_empty() {
             return Ok(());
         }
-        let (cut, cut_name) = {
+        let has_note = self.fixture.plan.notes && self.random.percent(50.0);
+        let (cut, cut_name, note) = {
             let mut model = self.fixture.model.borrow_mut();
-            let cut = model.begin_cut(&volumes);
-            (cut, model.cuts[&cut].name.clone())
+            let cut = model.begin_cut(&volumes, has_note);
+            (cut, model.cuts[&cut].name.clone(), model.cuts[&cut].note.clone())
         };
         let names: Vec<String> = volumes.iter().map(|&key| self.name_of(key)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let made = self.pool.snapshot(&names, &cut_name, snapshot_id(cut)).await;
+        let new = NewSnapshot { name: &cut_name, snapshot: snapshot_id(cut), note: &note };
+        let made = self.pool.take_snapshot(&names, &new).await;
         self.fixture.model.borrow_mut().end_cut(cut, made.is_ok());
         made.map_err(|error| PoolRefusal::of_pool("taking a snapshot", &error))?;
         self.fixture.tally.borrow_mut().snapshots += volumes.len() as u64;

@@ -348,6 +348,9 @@ fn snapshots_of(
         if (&snapshot.name, snapshot.size_bytes) != (&model.cuts[&cut].name, size) && !is_lossy {
             return wrong(format!("{snapshot:?} is not {:?} of {size} bytes", model.cuts[&cut].name));
         }
+        if snapshot.note != model.cuts[&cut].note && !is_lossy {
+            return wrong(format!("the note of {:?} has {} other bytes", snapshot.name, snapshot.note.len()));
+        }
         if there.last_key_value().is_some_and(|(&last, _)| last >= cut) && !is_lossy {
             return wrong("snapshots are not in their order".to_owned());
         }

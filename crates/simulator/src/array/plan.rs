@@ -101,6 +101,8 @@ pub struct PoolRunPlan {
     pub branches: bool,
     /// Clones are filled.
     pub fills: bool,
+    /// Some snapshots have notes.
+    pub notes: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
     /// Drives may lose stable data without detection.
@@ -156,6 +158,7 @@ impl PoolRunPlan {
             subscribes: options.subscribes,
             branches: false,
             fills: false,
+            notes: false,
             compares: options.compares,
             is_untold,
             is_tight,
@@ -183,6 +186,7 @@ impl PoolRunPlan {
         plan.branches = may_branch && options.branching.applies(is_drawn);
         let is_drawn = random.percent(50.0);
         plan.fills = plan.branches && options.filling.applies(is_drawn);
+        plan.notes = plan.branches;
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
         }

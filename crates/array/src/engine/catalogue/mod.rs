@@ -5,7 +5,8 @@
 //! 1. It equals the tree of the checkpoint, plus every record applied since, plus the position of the scrub.
 //!    `changed` has the keys of the rows that differ.
 //! 2. Names of live volumes are unique.
-//! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state.
+//! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state, `noted` the
+//!    points with a note.
 //! 4. `points` has the points that are kept (`forks`); `branches` has every branch. A checkpoint under way
 //!    keeps those of its beginning.
 //! 5. `lineages` has all branches of each volume, `children` all branches with a parent.
@@ -47,6 +48,7 @@ pub(crate) struct Catalogue {
     branches: Rc<Branches>,
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
+    noted: BTreeSet<(BranchNumber, Stamp)>,
     /// Rows of tables that this version does not interpret.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
@@ -90,6 +92,7 @@ impl Catalogue {
             CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 let row = PointRow::decode(bytes)?;
+                set_member(&mut self.noted, (branch, stamp), !row.note.is_empty());
                 self.point_rows.insert((branch, stamp), row);
                 self.point_was_put((branch, stamp));
             }
@@ -168,6 +171,7 @@ impl Catalogue {
             CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 self.point_rows.remove(&(branch, stamp));
+                self.noted.remove(&(branch, stamp));
                 Rc::make_mut(&mut self.points).remove(branch, stamp);
             }
             CatalogueTable::Discard => {
@@ -410,10 +414,10 @@ impl Catalogue {
     }
 }
 
-fn set_member(set: &mut BTreeSet<VolumeNumber>, number: VolumeNumber, is_member: bool) {
+fn set_member<K: Ord>(set: &mut BTreeSet<K>, key: K, is_member: bool) {
     if is_member {
-        set.insert(number);
+        set.insert(key);
     } else {
-        set.remove(&number);
+        set.remove(&key);
     }
 }

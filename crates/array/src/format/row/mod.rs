@@ -7,13 +7,15 @@
 mod branch;
 mod discard;
 mod group;
+mod point;
 mod scrub;
 mod segment;
 mod volume;
 
-pub use branch::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses};
+pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
+pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};

@@ -88,6 +88,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     if catalogue.has_fillings() && !superblock.may_have_fillings {
         return Err("a branch is being filled, and the superblock's features do not say so".to_owned());
     }
+    if catalogue.has_notes() && !superblock.may_have_notes {
+        return Err("points have notes, and the superblock's features do not say so".to_owned());
+    }
     check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;

@@ -36,6 +36,7 @@ pub struct RawPoint {
     /// A snapshot, a reader or a transfer.
     is_used: bool,
     has_reader: bool,
+    has_note: bool,
     references: u32,
 }
 
@@ -59,8 +60,9 @@ impl RawCatalogue {
             let RawEntry::Row(table, id, sub, row) = entry else {
                 return Err("versions among rows".to_owned());
             };
-            if u16_at(row, 0) != 1 && (*table, u16_at(row, 0)) != (2, 2) {
-                return Err(format!("row {id} of table {table} has version {}", u16_at(row, 0)));
+            let version = u16_at(row, 0);
+            if version != 1 && !(version == 2 && [2, 4].contains(table)) {
+                return Err(format!("row {id} of table {table} has version {version}"));
             }
             let number = *id as u32;
             match table {
@@ -87,11 +89,13 @@ impl RawCatalogue {
                     catalogue.branches.insert(number, branch);
                 }
                 4 => {
+                    check_name(row)?;
                     let point = RawPoint {
                         volume: u32_at(row, 8),
                         is_deleted: row[2] == 3,
                         is_used: row[3] & (1 | 4 | 8) != 0,
                         has_reader: row[3] & 4 != 0,
+                        has_note: version == 2,
                         references: u32_at(row, 4),
                     };
                     catalogue.points.insert((number, *sub), point);
@@ -175,6 +179,11 @@ impl RawCatalogue {
             || self.volumes.values().any(|volume| volume.left_by > 0)
     }
 
+    /// True if the pool must say that points have notes.
+    pub fn has_notes(&self) -> bool {
+        self.points.values().any(|point| point.has_note)
+    }
+
     /// True if the pool must say that a branch is being filled.
     pub fn has_fillings(&self) -> bool {
         self.branches.values().any(|row| row.filled_below.is_some())
@@ -215,4 +224,14 @@ impl RawCatalogue {
     pub fn is_seen(&self, branch: u32, birth: u64, death: u64) -> bool {
         self.points.range((branch, birth)..(branch, death)).next().is_some()
     }
+}
+
+/// Checks that the name of a point, behind its note if it has one, is all of the rest of its row.
+fn check_name(row: &[u8]) -> ReadResult<()> {
+    let note = if u16_at(row, 0) == 2 { 8 + usize::from(u16_at(row, 64)) } else { 0 };
+    let end = 64 + note + usize::from(row[56]);
+    if note == 8 || note > 8 + 768 || end != row.len() {
+        return Err(format!("a point of {} bytes with {note} bytes of a note", row.len()));
+    }
+    Ok(())
 }

@@ -129,6 +129,8 @@ pub struct VolumeModel {
 #[derive(Clone, Debug)]
 pub struct Cut {
     pub name: String,
+    /// Kept with the snapshot of each volume.
+    pub note: Vec<u8>,
     /// Time of the request.
     pub begun: LogicalTime,
     /// The snapshots of single volumes.
@@ -317,8 +319,8 @@ impl Model {
         *cut
     }
 
-    /// Starts a cut of these volumes.
-    pub fn begin_cut(&mut self, volumes: &[VolumeKey]) -> CutKey {
+    /// Starts a cut of these volumes, with a note or without.
+    pub fn begin_cut(&mut self, volumes: &[VolumeKey], has_note: bool) -> CutKey {
         let begun = self.begin_look();
         self.cut_last += 1;
         let key = CutKey(self.cut_last);
@@ -328,7 +330,9 @@ impl Model {
             let (sectors, line) = (model.sectors, model.line);
             (volume, CutPart { presence: Presence::Making, line, sectors, register: None })
         });
-        let cut = Cut { name: format!("cut {}", key.0), begun, parts: parts.collect(), is_checked: false };
+        let (name, parts) = (format!("cut {}", key.0), parts.collect());
+        let note = if has_note { note_of(key) } else { Vec::new() };
+        let cut = Cut { name, note, begun, parts, is_checked: false };
         self.cuts.insert(key, cut);
         key
     }
@@ -383,6 +387,12 @@ impl Model {
             *was_opened = true;
         }
     }
+}
+
+/// The note of a cut: up to 768 bytes of any value.
+fn note_of(cut: CutKey) -> Vec<u8> {
+    let length = [1, 40, 767, 768][cut.0 as usize % 4];
+    (0..length).map(|index| (cut.0 + index) as u8).collect()
 }
 
 impl VolumeModel {
