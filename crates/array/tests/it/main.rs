@@ -15,6 +15,7 @@ mod examples;
 mod filling;
 mod full;
 mod golden;
+mod groups;
 mod head_tree;
 mod history_tree;
 mod hostile;

@@ -36,6 +36,9 @@ impl Administrator {
             let mean = self.fixture.plan.pause * 2;
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let done = match self.random.below(100) {
+                _ if self.fixture.plan.groups && self.random.percent(40.0) => {
+                    self.change_groups(&world).await
+                }
                 _ if self.fixture.plan.branches && self.random.percent(45.0) => self.branch(&world).await,
                 0..=9 => self.create().await,
                 10..=14 => self.rename().await,
@@ -236,6 +239,9 @@ impl Administrator {
             return Ok(());
         }
         let Some(key) = self.pick_idle() else { return Ok(()) };
+        if self.fixture.model.borrow().group_of(key).is_some() {
+            return Ok(());
+        }
         self.delete_this_volume(key).await
     }
 
@@ -302,6 +308,7 @@ impl Administrator {
         let idle = self.fixture.model.borrow().idle();
         let mut there = self.fixture.model.borrow().readable_cuts();
         there.retain(|(_, volume)| idle.contains(volume));
+        there.retain(|(cut, _)| self.fixture.model.borrow().cuts[cut].group.is_none());
         if there.is_empty() {
             return Ok(());
         }

@@ -62,6 +62,14 @@ pub struct PoolTally {
     pub undone: u64,
     /// Volumes left by rollbacks, deleted.
     pub left_deleted: u64,
+    /// Groups made.
+    pub groups: u64,
+    pub groups_deleted: u64,
+    pub group_snapshots: u64,
+    pub group_snapshots_deleted: u64,
+    /// Groups cloned.
+    pub group_clones: u64,
+    pub group_rollbacks: u64,
     /// Fillings begun by verbs.
     pub fills: u64,
     /// Pools read without opening them, with the right contents.
@@ -197,11 +205,6 @@ impl PoolFixture {
 /// The volume id of a key.
 pub fn volume_id(key: VolumeKey) -> VolumeId {
     VolumeId((u128::from(key.0) | 7 << 64).to_be_bytes())
-}
-
-/// The key of a volume id.
-pub fn volume_key(id: VolumeId) -> VolumeKey {
-    VolumeKey(u128::from_be_bytes(id.0) as u32)
 }
 
 /// The snapshot id of a key.

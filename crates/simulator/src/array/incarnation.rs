@@ -297,11 +297,13 @@ impl PoolFixture {
         let when = "after a pool was closed";
         let Some(audit) = self.audit(when)? else { return Ok(()) };
         let (used, records) = (pool.space().used_bytes, audit.records.len());
-        if (used, 0) == (audit.live_bytes, records) {
+        if (used, 0, 0) == (audit.live_bytes, records, audit.intents) {
             return Ok(());
         }
-        let what =
-            format!("{} bytes are live, not {used}; {records} records are to be replayed", audit.live_bytes);
+        let what = format!(
+            "{} bytes are live, not {used}; {records} records are to be replayed, {} operations completed",
+            audit.live_bytes, audit.intents
+        );
         Err(PoolViolation::Foreign { when, what })
     }
 

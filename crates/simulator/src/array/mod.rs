@@ -9,6 +9,8 @@ pub mod convergence;
 pub mod fault_model;
 pub mod fixture;
 pub mod frozen;
+pub mod group_inspection;
+pub mod groups;
 pub mod host;
 pub mod incarnation;
 pub mod independent_reader;

@@ -54,6 +54,7 @@ pub struct PoolRunReport {
 pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     let beyond = if options.grade == PoolFaultGrade::Beyond { " --beyond" } else { "" };
     let branches = match options.branching {
+        Branching::Always if options.grouping == Branching::Always => " --groups",
         Branching::Drawn => "",
         Branching::Always => " --branches",
         Branching::Never => " --no-branches",

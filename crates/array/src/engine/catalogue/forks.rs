@@ -15,7 +15,7 @@ use super::Catalogue;
 use crate::{
     format::{
         BranchNumber, RowKey, Stamp, VolumeNumber,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_NOTES},
+        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_NOTES},
         row::{PointRow, VolumeState},
     },
     map::{Points, Reclaim},
@@ -115,13 +115,14 @@ impl Catalogue {
     }
 
     /// The incompatible features of the rows: older programs would misread a branch with a parent, what a
-    /// rollback left, a branch that is being filled, or a point with a note.
+    /// rollback left, a branch that is being filled, a group, or a point with a note.
     pub fn features_needed(&self) -> u64 {
         let has_forks = !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some());
         let is_filling = self.branch_rows.values().any(|row| row.filled_below.is_some());
         let bit = |is_needed: bool, bit: u64| if is_needed { bit } else { 0 };
         bit(has_forks, INCOMPATIBLE_BRANCHES)
             | bit(is_filling, INCOMPATIBLE_FILLING)
+            | bit(!self.grouped.is_empty() || !self.intents.is_empty(), INCOMPATIBLE_GROUPS)
             | bit(!self.noted.is_empty(), INCOMPATIBLE_NOTES)
     }
 

@@ -165,4 +165,3 @@ fn decode_note(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
     THIS.value(is_length, length_at, "note length", raw.length.get(), "1 to 768, within the row")?;
     Ok((bytes[note_at..note_at + length].to_vec(), note_at + length))
 }
-

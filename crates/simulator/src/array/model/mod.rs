@@ -11,15 +11,20 @@
 //! 3. A snapshot is in `cuts` until it is known to be gone.
 
 mod branching;
+mod groups;
 
 pub use branching::EarlierState;
+pub use groups::{GroupKey, GroupModel};
 
 use super::{
     content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey},
     frozen::FrozenRegister,
     register::{Interval, LogicalTime, PowerCut, Register},
 };
-use array::volume::{Bounds, Rates};
+use array::{
+    format::VolumeId,
+    volume::{Bounds, Rates},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -137,6 +142,8 @@ pub struct Cut {
     pub parts: BTreeMap<VolumeKey, CutPart>,
     /// It was verified to be consistent.
     pub is_checked: bool,
+    /// The group that it is a snapshot of.
+    pub group: Option<GroupKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -158,6 +165,13 @@ pub struct Model {
     volume_last: u32,
     cut_last: u32,
     line_last: u32,
+    group_last: u32,
+    /// Groups that may exist.
+    pub groups: BTreeMap<GroupKey, GroupModel>,
+    /// Volumes that operations on groups in flight make: all of each, or none.
+    pub made_together: Vec<Vec<VolumeKey>>,
+    /// Identities of volumes that operations on groups make.
+    derived: BTreeMap<VolumeKey, VolumeId>,
     /// All volumes ever created.
     pub volumes: BTreeMap<VolumeKey, VolumeModel>,
     /// All snapshots that may exist.
@@ -332,7 +346,7 @@ impl Model {
         });
         let (name, parts) = (format!("cut {}", key.0), parts.collect());
         let note = if has_note { note_of(key) } else { Vec::new() };
-        let cut = Cut { name, note, begun, parts, is_checked: false };
+        let cut = Cut { name, note, begun, parts, is_checked: false, group: None };
         self.cuts.insert(key, cut);
         key
     }
