@@ -5,7 +5,7 @@ use super::{
     volumes::{VOLUMES_MAX, check_name},
 };
 use crate::{
-    engine::{FeatureUse, ForkPoint, clone_row},
+    engine::{FeatureUse, ForkPoint, NewVolumeLabel, clone_row},
     error::{Error, Result},
     format::{
         BranchNumber, RowKey, VolumeId, VolumeNumber,
@@ -65,8 +65,9 @@ impl Pool {
         };
         let volume = self.shared.state.borrow().catalogue.volume_next();
         let (branch, branch_row) = self.branch_from(&fork, volume, is_filled);
-        let identity = (new.volume, new.name.clone());
-        let row = clone_row(before, identity, branch, fork.row.sectors, self.shared.wall_now());
+        let created_at = self.shared.wall_now();
+        let label = NewVolumeLabel { volume: new.volume, name: new.name.clone(), created_at };
+        let row = clone_row(before, label, branch, fork.row.sectors);
         // The branch comes first: a point without a use is not kept.
         let parts = vec![
             LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },

@@ -10,7 +10,7 @@
 
 use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
-    engine::{left_name, left_row},
+    engine::{NewVolumeLabel, left_name, left_row},
     error::{Error, Result},
     format::{
         BranchNumber, RowKey, VolumeId, VolumeNumber,
@@ -100,7 +100,8 @@ impl Pool {
         let state = self.shared.state.borrow();
         let taken = |name: &str| state.catalogue.volume_named(name).is_some();
         let name = left_name(&before.name, taken);
-        Ok(left_row((number, before.clone()), (left, name), self.shared.wall_now()))
+        let label = NewVolumeLabel { volume: left, name, created_at: self.shared.wall_now() };
+        Ok(left_row(before.clone(), number, label))
     }
 
     /// The rows that end a volume which a rollback of `number` left: its branch goes on as that of the other.

@@ -17,6 +17,7 @@ mod exports;
 mod exports_iscsi;
 mod exports_tls;
 mod filling;
+mod group_verbs;
 mod guest;
 mod helps;
 mod identities;

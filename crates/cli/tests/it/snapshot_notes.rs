@@ -36,6 +36,10 @@ fn a_note_of_more_than_768_bytes_is_refused() {
     let long = "ö".repeat(385);
     let refused = bench.run(&["volume", "snapshot", "mail/store@monday", "--note", &long]);
     assert_eq!(refused.code, Some(2), "{}", refused.stdout);
-    assert!(refused.stderr.contains("a note of 770 bytes is too long: it has at most 768"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("a note of 770 bytes is too long: it has at most 768"),
+        "{}",
+        refused.stderr
+    );
     done(&bench.run(&["volume", "snapshot", "mail/store@monday", "--note", &long[..768]]));
 }

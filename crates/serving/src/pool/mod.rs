@@ -10,6 +10,7 @@ pub mod drive_search;
 pub mod events;
 pub mod filling;
 pub mod folder;
+pub mod group;
 pub mod import;
 pub mod limits;
 pub mod note;

@@ -1,6 +1,5 @@
 //! Notes of snapshots for people and programs. A note is any bytes; most are text.
 
-use array::pool::Snapshot;
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
@@ -18,15 +17,15 @@ pub struct NoteStatus {
 
 impl NoteStatus {
     /// None if the snapshot has no note.
-    pub fn of(snapshot: &Snapshot) -> Option<Self> {
-        if snapshot.note.is_empty() {
+    pub fn of(snapshot: &str, note: &[u8]) -> Option<Self> {
+        if note.is_empty() {
             return None;
         }
-        let name = snapshot.name.clone();
-        Some(match String::from_utf8(snapshot.note.clone()) {
+        let name = snapshot.to_owned();
+        Some(match String::from_utf8(note.to_vec()) {
             Ok(note) => Self { snapshot: name, note: Some(note), note_hex: None },
             Err(_) => {
-                let hex = snapshot.note.iter().map(|byte| format!("{byte:02x}")).collect();
+                let hex = note.iter().map(|byte| format!("{byte:02x}")).collect();
                 Self { snapshot: name, note: None, note_hex: Some(hex) }
             }
         })
@@ -50,16 +49,9 @@ impl NoteStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use array::format::{SnapshotId, WallNanoseconds};
 
     fn of(note: &[u8]) -> Option<NoteStatus> {
-        NoteStatus::of(&Snapshot {
-            name: "monday".to_owned(),
-            snapshot: SnapshotId([1; 16]),
-            created_at: WallNanoseconds(0),
-            size_bytes: 4096,
-            note: note.to_vec(),
-        })
+        NoteStatus::of("monday", note)
     }
 
     #[test]

@@ -169,6 +169,9 @@ pub struct VolumeStatus {
     /// It is being filled, to need its source no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<FillingStatus>,
+    /// Its consistency group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     pub snapshots: Vec<String>,
     /// Of the snapshots that have one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -216,7 +219,11 @@ impl VolumeStatus {
             begun_at: volume.origin.as_ref().map(begin_of),
             left_by: volume.left_by,
             filling: volume.filling.map(FillingStatus::of),
-            notes: snapshots.iter().filter_map(NoteStatus::of).collect(),
+            group: volume.group,
+            notes: snapshots
+                .iter()
+                .filter_map(|snapshot| NoteStatus::of(&snapshot.name, &snapshot.note))
+                .collect(),
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
@@ -231,7 +238,8 @@ impl VolumeStatus {
 
     /// In a line.
     pub fn text(&self) -> String {
-        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, .. } = self;
+        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, group, .. } =
+            self;
         let filling = filling.as_ref().map_or(String::new(), FillingStatus::text);
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
@@ -240,7 +248,8 @@ impl VolumeStatus {
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };
         let begun_at = begun_at.as_ref().map_or(String::new(), |begun_at| format!(", from {begun_at}"));
-        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}", limits.text())
+        let group = group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
+        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}{group}", limits.text())
     }
 }
 

@@ -20,8 +20,7 @@ pub fn check_made_together(
     for made in std::mem::take(&mut model.made_together) {
         let there = made.iter().filter(|key| found.contains_key(key)).count();
         if there > 0 && there < made.len() && !is_lossy {
-            let what =
-                format!("an operation on a group happened to {there} of its {} volumes", made.len());
+            let what = format!("an operation on a group happened to {there} of its {} volumes", made.len());
             return Err(PoolViolation::Catalogue(what));
         }
     }

@@ -37,14 +37,21 @@ impl Catalogue {
     }
 }
 
+/// Identity, name and time of a volume that begins as another one.
+pub(crate) struct NewVolumeLabel {
+    pub volume: VolumeId,
+    pub name: String,
+    pub created_at: WallNanoseconds,
+}
+
 /// The row of a clone of `source`: its class, write cache and rates, and neither limit nor reserve.
 pub(crate) fn clone_row(
     source: VolumeRow,
-    (volume, name): (VolumeId, String),
+    label: NewVolumeLabel,
     branch: BranchNumber,
     sectors: u64,
-    created_at: WallNanoseconds,
 ) -> VolumeRow {
+    let NewVolumeLabel { volume, name, created_at } = label;
     VolumeRow {
         volume,
         name,
@@ -59,12 +66,9 @@ pub(crate) fn clone_row(
     }
 }
 
-/// The row of the volume that keeps the state of `before`, which a rollback changes.
-pub(crate) fn left_row(
-    (number, before): (VolumeNumber, VolumeRow),
-    (volume, name): (VolumeId, String),
-    created_at: WallNanoseconds,
-) -> VolumeRow {
+/// The row of the volume that keeps the state of `before`, the row of a volume that a rollback changes.
+pub(crate) fn left_row(before: VolumeRow, number: VolumeNumber, label: NewVolumeLabel) -> VolumeRow {
+    let NewVolumeLabel { volume, name, created_at } = label;
     VolumeRow {
         volume,
         name,

@@ -11,7 +11,7 @@
 
 use super::{
     Catalogue,
-    branching::{ForkPoint, clone_row, left_name, left_row},
+    branching::{ForkPoint, NewVolumeLabel, clone_row, left_name, left_row},
 };
 use crate::{
     format::{
@@ -116,7 +116,8 @@ impl Catalogue {
                 continue;
             }
             names.insert(name.clone());
-            let new = NewMember { number: volume_next, branch: branch_next, volume, name };
+            let label = NewVolumeLabel { volume, name, created_at: intent.created_at };
+            let new = NewMember { number: volume_next, branch: branch_next, label };
             records.push(self.step(intent, point, new));
             (volume_next.0, branch_next.0) = (volume_next.0 + 1, branch_next.0 + 1);
         }
@@ -132,12 +133,11 @@ impl Catalogue {
         let sectors = fork.row.sectors;
         let (owner, volumes) = match intent.operation {
             GroupOperation::Clone { .. } => {
-                let row = clone_row(member, (new.volume, new.name), new.branch, sectors, intent.created_at);
+                let row = clone_row(member, new.label, new.branch, sectors);
                 (new.number, vec![(new.number, row)])
             }
             GroupOperation::RollBack => {
-                let before = (point.volume, member.clone());
-                let left = left_row(before, (new.volume, new.name), intent.created_at);
+                let left = left_row(member.clone(), point.volume, new.label);
                 let row = VolumeRow { branch: new.branch, sectors, ..member };
                 (point.volume, vec![(point.volume, row), (new.number, left)])
             }
@@ -196,6 +196,5 @@ impl Catalogue {
 struct NewMember {
     number: VolumeNumber,
     branch: BranchNumber,
-    volume: VolumeId,
-    name: String,
+    label: NewVolumeLabel,
 }

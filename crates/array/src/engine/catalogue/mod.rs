@@ -16,7 +16,7 @@ mod branching;
 mod forks;
 mod groups;
 
-pub(crate) use branching::{ForkPoint, clone_row, left_name, left_row};
+pub(crate) use branching::{ForkPoint, NewVolumeLabel, clone_row, left_name, left_row};
 pub(crate) use forks::{BranchLoss, PlannedDeletion};
 
 use crate::{

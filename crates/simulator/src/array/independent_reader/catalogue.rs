@@ -123,7 +123,9 @@ impl RawCatalogue {
                     catalogue.groups.insert(number, row[40..].to_vec());
                 }
                 9 => {
-                    if !matches!((row[2], row[4]), (1, 1..=128) | (2, 0)) || row.len() != 48 + usize::from(row[4]) {
+                    if !matches!((row[2], row[4]), (1, 1..=128) | (2, 0))
+                        || row.len() != 48 + usize::from(row[4])
+                    {
                         return Err(format!("an intent of kind {} with {} bytes", row[2], row.len()));
                     }
                     catalogue.intents.insert(number, array(row, 8));
@@ -169,12 +171,16 @@ impl RawCatalogue {
     /// of a group is one of all its volumes, at one stamp.
     fn check_groups(&self) -> ReadResult<()> {
         let mut names = BTreeSet::new();
-        let used: BTreeSet<u32> = self.volumes.values().filter(|row| !row.is_deleted).map(|row| row.group).collect();
+        let used: BTreeSet<u32> =
+            self.volumes.values().filter(|row| !row.is_deleted).map(|row| row.group).collect();
         for &group in used.iter().filter(|&&group| group > 0) {
             let members = self.members(group);
             let name = self.groups.get(&group).ok_or(format!("group {group} has volumes, and no row"))?;
             if members.len() > 124 || !names.insert(name) {
-                return Err(format!("group {group} has {} volumes, or another one has its name", members.len()));
+                return Err(format!(
+                    "group {group} has {} volumes, or another one has its name",
+                    members.len()
+                ));
             }
             let mut cuts: BTreeMap<([u8; 16], u64), BTreeSet<u32>> = BTreeMap::new();
             let is_its = |point: &RawPoint| point.group == group && point.is_snapshot && !point.is_deleted;
