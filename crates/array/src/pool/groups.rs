@@ -182,7 +182,7 @@ impl Pool {
             state.catalogue.members(group).map(|(number, _)| number).collect()
         };
         let mut parts = self.cut_of(&members, new, Some(group))?;
-        if canary::is(Canary::HalfAGroupCut) {
+        if canary::is(Canary::HalfAGroupCut) && parts.len() > 1 {
             let rest = parts.split_off(parts.len() / 2);
             self.log.append(parts).await?;
             parts = rest;
