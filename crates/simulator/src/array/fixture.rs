@@ -3,6 +3,7 @@
 use super::{
     canary::{Bug, BuggyDrive},
     content::VolumeKey,
+    early_end::EarlyEnd,
     fault_model::PoolFaultGrade,
     independent_reader::{Audit, CopyRule, audit, platters::Platters},
     model::{CutKey, Model},
@@ -140,6 +141,8 @@ pub struct PoolFixture {
     pub is_untold: Rc<Cell<bool>>,
     /// The copies that must be right, given the faults so far.
     pub copies: Rc<Cell<CopyRule>>,
+    /// The end of this incarnation in the middle of an operation.
+    pub early_end: Rc<EarlyEnd>,
     /// The subscriber of the log while hosts work.
     pub follower: Rc<RefCell<Option<Rc<Follower>>>>,
 }

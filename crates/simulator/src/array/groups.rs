@@ -12,6 +12,7 @@ use array::{
     format::row::IdSeed,
     pool::{GroupMemberChange, NewGroup, NewGroupClone, NewSnapshot},
 };
+use std::{rc::Rc, time::Duration};
 use world::World;
 
 /// Number of volumes that operations on groups may lead to, at most.
@@ -28,12 +29,12 @@ impl Administrator {
         match (self.random.below(20), group, cut) {
             (0, Some(group), _) => self.delete_group(group).await,
             (1..=2, _, Some(cut)) => self.delete_group_snapshot(cut).await,
-            (3..=6, _, Some(cut)) => self.clone_group(cut).await,
+            (3..=6, _, Some(cut)) => self.clone_group(world, cut).await,
             (7..=10, _, Some(cut)) => self.roll_back_group(world, cut).await,
             (11, _, Some(cut)) => self.break_group(cut).await,
-            (12..=16, Some(group), _) => self.snapshot_group(group).await,
+            (12..=16, Some(group), _) => self.snapshot_group(world, group).await,
             (_, None, _) | (17..=18, ..) => self.create_group().await,
-            (_, Some(group), _) => self.snapshot_group(group).await,
+            (_, Some(group), _) => self.snapshot_group(world, group).await,
         }
     }
 
@@ -78,7 +79,7 @@ impl Administrator {
         Ok(())
     }
 
-    async fn snapshot_group(&mut self, group: GroupKey) -> Result<(), PoolRunError> {
+    async fn snapshot_group(&mut self, world: &World, group: GroupKey) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         let has_note = self.fixture.plan.notes && self.random.percent(50.0);
         let (cut, note) = {
@@ -90,6 +91,7 @@ impl Administrator {
         };
         let (group_name, name) = (self.group_name(group), self.cut_name(cut));
         let new = NewSnapshot { name: &name, snapshot: snapshot_id(cut), note: &note };
+        self.end_in_the_middle(world);
         let made = self.pool.snapshot_group(&group_name, &new).await;
         self.fixture.model.borrow_mut().end_cut(cut, made.is_ok());
         made.map_err(|error| PoolRefusal::of_pool("taking a snapshot of a group", &error))?;
@@ -117,7 +119,11 @@ impl Administrator {
         Ok(())
     }
 
-    async fn clone_group(&mut self, (group, cut): (GroupKey, CutKey)) -> Result<(), PoolRunError> {
+    async fn clone_group(
+        &mut self,
+        world: &World,
+        (group, cut): (GroupKey, CutKey),
+    ) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         if self.fixture.model.borrow().usable().len() + members.len() > ALL_VOLUMES_MAX {
             return Ok(());
@@ -138,6 +144,7 @@ impl Administrator {
         };
         let (group_name, name) = (self.group_name(group), self.cut_name(cut));
         let new = NewGroupClone { suffix, seed, is_independent };
+        self.end_in_the_middle(world);
         let cloned = self.pool.clone_group(&group_name, &name, &new).await;
         let presence = match &cloned {
             Ok(_) => Presence::There,
@@ -179,6 +186,7 @@ impl Administrator {
         let is_forced = self.random.percent(50.0);
         let begun = self.fixture.model.borrow_mut().tick();
         let (group_name, name) = (self.group_name(group), self.cut_name(cut));
+        self.end_in_the_middle(world);
         let rolled_back = self.pool.roll_back_group(&group_name, &name, seed, is_forced).await;
         let mut model = self.fixture.model.borrow_mut();
         match rolled_back {
@@ -223,6 +231,19 @@ impl Administrator {
             }
         }
         Ok(())
+    }
+
+    /// Ends some incarnations soon: an operation takes a few writes, which random crashes seldom hit.
+    fn end_in_the_middle(&mut self, world: &World) {
+        if !self.fixture.early_end.is_allowed() || !self.random.percent(25.0) {
+            return;
+        }
+        let after = Duration::from_micros(1 << self.random.below(15));
+        let (own, early_end) = (world.clone(), Rc::clone(&self.fixture.early_end));
+        world.spawn("early end", async move {
+            own.sleep(after).await;
+            early_end.end();
+        });
     }
 
     fn draw_seed(&mut self) -> IdSeed {

@@ -195,6 +195,11 @@ impl PoolRunPlan {
         let is_drawn = random.percent(50.0);
         // A comparer deletes snapshots on its own.
         plan.groups = plan.branches && !plan.compares && options.grouping.applies(is_drawn);
+        if plan.groups {
+            // Groups of one volume show little.
+            plan.volumes = plan.volumes.max(3);
+            plan.verbs = plan.verbs.max(16);
+        }
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
         }
