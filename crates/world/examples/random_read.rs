@@ -1,8 +1,9 @@
 //! Random reads of one file or block device at a fixed depth, for comparison with
 //! `fio --ioengine=io_uring --direct=1 --rw=randread --bs=BYTES --iodepth=DEPTH`.
 //!
-//! `random_read PATH BYTES DEPTH SECONDS [plain] [sleep]` prints one line of JSON: reads, seconds, processor
-//! seconds. With `sleep` it also prints how late sleeps end.
+//! `random_read PATH BYTES DEPTH SECONDS [plain] [sleep] [compute=NS]` prints one line of JSON: reads, seconds,
+//! processor seconds. With `sleep` it also prints how late sleeps end. With `compute` the thread computes for NS
+//! nanoseconds after each read, as an engine above the drive would: the rate that the drive leaves it.
 
 use std::{env, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{
@@ -13,7 +14,7 @@ use world::{
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [path, bytes, depth, seconds, words @ ..] = &arguments[..] else {
-        eprintln!("usage: random_read PATH BYTES DEPTH SECONDS [plain] [sleep]");
+        eprintln!("usage: random_read PATH BYTES DEPTH SECONDS [plain] [sleep] [compute=NS]");
         return ExitCode::from(2);
     };
     let (Ok(bytes), Ok(depth), Ok(seconds)) = (bytes.parse(), depth.parse(), seconds.parse()) else {
@@ -21,6 +22,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let computing = words.iter().find_map(|word| word.strip_prefix("compute="));
+    let Ok(computing_ns) = computing.unwrap_or("0").parse() else {
+        eprintln!("compute is a number of nanoseconds");
+        return ExitCode::from(2);
+    };
+    let computing = Duration::from_nanos(computing_ns);
     let options = RealOptions::plain(has("plain"));
     run(1, options, async |world| {
         let device = match FileDevice::open(Path::new(path), AccessMode::Read) {
@@ -30,7 +37,8 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         };
-        measure(&world, &device, bytes, depth, Duration::from_secs_f64(seconds)).await;
+        let load = Load { bytes, depth, span: Duration::from_secs_f64(seconds), computing };
+        measure(&world, &device, load).await;
         if has("sleep") {
             sleep_precision(&world).await;
         }
@@ -38,7 +46,17 @@ fn main() -> ExitCode {
     })
 }
 
-async fn measure(world: &World, device: &Rc<FileDevice>, bytes: usize, depth: u64, span: Duration) {
+/// Random reads, each followed by some computing.
+#[derive(Clone, Copy)]
+struct Load {
+    bytes: usize,
+    depth: u64,
+    span: Duration,
+    computing: Duration,
+}
+
+async fn measure(world: &World, device: &Rc<FileDevice>, load: Load) {
+    let Load { bytes, depth, span, computing } = load;
     let places = device.geometry().size.0 / bytes as u64;
     let (start, used) = (world.now(), process_use());
     let end = start + span;
@@ -53,6 +71,10 @@ async fn measure(world: &World, device: &Rc<FileDevice>, bytes: usize, depth: u6
                     let at = ByteOffset(bytes as u64 * random.below(places));
                     buffers = device.read(at, buffers).await.expect("the device reads");
                     reads += 1;
+                    let computed = clock.now() + computing;
+                    while !computing.is_zero() && clock.now() < computed {
+                        std::hint::spin_loop();
+                    }
                 }
                 reads
             })

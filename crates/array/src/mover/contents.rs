@@ -144,6 +144,8 @@ impl RecordReader {
     async fn read_on(&mut self, shared: &Shared, block: SegmentBlock) {
         let count = WINDOW_BLOCKS.min(self.row.shape.data_blocks() - block.0);
         (self.window, self.window_first) = (None, block.0);
+        // Several victims may be at this point: memory and submission of a window take a fifth of a millisecond.
+        world::yield_now().await;
         for SlotSource { slot, block } in SegmentLayout::of(&self.row).plan_read(block) {
             self.window = shared.drives.read(slot, block, count as usize).await.ok().map(Arc::new);
             if self.window.is_some() {

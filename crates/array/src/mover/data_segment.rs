@@ -144,6 +144,8 @@ impl DataSegment {
         permit.moves(bytes * layout.slots.len());
         let writes = mover.shared.drives.write_data(layout, at, &blocks, Stability::Volatile);
         self.under_way.extend(some(writes)?);
+        // Lets hosts on this thread run between pieces.
+        world::yield_now().await;
         // A piece ends with its writes, unless hosts wait for it anyway.
         if is_awaited { Ok(()) } else { self.settle(mover).await }
     }

@@ -9,7 +9,7 @@
 //!
 //! 1. A task is in the queue at most once. A wake-up puts it there unless it is there already.
 //! 2. A wake-up rouses the thread if it sleeps: sleep begins, under the queue's lock, only if the queue is
-//!    empty.
+//!    empty, and ends before completions wake tasks. So only other threads rouse it.
 //! 3. Tasks are dropped before the ring, on the thread that made them, also if the main future panics.
 
 use super::{
@@ -86,6 +86,8 @@ struct ReadyQueue {
     state: Mutex<QueueState>,
     /// Rouses the thread from the ring.
     rouse: Arc<OwnedFd>,
+    #[cfg(test)]
+    rousings: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Default)]
@@ -124,6 +126,15 @@ impl Wake for QueueEntry {
 }
 
 impl ReadyQueue {
+    fn new(rouse: OwnedFd) -> Self {
+        Self {
+            state: Mutex::default(),
+            rouse: Arc::new(rouse),
+            #[cfg(test)]
+            rousings: Default::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         // No holder of this lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -135,6 +146,8 @@ impl ReadyQueue {
         let must_rouse = std::mem::take(&mut state.is_asleep);
         drop(state);
         if must_rouse {
+            #[cfg(test)]
+            self.rousings.fetch_add(1, Ordering::Relaxed);
             write(&*self.rouse, &1_u64.to_ne_bytes()).expect("a counter of our own counts");
         }
     }
@@ -174,7 +187,7 @@ impl Executor {
         steps: Option<Rc<StepRecorder>>,
     ) -> io::Result<Rc<Self>> {
         let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let queue = Arc::new(ReadyQueue { state: Mutex::default(), rouse: Arc::new(rouse) });
+        let queue = Arc::new(ReadyQueue::new(rouse));
         let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
         let tasks = RefCell::default();
         Ok(Rc::new(Self { ring, clock, busy_poll, steps, queue, tasks, is_over: Cell::new(false) }))
@@ -239,8 +252,8 @@ impl Executor {
             return;
         }
         if self.queue.may_sleep() {
-            must_work(self.ring.exchange(until_due));
-            self.queue.awake();
+            // Awake before completions wake tasks, or the thread would rouse itself: three system calls.
+            must_work(self.ring.exchange_and(until_due, || self.queue.awake()));
         }
     }
 
@@ -360,5 +373,51 @@ fn must_work(outcome: io::Result<()>) {
     if let Err(error) = outcome {
         eprintln!("spindle: io_uring of this thread failed: {error}");
         std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, real::ring::Memory};
+    use std::{fs::File, thread};
+
+    const READS: usize = 100;
+
+    fn executor() -> Option<Rc<Executor>> {
+        // Containers may forbid io_uring.
+        let ring = Rc::new(Ring::new().ok()?);
+        let clock = Rc::new(RealClock::without_alarm());
+        Some(Executor::new(ring, clock, Duration::ZERO, None).expect("there are descriptors"))
+    }
+
+    #[test]
+    fn completions_of_its_own_ring_do_not_rouse_the_thread() {
+        let Some(executor) = executor() else { return };
+        let zeroes = Arc::new(OwnedFd::from(File::open("/dev/zero").unwrap()));
+        let ring = Rc::clone(&executor.ring);
+        executor.run(async {
+            for _ in 0..READS {
+                let (_, outcome) = ring.start(&zeroes, 0, Memory::Fill(vec![Buffer::zeroed(4096)])).await;
+                outcome.unwrap();
+            }
+        });
+        assert_eq!(executor.queue.rousings.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn another_thread_rouses_the_sleeping_one() {
+        let Some(executor) = executor() else { return };
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let queue = Arc::clone(&executor.queue);
+        let waker = thread::spawn(move || {
+            while !queue.lock().is_asleep {
+                thread::yield_now();
+            }
+            sender.send(()).unwrap();
+        });
+        executor.run(receiver).unwrap();
+        waker.join().unwrap();
+        assert_eq!(executor.queue.rousings.load(Ordering::Relaxed), 1);
     }
 }

@@ -151,7 +151,17 @@ impl Ring {
     ///
     /// The ring is broken.
     pub fn exchange(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.exchange_and(patience, || ())
+    }
+
+    /// Like [`Ring::exchange`]; calls `woken` when the system call has ended, before anything is delivered.
+    ///
+    /// # Errors
+    ///
+    /// The ring is broken.
+    pub fn exchange_and(&self, patience: Option<Duration>, woken: impl FnOnce()) -> io::Result<()> {
         let (deliveries, outcome) = self.table.borrow_mut().exchange(patience);
+        woken();
         deliveries.into_iter().for_each(Delivery::send);
         outcome
     }
