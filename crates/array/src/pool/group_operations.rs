@@ -44,7 +44,7 @@ pub struct GroupMemberChange {
 }
 
 /// A volume of a group as it is before an operation.
-struct Member {
+struct GroupVolume {
     number: VolumeNumber,
     row: VolumeRow,
     /// Its new branch would have 16 above it.
@@ -115,7 +115,7 @@ impl Pool {
             no_writes.push(self.handles.locks_of(member.number).close().await);
         }
         self.decide_and_complete((group, snapshot), GroupOperation::RollBack, seed).await?;
-        let made = members.into_iter().map(|Member { row, .. }| {
+        let made = members.into_iter().map(|GroupVolume { row, .. }| {
             let id = seed.volume_of(row.volume);
             let state = self.shared.state.borrow();
             let mut left = state.catalogue.volumes().filter(|(_, left)| left.volume == id);
@@ -129,7 +129,7 @@ impl Pool {
     }
 
     /// The volumes of a group, if each can get another branch at the snapshot.
-    fn members_to_change(&self, group: GroupNumber, snapshot: SnapshotId) -> Result<Vec<Member>> {
+    fn members_to_change(&self, group: GroupNumber, snapshot: SnapshotId) -> Result<Vec<GroupVolume>> {
         let points: Vec<(VolumeNumber, _)> = {
             let state = self.shared.state.borrow();
             let all = state.catalogue.group_snapshots(group).into_iter();
@@ -143,7 +143,7 @@ impl Pool {
         let members = points.into_iter().map(|(number, branch)| {
             let row = self.volume_row(number);
             let is_deep = self.must_be_filled(branch, row.name.as_str().into())?;
-            Ok(Member { number, row, is_deep })
+            Ok(GroupVolume { number, row, is_deep })
         });
         members.collect()
     }
@@ -217,6 +217,6 @@ impl Pool {
     }
 }
 
-fn is_any_deep(members: &[Member]) -> bool {
+fn is_any_deep(members: &[GroupVolume]) -> bool {
     members.iter().any(|member| member.is_deep)
 }

@@ -42,7 +42,7 @@ struct GroupsAnswer<'a> {
 }
 
 /// An answer for people, and for programs.
-struct Done {
+struct VerbOutcome {
     word: &'static str,
     /// In lines.
     text: String,
@@ -88,7 +88,7 @@ fn create(json: bool, name: &str, volumes: &[PathBuf]) -> Result<ExitStatus, Ref
         closed?;
         let path = folder.join(name);
         let text = format!("{}: a group of {}", path.display(), volumes_text(names.len()));
-        answer(&console, &path, Done { word: "created", text, made: Vec::new() })
+        answer(&console, &path, VerbOutcome { word: "created", text, made: Vec::new() })
     })
 }
 
@@ -117,10 +117,13 @@ async fn perform(
     (path, wanted): (&Path, &VolumePath),
     verb: &GroupVerb,
     console: &Console,
-) -> Result<Done, Refusal> {
+) -> Result<VerbOutcome, Refusal> {
     let (name, snapshot) = (&wanted.volume, wanted.snapshot.as_deref().unwrap_or_default());
-    let plain =
-        |word, text: &str| Done { word, text: format!("{}: {text}", path.display()), made: Vec::new() };
+    let plain = |word, text: &str| VerbOutcome {
+        word,
+        text: format!("{}: {text}", path.display()),
+        made: Vec::new(),
+    };
     match verb {
         GroupVerb::Snapshot { note, .. } => {
             let note = note.as_deref().unwrap_or_default();
@@ -149,7 +152,7 @@ async fn perform(
                     lines.push(end.text(clone));
                 }
             }
-            Ok(Done { word: "cloned", text: lines.join("\n"), made })
+            Ok(VerbOutcome { word: "cloned", text: lines.join("\n"), made })
         }
         GroupVerb::Rollback { .. } => {
             let made = group::roll_back(world, open, (name, snapshot)).await?;
@@ -157,14 +160,14 @@ async fn perform(
                 format!("{}: now → as of @{snapshot}; what it was is {}", volume.display(), left.display())
             });
             let text = lines.collect::<Vec<_>>().join("\n");
-            Ok(Done { word: "rolled back", text, made })
+            Ok(VerbOutcome { word: "rolled back", text, made })
         }
         GroupVerb::Create { .. } | GroupVerb::Show { .. } => unreachable!("done above"),
     }
 }
 
-fn answer(console: &Console, path: &Path, done: Done) -> Result<ExitStatus, Refusal> {
-    let Done { word, text, made } = done;
+fn answer(console: &Console, path: &Path, done: VerbOutcome) -> Result<ExitStatus, Refusal> {
+    let VerbOutcome { word, text, made } = done;
     if console.is_for_programs() {
         let made = made.iter().map(|(volume, made)| MadeVolume { volume, made }).collect();
         console.json_of(&GroupAnswer { path, done: word, made })?;

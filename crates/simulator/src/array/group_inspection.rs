@@ -2,7 +2,7 @@
 
 use super::{
     content::VolumeKey,
-    model::{GroupKey, Model, Presence},
+    model::{GroupModelKey, Model, Presence},
     violation::PoolViolation,
 };
 use array::pool::{GroupInfo, Pool, VolumeInfo};
@@ -35,8 +35,8 @@ pub fn check_groups(
     is_lossy: bool,
 ) -> Result<(), PoolViolation> {
     let infos = pool.groups();
-    let found: BTreeMap<GroupKey, &GroupInfo> =
-        infos.iter().map(|info| (GroupKey::of(info.group), info)).collect();
+    let found: BTreeMap<GroupModelKey, &GroupInfo> =
+        infos.iter().map(|info| (GroupModelKey::of(info.group), info)).collect();
     if is_lossy {
         take_as_found(model, &found, volumes);
         return Ok(());
@@ -81,7 +81,7 @@ pub fn check_groups(
 /// Drives have lost data: what is found is what is there.
 fn take_as_found(
     model: &mut Model,
-    found: &BTreeMap<GroupKey, &GroupInfo>,
+    found: &BTreeMap<GroupModelKey, &GroupInfo>,
     volumes: &BTreeMap<VolumeKey, &VolumeInfo>,
 ) {
     for key in model.groups.keys().copied().collect::<Vec<_>>() {

@@ -4,7 +4,7 @@ use super::{
     administrator::Administrator,
     content::VolumeKey,
     fixture::snapshot_id,
-    model::{CutKey, EarlierState, GroupKey, Presence},
+    model::{CutKey, EarlierState, GroupModelKey, Presence},
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
@@ -38,11 +38,11 @@ impl Administrator {
         }
     }
 
-    fn members_of(&self, group: GroupKey) -> Vec<VolumeKey> {
+    fn members_of(&self, group: GroupModelKey) -> Vec<VolumeKey> {
         self.fixture.model.borrow().groups[&group].members.iter().copied().collect()
     }
 
-    fn group_name(&self, group: GroupKey) -> String {
+    fn group_name(&self, group: GroupModelKey) -> String {
         self.fixture.model.borrow().groups[&group].name.clone()
     }
 
@@ -70,7 +70,7 @@ impl Administrator {
         Ok(())
     }
 
-    async fn delete_group(&mut self, group: GroupKey) -> Result<(), PoolRunError> {
+    async fn delete_group(&mut self, group: GroupModelKey) -> Result<(), PoolRunError> {
         self.fixture.model.borrow_mut().begin_ungrouping(group);
         let deleted = self.pool.delete_group(group.id()).await;
         deleted.map_err(|error| PoolRefusal::in_reserve("deleting a group", &error))?;
@@ -79,7 +79,7 @@ impl Administrator {
         Ok(())
     }
 
-    async fn snapshot_group(&mut self, world: &World, group: GroupKey) -> Result<(), PoolRunError> {
+    async fn snapshot_group(&mut self, world: &World, group: GroupModelKey) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         let has_note = self.fixture.plan.notes && self.random.percent(50.0);
         let (cut, note) = {
@@ -101,7 +101,10 @@ impl Administrator {
         Ok(())
     }
 
-    async fn delete_group_snapshot(&mut self, (group, cut): (GroupKey, CutKey)) -> Result<(), PoolRunError> {
+    async fn delete_group_snapshot(
+        &mut self,
+        (group, cut): (GroupModelKey, CutKey),
+    ) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         {
             let mut model = self.fixture.model.borrow_mut();
@@ -122,7 +125,7 @@ impl Administrator {
     async fn clone_group(
         &mut self,
         world: &World,
-        (group, cut): (GroupKey, CutKey),
+        (group, cut): (GroupModelKey, CutKey),
     ) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         if self.fixture.model.borrow().usable().len() + members.len() > ALL_VOLUMES_MAX {
@@ -165,7 +168,7 @@ impl Administrator {
     async fn roll_back_group(
         &mut self,
         world: &World,
-        (group, cut): (GroupKey, CutKey),
+        (group, cut): (GroupModelKey, CutKey),
     ) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         if self.fixture.model.borrow().usable().len() + members.len() > ALL_VOLUMES_MAX {
@@ -213,7 +216,7 @@ impl Administrator {
     }
 
     /// Tries to take something out of a group, which is refused.
-    async fn break_group(&mut self, (group, cut): (GroupKey, CutKey)) -> Result<(), PoolRunError> {
+    async fn break_group(&mut self, (group, cut): (GroupModelKey, CutKey)) -> Result<(), PoolRunError> {
         let members = self.members_of(group);
         let member = members[self.random.below(members.len() as u64) as usize];
         let (volume, name) = (self.name_of(member), self.cut_name(cut));

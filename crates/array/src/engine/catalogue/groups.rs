@@ -117,7 +117,7 @@ impl Catalogue {
             }
             names.insert(name.clone());
             let label = NewVolumeLabel { volume, name, created_at: intent.created_at };
-            let new = NewMember { number: volume_next, branch: branch_next, label };
+            let new = NewGroupVolume { number: volume_next, branch: branch_next, label };
             records.push(self.step(intent, point, new));
             (volume_next.0, branch_next.0) = (volume_next.0 + 1, branch_next.0 + 1);
         }
@@ -126,7 +126,7 @@ impl Catalogue {
     }
 
     /// The record that does an operation to one volume.
-    fn step(&self, intent: &IntentRow, point: GroupPoint<'_>, new: NewMember) -> Vec<LogItem> {
+    fn step(&self, intent: &IntentRow, point: GroupPoint<'_>, new: NewGroupVolume) -> Vec<LogItem> {
         let member = self.volumes[&point.volume].clone();
         let is_filled = self.is_filled_by(intent, point.branch);
         let fork = ForkPoint::of_snapshot(point.branch, point.stamp, point.row.clone());
@@ -193,7 +193,7 @@ impl Catalogue {
 }
 
 /// The volume and the branch that an operation makes of a volume of a group.
-struct NewMember {
+struct NewGroupVolume {
     number: VolumeNumber,
     branch: BranchNumber,
     label: NewVolumeLabel,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Number of a group, unique in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupKey(pub u32);
+pub struct GroupModelKey(pub u32);
 
 #[derive(Clone, Debug)]
 pub struct GroupModel {
@@ -18,7 +18,7 @@ pub struct GroupModel {
     pub members: BTreeSet<VolumeKey>,
 }
 
-impl GroupKey {
+impl GroupModelKey {
     pub fn id(self) -> GroupId {
         GroupId((u128::from(self.0) | 11 << 64).to_be_bytes())
     }
@@ -30,9 +30,9 @@ impl GroupKey {
 
 impl Model {
     /// Begins to make a group.
-    pub fn begin_group(&mut self, members: &[VolumeKey]) -> GroupKey {
+    pub fn begin_group(&mut self, members: &[VolumeKey]) -> GroupModelKey {
         self.group_last += 1;
-        let key = GroupKey(self.group_last);
+        let key = GroupModelKey(self.group_last);
         let group = GroupModel {
             presence: Presence::Making,
             name: format!("group {}", key.0),
@@ -44,7 +44,7 @@ impl Model {
     }
 
     /// Begins to delete a group.
-    pub fn begin_ungrouping(&mut self, key: GroupKey) {
+    pub fn begin_ungrouping(&mut self, key: GroupModelKey) {
         let group = self.groups.get_mut(&key).expect("it is there");
         group.presence = Presence::Deleting;
         let members: Vec<VolumeKey> = group.members.iter().copied().collect();
@@ -52,7 +52,7 @@ impl Model {
     }
 
     /// A group is there now, or is not.
-    pub fn end_group(&mut self, key: GroupKey, is_there: bool) {
+    pub fn end_group(&mut self, key: GroupModelKey, is_there: bool) {
         let group = self.groups.get_mut(&key).expect("it was begun");
         group.presence = if is_there { Presence::There } else { Presence::Gone };
         let members: Vec<VolumeKey> = group.members.iter().copied().collect();
@@ -68,13 +68,13 @@ impl Model {
     }
 
     /// The group that a volume is in, or may be in.
-    pub fn group_of(&self, volume: VolumeKey) -> Option<GroupKey> {
+    pub fn group_of(&self, volume: VolumeKey) -> Option<GroupModelKey> {
         let mut groups = self.groups.iter().filter(|(_, group)| group.members.contains(&volume));
         groups.next().map(|(&key, _)| key)
     }
 
     /// Groups without a change in flight for any of their volumes.
-    pub fn idle_groups(&self) -> Vec<GroupKey> {
+    pub fn idle_groups(&self) -> Vec<GroupModelKey> {
         let idle = self.idle();
         let groups = self.groups.iter().filter(|(_, group)| group.presence == Presence::There);
         groups
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// Snapshots of groups without a change in flight.
-    pub fn idle_group_cuts(&self) -> Vec<(GroupKey, CutKey)> {
+    pub fn idle_group_cuts(&self) -> Vec<(GroupModelKey, CutKey)> {
         let idle = self.idle_groups();
         let cuts = self.cuts.iter().filter_map(|(&key, cut)| Some((cut.group?, key, cut)));
         cuts.filter(|(group, _, cut)| {

@@ -14,7 +14,7 @@ mod branching;
 mod groups;
 
 pub use branching::EarlierState;
-pub use groups::{GroupKey, GroupModel};
+pub use groups::{GroupModel, GroupModelKey};
 
 use super::{
     content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey},
@@ -143,7 +143,7 @@ pub struct Cut {
     /// It was verified to be consistent.
     pub is_checked: bool,
     /// The group that it is a snapshot of.
-    pub group: Option<GroupKey>,
+    pub group: Option<GroupModelKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ pub struct Model {
     line_last: u32,
     group_last: u32,
     /// Groups that may exist.
-    pub groups: BTreeMap<GroupKey, GroupModel>,
+    pub groups: BTreeMap<GroupModelKey, GroupModel>,
     /// Volumes that operations on groups in flight make: all of each, or none.
     pub made_together: Vec<Vec<VolumeKey>>,
     /// Identities of volumes that operations on groups make.
