@@ -9,8 +9,8 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS,
-            INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING,
+            INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -25,7 +25,9 @@ pub const KNOWN: Features = Features {
         | INCOMPATIBLE_SCRUB
         | INCOMPATIBLE_JOINING
         | INCOMPATIBLE_PIVOTS
-        | INCOMPATIBLE_FILLING,
+        | INCOMPATIBLE_FILLING
+        | INCOMPATIBLE_GROUPS
+        | INCOMPATIBLE_NOTES,
 };
 
 /// The reason a pool is not opened.

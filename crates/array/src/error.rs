@@ -94,6 +94,8 @@ pub enum Error {
         "{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters and without any of / @ ~"
     )]
     BadName(String),
+    #[error("a note of {0} bytes is too long: it has at most 768")]
+    NoteTooLong(usize),
     #[error("a volume cannot have {0} bytes: the size is a multiple of 512, at least 512 and at most 64 TiB")]
     BadSize(u64),
     /// The volume table is full.
@@ -158,6 +160,28 @@ pub enum Error {
     /// The volume is open.
     #[error("volume {0:?} is in use; end that first, or force the rollback")]
     VolumeInUse(String),
+    #[error("the pool has no group {0:?}")]
+    NoGroup(String),
+    #[error("group {group:?} has no snapshot {snapshot:?}")]
+    NoGroupSnapshot { group: String, snapshot: String },
+    #[error("a group cannot have {volumes} volumes: at least one, and at most {at_most}")]
+    BadGroupSize {
+        volumes: usize,
+        /// Most volumes one record has room for.
+        at_most: usize,
+    },
+    #[error("volume {0:?} is named twice")]
+    NamedTwice(String),
+    /// The volume is in a group, which would lose it.
+    #[error(
+        "volume {volume:?} is in group {group:?}; delete the group first: its volumes and snapshots stay"
+    )]
+    InGroup { volume: String, group: String },
+    /// The snapshot is part of one of a group.
+    #[error(
+        "snapshot {snapshot:?} is one of all volumes of group {group:?}; delete it there, or first the group"
+    )]
+    PartOfGroupSnapshot { snapshot: String, group: String },
     /// Too many volumes for one snapshot.
     #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {

@@ -7,7 +7,10 @@ pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArgumen
 use crate::{
     help_text,
     plan_arguments::PlanArguments,
-    pool::arguments::{PoolArguments, VolumeArguments},
+    pool::{
+        arguments::{PoolArguments, VolumeArguments},
+        group_arguments::GroupArguments,
+    },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
     verify::arguments::VerifyArguments,
@@ -64,6 +67,8 @@ pub enum Verb {
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool
     Volume(VolumeArguments),
+    /// Make groups of volumes, and take, clone and roll back their snapshots as one
+    Group(GroupArguments),
 }
 
 const SWEEP_HELP: &str = "\

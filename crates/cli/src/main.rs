@@ -56,6 +56,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Plan(arguments) => plan::plan(&arguments),
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
+        Verb::Group(arguments) => pool::group(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

@@ -275,6 +275,7 @@ impl Checkpoints {
             state.catalogue.forget(branch, point);
         }
         state.catalogue.forget_volumes();
+        state.catalogue.forget_groups();
         self.shared.demand.note_change();
     }
 

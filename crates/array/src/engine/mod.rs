@@ -49,7 +49,9 @@ pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
-pub(crate) use catalogue::{BranchLoss, Catalogue, PlannedDeletion};
+pub(crate) use catalogue::{
+    BranchLoss, Catalogue, ForkPoint, NewVolumeLabel, PlannedDeletion, clone_row, left_name, left_row,
+};
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;
 pub(crate) use map_reader::MapReader;

@@ -35,6 +35,10 @@ pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
 pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
 /// A branch is being filled from its parent. Bits 7 and 8 are for drives.
 pub const INCOMPATIBLE_FILLING: u64 = 1 << 9;
+/// A volume is in a group, or an operation on a group is not complete.
+pub const INCOMPATIBLE_GROUPS: u64 = 1 << 10;
+/// A point has a note.
+pub const INCOMPATIBLE_NOTES: u64 = 1 << 11;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

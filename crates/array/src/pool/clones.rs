@@ -5,12 +5,12 @@ use super::{
     volumes::{VOLUMES_MAX, check_name},
 };
 use crate::{
-    engine::FeatureUse,
+    engine::{FeatureUse, ForkPoint, NewVolumeLabel, clone_row},
     error::{Error, Result},
     format::{
-        BlockCount, BlockIndex, BranchNumber, RowKey, Stamp, VolumeId, VolumeNumber,
+        BranchNumber, RowKey, VolumeId, VolumeNumber,
         features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
-        row::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses, VolumeRow, VolumeState},
+        row::{BRANCH_DEPTH_MAX, BranchRow, PointUses},
     },
     log::LogItem,
 };
@@ -25,13 +25,6 @@ pub struct NewClone {
     pub volume: VolumeId,
     /// It is filled in the background with all that it reads, and then shares nothing with its source.
     pub is_independent: bool,
-}
-
-/// The point at which a branch begins, and the row that it has then.
-pub(super) struct ForkPoint {
-    pub branch: BranchNumber,
-    pub stamp: Stamp,
-    pub row: PointRow,
 }
 
 impl Pool {
@@ -72,18 +65,9 @@ impl Pool {
         };
         let volume = self.shared.state.borrow().catalogue.volume_next();
         let (branch, branch_row) = self.branch_from(&fork, volume, is_filled);
-        let row = VolumeRow {
-            volume: new.volume,
-            name: new.name.clone(),
-            branch,
-            group: None,
-            sectors: fork.row.sectors,
-            reserve: BlockCount(0),
-            limit: BlockCount(0),
-            created_at: self.shared.wall_now(),
-            left_by: None,
-            ..before
-        };
+        let created_at = self.shared.wall_now();
+        let label = NewVolumeLabel { volume: new.volume, name: new.name.clone(), created_at };
+        let row = clone_row(before, label, branch, fork.row.sectors);
         // The branch comes first: a point without a use is not kept.
         let parts = vec![
             LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
@@ -135,8 +119,7 @@ impl Pool {
     /// A snapshot as the beginning of another branch.
     pub(super) fn fork_at(&self, volume: VolumeKey<'_>, at: SnapshotKey<'_>) -> Result<ForkPoint> {
         let (branch, stamp, row) = self.snapshot_of(volume, at)?;
-        let uses = PointUses { fork: true, ..row.uses };
-        Ok(ForkPoint { branch, stamp, row: PointRow { uses, references: row.references + 1, ..row } })
+        Ok(ForkPoint::of_snapshot(branch, stamp, row))
     }
 
     /// The next branch, which begins at a point and is written by a volume.
@@ -147,16 +130,7 @@ impl Pool {
         is_filled: bool,
     ) -> (BranchNumber, BranchRow) {
         let state = self.shared.state.borrow();
-        let parent = state.catalogue.branch(fork.branch).expect("it has the point");
-        let row = BranchRow {
-            state: VolumeState::Live,
-            volume,
-            parent: Some((fork.branch, fork.stamp)),
-            depth: parent.depth + 1,
-            is_replica: false,
-            stamp_max: Stamp(0),
-            filled_below: is_filled.then_some(BlockIndex(0)),
-        };
+        let row = state.catalogue.branch_from(fork, volume, is_filled);
         (state.catalogue.branch_next(), row)
     }
 }

@@ -18,6 +18,8 @@ mod difference;
 mod drive_watch;
 mod drives;
 mod filling;
+mod group_operations;
+mod groups;
 mod health;
 mod keys;
 mod only_copies;
@@ -39,6 +41,8 @@ pub use clones::NewClone;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use filling::FillStatus;
+pub use group_operations::{GroupMemberChange, NewGroupClone};
+pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
@@ -46,7 +50,7 @@ pub use read_only::{
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
 pub use rollback::RollbackGoal;
-pub use snapshots::Snapshot;
+pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;
 pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};
 

@@ -238,6 +238,9 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     pool.checkpoint().await?;
     pool.drive_watch.health.check();
     pool.run();
+    if !canary::is(Canary::IntentForgotten) {
+        pool.complete_intents().await?;
+    }
     Ok(pool)
 }
 

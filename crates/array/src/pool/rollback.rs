@@ -10,10 +10,11 @@
 
 use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
+    engine::{NewVolumeLabel, left_name, left_row},
     error::{Error, Result},
     format::{
-        BlockCount, BranchNumber, RowKey, VolumeId, VolumeNumber,
-        row::{BranchRow, NAME_BYTES_MAX, VolumeRow, VolumeState, WriteCache},
+        BranchNumber, RowKey, VolumeId, VolumeNumber,
+        row::{BranchRow, VolumeRow, VolumeState},
     },
     log::LogItem,
     simulation::canary::{self, Canary},
@@ -98,19 +99,9 @@ impl Pool {
         self.check_volume_count()?;
         let state = self.shared.state.borrow();
         let taken = |name: &str| state.catalogue.volume_named(name).is_some();
-        Ok(VolumeRow {
-            volume: left,
-            name: left_name(&before.name, taken),
-            group: None,
-            write_cache: WriteCache::Off,
-            reserve: BlockCount(0),
-            limit: BlockCount(0),
-            iops_max: 0,
-            kib_per_second_max: 0,
-            created_at: self.shared.wall_now(),
-            left_by: Some(number),
-            ..before.clone()
-        })
+        let name = left_name(&before.name, taken);
+        let label = NewVolumeLabel { volume: left, name, created_at: self.shared.wall_now() };
+        Ok(left_row(before.clone(), number, label))
     }
 
     /// The rows that end a volume which a rollback of `number` left: its branch goes on as that of the other.
@@ -137,7 +128,7 @@ impl Pool {
     }
 
     /// Fails if somebody has the volume open, unless that does not matter.
-    fn check_unused(&self, number: VolumeNumber, is_forced: bool) -> Result<()> {
+    pub(super) fn check_unused(&self, number: VolumeNumber, is_forced: bool) -> Result<()> {
         if self.handles.is_used(number) && !is_forced {
             Err(Error::VolumeInUse(self.volume_row(number).name))
         } else {
@@ -148,36 +139,5 @@ impl Pool {
     /// Fails if a rollback left the volume.
     pub(super) fn check_changeable(&self, row: &VolumeRow) -> Result<()> {
         if row.left_by.is_some() { Err(Error::LeftByRollback(row.name.clone())) } else { Ok(()) }
-    }
-}
-
-/// The first free name of the form `V~1`, above all that are taken.
-fn left_name(volume: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let name = |count: u32| {
-        let end = format!("~{count}");
-        let mut kept = volume.len().min(NAME_BYTES_MAX - end.len());
-        while !volume.is_char_boundary(kept) {
-            kept -= 1;
-        }
-        format!("{}{end}", &volume[..kept])
-    };
-    let mut count = 1;
-    while is_taken(&name(count)) {
-        count += 1;
-    }
-    name(count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_what_rollbacks_left_are_counted() {
-        assert_eq!(left_name("store", |_| false), "store~1");
-        assert_eq!(left_name("store", |name| ["store~1", "store~2"].contains(&name)), "store~3");
-        let long = "ö".repeat(64);
-        let name = left_name(&long, |_| false);
-        assert_eq!((name.len(), name.ends_with("ö~1")), (128, true), "a name has 128 bytes at most");
     }
 }

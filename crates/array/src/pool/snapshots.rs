@@ -5,9 +5,11 @@ use crate::{
     engine::{BranchLoss, MapReader, PlannedDeletion},
     error::{Error, Result},
     format::{
-        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
+        BranchNumber, GRAIN_BYTES, GroupNumber, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber,
+        WallNanoseconds,
+        features::INCOMPATIBLE_NOTES,
         record::ENTRIES_MAX,
-        row::{PointRow, PointUses, VolumeState},
+        row::{NOTE_BYTES_MAX, PointRow, PointUses, VolumeState},
     },
     log::LogItem,
     map::ReclaimableQuery,
@@ -25,6 +27,32 @@ pub struct Snapshot {
     pub created_at: WallNanoseconds,
     /// Size of the volume at that time.
     pub size_bytes: u64,
+    /// Bytes of its owner, which the pool keeps and does not look at; empty without a note.
+    pub note: Vec<u8>,
+}
+
+/// A snapshot to take.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSnapshot<'n> {
+    /// Unique among the snapshots of each of its volumes.
+    pub name: &'n str,
+    /// Globally unique; the same for all its volumes.
+    pub snapshot: SnapshotId,
+    /// At most 768 bytes, kept with the snapshot of each volume; empty without a note.
+    pub note: &'n [u8],
+}
+
+impl NewSnapshot<'_> {
+    pub(super) fn check(&self) -> Result<()> {
+        check_name(self.name)?;
+        let length = self.note.len();
+        if length > NOTE_BYTES_MAX { Err(Error::NoteTooLong(length)) } else { Ok(()) }
+    }
+}
+
+/// The features that its rows need.
+pub(super) fn new_features(new: &NewSnapshot<'_>) -> u64 {
+    if new.note.is_empty() { 0 } else { INCOMPATIBLE_NOTES }
 }
 
 impl Snapshot {
@@ -34,6 +62,7 @@ impl Snapshot {
             snapshot: row.snapshot,
             created_at: row.created_at,
             size_bytes: row.sectors * SECTOR_BYTES,
+            note: row.note.clone(),
         }
     }
 }
@@ -52,36 +81,71 @@ impl Pool {
         name: &str,
         snapshot: SnapshotId,
     ) -> Result<()> {
-        check_name(name)?;
+        self.take_snapshot(volumes, &NewSnapshot { name, snapshot, note: &[] }).await
+    }
+
+    /// As [`Pool::snapshot`], with a note.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::snapshot`]; or the note has more than 768 bytes.
+    pub async fn take_snapshot<'k>(
+        &self,
+        volumes: &[impl Into<VolumeKey<'k>> + Copy],
+        new: &NewSnapshot<'_>,
+    ) -> Result<()> {
+        new.check()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let mut parts = Vec::new();
-        let stamp = self.shared.state.borrow_mut().next_stamp_of([]);
-        for volume in volumes {
-            let volume = (*volume).into();
-            let (number, branch) = self.branch_of(volume)?;
-            self.check_changeable(&self.volume_row(number))?;
-            if self.snapshot_of(volume, name.into()).is_ok() {
-                return Err(Error::NameTaken(name.to_owned()));
+        let _feature = self.shared.begin_rows(new_features(new)).await?;
+        let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
+        let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
+        let parts = self.cut_of(&numbers, new, None)?;
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
+    }
+
+    /// The rows of a snapshot of several volumes, perhaps those of a group. They have to enter the log's queue
+    /// before anything awaits.
+    pub(super) fn cut_of(
+        &self,
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        group: Option<GroupNumber>,
+    ) -> Result<Vec<LogItem>> {
+        if volumes.len() > ENTRIES_MAX {
+            return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most: ENTRIES_MAX });
+        }
+        let mut state = self.shared.state.borrow_mut();
+        for &number in volumes {
+            let row = state.catalogue.volume(number).expect("numbers of volumes stay");
+            self.check_changeable(row)?;
+            let mut snapshots = state.catalogue.unsorted_snapshots_of(number);
+            if snapshots.any(|(_, _, row)| row.name == new.name) {
+                return Err(Error::NameTaken(new.name.to_owned()));
             }
+        }
+        let stamp = state.next_stamp_of([]);
+        let created_at = self.shared.wall_now();
+        let mut parts = Vec::new();
+        for &number in volumes {
+            let volume = state.catalogue.volume(number).expect("looked at above");
+            let (branch, sectors) = (volume.branch, volume.sectors);
             let row = PointRow {
-                name: name.to_owned(),
+                name: new.name.to_owned(),
                 state: VolumeState::Live,
                 uses: PointUses { snapshot: true, ..PointUses::default() },
                 references: 0,
                 volume: number,
-                group: None,
-                snapshot,
-                created_at: self.shared.wall_now(),
+                group,
+                snapshot: new.snapshot,
+                created_at,
                 expires_at: WallNanoseconds(0),
-                sectors: self.volume_row(number).sectors,
+                sectors,
+                note: new.note.to_owned(),
             };
-            self.shared.state.borrow_mut().branch_stamps.note(branch, stamp);
+            state.branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
-        if parts.len() > ENTRIES_MAX {
-            return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
-        }
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        Ok(parts)
     }
 
     /// The present of a volume as a point without a name, which lasts as long as it has a use. It has to enter
@@ -104,6 +168,7 @@ impl Pool {
             created_at: self.shared.wall_now(),
             expires_at: WallNanoseconds(0),
             sectors: volume.sectors,
+            note: Vec::new(),
         };
         ((volume.branch, stamp), row)
     }
@@ -139,7 +204,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume or snapshot.
+    /// No such volume or snapshot; or it is part of a snapshot of a group.
     pub async fn delete_snapshot<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -147,6 +212,7 @@ impl Pool {
     ) -> Result<()> {
         let one_at_a_time = self.shared.changing.lock().await;
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
+        self.check_single(&row)?;
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }

@@ -51,6 +51,8 @@ pub struct VolumeInfo {
     pub left_by: Option<String>,
     /// It is being filled with what it reads through its source.
     pub filling: Option<FillStatus>,
+    /// Name of its group.
+    pub group: Option<String>,
 }
 
 /// The state of a volume at which another one, or its own present branch, began.
@@ -78,6 +80,7 @@ impl VolumeInfo {
                 None => format!("number {number}, deleted"),
             }),
             filling: FillStatus::of(catalogue, row.branch, sectors_to_blocks(row.sectors)),
+            group: row.group.and_then(|group| catalogue.group_name(group)).map(str::to_owned),
         }
     }
 }
@@ -238,7 +241,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume, or it has snapshots; or a difference reads one of its points.
+    /// No such volume, or it has snapshots, or is in a group; or a difference reads one of its points.
     pub async fn delete_volume<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -247,6 +250,7 @@ impl Pool {
         let one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
+        self.check_ungrouped(&row)?;
         let snapshots = self.shared.state.borrow().catalogue.unsorted_snapshots_of(number).count();
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });

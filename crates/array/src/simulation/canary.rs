@@ -67,6 +67,10 @@ listed! {
         FillSkipsABlock,
         /// Filling a branch copies a block although a host has written it meanwhile.
         FillOverwritesANewerWrite,
+        /// A snapshot of a group is logged in two records.
+        HalfAGroupCut,
+        /// Opening leaves operations on groups as far as they are.
+        IntentForgotten,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
     }

@@ -139,6 +139,10 @@ listed! {
         BranchFilled,
         /// Fill: interrupted.
         CutWhileFilling,
+        /// Groups: an opening completed an operation.
+        IntentCompleted,
+        /// Groups: interrupted before an operation was complete.
+        CutBehindAnIntent,
         /// Rebuild: a segment has its copy back.
         CopyRebuilt,
         /// Rebuild: a segment became free, or the new drive failed, before its copy was complete.

@@ -187,7 +187,8 @@ pub fn features_of(images: &[Vec<u8>]) -> u64 {
     newest.features.incompatible
 }
 
-fn has_branches_feature(scene: &Scene) -> bool {
+/// The incompatible features on the first drive.
+pub fn features(scene: &Scene) -> u64 {
     use array::format::superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_start_bytes};
     let of_place = |place: u8| {
         let mut image = vec![0; SUPERBLOCK_BYTES_MAX];
@@ -195,7 +196,11 @@ fn has_branches_feature(scene: &Scene) -> bool {
         image
     };
     let images: Vec<_> = (0..SUPERBLOCK_PLACES as u8).map(of_place).collect();
-    features_of(&images) & INCOMPATIBLE_BRANCHES != 0
+    features_of(&images)
+}
+
+fn has_branches_feature(scene: &Scene) -> bool {
+    features(scene) & INCOMPATIBLE_BRANCHES != 0
 }
 
 #[test]

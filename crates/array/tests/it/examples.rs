@@ -4,13 +4,13 @@ use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
     features::{
-        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS,
-        READ_ONLY_BRANCH_STAMPS,
+        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING,
+        INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS,
     },
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
-        BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
-        SegmentRow, SegmentState, VolumeRow, VolumeState, WriteCache,
+        BranchRow, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow, PointRow, PointUses,
+        ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, VolumeRow, VolumeState, WriteCache,
     },
     *,
 };
@@ -119,6 +119,13 @@ pub fn superblock_after_checkpoint() -> Superblock {
 pub fn superblock_with_fillings() -> Superblock {
     let mut superblock = superblock_after_checkpoint();
     superblock.features.incompatible |= INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING;
+    superblock
+}
+
+/// The features of a pool with a group whose snapshots have notes.
+pub fn superblock_with_groups() -> Superblock {
+    let mut superblock = superblock_after_checkpoint();
+    superblock.features.incompatible |= INCOMPATIBLE_GROUPS | INCOMPATIBLE_NOTES;
     superblock
 }
 
@@ -314,7 +321,13 @@ pub fn point_row() -> PointRow {
         created_at: WallNanoseconds(1_792_000_000_000_000_000),
         expires_at: WallNanoseconds(1_793_000_000_000_000_000),
         sectors: 1 << 31,
+        note: Vec::new(),
     }
+}
+
+/// A point with a note, which is any bytes.
+pub fn noted_point_row() -> PointRow {
+    PointRow { note: (0..=255).collect(), ..point_row() }
 }
 
 pub fn group_row() -> GroupRow {
@@ -324,6 +337,20 @@ pub fn group_row() -> GroupRow {
         fence: Fence(3),
         created_at: WallNanoseconds(1_790_500_000_000_000_000),
     }
+}
+
+pub fn clone_intent_row() -> IntentRow {
+    let operation = GroupOperation::Clone { suffix: "-versuch für heute".to_owned(), is_independent: true };
+    IntentRow {
+        operation,
+        snapshot: SnapshotId([0x55; 16]),
+        seed: IdSeed([0x5e; 16]),
+        created_at: WallNanoseconds(1_792_500_000_000_000_000),
+    }
+}
+
+pub fn rollback_intent_row() -> IntentRow {
+    IntentRow { operation: GroupOperation::RollBack, ..clone_intent_row() }
 }
 
 pub fn epoch_row() -> EpochRow {

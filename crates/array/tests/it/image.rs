@@ -6,7 +6,7 @@ use array::format::{
     checkpoint::Checkpoint,
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
-    row::{BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, ScrubRow, SegmentRow, VolumeRow},
+    row::{BranchRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow, VolumeRow},
 };
 
 /// One structure, encoded.
@@ -45,6 +45,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-withdrawn-1", &examples::superblock_joining(MemberState::Withdrawn)),
         superblock("superblock-branch-stamps-1", &examples::superblock_after_checkpoint()),
         superblock("superblock-filling-1", &examples::superblock_with_fillings()),
+        superblock("superblock-groups-1", &examples::superblock_with_groups()),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),
@@ -94,7 +95,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 10] {
+fn rows() -> [Image; 13] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -113,7 +114,10 @@ fn rows() -> [Image; 10] {
         row!("row-branch-1", BranchRow, examples::branch_row()),
         row!("row-branch-filling-1", BranchRow, examples::deep_branch_row()),
         row!("row-point-1", PointRow, examples::point_row()),
+        row!("row-point-2", PointRow, examples::noted_point_row()),
         row!("row-group-1", GroupRow, examples::group_row()),
+        row!("row-intent-clone-1", IntentRow, examples::clone_intent_row()),
+        row!("row-intent-rollback-1", IntentRow, examples::rollback_intent_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
         row!("row-scrub-1", ScrubRow, examples::scrub_row()),

@@ -62,6 +62,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Epoch,
         CatalogueTable::Discard,
         CatalogueTable::Scrub,
+        CatalogueTable::Intent,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -277,12 +277,19 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
         name: String,
     },
     /// Take a snapshot of a volume
-    #[command(after_help = "Example:
-  spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday")]
+    #[command(after_help = "Examples:
+  spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday
+  spindle volume snapshot mail/store@monday --note \"before the update\"
+
+'spindle pool show' lists snapshots with their notes.")]
     Snapshot {
         /// The pool, the volume, and the name of the snapshot
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         snapshot: PathBuf,
+
+        /// Text to keep with the snapshot: at most 768 bytes
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
     },
     /// Show what changed from a snapshot to a later one, or to now
     #[command(after_help = "Examples:

@@ -1,4 +1,5 @@
-//! `spindle pool` and `spindle volume`: pools by their folders, what lies on them, and their volumes.
+//! `spindle pool`, `spindle volume` and `spindle group`: pools by their folders, what lies on them, their
+//! volumes, and groups of volumes.
 
 mod add_drive;
 pub mod arguments;
@@ -6,6 +7,8 @@ mod branching;
 mod create;
 mod damaged;
 mod filling;
+mod group;
+pub mod group_arguments;
 mod import;
 pub mod reporter;
 mod salvage;
@@ -15,6 +18,7 @@ mod volume;
 mod volume_diff;
 mod volume_limits;
 
+pub use group::group;
 pub use volume::volume;
 
 use crate::exit_status::ExitStatus;

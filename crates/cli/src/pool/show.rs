@@ -156,7 +156,7 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
     for volume in volumes {
         console.say(&format!("  {}", volume.text()));
         for snapshot in &volume.snapshots {
-            console.say(&format!("    snapshot {}@{snapshot}", volume.name));
+            console.say(&format!("    {}", volume.snapshot_text(snapshot)));
         }
     }
 }

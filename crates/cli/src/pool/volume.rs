@@ -11,7 +11,7 @@ use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
-    pool::{NewVolume, Pool, VolumeSetting},
+    pool::{NewSnapshot, NewVolume, Pool, VolumeSetting},
     volume::{Bounds, Rates},
 };
 use report::Refusal;
@@ -57,7 +57,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
-    | VolumeVerb::Snapshot { snapshot: path }
+    | VolumeVerb::Snapshot { snapshot: path, .. }
     | VolumeVerb::Delete { volume: path }) = &arguments.verb
     else {
         let VolumeVerb::Diff { from, to } = &arguments.verb else {
@@ -205,10 +205,12 @@ async fn perform(
         (VolumeVerb::Set { limits, write_cache, .. }, _) => set(pool, volume, limits, *write_cache).await,
         (VolumeVerb::Resize { size, .. }, _) => pool.resize_volume(volume, size.0).await,
         (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
-        (VolumeVerb::Snapshot { .. } | VolumeVerb::Delete { .. }, Some(name)) => match verb {
-            VolumeVerb::Delete { .. } => pool.delete_snapshot(volume, name).await,
-            _ => pool.snapshot(&[volume], name, SnapshotId(random_uuid(world))).await,
-        },
+        (VolumeVerb::Snapshot { note, .. }, Some(name)) => {
+            let note = note.as_deref().unwrap_or_default().as_bytes();
+            let new = NewSnapshot { name, snapshot: SnapshotId(random_uuid(world)), note };
+            pool.take_snapshot(&[volume], &new).await
+        }
+        (VolumeVerb::Delete { .. }, Some(name)) => pool.delete_snapshot(volume, name).await,
         (VolumeVerb::Diff { .. }, Some(_)) => unreachable!("it changes nothing"),
         (VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. }, _) => {
             unreachable!("done by `branching` and `filling`")

@@ -11,6 +11,7 @@ use super::{
     events::EventReport,
     folder::OpenPool,
     limits::LimitStatus,
+    note::NoteStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     unused,
@@ -168,7 +169,13 @@ pub struct VolumeStatus {
     /// It is being filled, to need its source no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<FillingStatus>,
+    /// Its consistency group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     pub snapshots: Vec<String>,
+    /// Of the snapshots that have one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteStatus>,
 }
 
 /// Progress of a volume that is being filled with what it reads through its source.
@@ -212,14 +219,27 @@ impl VolumeStatus {
             begun_at: volume.origin.as_ref().map(begin_of),
             left_by: volume.left_by,
             filling: volume.filling.map(FillingStatus::of),
+            group: volume.group,
+            notes: snapshots
+                .iter()
+                .filter_map(|snapshot| NoteStatus::of(&snapshot.name, &snapshot.note))
+                .collect(),
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
     }
 
+    /// A snapshot with its note, in a line.
+    pub fn snapshot_text(&self, snapshot: &str) -> String {
+        let note = self.notes.iter().find(|note| note.snapshot == snapshot);
+        let note = note.map_or(String::new(), |note| format!(": {}", note.text()));
+        format!("snapshot {}@{snapshot}{note}", self.name)
+    }
+
     /// In a line.
     pub fn text(&self) -> String {
-        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, .. } = self;
+        let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, group, .. } =
+            self;
         let filling = filling.as_ref().map_or(String::new(), FillingStatus::text);
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
@@ -228,7 +248,8 @@ impl VolumeStatus {
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };
         let begun_at = begun_at.as_ref().map_or(String::new(), |begun_at| format!(", from {begun_at}"));
-        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}", limits.text())
+        let group = group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
+        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}{group}", limits.text())
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use array::{
     error::Error,
     format::{RedundancyClass, row::WriteCache},
-    pool::{NewVolume, Pool, VolumeSetting},
+    pool::{NewSnapshot, NewVolume, Pool, VolumeSetting},
     volume::{Bounds, Rates},
 };
 use std::rc::Rc;
@@ -36,6 +36,9 @@ impl Administrator {
             let mean = self.fixture.plan.pause * 2;
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let done = match self.random.below(100) {
+                _ if self.fixture.plan.groups && self.random.percent(40.0) => {
+                    self.change_groups(&world).await
+                }
                 _ if self.fixture.plan.branches && self.random.percent(45.0) => self.branch(&world).await,
                 0..=9 => self.create().await,
                 10..=14 => self.rename().await,
@@ -236,6 +239,9 @@ impl Administrator {
             return Ok(());
         }
         let Some(key) = self.pick_idle() else { return Ok(()) };
+        if self.fixture.model.borrow().group_of(key).is_some() {
+            return Ok(());
+        }
         self.delete_this_volume(key).await
     }
 
@@ -282,14 +288,16 @@ impl Administrator {
         if volumes.is_empty() {
             return Ok(());
         }
-        let (cut, cut_name) = {
+        let has_note = self.fixture.plan.notes && self.random.percent(50.0);
+        let (cut, cut_name, note) = {
             let mut model = self.fixture.model.borrow_mut();
-            let cut = model.begin_cut(&volumes);
-            (cut, model.cuts[&cut].name.clone())
+            let cut = model.begin_cut(&volumes, has_note);
+            (cut, model.cuts[&cut].name.clone(), model.cuts[&cut].note.clone())
         };
         let names: Vec<String> = volumes.iter().map(|&key| self.name_of(key)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let made = self.pool.snapshot(&names, &cut_name, snapshot_id(cut)).await;
+        let new = NewSnapshot { name: &cut_name, snapshot: snapshot_id(cut), note: &note };
+        let made = self.pool.take_snapshot(&names, &new).await;
         self.fixture.model.borrow_mut().end_cut(cut, made.is_ok());
         made.map_err(|error| PoolRefusal::of_pool("taking a snapshot", &error))?;
         self.fixture.tally.borrow_mut().snapshots += volumes.len() as u64;
@@ -300,6 +308,7 @@ impl Administrator {
         let idle = self.fixture.model.borrow().idle();
         let mut there = self.fixture.model.borrow().readable_cuts();
         there.retain(|(_, volume)| idle.contains(volume));
+        there.retain(|(cut, _)| self.fixture.model.borrow().cuts[cut].group.is_none());
         if there.is_empty() {
             return Ok(());
         }

@@ -37,7 +37,7 @@ impl Administrator {
         }
     }
 
-    fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+    pub(super) fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         (!all.is_empty()).then(|| all[self.random.below(all.len() as u64) as usize])
     }
 
@@ -146,7 +146,8 @@ impl Administrator {
         to: EarlierState,
     ) -> Result<(), PoolRunError> {
         // A command that the pool stopped waiting for may go on.
-        if self.fixture.has_shortage() || !self.hold(world, key, to.left()).await {
+        let held: Vec<VolumeKey> = to.left().into_iter().chain([key]).collect();
+        if self.fixture.has_shortage() || !self.hold(world, &held).await {
             return Ok(());
         }
         let (left, name, goal) = {
@@ -180,12 +181,11 @@ impl Administrator {
         }
     }
 
-    /// Keeps hosts off a volume, and the one that is to end. False if their commands do not end in time, or
-    /// the snapshot may have been deleted meanwhile.
-    async fn hold(&mut self, world: &World, key: VolumeKey, ends: Option<VolumeKey>) -> bool {
+    /// Keeps hosts off volumes. False if their commands do not end in time.
+    pub(super) async fn hold(&mut self, world: &World, volumes: &[VolumeKey]) -> bool {
         let set = |is_held: bool, is_busy: bool| {
             let mut model = self.fixture.model.borrow_mut();
-            for key in ends.into_iter().chain([key]) {
+            for &key in volumes {
                 let volume = model.volume(key);
                 (volume.is_held, volume.is_busy) = (is_held, is_busy);
             }
@@ -194,7 +194,7 @@ impl Administrator {
         for _ in 0..PAUSES_MAX {
             let is_used = {
                 let model = self.fixture.model.borrow();
-                ends.into_iter().chain([key]).any(|key| model.volumes[&key].commands > 0)
+                volumes.iter().any(|key| model.volumes[key].commands > 0)
             };
             if !is_used {
                 return true;

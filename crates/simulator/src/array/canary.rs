@@ -84,9 +84,15 @@ impl Bug {
         if needs_them { Branching::Always } else { Branching::Never }
     }
 
+    /// Groups, if it needs any.
+    pub fn grouping(self) -> Branching {
+        let needs_them = matches!(self, Self::InPool(Canary::HalfAGroupCut | Canary::IntentForgotten));
+        if needs_them { Branching::Always } else { Branching::Never }
+    }
+
     /// Clones and rollbacks, if it needs any: rare bugs are rarer among them.
     pub fn branching(self) -> Branching {
-        if self.filling() == Branching::Always {
+        if [self.filling(), self.grouping()].contains(&Branching::Always) {
             return Branching::Always;
         }
         let needs_them = matches!(

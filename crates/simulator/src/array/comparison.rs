@@ -5,7 +5,7 @@
 
 use super::{
     content::{SECTOR_BYTES, VolumeKey},
-    fixture::{PoolFixture, snapshot_id, volume_id},
+    fixture::{PoolFixture, snapshot_id},
     inspection::{read_sectors, within},
     model::{CutKey, Presence},
     violation::{PoolRefusal, PoolRunError, PoolViolation},
@@ -77,7 +77,7 @@ impl Comparer {
     async fn compare(&mut self, points: &ComparedPoints) -> Result<(), PoolRunError> {
         let refused = |error| PoolRefusal::of_pool("comparing two points", &error);
         let key = |cut| SnapshotKey::from(snapshot_id(cut));
-        let volume = PoolVolumeKey::from(volume_id(points.volume));
+        let volume = PoolVolumeKey::from(self.fixture.model.borrow().id_of(points.volume));
         let walk = self.pool.difference(volume, key(points.earlier), points.later.map(key)).await;
         let mut walk = match walk {
             // A rollback lies between the points.
@@ -108,7 +108,8 @@ impl Comparer {
             cut.parts.get_mut(&points.volume).expect("its volume is busy").presence = presence;
         };
         set(Presence::Deleting);
-        let deleted = self.pool.delete_snapshot(volume_id(points.volume), snapshot_id(points.earlier)).await;
+        let volume = self.fixture.model.borrow().id_of(points.volume);
+        let deleted = self.pool.delete_snapshot(volume, snapshot_id(points.earlier)).await;
         deleted.map_err(|error| PoolRefusal::in_reserve("deleting a snapshot that is read", &error))?;
         set(Presence::Gone);
         self.fixture.tally.borrow_mut().snapshots_deleted += 1;

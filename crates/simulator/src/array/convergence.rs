@@ -103,6 +103,10 @@ impl PoolFixture {
         let mut random = world.random("emptying");
         let pool = self.open(&world, &mut random, &[]).await?;
         self.check_catalogue(&pool)?;
+        for group in pool.groups() {
+            let deleted = pool.delete_group(group.group).await;
+            deleted.map_err(|error| PoolRefusal::in_reserve("deleting a group", &error))?;
+        }
         for volume in pool.volumes() {
             let deleted = pool.delete_volume(&volume.name, true).await;
             deleted.map_err(|error| PoolRefusal::in_reserve("deleting a volume", &error))?;
@@ -110,6 +114,7 @@ impl PoolFixture {
         for volume in self.model.borrow_mut().volumes.values_mut() {
             volume.presence = Presence::Gone;
         }
+        self.model.borrow_mut().groups.clear();
         let is_empty = || pool.space().used_bytes == 0;
         if !wait_until(&world, &pool, is_empty).await? {
             return Err(PoolViolation::NotConverged(format!("all is deleted, and {:?}", pool.space())).into());

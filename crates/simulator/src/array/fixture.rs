@@ -3,6 +3,7 @@
 use super::{
     canary::{Bug, BuggyDrive},
     content::VolumeKey,
+    early_end::EarlyEnd,
     fault_model::PoolFaultGrade,
     independent_reader::{Audit, CopyRule, audit, platters::Platters},
     model::{CutKey, Model},
@@ -62,6 +63,14 @@ pub struct PoolTally {
     pub undone: u64,
     /// Volumes left by rollbacks, deleted.
     pub left_deleted: u64,
+    /// Groups made.
+    pub groups: u64,
+    pub groups_deleted: u64,
+    pub group_snapshots: u64,
+    pub group_snapshots_deleted: u64,
+    /// Groups cloned.
+    pub group_clones: u64,
+    pub group_rollbacks: u64,
     /// Fillings begun by verbs.
     pub fills: u64,
     /// Pools read without opening them, with the right contents.
@@ -132,6 +141,8 @@ pub struct PoolFixture {
     pub is_untold: Rc<Cell<bool>>,
     /// The copies that must be right, given the faults so far.
     pub copies: Rc<Cell<CopyRule>>,
+    /// The end of this incarnation in the middle of an operation.
+    pub early_end: Rc<EarlyEnd>,
     /// The subscriber of the log while hosts work.
     pub follower: Rc<RefCell<Option<Rc<Follower>>>>,
 }
@@ -197,11 +208,6 @@ impl PoolFixture {
 /// The volume id of a key.
 pub fn volume_id(key: VolumeKey) -> VolumeId {
     VolumeId((u128::from(key.0) | 7 << 64).to_be_bytes())
-}
-
-/// The key of a volume id.
-pub fn volume_key(id: VolumeId) -> VolumeKey {
-    VolumeKey(u128::from_be_bytes(id.0) as u32)
 }
 
 /// The snapshot id of a key.

@@ -24,7 +24,7 @@ use array::{
     pool::{NewDrive, NewPool, OpenSetting, Pool, create_with_copies, open},
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
-use world::{BlockDevice, Random, World, sim::FaultPlan};
+use world::{BlockDevice, Random, World, sim::FaultPlan, with_deadline};
 
 /// The scenario of an incarnation.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,8 @@ pub struct PoolScenario {
     pub ends_behind_replay: bool,
     /// Runs hosts and the administrator.
     pub works: bool,
+    /// May end in the middle of an operation on a group.
+    pub may_end_early: bool,
     /// Adds the spare after this time, unless it is a member; the second time lets it fail after that.
     pub adds: Option<(Duration, Option<Duration>)>,
     /// After the work, waits until all copies exist and are right.
@@ -76,7 +78,10 @@ impl PoolFixture {
         if scenario.works {
             let follower = self.plan.subscribes.then(|| PoolFollower::begin(&world, &pool));
             *self.follower.borrow_mut() = follower.as_ref().map(PoolFollower::follower);
-            self.work(&world, &pool, &mut random, &scenario).await?;
+            if !self.work(&world, &pool, &mut random, &scenario).await? {
+                self.tell("ended in the middle of an operation on a group".to_owned());
+                return Ok(());
+            }
             if let Some(follower) = follower {
                 follower.end(&self, &pool).await?;
             }
@@ -176,13 +181,15 @@ impl PoolFixture {
         Ok(())
     }
 
+    /// False if it ended early.
     async fn work(
         &self,
         world: &World,
         pool: &Rc<Pool>,
         random: &mut Random,
         scenario: &PoolScenario,
-    ) -> Result<(), PoolRunError> {
+    ) -> Result<bool, PoolRunError> {
+        self.early_end.begin(scenario.may_end_early);
         let mut administrator = self.administrator(pool, random);
         while (self.model.borrow().usable().len() as u64) < self.plan.volumes {
             match administrator.create().await {
@@ -220,11 +227,17 @@ impl PoolFixture {
             let comparer = Comparer { fixture: self.clone(), pool: Rc::clone(pool), random };
             tasks.push(world.spawn("comparer", comparer.work(world.clone())));
         }
-        let mut done = Ok(());
-        for task in tasks {
-            done = done.and(task.await);
+        let all = async {
+            let mut done = Ok(());
+            for task in tasks {
+                done = done.and(task.await);
+            }
+            done
+        };
+        match with_deadline(self.early_end.wait(), all).await {
+            Some(done) => done.map(|()| true),
+            None => Ok(false),
         }
-        done
     }
 
     /// Adds the spare to the pool, under a new name at each attempt, because the pool may remember the last
@@ -297,11 +310,13 @@ impl PoolFixture {
         let when = "after a pool was closed";
         let Some(audit) = self.audit(when)? else { return Ok(()) };
         let (used, records) = (pool.space().used_bytes, audit.records.len());
-        if (used, 0) == (audit.live_bytes, records) {
+        if (used, 0, 0) == (audit.live_bytes, records, audit.intents) {
             return Ok(());
         }
-        let what =
-            format!("{} bytes are live, not {used}; {records} records are to be replayed", audit.live_bytes);
+        let what = format!(
+            "{} bytes are live, not {used}; {records} records are to be replayed, {} operations completed",
+            audit.live_bytes, audit.intents
+        );
         Err(PoolViolation::Foreign { when, what })
     }
 

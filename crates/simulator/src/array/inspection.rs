@@ -4,7 +4,8 @@
 
 use super::{
     content::{SECTOR_BYTES, SectorContent, VolumeKey, content_of},
-    fixture::{PoolFixture, cut_key, volume_key},
+    fixture::{PoolFixture, cut_key},
+    group_inspection::{check_groups, check_made_together},
     model::{CutKey, Model, Presence},
     register::Interval,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
@@ -38,10 +39,11 @@ impl PoolFixture {
             return Err(PoolViolation::Catalogue("two volumes have one name".to_owned()).into());
         }
         let found: BTreeMap<VolumeKey, &VolumeInfo> =
-            infos.iter().map(|info| (volume_key(info.volume), info)).collect();
+            infos.iter().map(|info| (model.key_of(info.volume), info)).collect();
         if let Some(unknown) = found.keys().find(|key| !model.volumes.contains_key(key)) {
             return Err(PoolViolation::Catalogue(format!("unknown volume {}", unknown.0)).into());
         }
+        check_made_together(&mut model, &found, is_lossy)?;
         let keys: Vec<VolumeKey> = model.volumes.keys().copied().collect();
         for &key in &keys {
             settle_rollback(&mut model, key, &found);
@@ -55,6 +57,7 @@ impl PoolFixture {
             snapshots.extend(there.into_iter().map(|(cut, sectors)| ((cut, key), sectors)));
         }
         check_cuts(&mut model, &snapshots, is_lossy)?;
+        check_groups(&mut model, pool, &found, is_lossy)?;
         Ok(())
     }
 
@@ -348,6 +351,9 @@ fn snapshots_of(
         if (&snapshot.name, snapshot.size_bytes) != (&model.cuts[&cut].name, size) && !is_lossy {
             return wrong(format!("{snapshot:?} is not {:?} of {size} bytes", model.cuts[&cut].name));
         }
+        if snapshot.note != model.cuts[&cut].note && !is_lossy {
+            return wrong(format!("the note of {:?} has {} other bytes", snapshot.name, snapshot.note.len()));
+        }
         if there.last_key_value().is_some_and(|(&last, _)| last >= cut) && !is_lossy {
             return wrong("snapshots are not in their order".to_owned());
         }
@@ -366,7 +372,7 @@ fn check_cuts(
 ) -> Result<(), PoolViolation> {
     let usable: BTreeSet<VolumeKey> = model.usable().into_iter().collect();
     for (&key, cut) in &mut model.cuts {
-        let mut unanswered = BTreeSet::new();
+        let (mut unanswered, mut undecided) = (BTreeSet::new(), BTreeSet::new());
         for (&volume, part) in &mut cut.parts {
             let is_found = found.contains_key(&(key, volume));
             let (_, must_be) = part.presence.may_and_must_be();
@@ -376,10 +382,16 @@ fn check_cuts(
             if part.presence == Presence::Making {
                 unanswered.insert(is_found);
             }
+            if part.presence == Presence::Deleting && usable.contains(&volume) {
+                undecided.insert(is_found);
+            }
             part.presence = if is_found { Presence::There } else { Presence::Gone };
         }
         if unanswered.len() > 1 && !is_lossy {
             return Err(PoolViolation::Catalogue(format!("{} was made of some of its volumes", cut.name)));
+        }
+        if undecided.len() > 1 && !is_lossy {
+            return Err(PoolViolation::Catalogue(format!("{} was deleted of some of its volumes", cut.name)));
         }
     }
     model.cuts.retain(|_, cut| cut.parts.values().any(|part| part.presence == Presence::There));

@@ -39,9 +39,11 @@ pub struct PoolRunOptions {
     pub branching: Branching,
     /// Of the runs with clones and rollbacks, those in which clones are filled.
     pub filling: Branching,
+    /// Of the runs with clones and rollbacks, those with groups.
+    pub grouping: Branching,
 }
 
-/// The runs in which volumes are cloned and rolled back, or filled.
+/// The runs in which volumes are cloned and rolled back, filled, or in groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Branching {
     /// Those that the seed selects.
@@ -101,6 +103,10 @@ pub struct PoolRunPlan {
     pub branches: bool,
     /// Clones are filled.
     pub fills: bool,
+    /// Some snapshots have notes.
+    pub notes: bool,
+    /// Volumes are in groups.
+    pub groups: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
     /// Drives may lose stable data without detection.
@@ -156,6 +162,8 @@ impl PoolRunPlan {
             subscribes: options.subscribes,
             branches: false,
             fills: false,
+            notes: false,
+            groups: false,
             compares: options.compares,
             is_untold,
             is_tight,
@@ -183,6 +191,15 @@ impl PoolRunPlan {
         plan.branches = may_branch && options.branching.applies(is_drawn);
         let is_drawn = random.percent(50.0);
         plan.fills = plan.branches && options.filling.applies(is_drawn);
+        plan.notes = plan.branches;
+        let is_drawn = random.percent(50.0);
+        // A comparer deletes snapshots on its own.
+        plan.groups = plan.branches && !plan.compares && options.grouping.applies(is_drawn);
+        if plan.groups {
+            // Groups of one volume show little.
+            plan.volumes = plan.volumes.max(3);
+            plan.verbs = plan.verbs.max(16);
+        }
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
         }

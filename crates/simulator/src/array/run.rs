@@ -54,6 +54,7 @@ pub struct PoolRunReport {
 pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     let beyond = if options.grade == PoolFaultGrade::Beyond { " --beyond" } else { "" };
     let branches = match options.branching {
+        Branching::Always if options.grouping == Branching::Always => " --groups",
         Branching::Drawn => "",
         Branching::Always => " --branches",
         Branching::Never => " --no-branches",
@@ -116,8 +117,8 @@ impl Run {
         let is_untold = Rc::new(Cell::new(plan.is_untold));
         let copies = Rc::new(Cell::new(CopyRule::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
-        let (bay, follower) = (Rc::default(), Rc::default());
-        let fixture = PoolFixture { drives, bay, plan, model, tally, is_untold, copies, follower };
+        let (bay, follower, early_end) = (Rc::default(), Rc::default(), Rc::default());
+        let fixture = PoolFixture { drives, bay, plan, model, tally, is_untold, copies, early_end, follower };
         Self {
             simulation,
             random,
@@ -325,6 +326,7 @@ impl Run {
             inspects: self.random.percent(70.0).then(|| [0.0, 20.0, 100.0][self.random.below(3) as usize]),
             works: true,
             closes: self.random.percent(30.0),
+            may_end_early: self.fixture.plan.groups,
             ..PoolScenario::default()
         };
         self.make_faulty(cycle, &mut scenario);

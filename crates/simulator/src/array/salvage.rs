@@ -11,7 +11,7 @@
 
 use super::{
     content::{SECTOR_BYTES, SectorContent, VolumeKey, content_of},
-    fixture::{PoolFixture, cut_key, volume_key},
+    fixture::{PoolFixture, cut_key},
     frozen::FrozenRegister,
     independent_reader::Audit,
     inspection::within,
@@ -113,7 +113,7 @@ impl PoolFixture {
         self.tally.borrow_mut().salvaged += 1;
         self.check_listed(&pool, &hole)?;
         for info in pool.volumes() {
-            let key = volume_key(info.volume);
+            let key = self.model.borrow().key_of(info.volume);
             let volume = pool.volume(&info.name).map_err(|error| PoolRefusal::of_pool("a volume", &error))?;
             self.check_all(&pool, &volume, CheckedDisk::Volume(key), &hole).await?;
             let snapshots = pool.snapshots(&info.name);
@@ -130,7 +130,7 @@ impl PoolFixture {
     /// Checks that only known volumes are listed, and all required ones unless the hole affects them.
     fn check_listed(&self, pool: &Rc<ReadOnlyPool>, hole: &Hole) -> Result<(), PoolViolation> {
         let model = self.model.borrow();
-        let listed: Vec<VolumeKey> = pool.volumes().iter().map(|info| volume_key(info.volume)).collect();
+        let listed: Vec<VolumeKey> = pool.volumes().iter().map(|info| model.key_of(info.volume)).collect();
         if let Some(unknown) = listed.iter().find(|key| !model.volumes.contains_key(key)) {
             return Err(PoolViolation::Salvage(format!("unknown volume {}", unknown.0)));
         }

@@ -63,6 +63,9 @@ struct Array {
     /// Clone volumes and roll them back in every run
     #[arg(long, conflicts_with = "no_branches")]
     branches: bool,
+    /// Clone volumes, roll them back, and group them in every run
+    #[arg(long, conflicts_with = "no_branches")]
+    groups: bool,
     /// Clone volumes and roll them back in no run
     #[arg(long)]
     no_branches: bool,
@@ -119,14 +122,15 @@ fn run_maildb(arguments: Maildb) -> ExitCode {
 fn run_array(arguments: Array) -> ExitCode {
     let grade =
         if arguments.seeds.beyond { array::PoolFaultGrade::Beyond } else { array::PoolFaultGrade::Envelope };
-    let branching = if arguments.branches {
+    let grouping = if arguments.groups { array::Branching::Always } else { array::Branching::Drawn };
+    let branching = if arguments.branches || arguments.groups {
         array::Branching::Always
     } else if arguments.no_branches {
         array::Branching::Never
     } else {
         array::Branching::Drawn
     };
-    let options = array::PoolRunOptions { grade, branching, ..array::PoolRunOptions::default() };
+    let options = array::PoolRunOptions { grade, branching, grouping, ..array::PoolRunOptions::default() };
     let reached = RefCell::new(BTreeMap::new());
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {

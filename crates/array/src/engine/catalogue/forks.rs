@@ -15,7 +15,7 @@ use super::Catalogue;
 use crate::{
     format::{
         BranchNumber, RowKey, Stamp, VolumeNumber,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
+        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_NOTES},
         row::{PointRow, VolumeState},
     },
     map::{Points, Reclaim},
@@ -115,12 +115,15 @@ impl Catalogue {
     }
 
     /// The incompatible features of the rows: older programs would misread a branch with a parent, what a
-    /// rollback left, or a branch that is being filled.
+    /// rollback left, a branch that is being filled, a group, or a point with a note.
     pub fn features_needed(&self) -> u64 {
         let has_forks = !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some());
         let is_filling = self.branch_rows.values().any(|row| row.filled_below.is_some());
         let bit = |is_needed: bool, bit: u64| if is_needed { bit } else { 0 };
-        bit(has_forks, INCOMPATIBLE_BRANCHES) | bit(is_filling, INCOMPATIBLE_FILLING)
+        bit(has_forks, INCOMPATIBLE_BRANCHES)
+            | bit(is_filling, INCOMPATIBLE_FILLING)
+            | bit(!self.grouped.is_empty() || !self.intents.is_empty(), INCOMPATIBLE_GROUPS)
+            | bit(!self.noted.is_empty(), INCOMPATIBLE_NOTES)
     }
 
     /// True if the row of a point is that of a snapshot that was not deleted, with its volume or alone.
@@ -339,6 +342,7 @@ mod tests {
             created_at: WallNanoseconds(1),
             expires_at: WallNanoseconds(0),
             sectors: 8,
+            note: Vec::new(),
         };
         catalogue.put(RowKey::of_point(BranchNumber(branch), stamp), &row.encode()).expect("a row");
     }

@@ -5,21 +5,25 @@
 //! 1. It equals the tree of the checkpoint, plus every record applied since, plus the position of the scrub.
 //!    `changed` has the keys of the rows that differ.
 //! 2. Names of live volumes are unique.
-//! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state.
+//! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state, `noted` the
+//!    points with a note, `grouped` the live volumes that are in a group.
 //! 4. `points` has the points that are kept (`forks`); `branches` has every branch. A checkpoint under way
 //!    keeps those of its beginning.
 //! 5. `lineages` has all branches of each volume, `children` all branches with a parent.
 //! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
 
+mod branching;
 mod forks;
+mod groups;
 
+pub(crate) use branching::{ForkPoint, NewVolumeLabel, clone_row, left_name, left_row};
 pub(crate) use forks::{BranchLoss, PlannedDeletion};
 
 use crate::{
     format::{
-        BlockCount, BlockIndex, BranchNumber, CatalogueTable, DecodeError, Interval, RedundancyClass, RowKey,
-        Stamp, VolumeId, VolumeNumber,
-        row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
+        BlockCount, BlockIndex, BranchNumber, CatalogueTable, DecodeError, GroupNumber, Interval,
+        RedundancyClass, RowKey, Stamp, VolumeId, VolumeNumber,
+        row::{BranchRow, DiscardRow, GroupRow, IntentRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points, Reclaim},
     simulation::canary::{self, Canary},
@@ -47,11 +51,15 @@ pub(crate) struct Catalogue {
     branches: Rc<Branches>,
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
+    noted: BTreeSet<(BranchNumber, Stamp)>,
     /// Rows of tables that this version does not interpret.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
     reserved: BTreeSet<VolumeNumber>,
     raid0: BTreeSet<VolumeNumber>,
+    grouped: BTreeSet<VolumeNumber>,
+    groups: BTreeMap<GroupNumber, GroupRow>,
+    intents: BTreeMap<GroupNumber, IntentRow>,
     changed: BTreeSet<RowKey>,
     /// Discards that are not completely in the map, as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
@@ -90,6 +98,7 @@ impl Catalogue {
             CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 let row = PointRow::decode(bytes)?;
+                set_member(&mut self.noted, (branch, stamp), !row.note.is_empty());
                 self.point_rows.insert((branch, stamp), row);
                 self.point_was_put((branch, stamp));
             }
@@ -97,7 +106,13 @@ impl Catalogue {
                 self.discards.insert(key, DiscardRow::decode(bytes)?);
             }
             CatalogueTable::Scrub => self.scrub = Some(ScrubRow::decode(bytes)?),
-            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
+            CatalogueTable::Group => {
+                self.groups.insert(GroupNumber(key.id as u32), GroupRow::decode(bytes)?);
+            }
+            CatalogueTable::Intent => {
+                self.intents.insert(GroupNumber(key.id as u32), IntentRow::decode(bytes)?);
+            }
+            CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.insert(key, bytes.to_vec());
             }
         }
@@ -123,6 +138,7 @@ impl Catalogue {
         }
         set_member(&mut self.reserved, number, row.state == VolumeState::Live && row.reserve.0 > 0);
         set_member(&mut self.raid0, number, row.class == RedundancyClass::Raid0);
+        self.note_group_of(number, &row);
         let is_deleted = row.state == VolumeState::Deleting;
         self.volumes.insert(number, row);
         if is_deleted {
@@ -149,6 +165,7 @@ impl Catalogue {
                 self.forget_name(VolumeNumber(key.id as u32));
                 self.reserved.remove(&VolumeNumber(key.id as u32));
                 self.raid0.remove(&VolumeNumber(key.id as u32));
+                self.grouped.remove(&VolumeNumber(key.id as u32));
                 self.volumes.remove(&VolumeNumber(key.id as u32));
             }
             CatalogueTable::Branch => {
@@ -168,13 +185,20 @@ impl Catalogue {
             CatalogueTable::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 self.point_rows.remove(&(branch, stamp));
+                self.noted.remove(&(branch, stamp));
                 Rc::make_mut(&mut self.points).remove(branch, stamp);
             }
             CatalogueTable::Discard => {
                 self.discards.remove(&key);
             }
             CatalogueTable::Scrub => self.scrub = None,
-            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
+            CatalogueTable::Group => {
+                self.groups.remove(&GroupNumber(key.id as u32));
+            }
+            CatalogueTable::Intent => {
+                self.intents.remove(&GroupNumber(key.id as u32));
+            }
+            CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.remove(&key);
             }
         }
@@ -295,9 +319,9 @@ impl Catalogue {
             }
             CatalogueTable::Discard => Some(self.discards.get(&key)?.encode()),
             CatalogueTable::Scrub => Some(self.scrub?.encode()),
-            CatalogueTable::Segment | CatalogueTable::Group | CatalogueTable::Epoch => {
-                self.others.get(&key).cloned()
-            }
+            CatalogueTable::Group => Some(self.groups.get(&GroupNumber(key.id as u32))?.encode()),
+            CatalogueTable::Intent => Some(self.intents.get(&GroupNumber(key.id as u32))?.encode()),
+            CatalogueTable::Segment | CatalogueTable::Epoch => self.others.get(&key).cloned(),
         }
     }
 
@@ -410,10 +434,10 @@ impl Catalogue {
     }
 }
 
-fn set_member(set: &mut BTreeSet<VolumeNumber>, number: VolumeNumber, is_member: bool) {
+fn set_member<K: Ord>(set: &mut BTreeSet<K>, key: K, is_member: bool) {
     if is_member {
-        set.insert(number);
+        set.insert(key);
     } else {
-        set.remove(&number);
+        set.remove(&key);
     }
 }

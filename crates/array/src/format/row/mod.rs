@@ -7,13 +7,17 @@
 mod branch;
 mod discard;
 mod group;
+mod intent;
+mod point;
 mod scrub;
 mod segment;
 mod volume;
 
-pub use branch::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses};
+pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
+pub use intent::{GroupOperation, IdSeed, IntentRow};
+pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
@@ -46,6 +50,8 @@ pub enum CatalogueTable {
     Discard = 7,
     /// Progress of a scrub: id: 0; sub: 0.
     Scrub = 8,
+    /// Operations on groups that are not complete: id: group number; sub: 0.
+    Intent = 9,
 }
 
 impl CatalogueTable {
@@ -59,8 +65,9 @@ impl CatalogueTable {
             6 => Self::Epoch,
             7 => Self::Discard,
             8 => Self::Scrub,
+            9 => Self::Intent,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 8")?;
+                structure.value(false, at, "table", byte, "1 to 9")?;
                 unreachable!("refused above")
             }
         })
@@ -99,6 +106,11 @@ impl RowKey {
 
     pub fn of_group(group: GroupNumber) -> Self {
         Self { table: CatalogueTable::Group, id: group.0.into(), sub: 0 }
+    }
+
+    /// Key of the operation on a group that is not complete.
+    pub fn of_intent(group: GroupNumber) -> Self {
+        Self { table: CatalogueTable::Intent, id: group.0.into(), sub: 0 }
     }
 
     /// Key of an epoch of a group's lineage, counted from 0, oldest first.

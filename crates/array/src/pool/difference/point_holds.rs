@@ -181,8 +181,9 @@ fn put((branch, stamp): PointKey, row: &PointRow) -> LogItem {
     LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() }
 }
 
-/// The row of a snapshot that is deleted: a point that is in use stays for its users.
+/// The row of a snapshot that is deleted: a point that is in use stays for its users. The note goes.
 pub fn row_of_deleted(row: PointRow) -> PointRow {
+    let row = PointRow { note: Vec::new(), ..row };
     if row.uses.reader || row.uses.transfer {
         return PointRow { uses: PointUses { snapshot: false, ..row.uses }, ..row };
     }

@@ -194,6 +194,10 @@ impl LoadedPool {
         let mut reading = Self { superblock, copies, trees, state, log, gaps: Vec::new() };
         reading.read_catalogue().await;
         reading.read_log().await;
+        // As an opening would, which cannot write here.
+        if let Err(refusal) = reading.state.catalogue.complete_for_reading() {
+            reading.gaps.push(Error::Damaged { what: "an operation on a group".to_owned(), refusal });
+        }
         reading
     }
 

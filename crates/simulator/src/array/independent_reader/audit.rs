@@ -49,6 +49,8 @@ pub struct Audit {
     pub slots: (u64, u32),
     /// Drive index of each member that counts.
     pub drives: BTreeMap<u16, usize>,
+    /// Operations on groups that are not complete, as of the checkpoint.
+    pub intents: usize,
 }
 
 impl Audit {
@@ -87,6 +89,12 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     }
     if catalogue.has_fillings() && !superblock.may_have_fillings {
         return Err("a branch is being filled, and the superblock's features do not say so".to_owned());
+    }
+    if catalogue.has_groups() && !superblock.may_have_groups {
+        return Err("there are groups, and the superblock's features do not say so".to_owned());
+    }
+    if catalogue.has_notes() && !superblock.may_have_notes {
+        return Err("points have notes, and the superblock's features do not say so".to_owned());
     }
     check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
@@ -144,6 +152,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         log_segments: log.segments,
         slots: (superblock.data_start, superblock.slot_bytes),
         drives: drives.clone(),
+        intents: catalogue.intents.len(),
     })
 }
 

@@ -2,11 +2,11 @@
 
 use super::{
     ReadResult,
-    bytes::{u16_at, u32_at, u64_at},
+    bytes::{array, u16_at, u32_at, u64_at},
     nodes::RawEntry,
     segments::RawSegment,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug)]
 pub struct RawBranch {
@@ -27,6 +27,8 @@ pub struct RawVolume {
     is_deleted: bool,
     /// The volume whose rollback left it; 0 none.
     left_by: u32,
+    /// 0 none.
+    group: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,12 @@ pub struct RawPoint {
     /// A snapshot, a reader or a transfer.
     is_used: bool,
     has_reader: bool,
+    has_note: bool,
     references: u32,
+    /// 0 none.
+    group: u32,
+    is_snapshot: bool,
+    snapshot: [u8; 16],
 }
 
 /// The parsed catalogue.
@@ -48,6 +55,10 @@ pub struct RawCatalogue {
     pub volumes: BTreeMap<u32, RawVolume>,
     /// Points by branch and stamp, including those being deleted.
     pub points: BTreeMap<(u32, u64), RawPoint>,
+    /// Names of groups by number.
+    groups: BTreeMap<u32, Vec<u8>>,
+    /// Operations on groups: the snapshot of each, by the group's number.
+    pub intents: BTreeMap<u32, [u8; 16]>,
     /// Unfinished discards: branch, first block and number of blocks.
     pub discards: Vec<(u32, u64, u64)>,
 }
@@ -59,8 +70,9 @@ impl RawCatalogue {
             let RawEntry::Row(table, id, sub, row) = entry else {
                 return Err("versions among rows".to_owned());
             };
-            if u16_at(row, 0) != 1 && (*table, u16_at(row, 0)) != (2, 2) {
-                return Err(format!("row {id} of table {table} has version {}", u16_at(row, 0)));
+            let version = u16_at(row, 0);
+            if version != 1 && !(version == 2 && [2, 4].contains(table)) {
+                return Err(format!("row {id} of table {table} has version {version}"));
             }
             let number = *id as u32;
             match table {
@@ -71,7 +83,12 @@ impl RawCatalogue {
                 }
                 2 => {
                     let left_by = if u16_at(row, 0) == 2 { u32_at(row, 88) } else { 0 };
-                    let volume = RawVolume { branch: u32_at(row, 4), is_deleted: row[2] == 3, left_by };
+                    let volume = RawVolume {
+                        branch: u32_at(row, 4),
+                        is_deleted: row[2] == 3,
+                        left_by,
+                        group: u32_at(row, 8),
+                    };
                     catalogue.volumes.insert(number, volume);
                 }
                 3 => {
@@ -87,17 +104,33 @@ impl RawCatalogue {
                     catalogue.branches.insert(number, branch);
                 }
                 4 => {
+                    check_name(row)?;
                     let point = RawPoint {
                         volume: u32_at(row, 8),
                         is_deleted: row[2] == 3,
                         is_used: row[3] & (1 | 4 | 8) != 0,
                         has_reader: row[3] & 4 != 0,
+                        has_note: version == 2,
                         references: u32_at(row, 4),
+                        group: u32_at(row, 12),
+                        is_snapshot: row[3] & 1 != 0,
+                        snapshot: array(row, 16),
                     };
                     catalogue.points.insert((number, *sub), point);
                 }
                 7 => catalogue.discards.push((number, u64_at(row, 8), u64_at(row, 16))),
-                5 | 6 | 8 => {}
+                5 => {
+                    catalogue.groups.insert(number, row[40..].to_vec());
+                }
+                9 => {
+                    if !matches!((row[2], row[4]), (1, 1..=128) | (2, 0))
+                        || row.len() != 48 + usize::from(row[4])
+                    {
+                        return Err(format!("an intent of kind {} with {} bytes", row[2], row.len()));
+                    }
+                    catalogue.intents.insert(number, array(row, 8));
+                }
+                6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }
         }
@@ -125,7 +158,47 @@ impl RawCatalogue {
         {
             return Err(format!("point {stamp} of branch {branch}, which is not there"));
         }
+        self.check_groups()?;
         self.check_forks()
+    }
+
+    fn members(&self, group: u32) -> BTreeSet<u32> {
+        let live = self.volumes.iter().filter(|(_, volume)| !volume.is_deleted && volume.group == group);
+        live.map(|(&number, _)| number).collect()
+    }
+
+    /// Checks that groups have rows, names of their own and as many volumes as they may, and that each snapshot
+    /// of a group is one of all its volumes, at one stamp.
+    fn check_groups(&self) -> ReadResult<()> {
+        let mut names = BTreeSet::new();
+        let used: BTreeSet<u32> =
+            self.volumes.values().filter(|row| !row.is_deleted).map(|row| row.group).collect();
+        for &group in used.iter().filter(|&&group| group > 0) {
+            let members = self.members(group);
+            let name = self.groups.get(&group).ok_or(format!("group {group} has volumes, and no row"))?;
+            if members.len() > 124 || !names.insert(name) {
+                return Err(format!(
+                    "group {group} has {} volumes, or another one has its name",
+                    members.len()
+                ));
+            }
+            let mut cuts: BTreeMap<([u8; 16], u64), BTreeSet<u32>> = BTreeMap::new();
+            let is_its = |point: &RawPoint| point.group == group && point.is_snapshot && !point.is_deleted;
+            for ((_, stamp), point) in self.points.iter().filter(|(_, point)| is_its(point)) {
+                cuts.entry((point.snapshot, *stamp)).or_default().insert(point.volume);
+            }
+            if let Some((cut, found)) = cuts.iter().find(|(_, found)| **found != members) {
+                return Err(format!("snapshot {cut:?} of group {group} is of {found:?}, not of {members:?}"));
+            }
+            let intent = self.intents.get(&group);
+            if intent.is_some_and(|snapshot| !cuts.keys().any(|(cut, _)| cut == snapshot)) {
+                return Err(format!("an operation on group {group} has no snapshot"));
+            }
+        }
+        match self.intents.keys().find(|group| !used.contains(group)) {
+            Some(group) => Err(format!("an operation on group {group}, which has no volumes")),
+            None => Ok(()),
+        }
     }
 
     /// Counts the branches that begin at each point, and checks the line of each branch that is needed.
@@ -175,6 +248,17 @@ impl RawCatalogue {
             || self.volumes.values().any(|volume| volume.left_by > 0)
     }
 
+    /// True if the pool must say that there are groups.
+    pub fn has_groups(&self) -> bool {
+        let is_grouped = |volume: &RawVolume| !volume.is_deleted && volume.group > 0;
+        self.volumes.values().any(is_grouped) || !self.intents.is_empty()
+    }
+
+    /// True if the pool must say that points have notes.
+    pub fn has_notes(&self) -> bool {
+        self.points.values().any(|point| point.has_note)
+    }
+
     /// True if the pool must say that a branch is being filled.
     pub fn has_fillings(&self) -> bool {
         self.branches.values().any(|row| row.filled_below.is_some())
@@ -215,4 +299,14 @@ impl RawCatalogue {
     pub fn is_seen(&self, branch: u32, birth: u64, death: u64) -> bool {
         self.points.range((branch, birth)..(branch, death)).next().is_some()
     }
+}
+
+/// Checks that the name of a point, behind its note if it has one, is all of the rest of its row.
+fn check_name(row: &[u8]) -> ReadResult<()> {
+    let note = if u16_at(row, 0) == 2 { 8 + usize::from(u16_at(row, 64)) } else { 0 };
+    let end = 64 + note + usize::from(row[56]);
+    if note == 8 || note > 8 + 768 || end != row.len() {
+        return Err(format!("a point of {} bytes with {note} bytes of a note", row.len()));
+    }
+    Ok(())
 }

@@ -58,6 +58,10 @@ pub struct RawSuperblock {
     pub may_have_forks: bool,
     /// Its features say that a branch may be being filled.
     pub may_have_fillings: bool,
+    /// Its features say that volumes may be in groups.
+    pub may_have_groups: bool,
+    /// Its features say that points may have notes.
+    pub may_have_notes: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -128,6 +132,8 @@ impl RawSuperblock {
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
             may_have_forks: u64_at(image, 72) & 1 != 0,
             may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
+            may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
+            may_have_notes: u64_at(image, 72) & 1 << 11 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

@@ -11,15 +11,20 @@
 //! 3. A snapshot is in `cuts` until it is known to be gone.
 
 mod branching;
+mod groups;
 
 pub use branching::EarlierState;
+pub use groups::{GroupModel, GroupModelKey};
 
 use super::{
     content::{OperationNumber, SECTOR_BYTES, SectorContent, VolumeKey},
     frozen::FrozenRegister,
     register::{Interval, LogicalTime, PowerCut, Register},
 };
-use array::volume::{Bounds, Rates};
+use array::{
+    format::VolumeId,
+    volume::{Bounds, Rates},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -129,12 +134,16 @@ pub struct VolumeModel {
 #[derive(Clone, Debug)]
 pub struct Cut {
     pub name: String,
+    /// Kept with the snapshot of each volume.
+    pub note: Vec<u8>,
     /// Time of the request.
     pub begun: LogicalTime,
     /// The snapshots of single volumes.
     pub parts: BTreeMap<VolumeKey, CutPart>,
     /// It was verified to be consistent.
     pub is_checked: bool,
+    /// The group that it is a snapshot of.
+    pub group: Option<GroupModelKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -156,6 +165,13 @@ pub struct Model {
     volume_last: u32,
     cut_last: u32,
     line_last: u32,
+    group_last: u32,
+    /// Groups that may exist.
+    pub groups: BTreeMap<GroupModelKey, GroupModel>,
+    /// Volumes that operations on groups in flight make: all of each, or none.
+    pub made_together: Vec<Vec<VolumeKey>>,
+    /// Identities of volumes that operations on groups make.
+    derived: BTreeMap<VolumeKey, VolumeId>,
     /// All volumes ever created.
     pub volumes: BTreeMap<VolumeKey, VolumeModel>,
     /// All snapshots that may exist.
@@ -317,8 +333,8 @@ impl Model {
         *cut
     }
 
-    /// Starts a cut of these volumes.
-    pub fn begin_cut(&mut self, volumes: &[VolumeKey]) -> CutKey {
+    /// Starts a cut of these volumes, with a note or without.
+    pub fn begin_cut(&mut self, volumes: &[VolumeKey], has_note: bool) -> CutKey {
         let begun = self.begin_look();
         self.cut_last += 1;
         let key = CutKey(self.cut_last);
@@ -328,7 +344,9 @@ impl Model {
             let (sectors, line) = (model.sectors, model.line);
             (volume, CutPart { presence: Presence::Making, line, sectors, register: None })
         });
-        let cut = Cut { name: format!("cut {}", key.0), begun, parts: parts.collect(), is_checked: false };
+        let (name, parts) = (format!("cut {}", key.0), parts.collect());
+        let note = if has_note { note_of(key) } else { Vec::new() };
+        let cut = Cut { name, note, begun, parts, is_checked: false, group: None };
         self.cuts.insert(key, cut);
         key
     }
@@ -383,6 +401,12 @@ impl Model {
             *was_opened = true;
         }
     }
+}
+
+/// The note of a cut: up to 768 bytes of any value.
+fn note_of(cut: CutKey) -> Vec<u8> {
+    let length = [1, 40, 767, 768][cut.0 as usize % 4];
+    (0..length).map(|index| (cut.0 + index) as u8).collect()
 }
 
 impl VolumeModel {

@@ -53,6 +53,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             subscribes: bug.subscribes(),
             branching: bug.branching(),
             filling: bug.filling(),
+            grouping: bug.grouping(),
             compares: bug.compares(),
             ..PoolRunOptions::default()
         };

@@ -1,4 +1,4 @@
-use super::{OF_FILLING, fifth, run_all, without_branches};
+use super::{OF_FILLING, OF_GROUPS, fifth, run_all, without_branches};
 use simulator::array::{Branching, DriveFault, PoolRunOptions, PoolRunReport, Sometimes, run};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -126,7 +126,8 @@ fn sum_of(options: PoolRunOptions, count: Count) -> (u64, u64) {
 
 /// Clones and rollbacks in every run, half of the runs in its own test.
 fn check_branching(half: u64) {
-    let options = PoolRunOptions { branching: Branching::Always, ..PoolRunOptions::default() };
+    let (branching, grouping) = (Branching::Always, Branching::Never);
+    let options = PoolRunOptions { branching, grouping, ..PoolRunOptions::default() };
     let seeds = half * fifth()..(half + 1) * fifth();
     let reports: Vec<_> =
         seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
@@ -146,6 +147,32 @@ fn check_branching(half: u64) {
         let sum: u64 = reports.iter().map(count).sum();
         println!("note: {} seeds: {sum} {what}", reports.len());
         assert!(sum > reports.len() as u64 / 4, "{sum} {what} in {} runs", reports.len());
+    }
+}
+
+#[test]
+fn what_happens_to_a_group_happens_to_all_its_volumes_or_to_none() {
+    let (branching, grouping) = (Branching::Always, Branching::Always);
+    let options = PoolRunOptions { branching, grouping, ..PoolRunOptions::default() };
+    let reports: Vec<_> =
+        (0..fifth()).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
+    let times =
+        |branch: &Sometimes| -> u64 { reports.iter().filter_map(|report| report.reached.get(branch)).sum() };
+    let reached = OF_GROUPS.map(|branch| (branch, times(&branch)));
+    println!("note: {} seeds: {reached:?}", reports.len());
+    assert!(reached.iter().all(|(_, times)| *times > 0), "some branch of groups was not taken: {reached:?}");
+    let counts: [(&str, Count); 6] = [
+        ("groups", |report| report.tally.groups),
+        ("groups deleted", |report| report.tally.groups_deleted),
+        ("snapshots of groups", |report| report.tally.group_snapshots),
+        ("snapshots of groups deleted", |report| report.tally.group_snapshots_deleted),
+        ("groups cloned", |report| report.tally.group_clones),
+        ("groups rolled back", |report| report.tally.group_rollbacks),
+    ];
+    for (what, count) in counts {
+        let sum: u64 = reports.iter().map(count).sum();
+        println!("note: {} seeds: {sum} {what}", reports.len());
+        assert!(sum > reports.len() as u64 / 8, "{sum} {what} in {} runs", reports.len());
     }
 }
 

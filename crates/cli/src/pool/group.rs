@@ -1,0 +1,229 @@
+//! `spindle group`: volumes whose snapshots, clones and rollbacks are one.
+
+use super::{
+    filling::wait_until_filled,
+    group_arguments::{GroupArguments, GroupVerb},
+    reporter::open,
+};
+use crate::{console::Console, exit_status::ExitStatus};
+use report::Refusal;
+use serde::Serialize;
+use serving::pool::{
+    folder::{OpenPool, VolumePath},
+    group::{self, GroupStatus, NewClones},
+    record::is_pool,
+};
+use std::path::{Path, PathBuf};
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct GroupAnswer<'a> {
+    path: &'a Path,
+    done: &'static str,
+    /// Clones, or the volumes that a rollback left, by the volume of the group.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    made: Vec<MadeVolume<'a>>,
+}
+
+/// A volume of the group, and the one that an operation made of it.
+#[derive(Serialize)]
+struct MadeVolume<'a> {
+    volume: &'a Path,
+    made: &'a Path,
+}
+
+#[derive(Serialize)]
+struct GroupsAnswer<'a> {
+    groups: &'a [GroupStatus],
+}
+
+/// An answer for people, and for programs.
+struct VerbOutcome {
+    word: &'static str,
+    /// In lines.
+    text: String,
+    /// Volumes of the group, and what was made of each.
+    made: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Runs the verb to its end.
+pub fn group(arguments: &GroupArguments) -> Result<ExitStatus, Refusal> {
+    let json = arguments.json;
+    match &arguments.verb {
+        GroupVerb::Create { name, volumes } => create(json, name, volumes),
+        GroupVerb::Show { group } => show(json, group),
+        GroupVerb::Delete { group } => change(json, group, &arguments.verb),
+        GroupVerb::Snapshot { snapshot, .. } | GroupVerb::Clone { snapshot, .. } => {
+            change(json, snapshot, &arguments.verb)
+        }
+        GroupVerb::Rollback { snapshot, yes } => {
+            confirm(&Console::new(json, false), snapshot, yes.as_deref())?;
+            change(json, snapshot, &arguments.verb)
+        }
+    }
+}
+
+fn create(json: bool, name: &str, volumes: &[PathBuf]) -> Result<ExitStatus, Refusal> {
+    let members = volumes.iter().map(|path| match VolumePath::of(path) {
+        Some(VolumePath { folder, volume, snapshot: None }) => Ok((folder, volume)),
+        _ => Err(Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")),
+    });
+    let members: Vec<(PathBuf, String)> = members.collect::<Result<_, _>>()?;
+    let folder = members[0].0.clone();
+    if let Some((other, _)) = members.iter().find(|(other, _)| *other != folder) {
+        let problem = format!("{} and {} are different pools", folder.display(), other.display());
+        return Err(Refusal::new(problem, "a group has volumes of one pool"));
+    }
+    let names: Vec<String> = members.into_iter().map(|(_, name)| name).collect();
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, &folder, &console).await?;
+        let created = group::create(&world, &open, name, &names).await;
+        let closed = open.close().await;
+        created?;
+        closed?;
+        let path = folder.join(name);
+        let text = format!("{}: a group of {}", path.display(), volumes_text(names.len()));
+        answer(&console, &path, VerbOutcome { word: "created", text, made: Vec::new() })
+    })
+}
+
+fn change(json: bool, path: &Path, verb: &GroupVerb) -> Result<ExitStatus, Refusal> {
+    let wanted = VolumePath::of(path).ok_or_else(|| {
+        Refusal::new(format!("{} names no group of a pool", path.display()), "say POOL/GROUP")
+    })?;
+    if wanted.snapshot.is_none() && !matches!(verb, GroupVerb::Delete { .. }) {
+        let problem = format!("{} names no snapshot", path.display());
+        return Err(Refusal::new(problem, "say POOL/GROUP@SNAPSHOT"));
+    }
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, &wanted.folder, &console).await?;
+        let done = perform(&world, &open, (path, &wanted), verb, &console).await;
+        let closed = open.close().await;
+        let done = done?;
+        closed?;
+        answer(&console, path, done)
+    })
+}
+
+async fn perform(
+    world: &World,
+    open: &OpenPool,
+    (path, wanted): (&Path, &VolumePath),
+    verb: &GroupVerb,
+    console: &Console,
+) -> Result<VerbOutcome, Refusal> {
+    let (name, snapshot) = (&wanted.volume, wanted.snapshot.as_deref().unwrap_or_default());
+    let plain = |word, text: &str| VerbOutcome {
+        word,
+        text: format!("{}: {text}", path.display()),
+        made: Vec::new(),
+    };
+    match verb {
+        GroupVerb::Snapshot { note, .. } => {
+            let note = note.as_deref().unwrap_or_default();
+            let count = group::snapshot(world, open, (name, snapshot), note).await?;
+            Ok(plain("snapshot", &format!("a snapshot of {}", volumes_text(count))))
+        }
+        GroupVerb::Delete { .. } if wanted.snapshot.is_some() => {
+            group::delete_snapshot(open, (name, snapshot)).await?;
+            Ok(plain("deleted", "deleted"))
+        }
+        GroupVerb::Delete { .. } => {
+            group::delete(open, name).await?;
+            Ok(plain("deleted", "deleted; its volumes and their snapshots stay"))
+        }
+        GroupVerb::Clone { suffix, independent, .. } => {
+            let new = NewClones { suffix, is_independent: *independent };
+            let made = group::clone(world, open, (name, snapshot), &new).await?;
+            let lines = made.iter().map(|(volume, clone)| {
+                format!("{}: a clone of {}@{snapshot}", clone.display(), volume.display())
+            });
+            let mut lines: Vec<String> = lines.collect();
+            for (_, clone) in &made {
+                let clone_name = clone.file_name().map(|name| name.to_string_lossy().into_owned());
+                let clone_name = clone_name.unwrap_or_default();
+                if let Some(end) = wait_until_filled(world, open, clone, &clone_name, console).await? {
+                    lines.push(end.text(clone));
+                }
+            }
+            Ok(VerbOutcome { word: "cloned", text: lines.join("\n"), made })
+        }
+        GroupVerb::Rollback { .. } => {
+            let made = group::roll_back(world, open, (name, snapshot)).await?;
+            let lines = made.iter().map(|(volume, left)| {
+                format!("{}: now → as of @{snapshot}; what it was is {}", volume.display(), left.display())
+            });
+            let text = lines.collect::<Vec<_>>().join("\n");
+            Ok(VerbOutcome { word: "rolled back", text, made })
+        }
+        GroupVerb::Create { .. } | GroupVerb::Show { .. } => unreachable!("done above"),
+    }
+}
+
+fn answer(console: &Console, path: &Path, done: VerbOutcome) -> Result<ExitStatus, Refusal> {
+    let VerbOutcome { word, text, made } = done;
+    if console.is_for_programs() {
+        let made = made.iter().map(|(volume, made)| MadeVolume { volume, made }).collect();
+        console.json_of(&GroupAnswer { path, done: word, made })?;
+    }
+    console.say(&text);
+    console.finish(ExitStatus::Pass)
+}
+
+/// Fails unless `yes`, or the answer on the terminal, is the name of the group.
+fn confirm(console: &Console, path: &Path, yes: Option<&str>) -> Result<(), Refusal> {
+    let Some(goal) = VolumePath::of(path).filter(|goal| goal.snapshot.is_some()) else {
+        let problem = format!("{} names no snapshot of a group", path.display());
+        return Err(Refusal::new(problem, "say POOL/GROUP@SNAPSHOT"));
+    };
+    let question = format!(
+        "All volumes of {} will be as of {}; their present state stays as other volumes.\nType {} to go on: ",
+        goal.folder.join(&goal.volume).display(),
+        path.display(),
+        goal.volume
+    );
+    let typed = yes.map(str::to_owned).or_else(|| console.ask(&question));
+    let remedy = format!("say --yes {}", goal.volume);
+    match typed.as_deref() {
+        Some(name) if name == goal.volume => Ok(()),
+        Some(name) => Err(Refusal::new(format!("{name:?} is not the group of {}", path.display()), &remedy)),
+        None => Err(Refusal::new("a rollback is confirmed with the group's name", &remedy)),
+    }
+}
+
+fn show(json: bool, path: &Path) -> Result<ExitStatus, Refusal> {
+    let (folder, wanted) = match VolumePath::of(path) {
+        _ if is_pool(path) => (path.to_owned(), None),
+        Some(VolumePath { folder, volume, snapshot: None }) => (folder, Some(volume)),
+        _ => {
+            let problem = format!("{} names neither a pool nor a group", path.display());
+            return Err(Refusal::new(problem, "say POOL or POOL/GROUP"));
+        }
+    };
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, &folder, &console).await?;
+        let groups = group::list(&open, wanted.as_deref());
+        let closed = open.close().await;
+        let groups = groups?;
+        closed?;
+        if json {
+            console.json_of(&GroupsAnswer { groups: &groups })?;
+        }
+        groups.iter().for_each(|group| console.say(&group.text(&folder)));
+        if groups.is_empty() {
+            console.say(&format!("{}: no groups", folder.display()));
+        }
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+fn volumes_text(count: usize) -> String {
+    if count == 1 { "1 volume".to_owned() } else { format!("{count} volumes") }
+}

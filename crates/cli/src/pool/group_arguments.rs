@@ -1,0 +1,107 @@
+//! Arguments of `spindle group`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle group create mail-all mail/store mail/queue
+  spindle group snapshot mail/mail-all@monday         both volumes, at one moment
+  spindle group show mail/mail-all
+  spindle group clone mail/mail-all@monday --suffix -try
+  spindle group rollback mail/mail-all@monday         what is there now stays as mail/store~1 and mail/queue~1
+  spindle group delete mail/mail-all@monday           the snapshot
+  spindle group delete mail/mail-all                  the group: its volumes and snapshots stay
+
+Each of these happens to all volumes of the group or to none, whatever interrupts it. No other process may have the
+pool open: end its export first. Ends with 0 on success, 2 on failure.")]
+pub struct GroupArguments {
+    #[command(subcommand)]
+    pub verb: GroupVerb,
+
+    /// Print the answer as JSON on standard output; everything else goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum GroupVerb {
+    /// Make a group of volumes of one pool
+    #[command(after_help = "Example:
+  spindle group create mail-all mail/store mail/queue
+
+A group has up to 124 volumes, and a volume is in one group at most. A volume of a group is not deleted; clones and
+rollbacks of it alone are possible.")]
+    Create {
+        /// Name of the group, without the pool
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// Volumes of one pool
+        #[arg(value_name = "POOL/VOLUME", required = true)]
+        volumes: Vec<PathBuf>,
+    },
+    /// Take a snapshot of all volumes of a group at one moment
+    #[command(after_help = "Example:
+  spindle group snapshot mail/mail-all@monday         read it with: spindle export mail/store@monday")]
+    Snapshot {
+        /// The pool, the group, and the name of the snapshot
+        #[arg(value_name = "POOL/GROUP@SNAPSHOT")]
+        snapshot: PathBuf,
+
+        /// Text to keep with the snapshot: at most 768 bytes
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+    /// Make a clone of each volume of a group, from a snapshot
+    #[command(after_help = "Example:
+  spindle group clone mail/mail-all@monday --suffix -try     makes mail/store-try and mail/queue-try
+
+The clones are in no group. 'spindle volume clone --help' says what they share with their sources.")]
+    Clone {
+        /// The snapshot of the group
+        #[arg(value_name = "POOL/GROUP@SNAPSHOT")]
+        snapshot: PathBuf,
+
+        /// Added to the name of each volume, to make the name of its clone
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        suffix: String,
+
+        /// Copy all data, so that the clones need their sources no more
+        #[arg(long)]
+        independent: bool,
+    },
+    /// Take all volumes of a group back to a snapshot, and keep their present state as other volumes
+    #[command(after_help = "Examples:
+  spindle group rollback mail/mail-all@monday         asks for the name of the group
+  spindle group rollback mail/mail-all@monday --yes mail-all
+
+The present state of each volume stays as a read-only volume, as after 'spindle volume rollback'.")]
+    Rollback {
+        /// The snapshot of the group
+        #[arg(value_name = "POOL/GROUP@SNAPSHOT")]
+        snapshot: PathBuf,
+
+        /// Name of the group, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
+    },
+    /// Delete a group, or a snapshot of one
+    #[command(after_help = "Examples:
+  spindle group delete mail/mail-all@monday           the snapshots of all its volumes
+  spindle group delete mail/mail-all                  the group: its volumes stay, and so do its snapshots, as
+                                                      snapshots of the single volumes")]
+    Delete {
+        /// Group or snapshot to delete
+        #[arg(value_name = "POOL/GROUP[@SNAPSHOT]")]
+        group: PathBuf,
+    },
+    /// Show the groups of a pool, or one of them: volumes and snapshots
+    #[command(after_help = "Example:
+  spindle group show mail --json                      all groups of the pool")]
+    Show {
+        /// The pool, or a group of it
+        #[arg(value_name = "POOL[/GROUP]")]
+        group: PathBuf,
+    },
+}
