@@ -138,10 +138,19 @@ impl Shared {
 
     async fn publish_with(
         &self,
-        mut joining: Option<Member>,
+        joining: Option<Member>,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<()> {
         let _one_at_a_time = self.publishing.lock().await;
+        self.publish_alone(joining, change).await
+    }
+
+    /// As [`Self::publish_with`], for a caller that holds the lock *publishing*.
+    pub(super) async fn publish_alone(
+        &self,
+        mut joining: Option<Member>,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
         self.check_runs()?;
         let mut change = Some(change);
         let mut settled = self.generation();

@@ -45,8 +45,10 @@ impl Shared {
         assert_eq!(features & !ROW_FEATURES, 0, "others stay");
         self.features_under_way.borrow_mut().push(features);
         let begun = FeatureUse { all: Rc::clone(&self.features_under_way), features };
+        // A checkpoint whose superblock is being written may not know of this verb, and clear them.
+        let _one_at_a_time = self.publishing.lock().await;
         if self.superblock.borrow().features.incompatible & features != features {
-            self.publish(|superblock| superblock.features.incompatible |= features).await?;
+            self.publish_alone(None, |superblock| superblock.features.incompatible |= features).await?;
         }
         Ok(begun)
     }
