@@ -55,11 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_shown_as_text_and_bytes_that_are_no_text_in_hexadecimal() {
+    fn a_note_is_kept_as_text_and_bytes_that_are_no_text_in_hexadecimal() {
         assert_eq!(of(b""), None);
         assert_eq!(of("für\n\u{1b}[1m".as_bytes()).unwrap().text(), "für\\n\\u{1b}[1m");
         let bytes = of(&[0xff, 0x00, 0x10]).unwrap();
         assert_eq!((bytes.note.as_deref(), bytes.note_hex.as_deref()), (None, Some("ff0010")));
-        assert_eq!(bytes.text(), "a note of 3 bytes, not text");
+        assert_eq!(bytes.text(), "a note of 3 B, not text");
     }
 }
