@@ -54,15 +54,16 @@ pub async fn add_drive(
     source: DriveSource<'_>,
     notices: &dyn Notices,
 ) -> Result<AddDriveAnswer, Refusal> {
-    let (path, size) = join(world, open, source, notices).await?;
+    let (path, size) = join(world, open, source, None, notices).await?;
     rebuild(open, path, size).await
 }
 
-/// Makes or opens the drive, records it in the folder, and adds it to the pool.
-async fn join(
+/// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on.
+pub(super) async fn join(
     world: &World,
     open: &mut OpenPool,
     source: DriveSource<'_>,
+    replaced: Option<DriveId>,
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
     let joining = match source {
@@ -81,7 +82,11 @@ async fn join(
     record.drives.push(joining.recorded.clone());
     open.set_record(record)?;
     let new = joining.new_drive();
-    if let Err(error) = open.pool.add_drive(&new).await {
+    let joined = match replaced {
+        Some(replaced) => open.pool.replace(replaced, &new).await,
+        None => open.pool.add_drive(&new).await,
+    };
+    if let Err(error) = joined {
         drop((new, joining));
         open.set_record(before)?;
         if let DriveSource::File(_) = source {

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod branching;
 pub mod create;
 pub mod damaged;
+pub mod departure;
 pub mod difference;
 pub mod drive_search;
 pub mod events;

@@ -7,6 +7,7 @@
 //! 2. It is replaced atomically, and never flushed: after a power loss it means nothing.
 
 use super::{
+    departure::problem_text,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
@@ -17,7 +18,8 @@ use super::{
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin},
+    mover::{JobKind, LeavingDrive},
+    pool::{FillStatus, LossLimit, LossTolerance, Pool, VolumeInfo, VolumeOrigin},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -67,8 +69,77 @@ pub struct PoolStatus {
     pub mended: u64,
     /// Progress of making missing copies.
     pub rebuild: RebuildStatus,
+    /// Drives that leave.
+    #[serde(default)]
+    pub leaving: Vec<LeavingStatus>,
+    /// Drives that may be lost.
+    #[serde(default)]
+    pub losses: LossStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
+}
+
+/// A drive that leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeavingStatus {
+    pub drive: String,
+    /// Bay, model and serial number as far as they are known, and the path.
+    pub name: String,
+    /// Bytes of its slots in use.
+    pub left_bytes: u64,
+    /// Of all drives that leave, as the work that is done.
+    pub total_bytes: u64,
+    pub done_bytes: u64,
+    /// The reason why it is not emptied at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Drives that may be lost, and why no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// At the same time, now.
+    pub at_once: usize,
+    /// Why no more, for people.
+    pub at_once_limit: String,
+    /// One after another, with all copies made after each.
+    pub in_turn: usize,
+    /// Why no more, for people.
+    pub in_turn_limit: String,
+}
+
+impl LossStatus {
+    fn of(LossTolerance { at_once, limit_at_once, in_turn, limit_in_turn }: LossTolerance) -> Self {
+        let (at_once_limit, in_turn_limit) = (limit_text(limit_at_once), limit_text(limit_in_turn));
+        Self { at_once, at_once_limit, in_turn, in_turn_limit }
+    }
+
+    /// In a line.
+    pub fn text(&self) -> String {
+        let Self { at_once, at_once_limit, in_turn, in_turn_limit } = self;
+        let drives = |count: usize| match count {
+            0 => "no drive".to_owned(),
+            1 => "1 drive".to_owned(),
+            count => format!("{count} drives"),
+        };
+        format!(
+            "{} may be lost at once ({at_once_limit}), and {} one after another, if all copies are made after each \
+             loss ({in_turn_limit})",
+            drives(*at_once),
+            drives(*in_turn)
+        )
+    }
+}
+
+fn limit_text(limit: LossLimit) -> String {
+    match limit {
+        LossLimit::Copies(1) => "everything has 1 copy".to_owned(),
+        LossLimit::Copies(copies) => format!("everything has {copies} copies"),
+        LossLimit::Degraded(bytes) => format!("{} lack a copy", ByteCount(bytes)),
+        LossLimit::Votes => "more would be a majority".to_owned(),
+        LossLimit::Drives => "then the others are too few for all copies".to_owned(),
+        LossLimit::Room(bytes) => format!("then the others lack {} of room", ByteCount(bytes)),
+    }
 }
 
 /// Bytes whose only copies are on one drive that is not in use.
@@ -294,6 +365,8 @@ impl PoolStatus {
                 single_copy_bytes: rebuild.single_copy_bytes,
                 unreadable_blocks: rebuild.unreadable_blocks,
             },
+            leaving: leaving_of(pool, drives),
+            losses: LossStatus::of(pool.loss_tolerance()),
             volumes: volumes.collect(),
         }
     }
@@ -312,6 +385,24 @@ impl PoolStatus {
     pub fn of_open(open: &OpenPool) -> Self {
         Self::of(&open.pool, &DriveStatuses::of(open.folder(), &open.drives, &open.warnings))
     }
+}
+
+fn leaving_of(pool: &Pool, drives: &DriveStatuses) -> Vec<LeavingStatus> {
+    let job = pool.jobs().into_iter().find(|job| job.kind == JobKind::Empty);
+    let progress = job.map(|job| job.progress).unwrap_or_default();
+    let status = |leaving: LeavingDrive| {
+        let drive = leaving.drive.to_string();
+        let known = drives.drives.iter().find(|known| known.drive.as_ref() == Some(&drive));
+        LeavingStatus {
+            name: known.map_or_else(|| drive.clone(), |known| known.name.clone()),
+            drive,
+            left_bytes: leaving.left_bytes,
+            total_bytes: progress.total,
+            done_bytes: progress.done,
+            problem: leaving.problem.as_ref().map(problem_text),
+        }
+    };
+    pool.leaving().into_iter().map(status).collect()
 }
 
 impl PublishedStatus {

@@ -8,6 +8,7 @@
 use super::{
     administrator::Administrator,
     comparison::Comparer,
+    drive_changes::DriveChanger,
     fault_model::{DriveFault, PoolFaultGrade},
     fixture::PoolFixture,
     host::Host,
@@ -72,6 +73,7 @@ impl PoolFixture {
             return self.open_until_announced(&world, random).await;
         }
         let pool = self.open(&world, &mut random, &scenario.absent).await?;
+        self.check_drive_changes(&pool)?;
         self.inspect(&pool, &mut random, scenario.inspects).await?;
         if scenario.works {
             let follower = self.plan.subscribes.then(|| PoolFollower::begin(&world, &pool));
@@ -159,7 +161,9 @@ impl PoolFixture {
 
     /// True if one drive of two may be all that is left: then opening needs force.
     fn is_half_of_two(&self) -> bool {
-        self.plan.drives.len() == 2 || self.bay.borrow().counting.len() == 2
+        let counting = self.bay.borrow().counting.len();
+        // Where drives leave, an opening by force may have been cut short.
+        self.plan.drives.len() == 2 || counting == 2 || self.plan.drive_changes && counting < 2
     }
 
     async fn inspect(
@@ -219,6 +223,14 @@ impl PoolFixture {
             let random = world.random("differences");
             let comparer = Comparer { fixture: self.clone(), pool: Rc::clone(pool), random };
             tasks.push(world.spawn("comparer", comparer.work(world.clone())));
+        }
+        if self.plan.drive_changes {
+            let mut random = world.random("drive changes");
+            for _ in 0..1 + random.below(2) {
+                let random = Random::new(random.next_u64(), "changer");
+                let changer = DriveChanger { fixture: self.clone(), pool: Rc::clone(pool), random };
+                tasks.push(world.spawn("drive changes", changer.work(world.clone())));
+            }
         }
         let mut done = Ok(());
         for task in tasks {

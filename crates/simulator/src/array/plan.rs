@@ -39,6 +39,8 @@ pub struct PoolRunOptions {
     pub branching: Branching,
     /// Of the runs with clones and rollbacks, those in which clones are filled.
     pub filling: Branching,
+    /// Drives are retired, replaced, kept and forgotten while hosts work.
+    pub drive_changes: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, or filled.
@@ -103,6 +105,10 @@ pub struct PoolRunPlan {
     pub fills: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
+    /// Drives are retired, replaced, kept and forgotten while hosts work.
+    pub drive_changes: bool,
+    /// Drives for that, which are no members at first.
+    pub extras: Vec<DriveOptions>,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -157,6 +163,8 @@ impl PoolRunPlan {
             branches: false,
             fills: false,
             compares: options.compares,
+            drive_changes: options.drive_changes,
+            extras: Vec::new(),
             is_untold,
             is_tight,
             shortages: Vec::new(),
@@ -185,6 +193,9 @@ impl PoolRunPlan {
         plan.fills = plan.branches && options.filling.applies(is_drawn);
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
+        }
+        if plan.drive_changes {
+            plan.extras = (0..random.below(3)).map(|_| draw_drive(random, is_tight, options)).collect();
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.

@@ -54,6 +54,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             branching: bug.branching(),
             filling: bug.filling(),
             compares: bug.compares(),
+            drive_changes: bug.drive_changes(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
