@@ -13,6 +13,8 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::SnapshotSeesALaterWrite) => 1,
         // And here the same failure as a forgotten bump.
         Bug::InPool(Canary::MoverRacesAnOverwrite) => 1,
+        // And here the same failure as a child that sees a later write of its parent.
+        Bug::InPool(Canary::ForkPointGoesWithItsSnapshot) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
         Bug::InPool(Canary::ReadersNotWaitedFor) => 97,
