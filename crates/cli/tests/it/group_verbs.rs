@@ -2,7 +2,8 @@
 
 use crate::{
     exported::{Exported, text},
-    spindle::{Bench, ProgramOutput, json_of},
+    spindle::{Bench, json_of},
+    volumes::done,
 };
 use nbd::{Client, ClientOptions, NbdUri};
 use serde_json::json;
@@ -11,12 +12,6 @@ use world::{
     BlockDevice, Buffer, ByteOffset, Stability, World,
     real::{self, RealOptions, Sockets},
 };
-
-#[track_caller]
-fn done(said: &ProgramOutput) -> String {
-    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    said.stdout.clone()
-}
 
 #[track_caller]
 fn refused(bench: &Bench, arguments: &[&str], why: &str) {

@@ -2,8 +2,9 @@
 
 use crate::{
     exported::{Exported, noise, text},
-    spindle::{Bench, ProgramOutput, json_of},
+    spindle::{Bench, json_of},
     storage::{LoopDevice, may_mount},
+    volumes::done,
 };
 use nbd::{Client, ClientOptions, NbdUri};
 use std::{fs, rc::Rc, sync::Arc};
@@ -11,12 +12,6 @@ use world::{
     BlockDevice, Buffer, ByteOffset, Stability, World,
     real::{self, RealOptions, Sockets},
 };
-
-#[track_caller]
-fn done(said: &ProgramOutput) -> String {
-    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    said.stdout.clone()
-}
 
 fn json(bench: &Bench, arguments: &[&str]) -> serde_json::Value {
     json_of(&done(&bench.run(&[arguments, &["--json"]].concat())))

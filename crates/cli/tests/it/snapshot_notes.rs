@@ -1,12 +1,9 @@
 //! `volume snapshot --note`: the text is kept with the snapshot, and listed.
 
-use crate::spindle::{Bench, ProgramOutput, json_of};
-
-#[track_caller]
-fn done(said: &ProgramOutput) -> String {
-    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    said.stdout.clone()
-}
+use crate::{
+    spindle::{Bench, json_of},
+    volumes::done,
+};
 
 #[test]
 fn a_note_is_listed_for_people_and_for_programs() {

@@ -55,15 +55,18 @@ async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Re
         [] => String::new(),
         names => format!(" (missing: {})", names.join(", ")),
     };
-    let election = elect(&look(&devices).await, false)
-        .map_err(|error| Refusal::new(format!("the {name} cannot be opened: {error}{absent}"), remedy))?;
+    let cannot_open = |error| Refusal::new(format!("the {name} cannot be opened: {error}{absent}"), remedy);
+    let seen = look(&devices).await;
+    // By force: drives are counted first. Whether a segment has all its copies on those that are missing differs
+    // from run to run.
+    let election = elect(&seen, true).map_err(cannot_open)?;
     let members = election.superblock.members.iter().enumerate();
     let missed = members.filter(|(index, member)| {
         member.state != MemberState::Gone
             && !election.present.keys().any(|there| usize::from(there.0) == *index)
     });
     match missed.count() {
-        few if few < COPIES as usize => Ok(()),
+        few if few < COPIES as usize => elect(&seen, false).map(drop).map_err(cannot_open),
         many => Err(Refusal::new(
             format!(
                 "the {name} misses {many} of {} drives, and its {COPIES} copies of everything can do without one{absent}",
