@@ -132,8 +132,7 @@ impl Pool {
     fn members_to_change(&self, group: GroupNumber, snapshot: SnapshotId) -> Result<Vec<GroupVolume>> {
         let points: Vec<(VolumeNumber, _)> = {
             let state = self.shared.state.borrow();
-            let all = state.catalogue.group_snapshots(group).into_iter();
-            let points = all.filter(|(found, _)| *found == snapshot).flat_map(|(_, points)| points);
+            let points = state.catalogue.group_points(group, snapshot).into_iter();
             points.map(|point| (point.volume, point.branch)).collect()
         };
         let count = self.shared.state.borrow().catalogue.live_volumes() + points.len();

@@ -204,8 +204,7 @@ impl Pool {
         let (group, snapshot) = self.group_snapshot_of(group.into(), snapshot.into())?;
         let puts: Vec<LogItem> = {
             let state = self.shared.state.borrow();
-            let all = state.catalogue.group_snapshots(group).into_iter();
-            let points = all.filter(|(found, _)| *found == snapshot).flat_map(|(_, points)| points);
+            let points = state.catalogue.group_points(group, snapshot).into_iter();
             let deleted = points.map(|point| LogItem::Put {
                 row: RowKey::of_point(point.branch, point.stamp),
                 bytes: row_of_deleted(point.row.clone()).encode(),

@@ -72,7 +72,7 @@ impl Catalogue {
     }
 
     /// The points of a snapshot of a group, by volume.
-    fn group_points(&self, group: GroupNumber, snapshot: SnapshotId) -> Vec<GroupPoint<'_>> {
+    pub fn group_points(&self, group: GroupNumber, snapshot: SnapshotId) -> Vec<GroupPoint<'_>> {
         let all = self.group_snapshots(group).into_iter();
         all.filter(|(found, _)| *found == snapshot).flat_map(|(_, points)| points).collect()
     }
