@@ -9,8 +9,9 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING,
-            INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
+            INCOMPATIBLE_JOINING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB,
+            READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -27,7 +28,8 @@ pub const KNOWN: Features = Features {
         | INCOMPATIBLE_PIVOTS
         | INCOMPATIBLE_FILLING
         | INCOMPATIBLE_GROUPS
-        | INCOMPATIBLE_NOTES,
+        | INCOMPATIBLE_NOTES
+        | INCOMPATIBLE_CUTS,
 };
 
 /// The reason a pool is not opened.

@@ -4,8 +4,8 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, Stamp,
-        VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, SnapshotId,
+        Stamp, VolumeNumber,
     },
 };
 use world::IoError;
@@ -182,6 +182,27 @@ pub enum Error {
         "snapshot {snapshot:?} is one of all volumes of group {group:?}; delete it there, or first the group"
     )]
     PartOfGroupSnapshot { snapshot: String, group: String },
+    /// Too few pools for a cut, too many, or one twice.
+    #[error(
+        "a cut over several pools cannot have {pools} of them: at least two different ones, and at most {at_most}"
+    )]
+    BadCutSize { pools: usize, at_most: usize },
+    /// Not all pools could take their part, and none keeps it.
+    #[error("no snapshot was taken in any pool: {0}")]
+    CutFailed(String),
+    /// All pools placed their parts, but not all said that they are durable.
+    #[error(
+        "snapshot {snapshot:?} stays pending: {reason}; 'spindle pool settle' with all its pools says what became of it"
+    )]
+    CutUnsettled { snapshot: String, reason: String },
+    /// The other pools of the snapshot were not seen yet.
+    #[error(
+        "snapshot {0:?} is of several pools, and not all are known to have their part; 'spindle pool settle' with all of \
+         them decides it, '--give-up' gives up waiting"
+    )]
+    CutPending(String),
+    #[error("no snapshot {0} of several pools waits to be settled")]
+    NoCut(SnapshotId),
     /// Too many volumes for one snapshot.
     #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {

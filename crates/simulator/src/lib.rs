@@ -13,8 +13,11 @@
 //! [`array::register`] (the contents of a sector, actual and allowed), [`array::model`], [`array::host`] and
 //! [`array::administrator`] (the work), [`array::inspection`], [`array::incarnation`],
 //! [`array::independent_reader`] (a second reader of the format), [`array::run()`].
+//!
+//! [`cuts`] tests cuts over two pools.
 
 pub mod array;
+pub mod cuts;
 pub mod database;
 
 mod failure;

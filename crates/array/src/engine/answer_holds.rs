@@ -1,4 +1,5 @@
-//! Holds of answers: a subscriber of the log keeps hosts waiting until it has made a record safe elsewhere.
+//! Holds of answers: a subscriber of the log keeps hosts waiting until it has made a record safe elsewhere; a cut
+//! over several pools keeps them waiting until every pool has its part in the log.
 //!
 //! Only answers wait. A record that is held is in the tables already, reads see it, its blocks are unlocked,
 //! and the log goes on. What the pool logs for itself, moves of cleaning for example, is never held.
@@ -7,7 +8,8 @@
 //!
 //! 1. A hold is of one subscriber and of one record that was delivered to it. It ends with its guard, or with
 //!    the subscription.
-//! 2. A command is answered with success only when no hold of its record, or of an earlier one, is there.
+//! 2. A command is answered with success only when no hold of its record, or of an earlier one, is there, and
+//!    no hold of all answers.
 //! 3. A command whose record is held when the pool stops or is closed gets an error: its effect stays, but
 //!    the subscriber may not have it.
 
@@ -17,13 +19,20 @@ use crate::{
     format::Position,
     simulation::canary::{self, Canary},
 };
-use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    fmt,
+    rc::Rc,
+};
 use tokio::sync::Notify;
 
 /// Records whose answers wait, each with the subscriber that holds them.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerHolds {
     held: RefCell<BTreeSet<(Position, SubscriberNumber)>>,
+    /// Holds of all answers.
+    of_all: Cell<usize>,
     changed: Notify,
 }
 
@@ -33,7 +42,23 @@ pub struct AnswerHold {
     record: (Position, SubscriberNumber),
 }
 
+/// Holds all answers until it is dropped.
+pub(crate) struct AllAnswersHold(Rc<AnswerHolds>);
+
+impl Drop for AllAnswersHold {
+    fn drop(&mut self) {
+        self.0.of_all.update(|count| count - 1);
+        self.0.changed.notify_waiters();
+    }
+}
+
 impl AnswerHolds {
+    /// Holds the answers of all commands that were not answered yet, and of those to come.
+    pub fn begin_of_all(self: &Rc<Self>) -> AllAnswersHold {
+        self.of_all.update(|count| count + 1);
+        AllAnswersHold(Rc::clone(self))
+    }
+
     /// Begins a hold of a record that was not answered yet.
     pub fn begin(self: &Rc<Self>, position: Position, subscriber: SubscriberNumber) -> AnswerHold {
         let record = (position, subscriber);
@@ -55,7 +80,7 @@ impl AnswerHolds {
 
     /// True if no record up to `position` is held.
     fn is_free(&self, position: Position) -> bool {
-        self.held.borrow().first().is_none_or(|&(first, _)| first > position)
+        self.of_all.get() == 0 && self.held.borrow().first().is_none_or(|&(first, _)| first > position)
     }
 }
 
@@ -75,6 +100,11 @@ impl fmt::Debug for AnswerHold {
 }
 
 impl Shared {
+    /// Holds all answers to hosts, until the guard is dropped.
+    pub fn hold_answers(&self) -> AllAnswersHold {
+        self.subscribers.holds.begin_of_all()
+    }
+
     /// Waits until the subscribers let a command be answered whose records were all applied just now. Does
     /// not yield if nothing is held.
     ///

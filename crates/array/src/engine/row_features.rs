@@ -8,14 +8,18 @@ use super::Shared;
 use crate::{
     error::Result,
     format::features::{
-        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_NOTES,
+        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
+        INCOMPATIBLE_NOTES,
     },
 };
 use std::{cell::RefCell, rc::Rc};
 
 /// The features that come and go with rows.
-pub(crate) const ROW_FEATURES: u64 =
-    INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING | INCOMPATIBLE_GROUPS | INCOMPATIBLE_NOTES;
+pub(crate) const ROW_FEATURES: u64 = INCOMPATIBLE_BRANCHES
+    | INCOMPATIBLE_FILLING
+    | INCOMPATIBLE_GROUPS
+    | INCOMPATIBLE_NOTES
+    | INCOMPATIBLE_CUTS;
 
 /// The features of the verbs under way, one entry a verb.
 pub(crate) type FeaturesUnderWay = Rc<RefCell<Vec<u64>>>;

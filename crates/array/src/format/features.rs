@@ -39,6 +39,8 @@ pub const INCOMPATIBLE_FILLING: u64 = 1 << 9;
 pub const INCOMPATIBLE_GROUPS: u64 = 1 << 10;
 /// A point has a note.
 pub const INCOMPATIBLE_NOTES: u64 = 1 << 11;
+/// A cut over several pools is not settled.
+pub const INCOMPATIBLE_CUTS: u64 = 1 << 12;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,7 @@ impl Pool {
         number.ok_or_else(|| Error::NoVolume(volume.to_string()))
     }
 
-    /// The branch, point and row of a snapshot.
+    /// The branch, point and row of a snapshot that is not pending.
     pub(super) fn snapshot_of(
         &self,
         volume: VolumeKey<'_>,
@@ -86,6 +86,9 @@ impl Pool {
         };
         let found = state.catalogue.unsorted_snapshots_of(number).find(|(_, _, row)| is_it(row));
         let found = found.map(|(branch, stamp, row)| (branch, stamp, row.clone()));
-        found.ok_or_else(|| no_snapshot(&volume.to_string(), &snapshot.to_string()))
+        let found = found.ok_or_else(|| no_snapshot(&volume.to_string(), &snapshot.to_string()))?;
+        drop(state);
+        self.check_offered(&found.2)?;
+        Ok(found)
     }
 }

@@ -14,6 +14,7 @@
 mod background;
 mod clones;
 mod create;
+mod cut;
 mod difference;
 mod drive_watch;
 mod drives;
@@ -39,6 +40,7 @@ pub use crate::engine::{
 };
 pub use clones::NewClone;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
+pub use cut::{CutPart, CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use filling::FillStatus;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
@@ -70,6 +72,7 @@ use crate::{
     tree::Trees,
     volume::{Admission, HostPath},
 };
+use cut::CutsUnderWay;
 use difference::PointHolds;
 use drive_watch::DriveWatch;
 use filling::Filler;
@@ -104,6 +107,7 @@ pub struct Pool {
     answer_within: Duration,
     handles: Rc<VolumeHandles>,
     filler: Rc<Filler>,
+    cuts_under_way: CutsUnderWay,
     log_task: RefCell<Option<JoinHandle<Result<()>>>>,
 }
 
@@ -150,6 +154,7 @@ impl Pool {
             answer_within: setting.answer_within,
             handles,
             filler,
+            cuts_under_way: CutsUnderWay::default(),
             log_task: RefCell::new(None),
         }
     }

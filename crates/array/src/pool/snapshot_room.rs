@@ -56,7 +56,11 @@ fn snapshots(map: &MapReader) -> Vec<(String, Vec<NamedPoint>)> {
     let state = map.shared.state.borrow();
     let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
     let all = live.map(|(number, row)| {
-        let snapshots = state.catalogue.snapshots_of(number);
+        // Those of a cut that is not settled cannot be deleted.
+        let snapshots = state
+            .catalogue
+            .snapshots_of(number)
+            .filter(|(_, _, row)| state.catalogue.cut(row.snapshot).is_none());
         let points = snapshots.map(|(branch, stamp, point)| ((branch, stamp), point.name.clone()));
         (row.name.clone(), points.collect::<Vec<_>>())
     });

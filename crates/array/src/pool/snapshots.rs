@@ -2,14 +2,14 @@
 
 use super::{Pool, SnapshotKey, VolumeKey, difference::row_of_deleted, volumes::check_name};
 use crate::{
-    engine::{BranchLoss, MapReader, PlannedDeletion},
+    engine::{BranchLoss, Catalogue, MapReader, PlannedDeletion},
     error::{Error, Result},
     format::{
         BranchNumber, GRAIN_BYTES, GroupNumber, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber,
         WallNanoseconds,
         features::INCOMPATIBLE_NOTES,
         record::ENTRIES_MAX,
-        row::{NOTE_BYTES_MAX, PointRow, PointUses, VolumeState},
+        row::{CutRow, NOTE_BYTES_MAX, PointRow, PointUses, VolumeState},
     },
     log::LogItem,
     map::ReclaimableQuery,
@@ -29,6 +29,9 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// Bytes of its owner, which the pool keeps and does not look at; empty without a note.
     pub note: Vec<u8>,
+    /// The cut over several pools that it is part of, while that is not settled. If it is pending, the
+    /// snapshot cannot be used.
+    pub cut: Option<CutRow>,
 }
 
 /// A snapshot to take.
@@ -56,13 +59,14 @@ pub(super) fn new_features(new: &NewSnapshot<'_>) -> u64 {
 }
 
 impl Snapshot {
-    pub(super) fn of(row: &PointRow) -> Self {
+    pub(super) fn of(catalogue: &Catalogue, row: &PointRow) -> Self {
         Self {
             name: row.name.clone(),
             snapshot: row.snapshot,
             created_at: row.created_at,
             size_bytes: row.sectors * SECTOR_BYTES,
             note: row.note.clone(),
+            cut: catalogue.cut(row.snapshot).cloned(),
         }
     }
 }
@@ -114,15 +118,8 @@ impl Pool {
         if volumes.len() > ENTRIES_MAX {
             return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most: ENTRIES_MAX });
         }
+        self.check_snapshot(volumes, new)?;
         let mut state = self.shared.state.borrow_mut();
-        for &number in volumes {
-            let row = state.catalogue.volume(number).expect("numbers of volumes stay");
-            self.check_changeable(row)?;
-            let mut snapshots = state.catalogue.unsorted_snapshots_of(number);
-            if snapshots.any(|(_, _, row)| row.name == new.name) {
-                return Err(Error::NameTaken(new.name.to_owned()));
-            }
-        }
         let stamp = state.next_stamp_of([]);
         let created_at = self.shared.wall_now();
         let mut parts = Vec::new();
@@ -146,6 +143,20 @@ impl Pool {
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
         Ok(parts)
+    }
+
+    /// Fails if one of the volumes cannot have that snapshot.
+    pub(super) fn check_snapshot(&self, volumes: &[VolumeNumber], new: &NewSnapshot<'_>) -> Result<()> {
+        let state = self.shared.state.borrow();
+        for &number in volumes {
+            let row = state.catalogue.volume(number).expect("numbers of volumes stay");
+            self.check_changeable(row)?;
+            let mut snapshots = state.catalogue.unsorted_snapshots_of(number);
+            if snapshots.any(|(_, _, row)| row.name == new.name) {
+                return Err(Error::NameTaken(new.name.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// The present of a volume as a point without a name, which lasts as long as it has a use. It has to enter
@@ -181,7 +192,8 @@ impl Pool {
     pub fn snapshots<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<Vec<Snapshot>> {
         let number = self.number_of(volume.into())?;
         let state = self.shared.state.borrow();
-        let rows = state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(row));
+        let rows =
+            state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(&state.catalogue, row));
         Ok(rows.collect())
     }
 
@@ -204,7 +216,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume or snapshot; or it is part of a snapshot of a group.
+    /// No such volume or snapshot; it is part of a snapshot of a group; or of a cut over several pools that is
+    /// not settled.
     pub async fn delete_snapshot<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -213,6 +226,7 @@ impl Pool {
         let one_at_a_time = self.shared.changing.lock().await;
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         self.check_single(&row)?;
+        self.check_no_cut(&row)?;
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }

@@ -241,7 +241,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume, or it has snapshots, or is in a group; or a difference reads one of its points.
+    /// No such volume, or it has snapshots, or is in a group; a difference reads one of its points; or a
+    /// snapshot is part of a cut over several pools that is not settled.
     pub async fn delete_volume<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -255,6 +256,7 @@ impl Pool {
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
         }
+        self.check_no_cuts_of(number)?;
         self.holds.check_unused(number, &row.name)?;
         let branch = row.branch;
         let row = VolumeRow { state: VolumeState::Deleting, ..row };

@@ -71,6 +71,10 @@ listed! {
         HalfAGroupCut,
         /// Opening leaves operations on groups as far as they are.
         IntentForgotten,
+        /// Hosts get answers while a cut over several pools is placed.
+        CutNotHeld,
+        /// A snapshot is offered although another pool may lack its part of the cut.
+        HalfACutServed,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
     }

@@ -23,3 +23,4 @@ macro_rules! listed {
 
 pub mod canary;
 pub mod sometimes;
+pub mod thread_delays;

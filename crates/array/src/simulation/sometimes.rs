@@ -143,6 +143,12 @@ listed! {
         IntentCompleted,
         /// Groups: interrupted before an operation was complete.
         CutBehindAnIntent,
+        /// Cuts: not all pools placed their parts, and those that had removed them.
+        CutAbandoned,
+        /// Cuts: one that ended early was found to be whole.
+        CutConfirmedLater,
+        /// Cuts: one that ended early was removed, because a pool lacked its part.
+        CutRemovedLater,
         /// Rebuild: a segment has its copy back.
         CopyRebuilt,
         /// Rebuild: a segment became free, or the new drive failed, before its copy was complete.

@@ -9,7 +9,7 @@ use array::{
     volume::{Bounds, VolumeDevice},
 };
 use std::rc::Rc;
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, sim::SimDrive};
 
 const BLOCK: u64 = 4096;
 
@@ -189,10 +189,15 @@ pub fn features_of(images: &[Vec<u8>]) -> u64 {
 
 /// The incompatible features on the first drive.
 pub fn features(scene: &Scene) -> u64 {
+    features_on(&scene.drives[0])
+}
+
+/// The incompatible features on a drive.
+pub fn features_on(drive: &SimDrive) -> u64 {
     use array::format::superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_start_bytes};
     let of_place = |place: u8| {
         let mut image = vec![0; SUPERBLOCK_BYTES_MAX];
-        scene.drives[0].peek(superblock_start_bytes(place), &mut image);
+        drive.peek(superblock_start_bytes(place), &mut image);
         image
     };
     let images: Vec<_> = (0..SUPERBLOCK_PLACES as u8).map(of_place).collect();

@@ -9,8 +9,9 @@ use array::format::{
     },
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
-        BranchRow, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow, PointRow, PointUses,
-        ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, VolumeRow, VolumeState, WriteCache,
+        BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
+        PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, VolumeRow,
+        VolumeState, WriteCache,
     },
     *,
 };
@@ -351,6 +352,14 @@ pub fn clone_intent_row() -> IntentRow {
 
 pub fn rollback_intent_row() -> IntentRow {
     IntentRow { operation: GroupOperation::RollBack, ..clone_intent_row() }
+}
+
+pub fn cut_row() -> CutRow {
+    CutRow {
+        state: CutState::Pending,
+        created_at: WallNanoseconds(1_795_600_000_000_000_000),
+        pools: vec![PoolId([0x11; 16]), PoolId([0x22; 16])],
+    }
 }
 
 pub fn epoch_row() -> EpochRow {

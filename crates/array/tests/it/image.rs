@@ -6,7 +6,10 @@ use array::format::{
     checkpoint::Checkpoint,
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
-    row::{BranchRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow, VolumeRow},
+    row::{
+        BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow,
+        VolumeRow,
+    },
 };
 
 /// One structure, encoded.
@@ -95,7 +98,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 13] {
+fn rows() -> [Image; 14] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -118,6 +121,7 @@ fn rows() -> [Image; 13] {
         row!("row-group-1", GroupRow, examples::group_row()),
         row!("row-intent-clone-1", IntentRow, examples::clone_intent_row()),
         row!("row-intent-rollback-1", IntentRow, examples::rollback_intent_row()),
+        row!("row-cut-1", CutRow, examples::cut_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
         row!("row-scrub-1", ScrubRow, examples::scrub_row()),

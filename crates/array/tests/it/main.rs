@@ -7,6 +7,7 @@ mod apply_write;
 mod bounds;
 mod branch_stamps;
 mod clones;
+mod cuts;
 mod difference;
 mod dump;
 mod election;

@@ -63,6 +63,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Discard,
         CatalogueTable::Scrub,
         CatalogueTable::Intent,
+        CatalogueTable::Cut,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -20,6 +20,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool add-drive mail --size 100GiB           add a file as a drive, and make missing copies on it
   spindle pool add-drive mail --device /dev/sde
   spindle pool import mail                            rebuild a lost record from the drives
+  spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
   spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
@@ -111,6 +112,23 @@ them is a copy, and nothing is written. Ends with 0 if a record was written or p
         /// List the pools found, and write nothing
         #[arg(long)]
         list: bool,
+    },
+    /// Find out what became of snapshots of several pools that ended early
+    #[command(after_help = "Examples:
+  spindle pool settle mail logs                       the pools of the snapshot, all of them
+  spindle pool settle mail --give-up monday           pool logs is gone for good
+
+A snapshot of several pools that was interrupted is pending: it can neither be used nor deleted, since another pool may
+lack its part. Seen together, the pools keep it if all have it, and remove it if one has not. --give-up removes it from
+the pools given, or keeps it if it is known that all had it. Ends with 1 if a snapshot still waits.")]
+    Settle {
+        /// Folders of the pools
+        #[arg(value_name = "POOL", required = true)]
+        pools: Vec<PathBuf>,
+
+        /// Name of a snapshot that does not wait for pools not given
+        #[arg(long, value_name = "SNAPSHOT")]
+        give_up: Option<String>,
     },
     /// Check every copy of everything in a pool, and fix those that are wrong
     #[command(after_help = "Example:
@@ -276,16 +294,22 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Take a snapshot of a volume
+    /// Take a snapshot of a volume, or of several volumes at one moment
     #[command(after_help = "Examples:
   spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday
   spindle volume snapshot mail/store@monday --note \"before the update\"
+  spindle volume snapshot mail/store logs/store-log --as monday
 
-'spindle pool show' lists snapshots with their notes.")]
+'spindle pool show' lists snapshots with their notes. Volumes of several pools get their snapshot in all pools or in none;
+if that ends early, it is pending until 'spindle pool settle' has seen the pools together.")]
     Snapshot {
-        /// The pool, the volume, and the name of the snapshot
-        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
-        snapshot: PathBuf,
+        /// The pool, the volume, and the name of the snapshot; with --as, volumes of one pool or several
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]", required = true)]
+        volumes: Vec<PathBuf>,
+
+        /// Name of the snapshot, the same for all volumes
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<String>,
 
         /// Text to keep with the snapshot: at most 768 bytes
         #[arg(long, value_name = "TEXT")]

@@ -5,6 +5,7 @@ mod add_drive;
 pub mod arguments;
 mod branching;
 mod create;
+mod cut;
 mod damaged;
 mod filling;
 mod group;
@@ -55,6 +56,9 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             } else {
                 import::import(&world, &request, json).await
             }
+        }
+        PoolVerb::Settle { pools, give_up } => {
+            cut::settle_pools(&world, pools, give_up.as_deref(), json).await
         }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
         PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,

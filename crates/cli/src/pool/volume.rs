@@ -2,7 +2,9 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
-    branching, filling,
+    branching,
+    cut::{self, WantedSnapshot},
+    filling,
     reporter::open,
     volume_diff,
     volume_limits::VolumeLimits,
@@ -10,8 +12,8 @@ use super::{
 use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
-    format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
-    pool::{NewSnapshot, NewVolume, Pool, VolumeSetting},
+    format::{RedundancyClass, VolumeId, row::WriteCache},
+    pool::{NewVolume, Pool, VolumeSetting},
     volume::{Bounds, Rates},
 };
 use report::Refusal;
@@ -48,6 +50,13 @@ pub(super) struct VolumeAnswer<'a> {
     pub limits: Option<LimitStatus>,
 }
 
+impl<'a> VolumeAnswer<'a> {
+    /// Without figures.
+    pub fn of(path: &'a Path, done: &'static str) -> Self {
+        Self { path, done, size_bytes: None, name: None, left: None, waits_for: None, limits: None }
+    }
+}
+
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
@@ -57,13 +66,16 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
-    | VolumeVerb::Snapshot { snapshot: path, .. }
     | VolumeVerb::Delete { volume: path }) = &arguments.verb
     else {
-        let VolumeVerb::Diff { from, to } = &arguments.verb else {
-            unreachable!("all others change a volume")
+        return match &arguments.verb {
+            VolumeVerb::Diff { from, to } => volume_diff::diff(from, to.as_deref(), arguments.json),
+            VolumeVerb::Snapshot { volumes, name, note } => {
+                let note = note.as_deref().unwrap_or_default();
+                cut::snapshot(arguments.json, &WantedSnapshot { volumes, name: name.as_deref(), note })
+            }
+            _ => unreachable!("all others change a volume"),
         };
-        return volume_diff::diff(from, to.as_deref(), arguments.json);
     };
     let wanted = VolumePath::of(path).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")
@@ -105,9 +117,8 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             VolumeVerb::Rename { name, .. } => {
                 ("renamed", None, Some(name.as_str()), format!("{name} from now on"))
             }
-            VolumeVerb::Snapshot { .. } => ("snapshot", None, None, "a snapshot".to_owned()),
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
-            VolumeVerb::Diff { .. } => unreachable!("answered above"),
+            VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. } => unreachable!("answered above"),
             VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. } => {
                 unreachable!("done by `branching` and `filling`")
             }
@@ -153,9 +164,6 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
         (VolumeVerb::Rename { name, .. }, None) if name.contains(['/', '@']) => {
             let problem = format!("{name:?} is no name of a volume: it has a / or an @");
             Err(Refusal::new(problem, "say the new name alone, without the pool"))
-        }
-        (VolumeVerb::Snapshot { .. }, None) => {
-            Err(Refusal::new(format!("{shown} names no snapshot"), "say POOL/VOLUME@SNAPSHOT"))
         }
         _ => Ok(()),
     }
@@ -205,13 +213,8 @@ async fn perform(
         (VolumeVerb::Set { limits, write_cache, .. }, _) => set(pool, volume, limits, *write_cache).await,
         (VolumeVerb::Resize { size, .. }, _) => pool.resize_volume(volume, size.0).await,
         (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
-        (VolumeVerb::Snapshot { note, .. }, Some(name)) => {
-            let note = note.as_deref().unwrap_or_default().as_bytes();
-            let new = NewSnapshot { name, snapshot: SnapshotId(random_uuid(world)), note };
-            pool.take_snapshot(&[volume], &new).await
-        }
         (VolumeVerb::Delete { .. }, Some(name)) => pool.delete_snapshot(volume, name).await,
-        (VolumeVerb::Diff { .. }, Some(_)) => unreachable!("it changes nothing"),
+        (VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. }, _) => unreachable!("answered above"),
         (VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. }, _) => {
             unreachable!("done by `branching` and `filling`")
         }

@@ -6,6 +6,7 @@
 mod answers;
 mod book;
 mod cleaning;
+mod cut_verbs;
 mod databases;
 mod drives;
 mod drives_found;

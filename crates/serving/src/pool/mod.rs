@@ -4,6 +4,7 @@ pub mod add_drive;
 pub mod advice;
 pub mod branching;
 pub mod create;
+pub mod cut;
 pub mod damaged;
 pub mod difference;
 pub mod drive_search;

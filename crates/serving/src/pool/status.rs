@@ -7,6 +7,7 @@
 //! 2. It is replaced atomically, and never flushed: after a power loss it means nothing.
 
 use super::{
+    cut::CutStatus,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
@@ -176,6 +177,9 @@ pub struct VolumeStatus {
     /// Of the snapshots that have one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<NoteStatus>,
+    /// Of the snapshots of several pools that are not settled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<CutStatus>,
 }
 
 /// Progress of a volume that is being filled with what it reads through its source.
@@ -224,6 +228,7 @@ impl VolumeStatus {
                 .iter()
                 .filter_map(|snapshot| NoteStatus::of(&snapshot.name, &snapshot.note))
                 .collect(),
+            cuts: snapshots.iter().filter_map(CutStatus::of).collect(),
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
@@ -233,7 +238,9 @@ impl VolumeStatus {
     pub fn snapshot_text(&self, snapshot: &str) -> String {
         let note = self.notes.iter().find(|note| note.snapshot == snapshot);
         let note = note.map_or(String::new(), |note| format!(": {}", note.text()));
-        format!("snapshot {}@{snapshot}{note}", self.name)
+        let cut = self.cuts.iter().find(|cut| cut.snapshot == snapshot);
+        let cut = cut.map_or(String::new(), |cut| format!(", {}", cut.text()));
+        format!("snapshot {}@{snapshot}{cut}{note}", self.name)
     }
 
     /// In a line.

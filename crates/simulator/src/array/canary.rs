@@ -41,7 +41,9 @@ impl Bug {
             DriveBug::RecordsBeforeTheirHeader,
             DriveBug::GenerationNotStable,
         ];
-        let in_pool = Canary::ALL.iter().copied().map(Self::InPool);
+        // Those of cuts need two pools: `cuts`.
+        let of_cuts = [Canary::CutNotHeld, Canary::HalfACutServed];
+        let in_pool = Canary::ALL.iter().copied().filter(move |bug| !of_cuts.contains(bug)).map(Self::InPool);
         in_pool.chain(spoilings.into_iter().map(Self::BeforeDrives))
     }
 

@@ -1,7 +1,7 @@
 //! Runs seeds of the simulator; `cargo xtask sim` starts it.
 
 use clap::{Parser, Subcommand};
-use simulator::{array, database};
+use simulator::{array, cuts, database};
 use std::{cell::RefCell, collections::BTreeMap, process::ExitCode, time::Duration};
 use world::{
     World,
@@ -22,6 +22,8 @@ enum Room {
     Maildb(Maildb),
     /// Pools under power cuts, kills, faulty and missing drives
     Array(Array),
+    /// Cuts over two pools, under power cuts, kills, and drives that refuse writes
+    Cuts(Cuts),
 }
 
 /// Options of all rooms.
@@ -74,6 +76,12 @@ struct Array {
     reaching: Vec<String>,
 }
 
+#[derive(clap::Args)]
+struct Cuts {
+    #[command(flatten)]
+    seeds: Seeds,
+}
+
 /// The summary of a run.
 struct RunSummary {
     trace: u64,
@@ -93,6 +101,7 @@ fn main() -> ExitCode {
     match Arguments::parse().room {
         Room::Maildb(arguments) => run_maildb(arguments),
         Room::Array(arguments) => run_array(arguments),
+        Room::Cuts(arguments) => run_cuts(arguments),
     }
 }
 
@@ -155,6 +164,21 @@ fn run_array(arguments: Array) -> ExitCode {
     });
     show_reached(&reached.into_inner());
     code
+}
+
+fn run_cuts(arguments: Cuts) -> ExitCode {
+    run_seeds(arguments.seeds, "writes", |seed| match cuts::run(seed, cuts::CutRunOptions::default()) {
+        Ok(report) => Ok(RunSummary {
+            trace: report.trace.value(),
+            crashes: report.crashes,
+            works: report.tally.writes,
+            story: report.tally.story,
+        }),
+        Err(failure) => Err(FailureText {
+            line: format!("{}; replay: {}", failure.what, failure.replay),
+            story: failure.to_string(),
+        }),
+    })
 }
 
 /// Prints the branches of the pool that were taken, and those that were not.

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
 mod array;
-
+mod cuts;
 mod database;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -26,8 +26,8 @@ const READS: &str = "24 snapshots kept: device reads a read";
 const WRITTEN: &str = "24 snapshots kept: bytes written a byte";
 const P99: &str = "24 snapshots kept: p99 of commands";
 const PROCESSOR: &str = "24 snapshots kept: processor time of a command";
-const BTRFS_RATE: &str = "btrfs, 24 snapshots kept: I/O";
-const BTRFS_WRITTEN: &str = "btrfs, 24 snapshots kept: bytes written a byte";
+const BTRFS_RATE: &str = "btrfs keeps 24 snapshots: I/O";
+const BTRFS_WRITTEN: &str = "btrfs keeps 24 snapshots: bytes written a byte";
 const CREATION: &str = "snapshot creation, 1,000 there";
 const CREATION_P99: &str = "p99 of commands beside creations";
 const DELETION: &str = "I/O while snapshots are deleted";
@@ -182,7 +182,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
         snapshot()?;
         turn("with", scale.first_s)?;
     }
-    let note = "btrfs, 24 snapshots kept: the same with subvolumes, each write dsync, bytes counted at the loop devices; ours: \
+    let note = "btrfs keeps 24 snapshots: the same with subvolumes, each write dsync, bytes counted at the loop devices; ours: \
                 with snapshots, peer: without";
     let mut rows = names.map(|(what, unit)| Row::new(what, unit, Goal::None, note));
     for pair in 0..scale.pairs {

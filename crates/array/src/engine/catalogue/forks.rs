@@ -15,7 +15,10 @@ use super::Catalogue;
 use crate::{
     format::{
         BranchNumber, RowKey, Stamp, VolumeNumber,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_NOTES},
+        features::{
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
+            INCOMPATIBLE_NOTES,
+        },
         row::{PointRow, VolumeState},
     },
     map::{Points, Reclaim},
@@ -115,7 +118,7 @@ impl Catalogue {
     }
 
     /// The incompatible features of the rows: older programs would misread a branch with a parent, what a
-    /// rollback left, a branch that is being filled, a group, or a point with a note.
+    /// rollback left, a branch that is being filled, a group, a point with a note, or a cut that is not settled.
     pub fn features_needed(&self) -> u64 {
         let has_forks = !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some());
         let is_filling = self.branch_rows.values().any(|row| row.filled_below.is_some());
@@ -124,6 +127,7 @@ impl Catalogue {
             | bit(is_filling, INCOMPATIBLE_FILLING)
             | bit(!self.grouped.is_empty() || !self.intents.is_empty(), INCOMPATIBLE_GROUPS)
             | bit(!self.noted.is_empty(), INCOMPATIBLE_NOTES)
+            | bit(!self.cuts.is_empty(), INCOMPATIBLE_CUTS)
     }
 
     /// True if the row of a point is that of a snapshot that was not deleted, with its volume or alone.

@@ -13,6 +13,7 @@
 //! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
 
 mod branching;
+mod cuts;
 mod forks;
 mod groups;
 
@@ -22,8 +23,10 @@ pub(crate) use forks::{BranchLoss, PlannedDeletion};
 use crate::{
     format::{
         BlockCount, BlockIndex, BranchNumber, CatalogueTable, DecodeError, GroupNumber, Interval,
-        RedundancyClass, RowKey, Stamp, VolumeId, VolumeNumber,
-        row::{BranchRow, DiscardRow, GroupRow, IntentRow, PointRow, ScrubRow, VolumeRow, VolumeState},
+        RedundancyClass, RowKey, SnapshotId, Stamp, VolumeId, VolumeNumber,
+        row::{
+            BranchRow, CutRow, DiscardRow, GroupRow, IntentRow, PointRow, ScrubRow, VolumeRow, VolumeState,
+        },
     },
     map::{Branch, Branches, Points, Reclaim},
     simulation::canary::{self, Canary},
@@ -60,6 +63,7 @@ pub(crate) struct Catalogue {
     grouped: BTreeSet<VolumeNumber>,
     groups: BTreeMap<GroupNumber, GroupRow>,
     intents: BTreeMap<GroupNumber, IntentRow>,
+    cuts: BTreeMap<SnapshotId, CutRow>,
     changed: BTreeSet<RowKey>,
     /// Discards that are not completely in the map, as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
@@ -111,6 +115,9 @@ impl Catalogue {
             }
             CatalogueTable::Intent => {
                 self.intents.insert(GroupNumber(key.id as u32), IntentRow::decode(bytes)?);
+            }
+            CatalogueTable::Cut => {
+                self.cuts.insert(key.snapshot_of_cut(), CutRow::decode(bytes)?);
             }
             CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.insert(key, bytes.to_vec());
@@ -197,6 +204,9 @@ impl Catalogue {
             }
             CatalogueTable::Intent => {
                 self.intents.remove(&GroupNumber(key.id as u32));
+            }
+            CatalogueTable::Cut => {
+                self.cuts.remove(&key.snapshot_of_cut());
             }
             CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.remove(&key);
@@ -321,6 +331,7 @@ impl Catalogue {
             CatalogueTable::Scrub => Some(self.scrub?.encode()),
             CatalogueTable::Group => Some(self.groups.get(&GroupNumber(key.id as u32))?.encode()),
             CatalogueTable::Intent => Some(self.intents.get(&GroupNumber(key.id as u32))?.encode()),
+            CatalogueTable::Cut => Some(self.cuts.get(&key.snapshot_of_cut())?.encode()),
             CatalogueTable::Segment | CatalogueTable::Epoch => self.others.get(&key).cloned(),
         }
     }

@@ -5,6 +5,7 @@
 //! version of its table. Numbers of volumes, branches and groups begin at 1; 0 is none.
 
 mod branch;
+mod cut;
 mod discard;
 mod group;
 mod intent;
@@ -14,6 +15,7 @@ mod segment;
 mod volume;
 
 pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
+pub use cut::{CUT_POOLS_MAX, CutRow, CutState};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
 pub use intent::{GroupOperation, IdSeed, IntentRow};
@@ -24,7 +26,7 @@ pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
 
 use super::{
     decode_error::{DecodeError, DecodeFault, Structure},
-    units::{BranchNumber, GroupNumber, SegmentNumber, Stamp, VolumeNumber},
+    units::{BranchNumber, GroupNumber, SegmentNumber, SnapshotId, Stamp, VolumeNumber},
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, little_endian as le};
 
@@ -52,6 +54,8 @@ pub enum CatalogueTable {
     Scrub = 8,
     /// Operations on groups that are not complete: id: group number; sub: 0.
     Intent = 9,
+    /// Cuts over several pools that are not settled: id, sub: the halves of the snapshot's UUID.
+    Cut = 10,
 }
 
 impl CatalogueTable {
@@ -66,8 +70,9 @@ impl CatalogueTable {
             7 => Self::Discard,
             8 => Self::Scrub,
             9 => Self::Intent,
+            10 => Self::Cut,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 9")?;
+                structure.value(false, at, "table", byte, "1 to 10")?;
                 unreachable!("refused above")
             }
         })
@@ -111,6 +116,18 @@ impl RowKey {
     /// Key of the operation on a group that is not complete.
     pub fn of_intent(group: GroupNumber) -> Self {
         Self { table: CatalogueTable::Intent, id: group.0.into(), sub: 0 }
+    }
+
+    /// Key of a cut over several pools that is not settled.
+    pub fn of_cut(snapshot: SnapshotId) -> Self {
+        let value = u128::from_le_bytes(snapshot.0);
+        Self { table: CatalogueTable::Cut, id: value as u64, sub: (value >> 64) as u64 }
+    }
+
+    /// The snapshot of the key of a cut.
+    pub fn snapshot_of_cut(self) -> SnapshotId {
+        assert_eq!(self.table, CatalogueTable::Cut, "only keys of cuts are made of a snapshot");
+        SnapshotId((u128::from(self.id) | u128::from(self.sub) << 64).to_le_bytes())
     }
 
     /// Key of an epoch of a group's lineage, counted from 0, oldest first.

@@ -90,7 +90,8 @@ impl Pool {
         let number = self.number_of(volume)?;
         let state = self.shared.state.borrow();
         let snapshots = state.catalogue.unsorted_snapshots_of(number);
-        let earlier = snapshots.filter(|(of, stamp, _)| *of == branch && is_later(later, *stamp));
+        let offered = snapshots.filter(|(_, _, row)| !state.catalogue.is_pending(row.snapshot));
+        let earlier = offered.filter(|(of, stamp, _)| *of == branch && is_later(later, *stamp));
         Ok(earlier.map(|(_, _, row)| (row.name.clone(), row.snapshot)).collect())
     }
 }

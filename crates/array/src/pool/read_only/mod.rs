@@ -332,7 +332,11 @@ impl ReadOnlyPool {
     /// No such volume was found.
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
         let number = self.number_of(volume)?;
-        let rows = self.state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(row));
+        let rows = self
+            .state
+            .catalogue
+            .snapshots_of(number)
+            .map(|(_, _, row)| Snapshot::of(&self.state.catalogue, row));
         Ok(rows.collect())
     }
 
@@ -346,7 +350,7 @@ impl ReadOnlyPool {
         Ok(ReadOnlyVolume::new(Rc::clone(self), (row.branch, None), row.sectors))
     }
 
-    /// A snapshot of a volume.
+    /// A snapshot of a volume, also one that is pending: another pool may lack its part.
     ///
     /// # Errors
     ///

@@ -59,6 +59,8 @@ pub struct RawCatalogue {
     groups: BTreeMap<u32, Vec<u8>>,
     /// Operations on groups: the snapshot of each, by the group's number.
     pub intents: BTreeMap<u32, [u8; 16]>,
+    /// Cuts over several pools that are not settled, by snapshot.
+    pub cuts: BTreeSet<[u8; 16]>,
     /// Unfinished discards: branch, first block and number of blocks.
     pub discards: Vec<(u32, u64, u64)>,
 }
@@ -130,6 +132,15 @@ impl RawCatalogue {
                     }
                     catalogue.intents.insert(number, array(row, 8));
                 }
+                10 => {
+                    let pools = usize::from(row[3]);
+                    let is_cut = matches!(row[2], 1 | 2) && (2..=32).contains(&pools);
+                    if !is_cut || row.len() != 16 + 16 * pools {
+                        return Err(format!("a cut in state {} with {} bytes", row[2], row.len()));
+                    }
+                    let halves = [id.to_le_bytes(), sub.to_le_bytes()].concat();
+                    catalogue.cuts.insert(array(&halves, 0));
+                }
                 6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }
@@ -159,6 +170,7 @@ impl RawCatalogue {
             return Err(format!("point {stamp} of branch {branch}, which is not there"));
         }
         self.check_groups()?;
+        self.check_cuts()?;
         self.check_forks()
     }
 
@@ -197,6 +209,17 @@ impl RawCatalogue {
         }
         match self.intents.keys().find(|group| !used.contains(group)) {
             Some(group) => Err(format!("an operation on group {group}, which has no volumes")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that each cut has a snapshot.
+    fn check_cuts(&self) -> ReadResult<()> {
+        let is_there = |cut: &[u8; 16]| {
+            self.points.values().any(|point| point.snapshot == *cut && point.is_snapshot && !point.is_deleted)
+        };
+        match self.cuts.iter().find(|cut| !is_there(cut)) {
+            Some(cut) => Err(format!("cut {cut:?} has no snapshot")),
             None => Ok(()),
         }
     }

@@ -62,6 +62,8 @@ pub struct RawSuperblock {
     pub may_have_groups: bool,
     /// Its features say that points may have notes.
     pub may_have_notes: bool,
+    /// Its features say that cuts over several pools may not be settled.
+    pub may_have_cuts: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -134,6 +136,7 @@ impl RawSuperblock {
             may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
             may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,
+            may_have_cuts: u64_at(image, 72) & 1 << 12 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

@@ -1,0 +1,133 @@
+//! Takes cuts while hosts write, and deletes some.
+
+use super::{Chain, CutFate, CutRunError, CutRunPlan, Ledger};
+use array::{
+    error::Error,
+    format::SnapshotId,
+    pool::{CutPart, NewSnapshot, Pool},
+};
+use std::{rc::Rc, time::Duration};
+use world::{Random, World, with_deadline};
+
+/// The volume of each pool.
+pub const VOLUME: &str = "mail";
+
+pub struct Administrator {
+    pub world: World,
+    pub pools: [Rc<Pool>; 2],
+    pub plan: Rc<CutRunPlan>,
+    pub chains: Rc<Vec<Chain>>,
+    pub ledger: Rc<Ledger>,
+    pub random: Random,
+}
+
+/// What one caller of a cut got.
+enum Told {
+    Taken,
+    /// No pool has it.
+    Refused,
+    /// It may be there or not.
+    Unknown,
+}
+
+impl Administrator {
+    /// Takes the cuts of an incarnation.
+    ///
+    /// # Errors
+    ///
+    /// A broken guarantee; or a pool has stopped.
+    pub async fn work(mut self) -> Result<(), CutRunError> {
+        for _ in 0..self.plan.cuts {
+            let pause = Duration::from_micros(1 << self.random.below(12));
+            self.world.sleep(pause).await;
+            self.cut().await?;
+            if self.random.percent(25.0) {
+                self.delete().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn cut(&mut self) -> Result<(), CutRunError> {
+        let answered = self.chains.iter().map(Chain::answered).collect();
+        let (snapshot, name) = self.ledger.begin(answered);
+        let mut parts =
+            CutPart::of_pools(&[self.pools[0].id(), self.pools[1].id()]).expect("two pools").into_iter();
+        let leaves = self.random.percent(self.plan.leaving_percent).then(|| self.random.below(2) as usize);
+        let callers = [0, 1].map(|index| {
+            let (pool, world) = (Rc::clone(&self.pools[index]), self.world.clone());
+            let (name, part) = (name.clone(), parts.next().expect("two parts"));
+            let patience = (leaves == Some(index)).then(|| Duration::from_micros(1 << self.random.below(14)));
+            let part = async move {
+                let new = NewSnapshot { name: &name, snapshot, note: b"" };
+                let taken = pool.take_part_in_cut(&[VOLUME], &new, part);
+                match patience {
+                    None => Some(taken.await),
+                    Some(patience) => with_deadline(world.sleep(patience), Box::pin(taken)).await,
+                }
+            };
+            self.world.spawn("part of a cut", part)
+        });
+        let mut told = Vec::new();
+        for caller in callers {
+            told.push(match caller.await {
+                Some(Ok(_)) => Told::Taken,
+                Some(Err(Error::CutFailed(_))) => Told::Refused,
+                Some(Err(error)) => {
+                    self.ledger.tell(format!("{name}: {error}"));
+                    Told::Unknown
+                }
+                None => Told::Unknown,
+            });
+        }
+        let fate = fate(&told);
+        let begun: Vec<u64> = self.chains.iter().map(Chain::begun).collect();
+        self.ledger.end(snapshot, fate, &begun);
+        self.ledger.tell(format!("{name}: {fate:?}"));
+        let mut tally = self.ledger.tally.borrow_mut();
+        match fate {
+            CutFate::Acknowledged => tally.taken += 1,
+            CutFate::Refused => tally.refused += 1,
+            _ => tally.unsettled += 1,
+        }
+        Ok(())
+    }
+
+    /// Deletes a cut that was acknowledged, in one pool or both.
+    async fn delete(&mut self) -> Result<(), CutRunError> {
+        let known = self.ledger.all();
+        let taken: Vec<SnapshotId> = known
+            .iter()
+            .filter(|(_, cut)| cut.fate == CutFate::Acknowledged)
+            .map(|&(snapshot, _)| snapshot)
+            .collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let snapshot = taken[self.random.below(taken.len() as u64) as usize];
+        let both = self.random.percent(50.0);
+        let first = self.random.below(2) as usize;
+        for pool in [first, 1 - first].into_iter().take(1 + usize::from(both)) {
+            match self.pools[pool].delete_snapshot(VOLUME, snapshot).await {
+                Ok(()) => {}
+                // One caller was stopped, so this pool does not know of the other yet.
+                Err(Error::CutPending(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            self.ledger.set_fate(snapshot, CutFate::Deleted);
+        }
+        self.ledger.tally.borrow_mut().deleted += 1;
+        Ok(())
+    }
+}
+
+/// The fate of a cut by what its callers were told.
+fn fate(told: &[Told]) -> CutFate {
+    if told.iter().any(|told| matches!(told, Told::Taken)) {
+        CutFate::Acknowledged
+    } else if told.iter().all(|told| matches!(told, Told::Refused)) {
+        CutFate::Refused
+    } else {
+        CutFate::Open
+    }
+}

@@ -1,0 +1,99 @@
+//! What is known of each cut: what its callers were told, and what its parts have to contain.
+
+use array::format::SnapshotId;
+use std::{cell::RefCell, collections::BTreeMap};
+
+/// What the callers of a cut were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutFate {
+    /// Nothing yet, or an error after all parts were placed: it is in both pools or in none.
+    Open,
+    /// One of them got success: it is in both pools.
+    Acknowledged,
+    /// All of them got an error that says that it is nowhere.
+    Refused,
+    /// A pool that waited for the other one was told to wait no more: it may be in one pool alone.
+    GivenUp,
+    /// It was deleted, in one pool or both.
+    Deleted,
+}
+
+/// A cut.
+#[derive(Clone, Debug)]
+pub struct KnownCut {
+    pub name: String,
+    pub fate: CutFate,
+    /// Of each chain: the last number answered before it began, and begun before it ended.
+    pub bounds: Vec<(u64, u64)>,
+}
+
+/// Counters of a run, and its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutTally {
+    /// Cuts that all callers got.
+    pub taken: u64,
+    /// Cuts that failed before all parts were placed.
+    pub refused: u64,
+    /// Cuts that a caller left open.
+    pub unsettled: u64,
+    /// Cuts whose contents were checked, each time they were.
+    pub checked: u64,
+    pub given_up: u64,
+    pub deleted: u64,
+    /// Writes answered.
+    pub writes: u64,
+    pub audits: u64,
+    /// Events, in order.
+    pub story: Vec<String>,
+}
+
+/// The cuts of a run.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    cuts: RefCell<BTreeMap<SnapshotId, KnownCut>>,
+    pub tally: RefCell<CutTally>,
+}
+
+impl Ledger {
+    /// Begins a cut with a new identity and name.
+    pub fn begin(&self, answered: Vec<u64>) -> (SnapshotId, String) {
+        let mut cuts = self.cuts.borrow_mut();
+        let number = cuts.len() as u64 + 1;
+        let (snapshot, name) =
+            (SnapshotId((u128::from(number) | 5 << 64).to_be_bytes()), format!("cut{number}"));
+        let bounds = answered.into_iter().map(|answered| (answered, u64::MAX)).collect();
+        cuts.insert(snapshot, KnownCut { name: name.clone(), fate: CutFate::Open, bounds });
+        (snapshot, name)
+    }
+
+    /// Its callers have returned, or were stopped: later writes are not in it.
+    pub fn end(&self, snapshot: SnapshotId, fate: CutFate, begun: &[u64]) {
+        let mut cuts = self.cuts.borrow_mut();
+        let cut = cuts.get_mut(&snapshot).expect("it was begun");
+        cut.fate = fate;
+        for (bounds, begun) in cut.bounds.iter_mut().zip(begun) {
+            bounds.1 = bounds.1.min(*begun);
+        }
+    }
+
+    pub fn set_fate(&self, snapshot: SnapshotId, fate: CutFate) {
+        self.cuts.borrow_mut().get_mut(&snapshot).expect("it was begun").fate = fate;
+    }
+
+    /// After a crash: nothing that is written from here on is in any cut so far.
+    pub fn end_all(&self, begun: &[u64]) {
+        for cut in self.cuts.borrow_mut().values_mut() {
+            for (bounds, begun) in cut.bounds.iter_mut().zip(begun) {
+                bounds.1 = bounds.1.min(*begun);
+            }
+        }
+    }
+
+    pub fn all(&self) -> Vec<(SnapshotId, KnownCut)> {
+        self.cuts.borrow().iter().map(|(&snapshot, cut)| (snapshot, cut.clone())).collect()
+    }
+
+    pub fn tell(&self, line: String) {
+        self.tally.borrow_mut().story.push(line);
+    }
+}

@@ -1,0 +1,47 @@
+//! Cuts over two pools.
+
+use array::simulation::{canary::Canary, sometimes::Sometimes};
+use simulator::cuts::{CutRunOptions, run};
+use std::collections::BTreeSet;
+
+/// Seeds of a pass of the tests. `cargo xtask test --full` runs more.
+const SEEDS: u64 = 150;
+/// A bug must show within this many seeds.
+const SEEDS_MAX: u64 = 200;
+
+#[test]
+fn cuts_are_in_both_pools_or_in_none() {
+    let (mut reached, mut taken, mut checked, mut given_up, mut deleted) = (BTreeSet::new(), 0, 0, 0, 0);
+    for seed in 0..SEEDS {
+        let report = run(seed, CutRunOptions::default()).unwrap_or_else(|failure| panic!("{failure}"));
+        taken += report.tally.taken;
+        checked += report.tally.checked;
+        given_up += report.tally.given_up;
+        deleted += report.tally.deleted;
+        reached.extend(report.reached.into_keys());
+    }
+    for branch in [Sometimes::CutAbandoned, Sometimes::CutConfirmedLater, Sometimes::CutRemovedLater] {
+        assert!(reached.contains(&branch), "no seed reached {branch:?}");
+    }
+    println!("note: {taken} cuts taken, {checked} checked, {given_up} given up, {deleted} deleted");
+    assert!(taken > SEEDS && checked > SEEDS && given_up > 0 && deleted > 0);
+}
+
+#[test]
+fn planted_bugs_of_cuts_are_caught_within_200_seeds() {
+    for bug in [Canary::CutNotHeld, Canary::HalfACutServed] {
+        let options = CutRunOptions { bug: Some(bug) };
+        let failure = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
+        let failure = failure.unwrap_or_else(|| panic!("{bug:?} was not caught"));
+        println!("note: {bug:?} caught by seed {}: {}", failure.seed, failure.what);
+        run(failure.seed, CutRunOptions::default()).expect("the seed is sound without the bug");
+    }
+}
+
+#[test]
+fn a_seed_runs_the_same_again() {
+    crate::assert_same_again(3, |seed| {
+        let report = run(seed, CutRunOptions::default()).expect("it is sound");
+        (report.trace.value(), report)
+    });
+}
