@@ -34,6 +34,7 @@ mod out_of_space;
 mod pool;
 mod raid0;
 mod rebuild;
+mod retire;
 mod rollback;
 mod room;
 mod round_trip;

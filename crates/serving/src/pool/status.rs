@@ -7,10 +7,12 @@
 //! 2. It is replaced atomically, and never flushed: after a power loss it means nothing.
 
 use super::{
+    departure::{LeavingStatus, leaving_of},
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
     limits::LimitStatus,
+    losses::LossStatus,
     note::NoteStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
@@ -68,6 +70,12 @@ pub struct PoolStatus {
     pub mended: u64,
     /// Progress of making missing copies.
     pub rebuild: RebuildStatus,
+    /// Drives that leave.
+    #[serde(default)]
+    pub leaving: Vec<LeavingStatus>,
+    /// Drives that may be lost.
+    #[serde(default)]
+    pub losses: LossStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -116,7 +124,7 @@ pub struct DriveStatus {
 #[derive(Clone, Debug)]
 pub struct DriveStatuses {
     folder: PathBuf,
-    drives: Vec<DriveStatus>,
+    pub(super) drives: Vec<DriveStatus>,
     warnings: Vec<String>,
 }
 
@@ -315,6 +323,8 @@ impl PoolStatus {
                 single_copy_bytes: rebuild.single_copy_bytes,
                 unreadable_blocks: rebuild.unreadable_blocks,
             },
+            leaving: leaving_of(pool, drives),
+            losses: LossStatus::of(pool.loss_tolerance()),
             volumes: volumes.collect(),
         }
     }
