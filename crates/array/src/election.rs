@@ -10,8 +10,8 @@ use crate::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
             INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-            INCOMPATIBLE_JOINING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB,
-            READ_ONLY_BRANCH_STAMPS,
+            INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS,
+            INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -26,6 +26,7 @@ pub const KNOWN: Features = Features {
         | INCOMPATIBLE_SCRUB
         | INCOMPATIBLE_JOINING
         | INCOMPATIBLE_PIVOTS
+        | INCOMPATIBLE_LEAVING
         | INCOMPATIBLE_FILLING
         | INCOMPATIBLE_GROUPS
         | INCOMPATIBLE_NOTES
@@ -81,6 +82,9 @@ pub struct Election {
     pub superblock: Superblock,
     /// Current members, each with its index among the drives given.
     pub present: BTreeMap<MemberIndex, usize>,
+    /// Drives given, of those stale, that gave up their vote when nothing lay on them, and know it; others may
+    /// not know it yet. Each with its index among the drives given.
+    pub departing: BTreeMap<MemberIndex, usize>,
     /// Drives given that are outdated, or no members any more: they count as missing.
     pub stale: Vec<usize>,
     /// Absent members that should have every superblock.
@@ -140,7 +144,14 @@ fn candidates(seen: &[DriveSuperblock]) -> Vec<&Superblock> {
         candidates.extend(more);
     }
     let mut candidates: Vec<&Superblock> = candidates.into_iter().map(|seen| &seen.superblock).collect();
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation));
+    // Two of one number may leave out each other's drives, so that neither is disproved. If one was complete,
+    // more drives have it.
+    let is_on = |candidate: &Superblock, seen: &DriveSuperblock| {
+        let own = &seen.superblock;
+        (own.generation, own.mark) == (candidate.generation, candidate.mark) && is_holder(candidate, seen)
+    };
+    let holders = |candidate: &Superblock| seen.iter().filter(|seen| is_on(candidate, seen)).count();
+    candidates.sort_by_key(|&candidate| std::cmp::Reverse((candidate.generation, holders(candidate))));
     candidates
 }
 
@@ -194,18 +205,33 @@ fn up_to_date<'a>(
     seen.iter().filter(|seen| standing(superblock, seen) == GenerationMatch::UpToDate)
 }
 
+/// The row of a drive in the member table of `superblock`; `None` if it is no member.
+fn row_of<'s>(superblock: &'s Superblock, seen: &DriveSuperblock) -> Option<&'s Member> {
+    let row = superblock.members.get(usize::from(seen.superblock.this.0));
+    row.filter(|row| row.drive == seen.superblock.drive())
+}
+
 /// True if a drive is a member that holds superblocks, according to `superblock`.
 fn is_holder(superblock: &Superblock, seen: &DriveSuperblock) -> bool {
-    let row = superblock.members.get(usize::from(seen.superblock.this.0));
-    row.is_some_and(|row| row.drive == seen.superblock.drive() && row.state.holds_superblocks())
+    row_of(superblock, seen).is_some_and(|row| row.state.holds_superblocks())
+}
+
+/// True if a drive gave up its vote, others may not know it, and the drive itself says so, in `superblock` or
+/// the one it was made from. So it votes for nothing older, and need not be outvoted. A drive that was left out
+/// does not say so: it may vote for what it has.
+fn is_departing(superblock: &Superblock, seen: &DriveSuperblock) -> bool {
+    let own = &seen.superblock;
+    let is_it = own.generation == superblock.generation && own.mark == superblock.mark;
+    let is_before = own.generation.0 + 1 == superblock.generation.0 && own.mark == superblock.previous_mark;
+    let is_voteless = row_of(superblock, seen).is_some_and(|row| row.is_voteless_since(superblock.settled));
+    let knows_it = !own.members[usize::from(own.this.0)].state.has_vote();
+    is_voteless && knows_it && (is_it || is_before)
 }
 
 /// Members with a vote: those that have one now, and those that had one when the last settled generation was
 /// written and were removed since.
 fn voters(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
-    let is_voter = |member: &Member| {
-        member.state.has_vote() || member.state == MemberState::Missing && member.since > superblock.settled
-    };
+    let is_voter = |member: &Member| member.state.has_vote() || member.is_voteless_since(superblock.settled);
     indices_of(superblock, is_voter)
 }
 
@@ -221,7 +247,18 @@ fn indices_of(
 /// together can never open it, whether or not they know the latest members, and everything the superblock
 /// names has a copy.
 pub fn can_go_on_with(superblock: &Superblock, left: &BTreeSet<MemberIndex>) -> bool {
-    let (have, lost): (Vec<_>, Vec<_>) = voters(superblock).partition(|voter| left.contains(voter));
+    can_go_on_as_of(superblock, superblock.settled, left)
+}
+
+/// As [`can_go_on_with`], if `settled` is known to be complete. A departing drive, which must be among those
+/// left, gets no generation any more once the one that took its vote is: from then on it does not count.
+pub fn can_go_on_as_of(superblock: &Superblock, settled: Generation, left: &BTreeSet<MemberIndex>) -> bool {
+    let is_neutral = |voter: &MemberIndex| {
+        let row = &superblock.members[usize::from(voter.0)];
+        row.is_voteless_since(superblock.settled) && !row.is_voteless_since(settled) && left.contains(voter)
+    };
+    let (have, lost): (Vec<_>, Vec<_>) =
+        voters(superblock).filter(|voter| !is_neutral(voter)).partition(|voter| left.contains(voter));
     // The remaining drives alone may know that some are members; of joining drives, the lost ones alone may
     // know.
     let came_since = |voter: &&MemberIndex| {
@@ -261,8 +298,14 @@ impl Election {
         let is_cut_short = current.iter().any(|seen| seen.superblock.generation < superblock.generation);
         sometimes::reached_if(is_cut_short, Sometimes::GenerationFinished);
         sometimes::reached_if(!behind.is_empty(), Sometimes::StaleDriveLeftOut);
+        let departing: BTreeMap<_, _> = behind
+            .iter()
+            .filter(|seen| is_departing(superblock, seen))
+            .map(|seen| (seen.superblock.this, seen.given))
+            .collect();
+        sometimes::reached_if(!departing.is_empty(), Sometimes::DepartureWentOn);
         let stale = behind.iter().map(|seen| seen.given).collect();
-        let election = Self { superblock: superblock.clone(), present, stale, absent };
+        let election = Self { superblock: superblock.clone(), present, departing, stale, absent };
         let drives: BTreeSet<DriveId> = seen.iter().map(|seen| seen.superblock.drive()).collect();
         election.check(&drives, forced)?;
         Ok(election)
@@ -277,8 +320,10 @@ impl Election {
         if !has_copy_of_all(&self.superblock, &there) {
             return Err(OpenRefusal::TooFewDrives(self.names(&self.missing())));
         }
-        let (have, lack): (Vec<_>, Vec<_>) =
-            voters(&self.superblock).partition(|voter| there.contains(voter));
+        // A departing drive votes for nobody else, so it is on neither side.
+        let (have, lack): (Vec<_>, Vec<_>) = voters(&self.superblock)
+            .filter(|voter| !self.departing.contains_key(voter))
+            .partition(|voter| there.contains(voter));
         // Stale drives have no vote, but their content is known.
         let elsewhere: Vec<DriveId> =
             self.names(&lack).into_iter().filter(|drive| !seen.contains(drive)).collect();

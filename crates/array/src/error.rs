@@ -4,13 +4,44 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, MemberIndex, PoolId, SegmentNumber, SlotAddress, SnapshotId,
-        Stamp, VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, DriveId, MemberIndex, PoolId, SegmentNumber, SlotAddress,
+        SnapshotId, Stamp, VolumeNumber,
     },
 };
-use world::IoError;
+use std::fmt;
+use world::{ByteCount, IoError};
 
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Data on an absent drive, in bytes of one copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveNeeds {
+    /// Segments that name the drive.
+    pub segments: u64,
+    /// Size of those with other copies, which are not all made yet.
+    pub not_copied_bytes: u64,
+    /// Size of those without another copy.
+    pub only_there_bytes: u64,
+}
+
+impl fmt::Display for DriveNeeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { not_copied_bytes, only_there_bytes, .. } = *self;
+        if only_there_bytes > 0 {
+            let bytes = ByteCount(only_there_bytes);
+            write!(f, "{bytes} lie on no other drive; connect it, or delete the volumes that lie there")?;
+        }
+        if not_copied_bytes > 0 {
+            let separator = if only_there_bytes > 0 { "; and " } else { "" };
+            let bytes = ByteCount(not_copied_bytes);
+            write!(f, "{separator}{bytes} lack a copy that is not made yet; wait, or add a drive")?;
+        }
+        if only_there_bytes + not_copied_bytes == 0 {
+            f.write_str("the next checkpoint is not made yet; try it again")?;
+        }
+        Ok(())
+    }
+}
 
 /// An error of a pool.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,6 +84,45 @@ pub enum Error {
     /// The election refused to open the pool.
     #[error(transparent)]
     OpenRefused(#[from] OpenRefusal),
+    #[error("the pool has no drive {0}")]
+    NoDrive(DriveId),
+    /// A member that must be present is not.
+    #[error(
+        "drive {0} is not there, or was lost; only a drive in use can leave: 'spindle pool forget' removes this one"
+    )]
+    DriveAbsent(DriveId),
+    /// Only an absent drive is forgotten.
+    #[error("drive {0} is in use; 'spindle pool retire' takes it out")]
+    DriveInUse(DriveId),
+    /// A drive must stay, because the others are too few.
+    #[error(
+        "too few other drives are in use ({left}) for the pool: it keeps {}, each on a drive of its own; add a drive \
+         first, or replace this one",
+        if *copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") }
+    )]
+    TooFewToLeave { left: usize, copies: usize },
+    /// A drive must stay, because the others are too small for the data.
+    #[error(
+        "the other drives lack {} for the data of the pool; add a drive, replace this one, or delete data or snapshots",
+        ByteCount(*lacking_bytes)
+    )]
+    TooSmallToLeave {
+        /// Host data without room, in bytes.
+        lacking_bytes: u64,
+    },
+    /// A drive must stay for now, because too little is free on the others.
+    #[error(
+        "{} more must be free on the other drives, of the room that the pool keeps for its own work; wait until \
+         cleaning has made room, add a drive, or delete data or snapshots",
+        ByteCount(*lacking_bytes)
+    )]
+    TooFullToLeave {
+        /// Bytes of one copy.
+        lacking_bytes: u64,
+    },
+    /// An absent drive has data that lies nowhere else, or that is not copied yet.
+    #[error("drive {drive} cannot be forgotten: {needs}")]
+    DriveNeeded { drive: DriveId, needs: DriveNeeds },
     /// A drive to be added belongs to a pool already.
     #[error(
         "drive {drive} belongs to pool {pool}, which may need it; 'spindle pool show' of that pool says whether the drive \

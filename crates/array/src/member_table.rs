@@ -1,11 +1,19 @@
-//! The member table of the next generation: joining drives, new members, drives left out.
+//! The member table of the next generation: joining drives, new members, drives left out, drives that leave.
 //!
 //! A drive joins in two steps. The first generation that names it gives it neither a vote nor a slot: if its
 //! writing is interrupted, drives that know of the new one can do without it, and it has lost nothing. Once
 //! that generation is complete, the next makes it a full member (`docs/format.md`, "Joining").
+//!
+//! A drive leaves in two steps, too. While data lies on it, its row is *leaving*, and it votes. When nothing
+//! lies on it any more, a generation takes its vote; the drive itself gets that generation, and each later one
+//! until one says that all voters have it (`docs/format.md`, "Leaving").
 
-use crate::format::{
-    Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock, features::INCOMPATIBLE_JOINING,
+use crate::{
+    format::{
+        Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock,
+        features::INCOMPATIBLE_JOINING,
+    },
+    simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
 
@@ -57,6 +65,7 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
         MemberState::Withdrawn => member.since <= settled,
         _ => false,
     };
+    keep_replaced(next, there);
     if next.members.last().is_some_and(is_done) && !is_there(next.members.len() - 1) {
         next.members.pop();
     }
@@ -74,6 +83,54 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
         others.all(|member| !member.state.is_applicant()),
         "drives join one by one, each in the last row"
     );
+}
+
+/// Keeps the drive that an absent joining one was to replace: both rows began in the same generation.
+fn keep_replaced(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
+    let is_there = |index: usize| there.contains(&MemberIndex(index as u16));
+    let Some(last) = next.members.last() else { return };
+    if last.state != MemberState::Joining || is_there(next.members.len() - 1) {
+        return;
+    }
+    let begun = last.since;
+    for (index, member) in next.members.iter_mut().enumerate() {
+        if member.state == MemberState::Leaving && member.since == begun {
+            sometimes::reached_if(is_there(index), Sometimes::ReplacedDriveKept);
+            member.state = MemberState::Active;
+        }
+    }
+}
+
+/// Changes the row of a drive: what a verb, or the end of an emptying, puts into the next generation. A row
+/// that has another state by now (the drive was lost) stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// It gets no new data, and is emptied.
+    Leave,
+    /// It does not leave after all. *Since* stays that of its leaving, which all voters know.
+    Keep,
+    /// Nothing lies on it, and it has no vote any more.
+    GiveUpVote,
+    /// No segment names it.
+    Forget,
+}
+
+impl MemberChange {
+    /// Applies it to the row `member` of the next generation.
+    pub fn apply(self, next: &mut Superblock, member: MemberIndex) {
+        let generation = next.generation;
+        let row = &mut next.members[usize::from(member.0)];
+        let (from, to) = match self {
+            Self::Leave => (MemberState::Active, MemberState::Leaving),
+            Self::Keep => (MemberState::Leaving, MemberState::Active),
+            Self::GiveUpVote => (MemberState::Leaving, MemberState::Missing),
+            Self::Forget => (MemberState::Missing, MemberState::Gone),
+        };
+        if row.state == from {
+            row.state = to;
+            row.since = if self == Self::Keep { row.since } else { generation };
+        }
+    }
 }
 
 /// True if the complete generation `complete` must be followed by one that records it as settled: until then

@@ -87,17 +87,37 @@ pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<DriveSuperblock> {
     seen
 }
 
-/// Writes `superblock` to both places of its generation on every member that should have it. Only `this` and
-/// `place` differ between the copies. On Ok the generation is complete; the error lists the members that
-/// cannot be written.
+/// Writes `superblock` to both places of its generation on every member that should have it, and on departing
+/// drives while others may not know that they have no vote. Only `this` and `place` differ between the copies.
+/// On Ok the generation is complete; the error lists the members that cannot be written.
+///
+/// Departing drives are written first: if any drive has a generation that took the vote of another, that one
+/// knows it, and is not missed in an election.
 pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Result<(), WriteFailures> {
+    let departing = drives.departing_members();
+    let mut failures = WriteFailures::new();
+    if !departing.is_empty() {
+        let first = writes_of(drives, superblock, |member| departing.contains(&member));
+        failures = all_written(first).await.err().unwrap_or_default();
+    }
+    // If the first ones failed, too: drives that miss a generation would be stale after the next.
+    let others = writes_of(drives, superblock, |member| !departing.contains(&member));
+    failures.extend(all_written(others).await.err().unwrap_or_default());
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// Starts to write a generation to some of the members that get it.
+fn writes_of(
+    drives: &Drives,
+    superblock: &Superblock,
+    is_meant: impl Fn(MemberIndex) -> bool,
+) -> DriveWrites {
     let mut writes = DriveWrites::new();
     for (index, member) in superblock.members.iter().enumerate() {
         let index = MemberIndex(index as u16);
-        let Some(device) = drives.superblock_device(index).filter(|_| member.state.holds_superblocks())
-        else {
-            continue;
-        };
+        let gets_it = member.state.holds_superblocks() || member.is_voteless_since(superblock.settled);
+        let gets_it = gets_it && is_meant(index);
+        let Some(device) = drives.superblock_device(index).filter(|_| gets_it) else { continue };
         for place in superblock_places(superblock.generation) {
             let image = superblock.for_place(index, place).encode();
             let at = ByteOffset(superblock_start_bytes(place));
@@ -105,7 +125,7 @@ pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Resul
                 .push((index, device.write(at, vec![Arc::new(Buffer::copy_of(&image))], Stability::Stable)));
         }
     }
-    all_written(writes).await
+    writes
 }
 
 /// Zeroes all places of the drives.

@@ -125,6 +125,7 @@ impl Shared {
             BackgroundTask::Cleaning,
             BackgroundTask::Rebuild,
             BackgroundTask::DriveWatch,
+            BackgroundTask::Emptying,
         ] {
             self.wakes.wake(task);
         }
@@ -143,5 +144,6 @@ impl Shared {
         // First, so that a loss is reported before it is repaired.
         self.wakes.wake(BackgroundTask::DriveWatch);
         self.wakes.wake(BackgroundTask::Rebuild);
+        self.wakes.wake(BackgroundTask::Emptying);
     }
 }

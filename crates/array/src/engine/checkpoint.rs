@@ -355,7 +355,8 @@ impl Checkpoints {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }
                 superblock.features.incompatible &= !ROW_FEATURES;
-                superblock.features.incompatible |= frozen.row_features | self.shared.row_features_needed();
+                let needed = frozen.row_features | self.shared.row_features_needed(superblock);
+                superblock.features.incompatible |= needed;
             })
             .await
     }

@@ -11,7 +11,7 @@ use super::{Alarm, PoolSpace, Shared};
 use crate::{
     election::{DriveSuperblock, Election},
     error::Error,
-    format::{DriveId, Member, MemberIndex},
+    format::{DriveId, Member, MemberIndex, MemberState},
 };
 use std::{
     cell::RefCell,
@@ -56,6 +56,15 @@ pub enum EventKind {
     DriveReturn { drive: DriveName },
     /// A drive was added and is in use.
     DriveAddition { drive: DriveName },
+    /// A drive is to leave: it gets no new data, and what lies on it is copied elsewhere. Reported again when
+    /// the pool is opened.
+    DriveLeaving { drive: DriveName },
+    /// A drive has left: nothing lies on it, and the pool does not use it any more.
+    DriveLeft { drive: DriveName },
+    /// A drive that was to leave is kept.
+    DriveKept { drive: DriveName },
+    /// A lost drive, on which nothing lies that the pool needs, is no member any more.
+    DriveForgotten { drive: DriveName },
     /// RedundancyStatus lost: data has fewer copies than configured, after drives were lost.
     RedundancyLoss(RedundancyStatus),
     /// RedundancyStatus restored: all data has all of its copies.
@@ -127,11 +136,13 @@ pub enum BackgroundTask {
     Scrub,
     /// Copying what clones read through their sources.
     Fill,
+    /// Copying elsewhere what lies on drives that leave.
+    Emptying,
 }
 
 impl BackgroundTask {
     /// Number of tasks.
-    pub(crate) const COUNT: usize = Self::Fill as usize + 1;
+    pub(crate) const COUNT: usize = Self::Emptying as usize + 1;
 }
 
 /// Identity of a drive in its pool.
@@ -238,7 +249,20 @@ impl PoolEventLog {
         for &stale in &election.stale {
             let superblock = &seen.iter().find(|seen| seen.given == stale).expect("it was seen").superblock;
             let row = &superblock.members[usize::from(superblock.this.0)];
-            self.report(EventKind::StaleDrive { drive: DriveName::of(superblock.this, row, &given) });
+            let drive = DriveName::of(superblock.this, row, &given);
+            // A drive that was only lost does not know it.
+            let has_left = !row.state.holds_superblocks();
+            self.report(if has_left {
+                EventKind::DriveLeft { drive }
+            } else {
+                EventKind::StaleDrive { drive }
+            });
+        }
+        for &present in election.present.keys() {
+            let row = &election.superblock.members[usize::from(present.0)];
+            if row.state == MemberState::Leaving {
+                self.report(EventKind::DriveLeaving { drive: DriveName::of(present, row, &given) });
+            }
         }
         for &absent in &election.absent {
             let drive = DriveName::of(absent, &election.superblock.members[usize::from(absent.0)], &given);
@@ -294,6 +318,7 @@ impl fmt::Display for BackgroundTask {
             Self::DriveWatch => "drive watch",
             Self::Scrub => "scrub",
             Self::Fill => "filling of clones",
+            Self::Emptying => "emptying of drives",
         })
     }
 }

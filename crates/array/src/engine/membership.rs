@@ -10,13 +10,13 @@
 use super::{Phase, Shared, events::EventKind};
 use crate::{
     drive::WriteFailures,
-    election::can_go_on_with,
+    election::can_go_on_as_of,
     error::{Error, Result},
     format::{
         Generation, GenerationMark, Member, MemberIndex, MemberState, SlotAddress, Superblock,
         row::SegmentRow,
     },
-    member_table::{must_settle, next_generation},
+    member_table::{MemberChange, must_settle, next_generation},
     redundancy::SegmentLayout,
     simulation::{
         canary::{self, Canary},
@@ -127,25 +127,43 @@ impl Shared {
     ///
     /// Too few drives remain; the pool has stopped.
     pub async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        self.publish_with(None, change).await
+        let _one_at_a_time = self.publishing.lock().await;
+        self.publish_alone(None, change).await
     }
 
     /// As [`Self::publish`], adding a drive: it first gets a row as joining, and the last generation written
-    /// makes it a member. If it fails meanwhile, it is no member.
-    pub(crate) async fn publish_joining(&self, member: Member) -> Result<()> {
-        self.publish_with(Some(member), |_| ()).await
-    }
-
-    async fn publish_with(
-        &self,
-        joining: Option<Member>,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<()> {
+    /// makes it a member. If it fails meanwhile, it is no member. `replaced` leaves from the first of these
+    /// generations on; it stays if the other does not become a member.
+    pub(crate) async fn publish_joining(&self, member: Member, replaced: Option<MemberIndex>) -> Result<()> {
         let _one_at_a_time = self.publishing.lock().await;
-        self.publish_alone(joining, change).await
+        let leave = |superblock: &mut Superblock| {
+            replaced.into_iter().for_each(|replaced| MemberChange::Leave.apply(superblock, replaced));
+        };
+        self.publish_alone(Some(member), leave).await
     }
 
-    /// As [`Self::publish_with`], for a caller that holds the lock *publishing*.
+    /// As [`Self::publish`], taking the vote of a leaving drive on which nothing lies: the drive itself gets
+    /// the generation that says so, and the last generation written says that all others have it. True if it
+    /// has left; false if it does not leave any more, something lies on it, or too few others are there.
+    pub(crate) async fn publish_departure(&self, member: MemberIndex) -> Result<bool> {
+        let _one_at_a_time = self.publishing.lock().await;
+        let is_empty = self.state.borrow().segments.has_nothing_on(member);
+        let are_enough = self.drives.staying_members().len() >= self.drives.copies().most();
+        if !self.drives.is_leaving(member) || !is_empty || !are_enough {
+            return Ok(false);
+        }
+        let under_way = UnderWay::begin(Sometimes::CutWhileDeparting);
+        self.state.borrow_mut().segments.remove_member(member);
+        self.drives.begin_departure(member);
+        self.note_drive_change();
+        let give_up = |superblock: &mut Superblock| MemberChange::GiveUpVote.apply(superblock, member);
+        self.publish_alone(None, give_up).await?;
+        under_way.end();
+        sometimes::reached(Sometimes::DriveLeft);
+        Ok(true)
+    }
+
+    /// As [`Self::publish`], for a caller that holds the lock *publishing*.
     pub(super) async fn publish_alone(
         &self,
         mut joining: Option<Member>,
@@ -159,7 +177,7 @@ impl Shared {
             // part.
             let next = self.next_generation(settled, joining.take(), change.take());
             let left = self.drives.superblock_members();
-            if !can_go_on_with(&self.superblock.borrow(), &left) {
+            if !can_go_on_as_of(&self.superblock.borrow(), settled, &left) {
                 sometimes::reached(Sometimes::TooFewToGoOn);
                 let error = Error::TooFewDrives { present: left.len(), needed: left.len() + 1 };
                 self.stop(&error);
@@ -168,10 +186,12 @@ impl Shared {
             let written = self.write_where_there_is_space(&next).await?;
             let (generation, has_successor) = (next.generation, must_settle(&next));
             // The remaining drives have this generation, even if it was written in part.
+            self.drives.follow(&next);
             *self.superblock.borrow_mut() = next;
             match written {
                 Ok(()) if has_successor => settled = generation,
                 Ok(()) => {
+                    self.drives.end_departures();
                     self.drives.set_log_copies(self.superblock.borrow().geometry.log_copies);
                     return Ok(());
                 }

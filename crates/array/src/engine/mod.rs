@@ -18,6 +18,7 @@ mod block_reads;
 mod branch_stamps;
 mod catalogue;
 mod checkpoint;
+mod drive_losses;
 pub mod events;
 mod hedged_read;
 mod log_pins;
@@ -40,6 +41,7 @@ mod throttle;
 mod usage;
 
 pub use answer_holds::AnswerHold;
+pub use drive_losses::{LossLimit, LossTolerance};
 pub use log_pins::LogPin;
 pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};
 pub use node_cleaning::NodeRoom;

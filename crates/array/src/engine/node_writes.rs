@@ -148,7 +148,7 @@ impl Shared {
         let old = slots[plan.slot_index()];
         let staying: Vec<_> =
             slots.iter().copied().filter(|&slot| slot != old && is_present(slot.member)).collect();
-        let members = self.drives.members_with_space();
+        let members = self.drives.members_for_new_data();
         let new = self.state.borrow_mut().segments.allocate_slot(Placement::on(&members), &staying);
         let Some(new) = new else { return self.wait_for_space().await };
         let moved = self.fill_slot(&plan, new).await;

@@ -131,7 +131,7 @@ impl Nodes {
                 state.segments.allocate(SegmentKind::Nodes, &Raid1, copies, Placement::on(members))
             };
             // If no drive has space, the write will wait.
-            let segment = allocate(&drives.members_with_space()).or_else(|| allocate(&drives.members()));
+            let segment = allocate(&drives.members_for_new_data()).or_else(|| allocate(&drives.members()));
             segment.ok_or(Error::Full)?
         };
         if is_catalogue {

@@ -1,15 +1,18 @@
-//! The features of rows that older programs misread: set before the log has the first record with such a row,
-//! and cleared by the first checkpoint without any.
+//! The features of rows that older programs misread: set before the log, or the member table, has the first
+//! such row, and cleared by the first checkpoint without any.
 //!
-//! Invariant: the superblock has a feature while a row in the catalogue's tree, or in a record that a replay
-//! reads, needs it.
+//! Invariant: the superblock has a feature while a row in the catalogue's tree, in a record that a replay
+//! reads, or in the member table, needs it.
 
 use super::Shared;
 use crate::{
     error::Result,
-    format::features::{
-        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-        INCOMPATIBLE_NOTES,
+    format::{
+        MemberState, Superblock,
+        features::{
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
+            INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES,
+        },
     },
 };
 use std::{cell::RefCell, rc::Rc};
@@ -18,6 +21,7 @@ use std::{cell::RefCell, rc::Rc};
 pub(crate) const ROW_FEATURES: u64 = INCOMPATIBLE_BRANCHES
     | INCOMPATIBLE_FILLING
     | INCOMPATIBLE_GROUPS
+    | INCOMPATIBLE_LEAVING
     | INCOMPATIBLE_NOTES
     | INCOMPATIBLE_CUTS;
 
@@ -57,9 +61,11 @@ impl Shared {
         Ok(begun)
     }
 
-    /// The features of rows that the log has, or is about to get.
-    pub fn row_features_needed(&self) -> u64 {
+    /// The features of rows that the log and the member table of `superblock` have, or are about to get.
+    pub fn row_features_needed(&self, superblock: &Superblock) -> u64 {
         let under_way = self.features_under_way.borrow().iter().fold(0, |all, features| all | features);
-        under_way | self.state.borrow().catalogue.features_needed()
+        let leaves = superblock.members.iter().any(|member| member.state == MemberState::Leaving);
+        let of_members = if leaves { INCOMPATIBLE_LEAVING } else { 0 };
+        under_way | of_members | self.state.borrow().catalogue.features_needed()
     }
 }

@@ -98,6 +98,12 @@ pub(crate) enum Purpose {
 }
 
 impl PoolSpace {
+    /// The room of so many segments, before usage is known.
+    pub(super) fn of_segments(segments: u64, free: u64) -> Self {
+        let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
+        Self { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
+    }
+
     /// Free segments that `purpose` may not use.
     pub(crate) fn left_by(&self, purpose: Purpose) -> u64 {
         match purpose {
@@ -122,7 +128,7 @@ impl PoolSpace {
     /// Segments that data may fill, if nodes occupy `node_segments`. At that level so many are dead or empty
     /// that the widest round within the reserve gains one: with n equally live segments, t + 1 fit into t if
     /// n / t are dead.
-    fn fillable(&self, node_segments: u64) -> u64 {
+    pub(super) fn fillable(&self, node_segments: u64) -> u64 {
         let at_full = Self { free: self.reserve, ..*self };
         let open = OPEN_SEGMENTS + node_segments;
         let left = self.segments.saturating_sub(self.reserve);
@@ -225,7 +231,7 @@ impl Shared {
 
     /// Grains that raid0 data saves compared with mirrored data. Raid0 data on an absent drive takes no space
     /// at all.
-    fn saved_grains(&self, state: &State) -> u64 {
+    pub(super) fn saved_grains(&self, state: &State) -> u64 {
         let drives = &self.drives;
         let copies = drives.copies_wanted(SegmentKind::Data).max(1) as u64;
         let saved = |(member, grains): (MemberIndex, u64)| {
@@ -236,11 +242,12 @@ impl Shared {
 
     /// Counts segments.
     fn count_room(&self, state: &State) -> PoolSpace {
-        let (there, copies) = (self.drives.members(), self.drives.copies().most());
-        let segments = state.segments.all_segments(copies, &there);
-        let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
-        let free = state.segments.free_segments(copies, &self.drives.members_with_space());
-        PoolSpace { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
+        let copies = self.drives.copies().most();
+        let segments = state.segments.all_segments(copies, &self.drives.members_with_room());
+        PoolSpace::of_segments(
+            segments,
+            state.segments.free_segments(copies, &self.drives.members_for_new_data()),
+        )
     }
 
     /// Allocates a segment of log or data if `purpose` may have one: with one copy for raid0 data.
@@ -255,7 +262,7 @@ impl Shared {
         if self.count_room(&state).free_for(purpose) == 0 {
             return None;
         }
-        let (copies, there) = (self.drives.copies().of_kind(kind), self.drives.members_with_space());
+        let (copies, there) = (self.drives.copies().of_kind(kind), self.drives.members_for_new_data());
         let segment = state.segments.allocate(kind, scheme_of_class(class), copies, Placement::on(&there));
         let left = self.count_room(&state);
         assert!(

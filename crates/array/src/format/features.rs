@@ -33,7 +33,9 @@ pub const INCOMPATIBLE_SCRUB: u64 = 1 << 4;
 pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
 /// History is keyed by pivots.
 pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
-/// A branch is being filled from its parent. Bits 7 and 8 are for drives.
+/// A drive is leaving: it gets no new data.
+pub const INCOMPATIBLE_LEAVING: u64 = 1 << 7;
+/// A branch is being filled from its parent. Bit 8 is for drives.
 pub const INCOMPATIBLE_FILLING: u64 = 1 << 9;
 /// A volume is in a group, or an operation on a group is not complete.
 pub const INCOMPATIBLE_GROUPS: u64 = 1 << 10;

@@ -21,7 +21,7 @@ pub enum MemberState {
     Missing = 2,
     /// Named for the first time: it has every superblock, and neither a vote nor a slot yet.
     Joining = 3,
-    /// Whole, and being emptied.
+    /// Whole, and being emptied: it has every superblock, its slots and its vote until nothing lies on it.
     Leaving = 4,
     /// No member any more; the row stays, because old headers refer to its index.
     Gone = 5,
@@ -97,6 +97,11 @@ pub(super) struct RawMember {
 const _: () = assert!(size_of::<RawMember>() == 96);
 
 impl Member {
+    /// True if its vote was given up after `settled`, the last generation that every voter is known to have.
+    pub fn is_voteless_since(&self, settled: Generation) -> bool {
+        self.state == MemberState::Missing && self.since > settled
+    }
+
     pub(super) fn to_raw(&self) -> RawMember {
         let mut raw = RawMember::new_zeroed();
         assert!(is_serial(self.serial.as_bytes()), "a serial is printable ASCII, at most 48 characters");

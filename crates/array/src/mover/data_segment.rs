@@ -46,7 +46,7 @@ impl DataSegment {
     pub fn begin(mover: &Mover, class: RedundancyClass) -> Result<Self> {
         let drives = &mover.shared.drives;
         // A move must not reduce the number of copies.
-        if drives.members_with_space().len() < drives.copies_wanted(SegmentKind::Data) {
+        if drives.members_for_new_data().len() < drives.copies_wanted(SegmentKind::Data) {
             return Err(Error::Full);
         }
         let segment = mover.shared.take_segment(Purpose::Upkeep, SegmentKind::Data, class);

@@ -20,6 +20,8 @@ pub enum JobKind {
     /// Copying what clones read through their sources, so that they need them no more. Counted in bytes of
     /// their sizes, holes included.
     Fill,
+    /// Copying elsewhere what lies on drives that leave.
+    Empty,
 }
 
 /// A job of a pool.
@@ -50,10 +52,12 @@ impl Mover {
     /// Progress of all jobs of the mover.
     pub fn jobs(&self) -> Vec<PoolJob> {
         self.count_lacking();
+        self.count_leaving();
         let has_leftovers = self.shared.state.borrow().has_leftovers();
         let reclaim = JobProgress { is_running: has_leftovers, ..JobProgress::default() };
         [
             (JobKind::Rebuild, self.rebuild_job.progress()),
+            (JobKind::Empty, self.emptying_job.progress()),
             (JobKind::Scrub, self.scrub_job.progress()),
             (JobKind::Destage, self.destage_job.progress()),
             (JobKind::Reclaim, reclaim),
@@ -63,12 +67,16 @@ impl Mover {
     }
 
     /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or
-    /// on request; a scrub continues when the next one is due.
+    /// on request; emptying when a drive comes or goes; a scrub continues when the next one is due.
     pub fn cancel(&self, kind: JobKind) {
         match kind {
             JobKind::Rebuild => {
                 self.rebuild_job.cancel();
                 self.rebuild_held.set(Some(self.shared.drives.changes()));
+            }
+            JobKind::Empty => {
+                self.emptying_job.cancel();
+                self.emptying_held.set(Some(self.shared.drives.changes()));
             }
             JobKind::Scrub => self.scrub_job.cancel(),
             JobKind::Destage => self.destage_job.cancel(),

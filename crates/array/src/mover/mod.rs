@@ -17,8 +17,10 @@
 mod cleaner;
 mod cleaning_rounds;
 mod contents;
+mod copying;
 mod data_segment;
 mod destage;
+mod emptying;
 mod job;
 mod moving_rate;
 mod rebuild;
@@ -30,6 +32,7 @@ mod victims;
 
 pub use crate::engine::{NodeRoom, ThrottleFigures, ThrottleSetting};
 pub use cleaner::CleaningResult;
+pub use emptying::{EmptyingProblem, LeavingDrive};
 pub use job::{JobKind, PoolJob, RebuildProgress};
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
@@ -49,7 +52,7 @@ use tokio::sync::Mutex;
 use victims::Outlook;
 use world::{Job, Moment};
 
-/// Cleaning, destaging, rebuild and scrub of a pool, and their progress.
+/// Cleaning, destaging, rebuild, emptying and scrub of a pool, and their progress.
 pub(crate) struct Mover {
     shared: Rc<Shared>,
     map: MapReader,
@@ -65,13 +68,20 @@ pub(crate) struct Mover {
     doubtful_rounds: Cell<u32>,
     /// Forecast of cleaning, and the checkpoint that it is based on.
     outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
-    /// Held during a rebuild.
+    /// Held while slots are copied, for a rebuild or to empty a drive.
     rebuilding: Mutex<()>,
     rebuild_job: Job,
     /// Blocks that the current rebuild, or the last one, could read from no copy.
     unreadable_blocks: Cell<u64>,
     /// [`Drives::changes`](crate::drive::Drives::changes) when a rebuild was cancelled.
     rebuild_held: Cell<Option<u64>>,
+    /// Held while leaving drives are emptied.
+    emptying: Mutex<()>,
+    emptying_job: Job,
+    /// The task that empties them was started.
+    is_emptying: Cell<bool>,
+    /// [`Drives::changes`](crate::drive::Drives::changes) when emptying was cancelled.
+    emptying_held: Cell<Option<u64>>,
     scrub_job: Job,
     destage_job: Job,
     /// The members when no segment lacked a copy.
@@ -90,7 +100,8 @@ impl Mover {
         checkpoints: &Rc<Checkpoints>,
         throttle: &Rc<Throttle>,
     ) -> Rc<Self> {
-        let [rebuild_job, scrub_job, destage_job] = std::array::from_fn(|_| Job::new(&map.shared.world));
+        let [rebuild_job, emptying_job, scrub_job, destage_job] =
+            std::array::from_fn(|_| Job::new(&map.shared.world));
         Rc::new(Self {
             shared: Rc::clone(&map.shared),
             map,
@@ -106,6 +117,10 @@ impl Mover {
             rebuild_job,
             unreadable_blocks: Cell::new(0),
             rebuild_held: Cell::new(None),
+            emptying: Mutex::default(),
+            emptying_job,
+            is_emptying: Cell::new(false),
+            emptying_held: Cell::new(None),
             scrub_job,
             destage_job,
             whole_with: RefCell::default(),

@@ -9,6 +9,7 @@ use crate::{
     },
     error::Result,
     format::{MemberIndex, MemberState},
+    member_table::MemberChange,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
@@ -60,11 +61,15 @@ impl Mover {
             Ok((scrub_every > Duration::ZERO).then_some(next_scrub))
         };
         spawn_repeated(("array scrub", BackgroundTask::Scrub), self, scrub);
+        if !self.shared.drives.leaving_members().is_empty() {
+            self.begin_emptying();
+        }
     }
 
     /// Stops the mover and waits for its writes: the next incarnation may use its slots.
     pub async fn stop(&self) {
         self.throttle.close();
+        drop(self.emptying.lock().await);
         let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
     }
 
@@ -110,7 +115,7 @@ impl Mover {
     /// # Errors
     ///
     /// The pool has stopped.
-    async fn forget_lost_drives(&self) -> Result<()> {
+    pub(crate) async fn forget_lost_drives(&self) -> Result<()> {
         let forgotten = self.missing_and_not_named();
         if forgotten.is_empty() {
             return Ok(());
@@ -121,16 +126,11 @@ impl Mover {
         self.checkpoints.make().await?;
         self.shared
             .publish(|superblock| {
-                let generation = superblock.generation;
                 for index in forgotten {
-                    let member = &mut superblock.members[usize::from(index.0)];
-                    assert_eq!(
-                        member.state,
-                        MemberState::Missing,
-                        "{index:?}: none that is missing comes back"
-                    );
-                    member.state = MemberState::Gone;
-                    member.since = generation;
+                    let state = superblock.members[usize::from(index.0)].state;
+                    let is_gone = matches!(state, MemberState::Missing | MemberState::Gone);
+                    assert!(is_gone, "{index:?}: none that is missing comes back");
+                    MemberChange::Forget.apply(superblock, index);
                 }
             })
             .await

@@ -18,6 +18,13 @@ impl Pool {
     /// The drive is too small, already a member, or cannot be written; or the pool has stopped.
     pub async fn add_drive(&self, new: &NewDrive) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
+        self.add(new, None).await?;
+        self.log.check_copies();
+        Ok(())
+    }
+
+    /// Adds a drive; `replaced` leaves from then on. The caller holds the lock.
+    pub(super) async fn add(&self, new: &NewDrive, replaced: Option<MemberIndex>) -> Result<()> {
         self.shared.check_runs()?;
         let (index, member) = {
             let superblock = self.shared.superblock.borrow();
@@ -33,14 +40,13 @@ impl Pool {
         // Only superblocks are written to it until every superblock lists it as a member: after a crash,
         // other data on it would be lost.
         self.shared.drives.let_join(index, self.shared.watch.watch(&new.device));
-        self.shared.publish_joining(member).await?;
+        self.shared.publish_joining(member, replaced).await?;
         if self.shared.admit_joined() != [index] {
             let error = IoError::new(IoErrorKind::Disconnected, "it failed while it was added");
             return Err(Error::Drive { member: index, error });
         }
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
-        self.log.check_copies();
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod background;
 mod clones;
 mod create;
 mod cut;
+mod departures;
 mod difference;
 mod drive_watch;
 mod drives;
@@ -35,12 +36,12 @@ mod volume_setting;
 mod volumes;
 
 pub use crate::engine::{
-    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, OpenSetting,
-    PoolSpace, events, events::SnapshotRoom,
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, LossLimit,
+    LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
 };
 pub use clones::NewClone;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
-pub use cut::{CutPart, CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
+pub use cut::{CutMember, CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use filling::FillStatus;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
@@ -225,6 +226,11 @@ impl Pool {
     /// Data with fewer copies than configured. Reads the rows of all segments.
     pub fn redundancy(&self) -> RedundancyStatus {
         self.shared.redundancy()
+    }
+
+    /// Drives that the pool can lose, and why no more. Reads the rows of all segments.
+    pub fn loss_tolerance(&self) -> LossTolerance {
+        self.shared.loss_tolerance()
     }
 
     /// Live bytes in segments without a copy on a drive in use, by the drives that should have one, as of the

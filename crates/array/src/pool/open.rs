@@ -90,6 +90,7 @@ async fn read_all(
     events.report_election(&election, &seen);
     let around = Around { world, watch: &watch, events: &events, given: given_drives(&seen) };
     let drives = drives_of(&election, &devices);
+    drives.follow(&election.superblock);
     let superblock = election.superblock;
     let under_way = UnderWay::begin(Sometimes::CutWhileReplaying);
     settle_generation(&around, &drives, &superblock).await?;
@@ -125,7 +126,7 @@ impl Around<'_> {
     }
 }
 
-/// The present drives. A drive that was joining continues to join.
+/// The present drives. A drive that was joining continues to join, and one that was departing to depart.
 fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
     let superblock = &election.superblock;
     let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
@@ -136,6 +137,9 @@ fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
     sometimes::reached_if(!joining.is_empty(), Sometimes::JoiningWentOn);
     let drives = Drives::new(superblock.geometry, members);
     joining.into_iter().for_each(|(member, device)| drives.let_join(member, device));
+    for (&member, &given) in &election.departing {
+        drives.let_depart(member, Rc::clone(&devices[given]));
+    }
     drives
 }
 
@@ -154,7 +158,8 @@ async fn settle_generation(around: &Around<'_>, drives: &Drives, superblock: &Su
 }
 
 fn check_enough(drives: &Drives, superblock: &Superblock) -> Result<()> {
-    let left: BTreeSet<MemberIndex> = drives.members().into_iter().collect();
+    let left: BTreeSet<MemberIndex> =
+        drives.members().into_iter().chain(drives.departing_members()).collect();
     if can_go_on_with(superblock, &left) {
         return Ok(());
     }

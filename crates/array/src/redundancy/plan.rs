@@ -90,13 +90,27 @@ pub struct Reconstruction {
     /// Each has the bytes of the slot at the same blocks, but for its index in the header; the first that can
     /// be read is used.
     copies: Vec<SlotAddress>,
+    /// Each block comes from the first copy that has it.
+    is_ordered: bool,
 }
 
 impl Reconstruction {
     /// The slot is a copy of any of `copies`.
     pub fn copy_of(slot_index: usize, copies: Vec<SlotAddress>) -> Self {
         assert!(!copies.is_empty(), "the bytes come from somewhere");
-        Self { slot_index, copies }
+        Self { slot_index, copies, is_ordered: false }
+    }
+
+    /// The slot is moved from the first of `copies`. Only blocks that it cannot read come from the others, which
+    /// may have gone bad elsewhere.
+    pub fn moved(slot_index: usize, copies: Vec<SlotAddress>) -> Self {
+        Self { is_ordered: true, ..Self::copy_of(slot_index, copies) }
+    }
+
+    /// The copies that may be read in longer pieces, in the order in which they are tried. If none can be read,
+    /// all copies are, block by block.
+    pub fn copies_read_whole(&self) -> &[SlotAddress] {
+        if self.is_ordered { &self.copies[..1] } else { &self.copies }
     }
 
     /// Index of the slot in its segment.
@@ -116,6 +130,7 @@ impl Reconstruction {
 
     /// Reads the least busy drives, as far as there is a choice.
     pub fn prefer_idle(&mut self, load: impl Fn(MemberIndex) -> u32) {
+        assert!(!self.is_ordered, "what is moved comes from its old place");
         self.copies.sort_by_key(|slot| load(slot.member));
     }
 

@@ -83,18 +83,17 @@ impl Segments {
 
     /// Number of segments of `copies` copies that can still be allocated on `there`.
     pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
-        let mut free: Vec<u64> =
+        let free: Vec<u64> =
             there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
-        free.sort_unstable();
-        // An upper bound: the largest drives cannot be paired with themselves.
-        let copies = copies.min(there.len()).max(1) as u64;
-        let (mut low, mut high) = (0, free.iter().sum::<u64>() / copies);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            let fits = free.iter().map(|&free| free.min(middle)).sum::<u64>() >= middle * copies;
-            (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
-        }
-        low
+        segments_in(&free, copies.min(there.len()))
+    }
+
+    /// Slots of a drive, and those in use.
+    pub fn slots_of(&self, member: MemberIndex) -> (u64, u64) {
+        self.slots.get(&member).map_or((0, 0), |slots| {
+            let all = u64::from(slots.all_slots());
+            (all, all - u64::from(slots.free()))
+        })
     }
 
     /// Number of segments if all slots of `there` were free.
@@ -102,6 +101,19 @@ impl Segments {
         let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
         slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
     }
+}
+
+/// Number of segments of `copies` slots, each on another drive, that fit into drives with so many slots.
+pub fn segments_in(slots: &[u64], copies: usize) -> u64 {
+    // An upper bound: the largest drives cannot be paired with themselves.
+    let copies = copies.max(1) as u64;
+    let (mut low, mut high) = (0, slots.iter().sum::<u64>() / copies);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        let fits = slots.iter().map(|&slots| slots.min(middle)).sum::<u64>() >= middle * copies;
+        (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
+    }
+    low
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ mod allocation;
 mod free_slots;
 mod heat;
 
+pub use allocation::segments_in;
+
 use crate::{
     format::{
         CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
@@ -21,7 +23,10 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     redundancy::scheme_of,
-    simulation::sometimes::{self, Sometimes},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes},
+    },
 };
 use free_slots::FreeSlots;
 use heat::Heat;
@@ -158,6 +163,11 @@ impl Segments {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is moved is there");
         let place = row.slots.iter().position(|&slot| slot == old).expect("it had the old one");
         row.slots[place] = new;
+        if !scheme_of(row.shape).is_redundant() {
+            let grains = u64::from(row.live_grains);
+            *self.raid0_grains.entry(old.member).or_default() -= grains;
+            *self.raid0_grains.entry(new.member).or_default() += grains;
+        }
         self.changed.insert(number);
         self.dropped.push_back((from, old));
     }
@@ -176,6 +186,22 @@ impl Segments {
         self.slot_changes += 1;
         let before = self.slots.insert(member, FreeSlots::all(slot_count));
         assert!(before.is_none(), "member {member} is new");
+    }
+
+    /// True if no slot of a drive is used: no segment names it, now or in a checkpoint that a crash would find,
+    /// and no reader uses it.
+    pub fn has_nothing_on(&self, member: MemberIndex) -> bool {
+        if canary::is(Canary::RetiredDriveHasTheLastCopy) {
+            return self.iter().all(|(_, row)| row.slots.iter().all(|slot| slot.member != member));
+        }
+        self.slots.get(&member).is_none_or(|slots| slots.free() == slots.all_slots())
+    }
+
+    /// Removes a drive on which nothing lies.
+    pub fn remove_member(&mut self, member: MemberIndex) {
+        assert!(self.has_nothing_on(member), "member {member} has slots in use");
+        self.slot_changes += 1;
+        self.slots.remove(&member);
     }
 
     /// Marks a segment as complete.
@@ -351,9 +377,34 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::{Placement, Raid1};
+    use crate::redundancy::{Placement, Raid0, Raid1};
 
     const MEMBER: MemberIndex = MemberIndex(0);
+
+    #[test]
+    fn a_drive_has_nothing_on_it_when_what_was_moved_away_is_free() {
+        let geometry =
+            crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };
+        let members = [MEMBER, MemberIndex(1)];
+        let mut segments = Segments::new(geometry, members.map(|member| (member, 4)), SegmentUse(1));
+        let segment =
+            segments.allocate(SegmentKind::Data, &Raid0, 1, Placement::on(&[MEMBER])).expect("there is room");
+        segments.seal(segment.number);
+        segments.add_live(segment.number, 64);
+        let old = segment.slots[0];
+        let new = segments.allocate_slot(Placement::on(&members[1..]), &[]).expect("there is room");
+        segments.move_copy(segment.number, (old, new), CheckpointNumber(5));
+        assert_eq!(segments.raid0_grains().collect::<Vec<_>>(), [(MEMBER, 0), (members[1], 64)]);
+        segments.release(CheckpointNumber(4), None);
+        assert!(!segments.has_nothing_on(MEMBER), "the last checkpoint names it");
+        segments.release(CheckpointNumber(5), Some(CheckpointNumber(4)));
+        assert!(!segments.has_nothing_on(MEMBER), "a reader uses it");
+        segments.release(CheckpointNumber(5), None);
+        assert!(segments.has_nothing_on(MEMBER) && !segments.has_nothing_on(members[1]));
+        segments.remove_member(MEMBER);
+        segments.add_live(segment.number, -64);
+        assert_eq!(segments.slots_of(MEMBER), (0, 0));
+    }
 
     /// One drive of four slots and one segment, condemned from checkpoint 5 on.
     fn condemned_from_5() -> Segments {

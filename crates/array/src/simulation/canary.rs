@@ -77,6 +77,10 @@ listed! {
         HalfACutServed,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
+        /// A drive leaves although the last checkpoint still finds data on it.
+        RetiredDriveHasTheLastCopy,
+        /// A drive that is to be emptied gives up its vote first.
+        VoteGivenUpFirst,
     }
 }
 

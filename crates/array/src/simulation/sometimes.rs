@@ -11,6 +11,8 @@ listed! {
         GenerationDisproved,
         /// Opening: a drive was joining when the pool stopped, and continued to join.
         JoiningWentOn,
+        /// Opening: a drive had given up its vote when the pool stopped, and others did not know that yet.
+        DepartureWentOn,
         /// Opening: refused because absent drives may hold newer data.
         ForkRefused,
         /// Opening: forced although absent drives may hold newer data.
@@ -75,6 +77,20 @@ listed! {
         DriveAdded,
         /// Drives: a lost one has nothing left on it, and was removed from the table.
         DriveForgotten,
+        /// Drives: one that was leaving has nothing left on it, and gave up its vote.
+        DriveLeft,
+        /// Drives: one that was leaving is kept after all.
+        DriveKept,
+        /// Drives: one that was leaving is kept, because the one that was to replace it never became a member.
+        ReplacedDriveKept,
+        /// Drives: a slot of a leaving one was copied elsewhere.
+        SlotMovedAway,
+        /// Drives: a leaving one gets new data, because too few others are there.
+        LeavingDriveUsed,
+        /// Drives: interrupted while a leaving one was being emptied.
+        CutWhileEmptying,
+        /// Drives: interrupted while one gave up its vote.
+        CutWhileDeparting,
         /// Drives: interrupted while the loss of one was being recorded.
         CutWhileLosing,
         /// Drives: interrupted while one was being added.

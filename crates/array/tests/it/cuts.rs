@@ -8,7 +8,7 @@ use array::{
     error::Error,
     format::{DriveId, PoolId, SnapshotId, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState},
     pool::{
-        CutPart, CutSettlement, NewDrive, NewPool, NewSnapshot, Pool, RollbackGoal, UnsettledState, create,
+        CutMember, CutSettlement, NewDrive, NewPool, NewSnapshot, Pool, RollbackGoal, UnsettledState, create,
         open, settle_cuts,
     },
 };
@@ -93,7 +93,7 @@ async fn cut(
     pools: &[Rc<Pool>; 2],
     (name, snapshot): (&'static str, SnapshotId),
 ) -> [Result<Duration, Error>; 2] {
-    let parts = CutPart::of_pools(&[pools[0].id(), pools[1].id()]).expect("two pools");
+    let parts = CutMember::of_pools(&[pools[0].id(), pools[1].id()]).expect("two pools");
     let mut taken = Vec::new();
     for (part, pool) in parts.into_iter().zip(pools) {
         let pool = Rc::clone(pool);
@@ -252,7 +252,7 @@ fn a_part_that_goes_away_before_all_are_placed_leaves_nothing() {
     both.run(|world, devices| async move {
         let pools = open_both(&world, &devices).await;
         volumes(&pools).await;
-        let mut parts = CutPart::of_pools(&[pools[0].id(), pools[1].id()]).expect("two pools");
+        let mut parts = CutMember::of_pools(&[pools[0].id(), pools[1].id()]).expect("two pools");
         drop(parts.pop());
         let new = NewSnapshot { name: "monday", snapshot: MONDAY, note: b"" };
         let store = pools[0].take_part_in_cut(&["store"], &new, parts.pop().expect("one is left")).await;
@@ -321,7 +321,7 @@ fn given_up_a_pending_snapshot_goes() {
 
 #[test]
 fn a_cut_has_at_least_two_pools_each_once() {
-    let refusal = |pools: &[PoolId]| CutPart::of_pools(pools).expect_err("it is refused").to_string();
+    let refusal = |pools: &[PoolId]| CutMember::of_pools(pools).expect_err("it is refused").to_string();
     let pool = |number| PoolId([number; 16]);
     assert_eq!(
         refusal(&[pool(1)]),

@@ -3,12 +3,14 @@
 
 use super::examples;
 use array::{
-    election::{DriveSuperblock, Election, OpenRefusal, can_go_on_with, check_layout, elect},
+    election::{
+        DriveSuperblock, Election, OpenRefusal, can_go_on_as_of, can_go_on_with, check_layout, elect,
+    },
     format::{
         DriveId, Generation, GenerationMark, Member, MemberIndex, MemberState, MirroredSegment, SlotAddress,
         SlotNumber, Superblock, features::INCOMPATIBLE_PIVOTS,
     },
-    member_table::{must_settle, next_generation},
+    member_table::{MemberChange, must_settle, next_generation},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use world::Random;
@@ -30,6 +32,10 @@ struct PoolModel {
     /// Drives that became members, and interruptions while one was joining.
     joined: u32,
     cut_while_joining: u32,
+    /// Drives that left, and openings while one was leaving, or departing.
+    left: u32,
+    cut_while_leaving: u32,
+    cut_while_departing: u32,
 }
 
 /// The pool has stopped.
@@ -38,12 +44,27 @@ struct Stopped;
 /// A running pool: its drives, each with its member index, and the superblock written last.
 struct Running {
     there: BTreeMap<MemberIndex, usize>,
+    /// Those that have no vote any more, and get superblocks until all know.
+    departing: BTreeMap<MemberIndex, usize>,
     superblock: Superblock,
+}
+
+/// The change of one publication.
+enum MembershipChange {
+    None,
+    Join { replaced: Option<MemberIndex> },
+    Row(MemberChange, MemberIndex),
 }
 
 impl Running {
     fn members(&self) -> BTreeSet<MemberIndex> {
-        self.there.keys().copied().collect()
+        self.there.keys().chain(self.departing.keys()).copied().collect()
+    }
+
+    /// Present members with a state.
+    fn with_state(&self, state: MemberState) -> Vec<MemberIndex> {
+        let members = self.there.keys().copied();
+        members.filter(|member| self.superblock.members[usize::from(member.0)].state == state).collect()
     }
 }
 
@@ -77,6 +98,9 @@ impl PoolModel {
             missed: BTreeSet::new(),
             joined: 0,
             cut_while_joining: 0,
+            left: 0,
+            cut_while_leaving: 0,
+            cut_while_departing: 0,
         };
         truth.place_segments(&mut first);
         truth.drives = (0..count).map(|index| Some(first.for_place(MemberIndex(index as u16), 1))).collect();
@@ -126,6 +150,20 @@ impl PoolModel {
             .collect()
     }
 
+    /// The superblock of each drive, and the drives presented.
+    fn story(&self, seen: &[DriveSuperblock]) -> String {
+        let line = |(given, superblock): (usize, &Superblock)| {
+            let rows: Vec<_> = superblock.members.iter().map(|row| (row.state, row.since.0)).collect();
+            let Superblock { name, generation, settled, .. } = superblock;
+            format!("\ndrive {given} has {name}, generation {generation}, settled {settled}: {rows:?}")
+        };
+        let drives = self.drives.iter().enumerate();
+        let drives = drives.filter_map(|(given, superblock)| Some((given, superblock.as_ref()?)));
+        let presented: Vec<usize> = seen.iter().map(|seen| seen.given).collect();
+        let parents = &self.parents;
+        drives.map(line).collect::<String>() + &format!("\npresented: {presented:?}; parents: {parents:?}")
+    }
+
     /// Presents some drives; if they make a pool, it is opened and continues, or crashes.
     fn step(&mut self) -> Option<Result<Election, OpenRefusal>> {
         let there: Vec<usize> = (0..self.drives.len()).filter(|_| self.random.below(100) < 70).collect();
@@ -138,16 +176,20 @@ impl PoolModel {
             let name = &election.superblock.name;
             assert!(
                 self.follows_or_is(name, &self.relied),
-                "{name} was opened, {} was relied on",
-                self.relied
+                "{name} was opened, {} was relied on; {}",
+                self.relied,
+                self.story(&seen)
             );
             for given in election.present.values() {
                 assert!(!self.missed.contains(given), "drive {given} missed something and counts as current");
             }
             let superblock = election.superblock.clone();
-            let running = Running { there: election.present.clone(), superblock };
-            let is_joining = |member: &Member| member.state == MemberState::Joining;
-            self.cut_while_joining += u32::from(running.superblock.members.iter().any(is_joining));
+            let departing = election.departing.clone();
+            self.cut_while_departing += u32::from(!departing.is_empty());
+            let running = Running { there: election.present.clone(), departing, superblock };
+            let is_any = |state: MemberState| running.superblock.members.iter().any(|row| row.state == state);
+            self.cut_while_joining += u32::from(is_any(MemberState::Joining));
+            self.cut_while_leaving += u32::from(is_any(MemberState::Leaving));
             let Stopped = self.go_on(running);
         }
         Some(elected)
@@ -168,12 +210,37 @@ impl PoolModel {
             if running.there.len() > 1 && self.one_in(3) {
                 self.lose_one(&mut running);
             }
-            let is_given = turn > 0 && self.drives.len() < DRIVES_MAX && self.one_in(4);
-            if let Err(stopped) = self.publish(&mut running, is_given) {
+            let change = self.draw_change(&running, turn > 0);
+            if let Err(stopped) = self.publish(&mut running, change) {
                 return stopped;
             }
         }
         Stopped
+    }
+
+    fn draw_change(&mut self, running: &Running, is_open: bool) -> MembershipChange {
+        let [active, leaving] =
+            [MemberState::Active, MemberState::Leaving].map(|state| running.with_state(state));
+        let mut one_of = |members: &[MemberIndex]| {
+            let index = self.random.below(members.len().max(1) as u64) as usize;
+            members.get(index).copied()
+        };
+        let (one_active, one_leaving) = (one_of(&active), one_of(&leaving));
+        match (self.random.below(8), one_active, one_leaving) {
+            _ if !is_open => MembershipChange::None,
+            (0 | 1, _, _) if self.drives.len() < DRIVES_MAX => {
+                let replaced = one_active.filter(|_| self.one_in(3));
+                MembershipChange::Join { replaced }
+            }
+            (2 | 3, Some(member), _) if active.len() > 1 => {
+                MembershipChange::Row(MemberChange::Leave, member)
+            }
+            (4 | 5, _, Some(member)) if !active.is_empty() => {
+                MembershipChange::Row(MemberChange::GiveUpVote, member)
+            }
+            (6, _, Some(member)) => MembershipChange::Row(MemberChange::Keep, member),
+            _ => MembershipChange::None,
+        }
     }
 
     fn lose_one(&mut self, running: &mut Running) {
@@ -183,10 +250,21 @@ impl PoolModel {
     }
 
     /// Like the pool: writes generations until one is complete and settled.
-    fn publish(&mut self, running: &mut Running, with_new: bool) -> Result<(), Stopped> {
+    fn publish(&mut self, running: &mut Running, change: MembershipChange) -> Result<(), Stopped> {
         let mut settled = running.superblock.generation;
-        let mut joining = None;
-        if with_new {
+        let (mut joining, mut row_change) = (None, None);
+        match change {
+            MembershipChange::None => {}
+            MembershipChange::Join { replaced } => {
+                row_change = replaced.map(|member| (MemberChange::Leave, member));
+            }
+            MembershipChange::Row(change, member) => row_change = Some((change, member)),
+        }
+        if let MembershipChange::Row(MemberChange::GiveUpVote, member) = change {
+            let given = running.there.remove(&member).expect("it is there");
+            running.departing.insert(member, given);
+        }
+        if let MembershipChange::Join { .. } = change {
             let given = self.drives.len();
             running.there.insert(MemberIndex(running.superblock.members.len() as u16), given);
             self.drives.push(None);
@@ -196,9 +274,12 @@ impl PoolModel {
             let mark = GenerationMark(self.random.next_u64());
             let there = running.members();
             let mut next = next_generation(&running.superblock, (settled, mark), &there, joining.take());
+            if let Some((change, member)) = row_change.take() {
+                change.apply(&mut next, member);
+            }
             next.name = format!("{}", self.parents.len() + 1);
             self.parents.insert(next.name.clone(), running.superblock.name.clone());
-            if !can_go_on_with(&running.superblock, &there) {
+            if !can_go_on_as_of(&running.superblock, settled, &there) {
                 return Err(Stopped);
             }
             self.place_segments(&mut next);
@@ -214,6 +295,8 @@ impl PoolModel {
             let left_out = (0..self.drives.len()).filter(|given| !running.there.values().any(|g| g == given));
             self.missed.extend(left_out);
             if !must_settle(&running.superblock) {
+                self.left += running.departing.len() as u32;
+                running.departing.clear();
                 return Ok(());
             }
             settled = running.superblock.generation;
@@ -224,13 +307,18 @@ impl PoolModel {
     fn write(&mut self, running: &mut Running, superblock: &Superblock) -> Result<bool, Stopped> {
         let (crashes, fails) = (self.one_in(6), self.one_in(6));
         let mut failed = Vec::new();
-        for (&member, &given) in &running.there {
+        // Departing drives are written first: a crash meanwhile leaves the others as they are.
+        let crashes_first = crashes && self.one_in(2) && !running.departing.is_empty();
+        let departing = running.departing.iter().map(|(&member, &given)| (member, given, true));
+        let there = running.there.iter().map(|(&member, &given)| (member, given, false));
+        for (member, given, is_first) in departing.chain(there).collect::<Vec<_>>() {
             let has_failed = fails && self.random.below(3) == 0;
-            let is_written = !(crashes || has_failed) || self.random.below(2) == 0;
-            let holds = superblock
-                .members
-                .get(usize::from(member.0))
-                .is_some_and(|row| row.state.holds_superblocks());
+            let is_cut = crashes && crashes_first == is_first;
+            let is_written =
+                (!(is_cut || has_failed) || self.random.below(2) == 0) && (is_first || !crashes_first);
+            let holds = superblock.members.get(usize::from(member.0)).is_some_and(|row| {
+                row.state.holds_superblocks() || row.is_voteless_since(superblock.settled)
+            });
             if is_written && holds {
                 let place = (superblock.generation.0 % 2) as u8;
                 self.drives[given] = Some(superblock.for_place(member, place));
@@ -238,14 +326,21 @@ impl PoolModel {
             failed.extend(has_failed.then_some(member));
         }
         running.there.retain(|member, _| !failed.contains(member));
+        running.departing.retain(|member, _| !failed.contains(member));
         if crashes { Err(Stopped) } else { Ok(failed.is_empty()) }
     }
+}
+
+/// 300,000 under `SPINDLE_FULL`.
+fn election_seeds() -> u64 {
+    if std::env::var_os("SPINDLE_FULL").is_some() { 300_000 } else { 10_000 }
 }
 
 #[test]
 fn what_is_opened_is_what_was_relied_on_last() {
     let (mut opened, mut refused, mut joined, mut cut_while_joining) = (0, 0, 0, 0);
-    for seed in 0..10_000 {
+    let (mut left, mut cut_while_leaving, mut cut_while_departing) = (0, 0, 0);
+    for seed in 0..election_seeds() {
         let mut truth = PoolModel::new(seed, 1 + seed as usize % 6);
         for _ in 0..25 {
             match truth.step() {
@@ -256,10 +351,18 @@ fn what_is_opened_is_what_was_relied_on_last() {
             }
         }
         (joined, cut_while_joining) = (joined + truth.joined, cut_while_joining + truth.cut_while_joining);
+        left += truth.left;
+        cut_while_leaving += truth.cut_while_leaving;
+        cut_while_departing += truth.cut_while_departing;
     }
     let counts =
         format!("{opened} opened, {refused} refused, {joined} joined, {cut_while_joining} cut short");
     let are_enough = opened > 10_000 && refused > 5_000 && joined > 2_000 && cut_while_joining > 500;
+    assert!(are_enough, "{counts}: too few of one to show much");
+    let counts = format!(
+        "{counts}; {left} left, {cut_while_leaving} cut short while leaving, {cut_while_departing} while departing"
+    );
+    let are_enough = left > 1_000 && cut_while_leaving > 500 && cut_while_departing > 100;
     assert!(are_enough, "{counts}: too few of one to show much");
     println!("{counts}");
 }

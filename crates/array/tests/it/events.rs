@@ -43,6 +43,10 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::TaskFailure { task, .. } => format!("{task} failed"),
         EventKind::Stop { .. } => "stopped".to_owned(),
         EventKind::Overflow { events } => format!("{events} missed"),
+        EventKind::DriveLeaving { drive } => format!("{} leaves", drive.serial),
+        EventKind::DriveLeft { drive } => format!("{} has left", drive.serial),
+        EventKind::DriveKept { drive } => format!("{} is kept", drive.serial),
+        EventKind::DriveForgotten { drive } => format!("{} is forgotten", drive.serial),
         EventKind::LogPinLoss { bytes } => format!("{bytes} bytes of pinned log"),
     };
     events.iter().map(label).collect()

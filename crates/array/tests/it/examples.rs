@@ -5,7 +5,7 @@ use array::format::{
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
     features::{
         INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING,
-        INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS,
+        INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS,
     },
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
@@ -114,6 +114,16 @@ pub fn superblock_after_checkpoint() -> Superblock {
     let features =
         Features { compatible: 0, read_only: READ_ONLY_BRANCH_STAMPS, incompatible: INCOMPATIBLE_PIVOTS };
     Superblock { features, ..superblock() }
+}
+
+/// A pool of which a drive is leaving.
+pub fn superblock_leaving() -> Superblock {
+    let mut superblock = superblock_after_checkpoint();
+    superblock.features.incompatible |= INCOMPATIBLE_LEAVING;
+    // A pool has no other row of a kind that an older program would misread.
+    superblock.members[2].state = MemberState::Active;
+    superblock.members[3].since = superblock.generation;
+    superblock
 }
 
 /// The features of a pool in which a clone is being filled.

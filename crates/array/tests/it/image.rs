@@ -46,6 +46,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-1", &examples::superblock()),
         superblock("superblock-joining-1", &examples::superblock_joining(MemberState::Joining)),
         superblock("superblock-withdrawn-1", &examples::superblock_joining(MemberState::Withdrawn)),
+        superblock("superblock-leaving-1", &examples::superblock_leaving()),
         superblock("superblock-branch-stamps-1", &examples::superblock_after_checkpoint()),
         superblock("superblock-filling-1", &examples::superblock_with_fillings()),
         superblock("superblock-groups-1", &examples::superblock_with_groups()),

@@ -35,6 +35,7 @@ mod out_of_space;
 mod pool;
 mod raid0;
 mod rebuild;
+mod retire;
 mod rollback;
 mod room;
 mod round_trip;

@@ -19,6 +19,8 @@ const DRIVES_MAX: u16 = 64;
   spindle pool show mail                              drives, space, missing copies
   spindle pool add-drive mail --size 100GiB           add a file as a drive, and make missing copies on it
   spindle pool add-drive mail --device /dev/sde
+  spindle pool retire mail drive-2.spindle            empty a drive, and take it out of the pool
+  spindle pool replace mail /dev/sdc /dev/sde
   spindle pool import mail                            rebuild a lost record from the drives
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
@@ -85,6 +87,65 @@ data has copies elsewhere."
         /// Blank raw block device
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Option<PathBuf>,
+    },
+    /// Empty a drive and take it out of a pool
+    #[command(after_help = "Examples:
+  spindle pool retire mail /dev/sdc                   what lies there is copied to the other drives
+  spindle pool retire mail drive-2.spindle --keep     cancels it
+
+Waits until nothing lies on the drive. If it is interrupted, or the power fails, the drive still leaves: whatever opens \
+the pool next goes on, and the same command waits for the end. Ends with 2 if the other drives are too few or too \
+small, with the bytes that lack.")]
+    Retire {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Path, file name, serial number or UUID of the drive
+        #[arg(value_name = "DRIVE")]
+        drive: String,
+
+        /// Keep a drive that was to leave
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Add a drive, and take another one out when it is empty
+    #[command(after_help = "Examples:
+  spindle pool replace mail /dev/sdc /dev/sde         the emptiest drives get what lies on /dev/sdc
+  spindle pool replace mail drive-2.spindle --size 100GiB
+
+The earlier contents of the new drive are lost. If it cannot be added, the old one stays. Waits until nothing lies on \
+the old one; if that is interrupted, 'pool retire' of the old one waits for the end.")]
+    Replace {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Path, file name, serial number or UUID of the drive that leaves
+        #[arg(value_name = "OLD")]
+        old: String,
+
+        /// Blank raw block device
+        #[arg(value_name = "NEW", required_unless_present = "size", conflicts_with = "size")]
+        new: Option<PathBuf>,
+
+        /// Create the new drive as a file of this size in the pool's folder
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        size: Option<ByteCount>,
+    },
+    /// Remove a drive that is gone from a pool
+    #[command(after_help = "Example:
+  spindle pool forget mail drive-2.spindle            the file is gone, and all its data has copies elsewhere
+
+Ends with 2 if the drive is in use, or if some data has no copy elsewhere, or not all its copies yet; it says how much.")]
+    Forget {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Last path, file name, serial number or UUID of the drive
+        #[arg(value_name = "DRIVE")]
+        drive: String,
     },
     /// Find pools by the superblocks of their drives, and rebuild a lost record
     #[command(after_help = "Examples:

@@ -7,6 +7,7 @@ mod branching;
 mod create;
 mod cut;
 mod damaged;
+mod departure;
 mod filling;
 mod group;
 pub mod group_arguments;
@@ -49,6 +50,15 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             };
             add_drive::add(&world, pool, source, json).await
         }
+        PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
+        PoolVerb::Replace { pool, old, new, size } => {
+            let source = match (size, new) {
+                (Some(size), _) => DriveSource::File(*size),
+                (None, new) => DriveSource::Device(new.as_deref().expect("one of both is required")),
+            };
+            departure::replace(&world, pool, (old, source), json).await
+        }
+        PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
         PoolVerb::Import { places, pool, into, list } => {
             let request = ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };
             if *list {

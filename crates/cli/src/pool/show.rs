@@ -129,6 +129,14 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
         };
         console.say(&format!("  drive {name}{state}"));
     }
+    for leaving in &shown.leaving {
+        let done = 100 * leaving.done_bytes / leaving.total_bytes.max(1);
+        let left = ByteCount(leaving.left_bytes);
+        let problem =
+            leaving.problem.as_ref().map_or(String::new(), |problem| format!("; stopped: {problem}"));
+        console.say(&format!("  drive {} leaves: {done} %, {left} lie on it{problem}", leaving.name));
+    }
+    console.say(&format!("  {}", shown.losses.text()));
     shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {
         let left = ByteCount(rebuild.total_bytes.saturating_sub(rebuild.done_bytes));

@@ -7,7 +7,7 @@ use crate::{
 use array::{
     error::Error,
     format::SnapshotId,
-    pool::{CutPart, NewSnapshot},
+    pool::{CutMember, NewSnapshot},
     volume::VolumeDevice,
 };
 use serving::{notices::Notices, pool::folder::OpenPool};
@@ -106,7 +106,7 @@ fn interrupt_a_cut(bench: &Bench) {
         let mail = OpenPool::open(&world, &mail, &notices).await.unwrap();
         let logs = OpenPool::open(&world, &logs, &notices).await.unwrap();
         let ids = [mail.pool.id(), logs.pool.id()];
-        let mut parts = CutPart::of_pools(&ids).unwrap().into_iter();
+        let mut parts = CutMember::of_pools(&ids).unwrap().into_iter();
         let (part, other) = (parts.next().unwrap(), parts.next().unwrap());
         let store = VolumeDevice(mail.pool.volume("store").unwrap());
         let data = Arc::new(Buffer::zeroed(256 << 10));

@@ -31,6 +31,7 @@ mod next_steps;
 mod out_of_space;
 mod paper_plans;
 mod plans;
+mod pool_drives;
 mod pool_verbs;
 mod pools;
 mod pristine;

@@ -2,6 +2,7 @@
 
 use super::{
     create::{check_device, drive_name, storage},
+    departure::{NamedDrive, refusal_to_leave},
     folder::OpenPool,
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
@@ -54,15 +55,16 @@ pub async fn add_drive(
     source: DriveSource<'_>,
     notices: &dyn Notices,
 ) -> Result<AddDriveAnswer, Refusal> {
-    let (path, size) = join(world, open, source, notices).await?;
+    let (path, size) = join(world, open, source, None, notices).await?;
     rebuild(open, path, size).await
 }
 
-/// Makes or opens the drive, records it in the folder, and adds it to the pool.
-async fn join(
+/// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on.
+pub(super) async fn join(
     world: &World,
     open: &mut OpenPool,
     source: DriveSource<'_>,
+    replaced: Option<&NamedDrive>,
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
     let joining = match source {
@@ -81,14 +83,25 @@ async fn join(
     record.drives.push(joining.recorded.clone());
     open.set_record(record)?;
     let new = joining.new_drive();
-    if let Err(error) = open.pool.add_drive(&new).await {
+    let joined = match replaced {
+        Some(replaced) => open.pool.replace(replaced.drive, &new).await,
+        None => open.pool.add_drive(&new).await,
+    };
+    if let Err(error) = joined {
+        if open.pool.is_listed(new.drive) {
+            // The pool stopped on the way, and may need the drive when it is opened again.
+            return Err(open.refusal(&error, "the drive was added; open the pool again"));
+        }
         drop((new, joining));
         open.set_record(before)?;
         if let DriveSource::File(_) = source {
             // The error is reported already; only an empty file is left.
             let _ = host_files::remove_file(&open.folder().join(&path));
         }
-        return Err(open.refusal(&error, "give it another drive"));
+        return Err(match replaced {
+            Some(replaced) => refusal_to_leave(open, replaced, &error),
+            None => open.refusal(&error, "give it another drive"),
+        });
     }
     Ok((open.folder().join(path), size))
 }

@@ -5,7 +5,7 @@ use crate::uuid::random_uuid;
 use array::{
     error::Error,
     format::{PoolId, SnapshotId, row::CutState},
-    pool::{CutPart, CutSettlement, NewSnapshot, Snapshot, UnsettledState, settle_cuts},
+    pool::{CutMember, CutSettlement, NewSnapshot, Snapshot, UnsettledState, settle_cuts},
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub async fn snapshot_over_pools(
 ) -> Result<Duration, Refusal> {
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.open.pool.id()).collect();
     let parts =
-        CutPart::of_pools(&ids).map_err(|error| pools[0].open.refusal(&error, "name each pool once"))?;
+        CutMember::of_pools(&ids).map_err(|error| pools[0].open.refusal(&error, "name each pool once"))?;
     let snapshot = SnapshotId(random_uuid(world));
     let callers: Vec<_> = pools
         .iter()

@@ -8,10 +8,12 @@
 
 use super::{
     cut::CutStatus,
+    departure::{LeavingStatus, leaving_of},
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
     limits::LimitStatus,
+    losses::LossStatus,
     note::NoteStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
@@ -69,6 +71,12 @@ pub struct PoolStatus {
     pub mended: u64,
     /// Progress of making missing copies.
     pub rebuild: RebuildStatus,
+    /// Drives that leave.
+    #[serde(default)]
+    pub leaving: Vec<LeavingStatus>,
+    /// Drives that may be lost.
+    #[serde(default)]
+    pub losses: LossStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -117,7 +125,7 @@ pub struct DriveStatus {
 #[derive(Clone, Debug)]
 pub struct DriveStatuses {
     folder: PathBuf,
-    drives: Vec<DriveStatus>,
+    pub(super) drives: Vec<DriveStatus>,
     warnings: Vec<String>,
 }
 
@@ -322,6 +330,8 @@ impl PoolStatus {
                 single_copy_bytes: rebuild.single_copy_bytes,
                 unreadable_blocks: rebuild.unreadable_blocks,
             },
+            leaving: leaving_of(pool, drives),
+            losses: LossStatus::of(pool.loss_tolerance()),
             volumes: volumes.collect(),
         }
     }

@@ -111,6 +111,11 @@ impl Bug {
         if needs_them { Branching::Always } else { Branching::Never }
     }
 
+    /// True if it needs drives that leave.
+    pub fn drive_changes(self) -> bool {
+        matches!(self, Self::InPool(Canary::RetiredDriveHasTheLastCopy | Canary::VoteGivenUpFirst))
+    }
+
     /// True if it needs comparisons of points.
     pub fn compares(self) -> bool {
         self == Self::InPool(Canary::DifferenceOffByOne)

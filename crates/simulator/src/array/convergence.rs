@@ -25,6 +25,9 @@ impl PoolFixture {
         if !wait_until(world, pool, is_whole).await? {
             return Err(PoolViolation::NotConverged(format!("{:?}", pool.degraded())).into());
         }
+        if !wait_until(world, pool, || self.have_left(pool)).await? {
+            return Err(PoolViolation::NotConverged(format!("{:?}", pool.leaving())).into());
+        }
         // A scrub pass that fixes something may leave a superblock place to the next generation.
         for is_last in [false, false, true] {
             let scrubbed =

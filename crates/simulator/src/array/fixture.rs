@@ -3,6 +3,7 @@
 use super::{
     canary::{Bug, BuggyDrive},
     content::VolumeKey,
+    drive_changes::DriveChangeLog,
     early_end::EarlyEnd,
     fault_model::PoolFaultGrade,
     independent_reader::{Audit, CopyRule, audit, platters::Platters},
@@ -83,6 +84,14 @@ pub struct PoolTally {
     pub replays_cut: u64,
     /// Blocks that a subscriber of the log had, compared with the volumes.
     pub blocks_followed: u64,
+    /// Drives retired, kept after all, and replaced.
+    pub drives_retired: u64,
+    pub drives_kept: u64,
+    pub drives_replaced: u64,
+    /// Changes of drives refused for a reason that the other drives give.
+    pub drive_changes_refused: u64,
+    /// Drives that had left, found in audits.
+    pub drives_left: u64,
     /// Differences of two points applied, with the right result.
     pub differences: u64,
     /// Logs corrupted on one copy.
@@ -117,7 +126,9 @@ pub struct Bay {
     pub taken_out: Option<usize>,
     /// The drive with a changed size, and that size in bytes.
     pub resized: Option<(usize, u64)>,
-    /// Number of attempts to add the spare, each under another name.
+    /// Drives that verbs let leave, and blank ones given to the pool.
+    pub changes: DriveChangeLog,
+    /// Number of attempts to add a drive, each under another name.
     pub additions: u8,
     /// This incarnation has or had a shortage.
     pub has_shortage: bool,
@@ -129,7 +140,7 @@ pub struct Bay {
 /// The context of an incarnation. Cheap to clone.
 #[derive(Clone)]
 pub struct PoolFixture {
-    /// All drives; the last one is the spare, if there is one.
+    /// All drives: those of the start, the spare, if there is one, and extra ones.
     pub drives: Rc<Vec<Rc<SimDrive>>>,
     /// Physical state of the drives.
     pub bay: Rc<RefCell<Bay>>,
@@ -173,8 +184,11 @@ impl PoolFixture {
     /// Drives a pool is opened on: all but the absent ones.
     pub fn drives_there(&self, absent: &[usize]) -> Vec<usize> {
         let bay = self.bay.borrow();
-        let begun = self.plan.drives.len() + usize::from(bay.additions > 0);
-        (0..begun).filter(|index| !absent.contains(index) && Some(*index) != bay.taken_out).collect()
+        let is_spare_given = self.plan.spare.is_some() && bay.additions > 0;
+        let begun = self.plan.drives.len() + usize::from(is_spare_given);
+        let extras = self.extras().filter(|&index| bay.changes.was_given(index));
+        let all = (0..begun).chain(extras);
+        all.filter(|index| !absent.contains(index) && Some(*index) != bay.taken_out).collect()
     }
 
     /// True if several drives had a shortage in this incarnation.
@@ -195,7 +209,10 @@ impl PoolFixture {
         self.tally.borrow_mut().audits += 1;
         let audited = audit(&Platters(self.drives.to_vec()), self.copies.get());
         let audit = audited.map_err(|what| PoolViolation::Foreign { when, what })?;
-        self.bay.borrow_mut().counting = audit.drives.values().copied().collect();
+        let mut bay = self.bay.borrow_mut();
+        bay.counting = audit.drives.values().copied().collect();
+        bay.changes.left = audit.left.clone();
+        self.tally.borrow_mut().drives_left += audit.left.len() as u64;
         Ok(Some(audit))
     }
 

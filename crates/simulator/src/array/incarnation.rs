@@ -8,6 +8,7 @@
 use super::{
     administrator::Administrator,
     comparison::Comparer,
+    drive_changes::DriveChanger,
     fault_model::{DriveFault, PoolFaultGrade},
     fixture::PoolFixture,
     host::Host,
@@ -74,6 +75,7 @@ impl PoolFixture {
             return self.open_until_announced(&world, random).await;
         }
         let pool = self.open(&world, &mut random, &scenario.absent).await?;
+        self.check_drive_changes(&pool)?;
         self.inspect(&pool, &mut random, scenario.inspects).await?;
         if scenario.works {
             let follower = self.plan.subscribes.then(|| PoolFollower::begin(&world, &pool));
@@ -114,7 +116,7 @@ impl PoolFixture {
         let setting = self.plan.setting;
         let wrong_reads = self.wrong_reads();
         let opened = match open(world, &devices, setting).await {
-            Err(Error::OpenRefused(OpenRefusal::MayBeNewerElsewhere(_))) if self.is_half_of_two() => {
+            Err(Error::OpenRefused(OpenRefusal::MayBeNewerElsewhere(_))) if self.may_need_force(absent) => {
                 self.tally.borrow_mut().openings_forced += 1;
                 open(world, &devices, OpenSetting { forced: true, ..setting }).await
             }
@@ -163,8 +165,16 @@ impl PoolFixture {
     }
 
     /// True if one drive of two may be all that is left: then opening needs force.
-    fn is_half_of_two(&self) -> bool {
-        self.plan.drives.len() == 2 || self.bay.borrow().counting.len() == 2
+    fn may_need_force(&self, absent: &[usize]) -> bool {
+        let (plan, bay) = (&self.plan, self.bay.borrow());
+        let are_all_there = absent.is_empty() && plan.faulty_drive.is_none() && bay.taken_out.is_none();
+        if plan.drive_changes && are_all_there && plan.grade == PoolFaultGrade::Envelope {
+            return false;
+        }
+        let counting = bay.counting.len();
+        // An opening by force may have been cut short when one drive had its superblock.
+        let is_one_of_two = plan.drive_changes && counting < 2 && self.tally.borrow().openings_forced > 0;
+        plan.drives.len() == 2 || counting == 2 || is_one_of_two
     }
 
     async fn inspect(
@@ -226,6 +236,14 @@ impl PoolFixture {
             let random = world.random("differences");
             let comparer = Comparer { fixture: self.clone(), pool: Rc::clone(pool), random };
             tasks.push(world.spawn("comparer", comparer.work(world.clone())));
+        }
+        if self.plan.drive_changes {
+            let mut random = world.random("drive changes");
+            for _ in 0..1 + random.below(2) {
+                let random = Random::new(random.next_u64(), "changer");
+                let changer = DriveChanger { fixture: self.clone(), pool: Rc::clone(pool), random };
+                tasks.push(world.spawn("drive changes", changer.work(world.clone())));
+            }
         }
         let all = async {
             let mut done = Ok(());

@@ -6,6 +6,7 @@ pub mod canary;
 pub mod comparison;
 pub mod content;
 pub mod convergence;
+mod drive_changes;
 pub mod early_end;
 pub mod fault_model;
 pub mod fixture;

@@ -41,6 +41,8 @@ pub struct PoolRunOptions {
     pub filling: Branching,
     /// Of the runs with clones and rollbacks, those with groups.
     pub grouping: Branching,
+    /// Drives are retired, replaced, kept and forgotten while hosts work.
+    pub drive_changes: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -109,6 +111,10 @@ pub struct PoolRunPlan {
     pub groups: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
+    /// Drives are retired, replaced, kept and forgotten while hosts work.
+    pub drive_changes: bool,
+    /// Drives for that, which are no members at first.
+    pub extras: Vec<DriveOptions>,
     /// Drives may lose stable data without detection.
     pub is_untold: bool,
     /// The drives are small and hosts write much: space runs out.
@@ -165,6 +171,8 @@ impl PoolRunPlan {
             notes: false,
             groups: false,
             compares: options.compares,
+            drive_changes: options.drive_changes,
+            extras: Vec::new(),
             is_untold,
             is_tight,
             shortages: Vec::new(),
@@ -202,6 +210,9 @@ impl PoolRunPlan {
         }
         if plan.branches && options.branching == Branching::Always {
             plan.verbs = plan.verbs.max(10);
+        }
+        if plan.drive_changes {
+            plan.extras = (0..random.below(3)).map(|_| draw_drive(random, is_tight, options)).collect();
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.

@@ -59,7 +59,8 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         Branching::Always => " --branches",
         Branching::Never => " --no-branches",
     };
-    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}")
+    let drive_changes = if options.drive_changes { " --drive-changes" } else { "" };
+    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}")
 }
 
 /// Runs a seed. Failed assertions of the pool are failures too.
@@ -108,7 +109,7 @@ impl Run {
     fn new(seed: u64, plan: PoolRunPlan) -> Self {
         let mut simulation = Simulation::new(seed);
         let spare = plan.spare.iter().map(|(options, _)| options);
-        let all = plan.drives.iter().chain(spare);
+        let all = plan.drives.iter().chain(spare).chain(&plan.extras);
         let drives = all.map(|options| simulation.add_drive(options.clone()));
         let drives = Rc::new(drives.collect());
         let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));

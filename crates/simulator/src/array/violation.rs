@@ -71,6 +71,9 @@ pub enum PoolViolation {
     /// A subscriber of the log has other contents than the volumes.
     #[error("the subscriber of the log: {0}")]
     Subscriber(String),
+    /// An answered change of drives does not hold.
+    #[error("drives: {0}")]
+    DriveChange(String),
     /// A difference does not lead from the earlier point to the later one.
     #[error("the difference: {0}")]
     Difference(String),

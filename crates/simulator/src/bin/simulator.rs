@@ -71,6 +71,9 @@ struct Array {
     /// Clone volumes and roll them back in no run
     #[arg(long)]
     no_branches: bool,
+    /// Retire, replace, keep and forget drives in every run
+    #[arg(long)]
+    drive_changes: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -139,7 +142,14 @@ fn run_array(arguments: Array) -> ExitCode {
     } else {
         array::Branching::Drawn
     };
-    let options = array::PoolRunOptions { grade, branching, grouping, ..array::PoolRunOptions::default() };
+    let drive_changes = arguments.drive_changes;
+    let options = array::PoolRunOptions {
+        grade,
+        branching,
+        grouping,
+        drive_changes,
+        ..array::PoolRunOptions::default()
+    };
     let reached = RefCell::new(BTreeMap::new());
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {

@@ -4,7 +4,7 @@ use super::{Chain, CutFate, CutRunError, CutRunPlan, Ledger};
 use array::{
     error::Error,
     format::SnapshotId,
-    pool::{CutPart, NewSnapshot, Pool},
+    pool::{CutMember, NewSnapshot, Pool},
 };
 use std::{rc::Rc, time::Duration};
 use world::{Random, World, with_deadline};
@@ -12,7 +12,7 @@ use world::{Random, World, with_deadline};
 /// The volume of each pool.
 pub const VOLUME: &str = "mail";
 
-pub struct Administrator {
+pub struct CutAdministrator {
     pub world: World,
     pub pools: [Rc<Pool>; 2],
     pub plan: Rc<CutRunPlan>,
@@ -22,7 +22,7 @@ pub struct Administrator {
 }
 
 /// What one caller of a cut got.
-enum Told {
+enum CallerAnswer {
     Taken,
     /// No pool has it.
     Refused,
@@ -30,7 +30,7 @@ enum Told {
     Unknown,
 }
 
-impl Administrator {
+impl CutAdministrator {
     /// Takes the cuts of an incarnation.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Administrator {
         let answered = self.chains.iter().map(Chain::answered).collect();
         let (snapshot, name) = self.ledger.begin(answered);
         let mut parts =
-            CutPart::of_pools(&[self.pools[0].id(), self.pools[1].id()]).expect("two pools").into_iter();
+            CutMember::of_pools(&[self.pools[0].id(), self.pools[1].id()]).expect("two pools").into_iter();
         let leaves = self.random.percent(self.plan.leaving_percent).then(|| self.random.below(2) as usize);
         let callers = [0, 1].map(|index| {
             let (pool, world) = (Rc::clone(&self.pools[index]), self.world.clone());
@@ -71,13 +71,13 @@ impl Administrator {
         let mut told = Vec::new();
         for caller in callers {
             told.push(match caller.await {
-                Some(Ok(_)) => Told::Taken,
-                Some(Err(Error::CutFailed(_))) => Told::Refused,
+                Some(Ok(_)) => CallerAnswer::Taken,
+                Some(Err(Error::CutFailed(_))) => CallerAnswer::Refused,
                 Some(Err(error)) => {
                     self.ledger.tell(format!("{name}: {error}"));
-                    Told::Unknown
+                    CallerAnswer::Unknown
                 }
-                None => Told::Unknown,
+                None => CallerAnswer::Unknown,
             });
         }
         let fate = fate(&told);
@@ -122,10 +122,10 @@ impl Administrator {
 }
 
 /// The fate of a cut by what its callers were told.
-fn fate(told: &[Told]) -> CutFate {
-    if told.iter().any(|told| matches!(told, Told::Taken)) {
+fn fate(told: &[CallerAnswer]) -> CutFate {
+    if told.iter().any(|told| matches!(told, CallerAnswer::Taken)) {
         CutFate::Acknowledged
-    } else if told.iter().all(|told| matches!(told, Told::Refused)) {
+    } else if told.iter().all(|told| matches!(told, CallerAnswer::Refused)) {
         CutFate::Refused
     } else {
         CutFate::Open

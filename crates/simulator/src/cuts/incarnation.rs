@@ -2,7 +2,7 @@
 
 use super::{
     Chain, CutFate, CutRunError, CutRunPlan, Ledger,
-    administrator::{Administrator, VOLUME},
+    administrator::{CutAdministrator, VOLUME},
 };
 use array::{
     error::Error,
@@ -157,7 +157,7 @@ impl CutFixture {
                 world.spawn("host", fixture.host((world.clone(), devices), index, random))
             })
             .collect();
-        let administrator = Administrator {
+        let administrator = CutAdministrator {
             world: world.clone(),
             pools: pools.clone(),
             plan: Rc::clone(&self.plan),

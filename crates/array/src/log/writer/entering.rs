@@ -74,6 +74,13 @@ impl LogWriter {
         successors.pop_front()
     }
 
+    /// Makes a new segment the only successor. False if none can be spared.
+    pub(super) fn replace_successors(&self) -> bool {
+        let Some(next) = self.sink.allocate(Need::Later) else { return false };
+        *self.successors.borrow_mut() = [next].into();
+        true
+    }
+
     /// Allocates a segment that no header names.
     async fn find_another(&self) -> Result<MirroredSegment> {
         self.successors.borrow_mut().clear();

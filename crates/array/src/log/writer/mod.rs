@@ -105,6 +105,8 @@ pub struct LogWriter {
     /// The segment whose header is being written.
     entering: RefCell<Option<MirroredSegment>>,
     copies_changed: Cell<bool>,
+    /// A segment that no header names is to be entered.
+    moves_on: Cell<bool>,
     closing: Cell<bool>,
 }
 
@@ -137,6 +139,7 @@ impl LogWriter {
             successors: RefCell::new(successors.into()),
             entering: RefCell::new(None),
             copies_changed: Cell::new(false),
+            moves_on: Cell::new(false),
             closing: Cell::new(false),
         })
     }
@@ -231,6 +234,13 @@ impl LogWriter {
         self.wanted.notify_one();
     }
 
+    /// Moves the log on to a new segment, and gives up its successors: some of their drives leave. A checkpoint
+    /// is made, so that a replay begins there. Does nothing while no segment can be spared.
+    pub fn move_on(&self) {
+        self.moves_on.set(true);
+        self.wanted.notify_one();
+    }
+
     /// Ends [`LogWriter::run`] once all pending requests are answered.
     pub fn close(&self) {
         self.closing.set(true);
@@ -246,7 +256,10 @@ impl LogWriter {
         loop {
             let lacks_copies =
                 self.copies_changed.take() && !self.has_enough_copies(self.tail.borrow().segment());
-            if lacks_copies && let Err(error) = self.enter_next().await {
+            let moves_on = self.moves_on.take() && self.replace_successors();
+            if (lacks_copies || moves_on)
+                && let Err(error) = self.enter_next().await
+            {
                 self.stop([], &error);
                 return Err(error);
             }

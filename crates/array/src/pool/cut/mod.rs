@@ -14,7 +14,7 @@
 mod rendezvous;
 mod settlement;
 
-pub use rendezvous::CutPart;
+pub use rendezvous::CutMember;
 pub use settlement::{CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
 
 use super::{NewSnapshot, Pool, VolumeKey, snapshots::new_features};
@@ -83,7 +83,7 @@ impl Pool {
         &self,
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
         new: &NewSnapshot<'_>,
-        part: CutPart,
+        part: CutMember,
     ) -> Result<Duration> {
         assert_eq!(part.pool(), self.id(), "a part is for one pool");
         let taken = self.take_part(volumes, new, &part).await;
@@ -94,7 +94,7 @@ impl Pool {
         &self,
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
         new: &NewSnapshot<'_>,
-        part: &CutPart,
+        part: &CutMember,
     ) -> Result<Duration> {
         let snapshot = new.snapshot;
         part.wait_for_turn().await?;

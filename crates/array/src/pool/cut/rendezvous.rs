@@ -35,7 +35,7 @@ pub(super) enum CutStep {
 
 /// The part of one pool in a cut over several.
 #[derive(Debug)]
-pub struct CutPart {
+pub struct CutMember {
     pools: Arc<[PoolId]>,
     /// Index among the pools.
     index: usize,
@@ -55,7 +55,7 @@ struct CutProgress {
     failure: Option<String>,
 }
 
-impl CutPart {
+impl CutMember {
     /// The parts of a cut over these pools, one for each, in the order given.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl CutPart {
     }
 }
 
-impl Drop for CutPart {
+impl Drop for CutMember {
     /// A part that ends early fails the cut; behind the last step nothing is left that could fail.
     fn drop(&mut self) {
         self.fail("the cut was given up in another pool");

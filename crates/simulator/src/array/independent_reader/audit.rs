@@ -8,7 +8,7 @@ use super::{
     nodes::{RawEntry, RawTree, TreeWalk, Versions, walk},
     platters::{BLOCK, Platters},
     segments::{Mirrored, RawSegment, RawSegmentKind, RawSegments, Slot},
-    superblock::{RawSuperblock, elect},
+    superblock::{RawSuperblock, elect, left_drives},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,6 +51,8 @@ pub struct Audit {
     pub drives: BTreeMap<u16, usize>,
     /// Operations on groups that are not complete, as of the checkpoint.
     pub intents: usize,
+    /// Indices of the drives that have left.
+    pub left: Vec<usize>,
 }
 
 impl Audit {
@@ -81,6 +83,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     let catalogue = RawCatalogue::read(&rows.entries)?;
     adopt(&mut segments, &superblock, &catalogue);
     segments.check_slots()?;
+    superblock.check_leaving()?;
+    let left = left_drives(platters);
+    check_left(&superblock, &segments, &left)?;
     let head = walk(&segments, RawTree::Head, head)?;
     let history = walk(&segments, RawTree::History, history)?;
     check_lives(&superblock, &catalogue, &head, &history)?;
@@ -156,7 +161,31 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         slots: (superblock.data_start, superblock.slot_bytes),
         drives: drives.clone(),
         intents: catalogue.intents.len(),
+        left: left.iter().map(|&(drive, ..)| drive).collect(),
     })
+}
+
+/// Checks that nothing lies on drives that have left, in the checkpoint that counts.
+fn check_left(
+    superblock: &RawSuperblock,
+    segments: &RawSegments<'_>,
+    left: &[(usize, u16, [u8; 16])],
+) -> ReadResult<()> {
+    for &(drive, member, name) in left {
+        let row = superblock.members.get(usize::from(member)).filter(|row| row.drive == name);
+        if row.is_some_and(|row| matches!(row.state, 1 | 3)) {
+            return Err(format!("drive {drive} has left, and the table says that it stays"));
+        }
+        let is_named = |segment: &RawSegment| segment.slots.iter().any(|slot| slot.0 == member);
+        let named = segments.all.iter().find(|(_, segment)| row.is_some() && is_named(segment));
+        if let Some((number, segment)) = named {
+            return Err(format!(
+                "segment {number} of {:?} lies on drive {drive}, which has left",
+                segment.kind
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Takes the segments of the catalogue, apart from those the superblock itself names.

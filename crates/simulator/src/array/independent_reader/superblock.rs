@@ -56,6 +56,8 @@ pub struct RawSuperblock {
     pub has_branch_stamps: bool,
     /// Its features say that there may be branches with a parent.
     pub may_have_forks: bool,
+    /// Its features say that a drive may be leaving.
+    may_have_leaving: bool,
     /// Its features say that a branch may be being filled.
     pub may_have_fillings: bool,
     /// Its features say that volumes may be in groups.
@@ -106,6 +108,18 @@ impl Pointer {
 }
 
 impl RawSuperblock {
+    /// Checks that the features announce leaving drives.
+    pub fn check_leaving(&self) -> ReadResult<()> {
+        if self.may_have_leaving || self.members.iter().all(|member| member.state != 4) {
+            return Ok(());
+        }
+        let states: Vec<_> = self.members.iter().map(|member| member.state).collect();
+        let generation = self.generation;
+        Err(format!(
+            "a drive is leaving in generation {generation}, {states:?}, and its features do not say so"
+        ))
+    }
+
     fn read(image: &[u8], place: usize) -> ReadResult<Self> {
         let length = u32_at(image, 104) as usize;
         if !(2 * BLOCK..=IMAGE_MAX).contains(&length) || !length.is_multiple_of(BLOCK) {
@@ -133,6 +147,7 @@ impl RawSuperblock {
             previous_mark: u64_at(image, 200),
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
             may_have_forks: u64_at(image, 72) & 1 != 0,
+            may_have_leaving: u64_at(image, 72) & 1 << 7 != 0,
             may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
             may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,
@@ -178,11 +193,23 @@ fn standing(wanted: &RawSuperblock, own: &RawSuperblock) -> Option<bool> {
     }
 }
 
+/// Drives whose own superblock says that they are missing, or gone, by index, with the name of each and its
+/// row: they have left, and hold nothing.
+pub fn left_drives(platters: &Platters) -> Vec<(usize, u16, [u8; 16])> {
+    let newest = newest_of_all(platters).into_iter();
+    let rows = newest.map(|(drive, own)| (drive, own.this, own.members[usize::from(own.this)].clone()));
+    let left = rows.filter(|(_, _, row)| matches!(row.state, 2 | 5));
+    left.map(|(drive, this, row)| (drive, this, row.drive)).collect()
+}
+
+fn newest_of_all(platters: &Platters) -> Vec<(usize, RawSuperblock)> {
+    let drives = 0..platters.0.len();
+    drives.filter_map(|drive| Some((drive, RawSuperblock::newest(platters, drive)?))).collect()
+}
+
 /// Elects the superblock that counts. Also returns the drives of up-to-date members.
 pub fn elect(platters: &Platters) -> ReadResult<(RawSuperblock, BTreeMap<u16, usize>)> {
-    let newest: Vec<(usize, RawSuperblock)> = (0..platters.0.len())
-        .filter_map(|drive| Some((drive, RawSuperblock::newest(platters, drive)?)))
-        .collect();
+    let newest = newest_of_all(platters);
     let all: Vec<&RawSuperblock> = newest.iter().map(|(_, own)| own).collect();
     let highest = all.iter().map(|own| own.generation).max().ok_or("no superblock counts")?;
     // An older superblock matters only if it contradicts the newest.
@@ -196,7 +223,12 @@ pub fn elect(platters: &Platters) -> ReadResult<(RawSuperblock, BTreeMap<u16, us
         let more: Vec<&RawSuperblock> = all.iter().copied().filter(speaks_against).collect();
         candidates.extend(more);
     }
-    candidates.sort_by_key(|wanted| std::cmp::Reverse(wanted.generation));
+    // Of two with one number, neither of which is contradicted, a complete one is on more drives.
+    let holds = |wanted: &RawSuperblock, own: &RawSuperblock| {
+        (own.generation, own.mark) == (wanted.generation, wanted.mark) && standing(wanted, own) == Some(true)
+    };
+    let holders = |wanted: &RawSuperblock| all.iter().filter(|own| holds(wanted, own)).count();
+    candidates.sort_by_key(|wanted| std::cmp::Reverse((wanted.generation, holders(wanted))));
     let is_disproved = |wanted: &RawSuperblock| all.iter().any(|own| standing(wanted, own) == Some(false));
     let proved = candidates.iter().find(|wanted| !is_disproved(wanted));
     let known_to =

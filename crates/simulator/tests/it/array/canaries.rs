@@ -25,6 +25,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::StampBeforeItsTurn) => 157,
         Bug::InPool(Canary::SegmentEnteredOverUnstableRecords) => 168,
         Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
+        Bug::InPool(Canary::RetiredDriveHasTheLastCopy) => 94,
         _ => 0,
     }
 }
@@ -57,6 +58,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             filling: bug.filling(),
             grouping: bug.grouping(),
             compares: bug.compares(),
+            drive_changes: bug.drive_changes(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

@@ -12,6 +12,9 @@ mod canaries;
 /// Differences of points.
 mod differences;
 
+/// Drives that leave.
+mod drive_changes;
+
 /// One seed is one run.
 mod same_again;
 
@@ -76,6 +79,17 @@ const OF_FILLING: [Sometimes; 5] = [
 
 /// Branches that only runs with groups take.
 const OF_GROUPS: [Sometimes; 2] = [Sometimes::IntentCompleted, Sometimes::CutBehindAnIntent];
+/// Branches that only runs with changes of drives take, and are looked for there.
+const OF_DRIVE_CHANGES: [Sometimes; 8] = [
+    Sometimes::DepartureWentOn,
+    Sometimes::DriveLeft,
+    Sometimes::DriveKept,
+    Sometimes::ReplacedDriveKept,
+    Sometimes::SlotMovedAway,
+    Sometimes::LeavingDriveUsed,
+    Sometimes::CutWhileEmptying,
+    Sometimes::CutWhileDeparting,
+];
 
 /// Branches that only cuts over several pools take.
 const OF_CUTS: [Sometimes; 3] =
@@ -91,7 +105,8 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
         let is_elsewhere = |branch: &Sometimes| {
-            OF_FILLING.contains(branch) || OF_GROUPS.contains(branch) || OF_CUTS.contains(branch)
+            let elsewhere = [&OF_FILLING[..], &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES];
+            elsewhere.iter().any(|branches| branches.contains(branch))
         };
         let is_missed =
             |branch: &&Sometimes| taken.1 == 5 && !taken.0.contains(branch) && !is_elsewhere(branch);

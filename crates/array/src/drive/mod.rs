@@ -6,6 +6,8 @@
 //! no space for a write: it is read, flushed and given superblocks as before, and nothing new is placed on it
 //! until there is room ([`Drives::set_out_of_space`]).
 
+mod leaving;
+
 use crate::{
     error::{Error, Result},
     format::{
@@ -38,6 +40,9 @@ pub struct Drives {
     geometry: Rc<Cell<PoolGeometry>>,
     writable: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
     joining: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
+    /// Writable members whose row says that they leave.
+    leaving: Rc<RefCell<BTreeSet<MemberIndex>>>,
+    departing: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
     /// Writable members whose last allocating write failed for lack of space, with the error.
     out_of_space: Rc<RefCell<BTreeMap<MemberIndex, IoError>>>,
     changes: Rc<Cell<u64>>,
@@ -53,6 +58,8 @@ impl Drives {
             geometry: Rc::new(Cell::new(geometry)),
             writable: Rc::new(RefCell::new(drives.into_iter().collect())),
             joining: Rc::default(),
+            leaving: Rc::default(),
+            departing: Rc::default(),
             out_of_space: Rc::default(),
             changes: Rc::default(),
         }
@@ -96,6 +103,8 @@ impl Drives {
         self.change();
         self.writable.borrow_mut().remove(&member);
         self.joining.borrow_mut().remove(&member);
+        self.leaving.borrow_mut().remove(&member);
+        self.departing.borrow_mut().remove(&member);
         self.out_of_space.borrow_mut().remove(&member);
     }
 
@@ -129,17 +138,17 @@ impl Drives {
         failed
     }
 
-    /// True if new segments may be placed on the drive of a member.
+    /// True if the drive of a member is present and has space.
     pub fn has_space(&self, member: MemberIndex) -> bool {
         self.has(member) && !self.out_of_space.borrow().contains_key(&member)
     }
 
-    /// Members that new segments may be placed on.
+    /// Members that are present and have space.
     pub fn members_with_space(&self) -> Vec<MemberIndex> {
         self.members().into_iter().filter(|&member| self.has_space(member)).collect()
     }
 
-    /// Number of members that new segments may be placed on.
+    /// Number of members that are present and have space.
     pub fn count_with_space(&self) -> usize {
         self.count() - self.out_of_space.borrow().len()
     }
@@ -151,10 +160,16 @@ impl Drives {
         with_space >= self.copies_wanted_most() || with_space > 0 && 2 * with_space >= there
     }
 
-    /// True if a segment of a kind that is being written has every copy it can have now.
+    /// True if a segment of a kind that is being written has every copy it can have now, on drives that take
+    /// new data.
     pub fn has_copies_enough(&self, kind: SegmentKind, slots: &[SlotAddress]) -> bool {
-        let copies = slots.iter().filter(|slot| self.has_space(slot.member)).count();
-        let wanted = self.copies_wanted(kind).min(self.count_with_space());
+        let (copies, with_space) = if self.leaving.borrow().is_empty() {
+            (slots.iter().filter(|slot| self.has_space(slot.member)).count(), self.count_with_space())
+        } else {
+            let members = self.members_for_new_data();
+            (slots.iter().filter(|slot| members.contains(&slot.member)).count(), members.len())
+        };
+        let wanted = self.copies_wanted(kind).min(with_space);
         copies > 0 && copies >= wanted && self.has_space_enough()
     }
 
@@ -177,14 +192,17 @@ impl Drives {
         members
     }
 
-    /// The drive of a member for superblocks, if present; includes joining drives.
+    /// The drive of a member for superblocks, if present; includes joining and departing drives.
     pub fn superblock_device(&self, member: MemberIndex) -> Option<Rc<dyn BlockDevice>> {
-        self.device(member).or_else(|| self.joining.borrow().get(&member).cloned())
+        let joining = || self.joining.borrow().get(&member).cloned();
+        let departing = || self.departing.borrow().get(&member).cloned();
+        self.device(member).or_else(joining).or_else(departing)
     }
 
-    /// Members that can be given superblocks.
+    /// Members that the pool goes on with: present, joining and departing ones.
     pub fn superblock_members(&self) -> BTreeSet<MemberIndex> {
-        self.members().into_iter().chain(self.joining.borrow().keys().copied()).collect()
+        let (joining, departing) = (self.joining.borrow(), self.departing.borrow());
+        self.members().into_iter().chain(joining.keys().copied()).chain(departing.keys().copied()).collect()
     }
 
     /// The drive of a member, if present.
@@ -285,7 +303,7 @@ impl Drives {
     /// Obtains `count` blocks of a slot from block `first` on, as planned. Also counts those that cannot be
     /// read: they are zero, and fail their checksum.
     pub async fn reconstruct(&self, plan: &Reconstruction, first: u32, count: u32) -> (Buffer, u32) {
-        let (mut data, unreadable) = self.read_any(plan.copies(), first, count).await;
+        let (mut data, unreadable) = self.read_any(plan, first, count).await;
         if first == 0 {
             set_slot_index(&mut data, plan.slot_index());
         }
@@ -293,8 +311,8 @@ impl Drives {
     }
 
     /// Reads blocks from the first of the copies that can read them, and counts those no copy can read.
-    async fn read_any(&self, copies: &[SlotAddress], first: u32, count: u32) -> (Buffer, u32) {
-        for &slot in copies {
+    async fn read_any(&self, plan: &Reconstruction, first: u32, count: u32) -> (Buffer, u32) {
+        for &slot in plan.copies_read_whole() {
             if let Ok(data) = self.read(slot, first, count as usize).await {
                 return (data, 0);
             }
@@ -302,7 +320,7 @@ impl Drives {
         let mut data = Buffer::zeroed(count as usize * BLOCK_BYTES);
         let mut unreadable = 0;
         'blocks: for index in 0..count {
-            for &slot in copies {
+            for &slot in plan.copies() {
                 if let Ok(block) = self.read(slot, first + index, 1).await {
                     data[index as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
                     continue 'blocks;

@@ -1,0 +1,159 @@
+//! `spindle pool retire`, `replace` and `forget`.
+
+use super::reporter::report_events_of;
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+    progress::ProgressView,
+};
+use report::Refusal;
+use runs::observer::{ProgressDisplay, ProgressStatus};
+use serde::Serialize;
+use serving::pool::{
+    add_drive::{DriveSource, check_source},
+    departure::{self, EmptyingProgress, NamedDrive, drive_named},
+    folder::OpenPool,
+};
+use std::path::{Path, PathBuf};
+use world::{ByteCount, World};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum DriveOutcome {
+    Left,
+    Kept,
+    Forgotten,
+}
+
+/// The result of a verb about one drive.
+#[derive(Serialize)]
+struct DepartureAnswer<'a> {
+    /// Name of the drive.
+    drive: &'a str,
+    uuid: String,
+    done: DriveOutcome,
+    /// Path of the drive that replaces it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<PathBuf>,
+    drives_in_use: usize,
+}
+
+/// Lets a drive leave, and waits until it has; or keeps it.
+pub async fn retire(
+    world: &World,
+    folder: &Path,
+    drive: &str,
+    is_kept: bool,
+    json: bool,
+) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(json, false);
+    let mut open = begin(world, folder, &console).await?;
+    let done = async {
+        let named = drive_named(&open, drive)?;
+        if is_kept {
+            departure::keep(&open, &named).await?;
+        } else {
+            departure::retire(&open, &named).await?;
+            wait(world, &mut open, &named, &console).await?;
+        }
+        Ok(named)
+    };
+    let done = done.await;
+    let outcome = if is_kept { DriveOutcome::Kept } else { DriveOutcome::Left };
+    end(open, &console, done.map(|named| (named, None)), outcome).await
+}
+
+/// Adds a drive, lets another leave, and waits until it has.
+pub async fn replace(
+    world: &World,
+    folder: &Path,
+    (old, new): (&str, DriveSource<'_>),
+    json: bool,
+) -> Result<ExitStatus, Refusal> {
+    check_source(new).await?;
+    let console = Console::new(json, false);
+    let notices = StderrNotices::shared();
+    let mut open = begin(world, folder, &console).await?;
+    let done = async {
+        let named = drive_named(&open, old)?;
+        let (path, _) = departure::replace(world, &mut open, &named, new, &*notices).await?;
+        wait(world, &mut open, &named, &console).await?;
+        Ok((named, Some(path)))
+    };
+    let done = done.await;
+    end(open, &console, done, DriveOutcome::Left).await
+}
+
+/// Removes a lost drive from the pool.
+pub async fn forget(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(json, false);
+    let mut open = begin(world, folder, &console).await?;
+    let done = async {
+        let named = drive_named(&open, drive)?;
+        departure::forget(&mut open, &named).await?;
+        Ok((named, None))
+    };
+    let done = done.await;
+    end(open, &console, done, DriveOutcome::Forgotten).await
+}
+
+async fn begin(world: &World, folder: &Path, console: &Console) -> Result<OpenPool, Refusal> {
+    let mut open = OpenPool::open(world, folder, &StderrNotices::shared()).await?;
+    report_events_of(&mut open, world, console, false);
+    Ok(open)
+}
+
+async fn wait(
+    world: &World,
+    open: &mut OpenPool,
+    named: &NamedDrive,
+    console: &Console,
+) -> Result<(), Refusal> {
+    let begun = world.now();
+    let mut view = ProgressView::new(console);
+    let mut show = |progress: EmptyingProgress| {
+        let status = ProgressStatus {
+            phase: "retire".to_owned(),
+            fraction: progress.fraction,
+            figures: vec![
+                format!("{} left", ByteCount(progress.left_bytes)),
+                format!("{}/s", ByteCount(progress.bytes_per_second as u64)),
+            ],
+            left: progress.time_left,
+        };
+        view.tell(world.now().since(begun), Some(&status), &[]);
+    };
+    departure::wait_until_left(world, open, named, &mut show).await
+}
+
+/// Closes the pool, and prints the answer.
+async fn end(
+    open: OpenPool,
+    console: &Console,
+    done: Result<(NamedDrive, Option<PathBuf>), Refusal>,
+    outcome: DriveOutcome,
+) -> Result<ExitStatus, Refusal> {
+    let (folder, drives_in_use) = (open.folder().to_owned(), open.pool.drives_present());
+    let closed = open.close().await;
+    let (named, replaced_by) = done?;
+    closed?;
+    if console.is_for_programs() {
+        let uuid = named.drive.to_string();
+        let answer = DepartureAnswer {
+            drive: &named.name,
+            uuid,
+            done: outcome,
+            replaced_by: replaced_by.clone(),
+            drives_in_use,
+        };
+        console.json_of(&answer)?;
+    }
+    let by = replaced_by.map_or(String::new(), |path| format!("; {} took its place", path.display()));
+    let text = match outcome {
+        DriveOutcome::Kept => "is kept".to_owned(),
+        DriveOutcome::Forgotten => "is forgotten".to_owned(),
+        DriveOutcome::Left => format!("has left, and can be taken out{by}"),
+    };
+    console.say(&format!("{}: {} {text}; {drives_in_use} drives are in use", folder.display(), named.name));
+    console.finish(ExitStatus::Pass)
+}

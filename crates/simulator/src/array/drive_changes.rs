@@ -1,0 +1,249 @@
+//! Drives that leave while hosts work: retired, replaced, kept after all, forgotten; those that have left come
+//! back as new ones.
+
+use super::{
+    fixture::PoolFixture,
+    violation::{PoolRefusal, PoolRunError, PoolViolation},
+};
+use array::{
+    error::Error,
+    format::DriveId,
+    mover::EmptyingProblem,
+    pool::{NewDrive, Pool},
+};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use world::{IoErrorKind, Random, World};
+
+/// Binary logarithm of the longest pause before a change, in microseconds.
+const PAUSE_MAX_LOG2: u64 = 21;
+
+/// The last change of a drive that a verb answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveFate {
+    Leaves,
+    Stays,
+}
+
+/// Changes of drives by verbs.
+#[derive(Clone, Debug, Default)]
+pub struct DriveChangeLog {
+    /// By drive, since the pool was made; none while a verb about it is under way, or has been interrupted.
+    answered: BTreeMap<DriveId, DriveFate>,
+    /// Verbs under way, by drive.
+    under_way: BTreeMap<DriveId, usize>,
+    /// Names of drives that are not the ones of the start, by index.
+    names: BTreeMap<usize, DriveId>,
+    /// Drives that had left as of the last audit, by index.
+    pub left: Vec<usize>,
+}
+
+impl DriveChangeLog {
+    /// True if a drive that was no member at the start was ever given to the pool.
+    pub fn was_given(&self, index: usize) -> bool {
+        self.names.contains_key(&index)
+    }
+}
+
+/// Issues changes of drives.
+pub struct DriveChanger {
+    pub fixture: PoolFixture,
+    pub pool: Rc<Pool>,
+    pub random: Random,
+}
+
+impl DriveChanger {
+    /// Issues all changes of this incarnation.
+    pub async fn work(mut self, world: World) -> Result<(), PoolRunError> {
+        for _ in 0..1 + self.random.below(5) {
+            world.sleep(Duration::from_micros(1 << self.random.below(PAUSE_MAX_LOG2))).await;
+            let done = match self.random.below(10) {
+                0..=4 => self.retire().await,
+                5..=6 => self.replace().await,
+                7 => self.keep().await,
+                8 => self.add().await,
+                _ => self.forget().await,
+            };
+            match done {
+                Err(PoolRunError::Refused(refusal))
+                    if refusal.is_for_space() && self.fixture.has_shortage() => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.random.below(of.len() as u64) as usize])
+    }
+
+    async fn retire(&mut self) -> Result<(), PoolRunError> {
+        let in_use = self.pool.drives_in_use();
+        let Some(drive) = self.pick(&in_use) else { return Ok(()) };
+        self.begin("retiring", drive);
+        let retired = self.pool.retire(drive).await;
+        self.end(drive, retired.is_ok().then_some(DriveFate::Leaves));
+        if self.is_done("retiring a drive", &retired)? {
+            self.fixture.tally.borrow_mut().drives_retired += 1;
+            self.fixture.tell(format!("{drive} leaves"));
+        }
+        Ok(())
+    }
+
+    async fn keep(&mut self) -> Result<(), PoolRunError> {
+        let leaving: Vec<DriveId> = self.pool.leaving().iter().map(|leaving| leaving.drive).collect();
+        let Some(drive) = self.pick(&leaving) else { return Ok(()) };
+        self.begin("keeping", drive);
+        let kept = self.pool.keep(drive).await;
+        self.end(drive, kept.is_ok().then_some(DriveFate::Stays));
+        if self.is_done("keeping a drive", &kept)? {
+            self.fixture.tally.borrow_mut().drives_kept += 1;
+            self.fixture.tell(format!("{drive} is kept"));
+        }
+        Ok(())
+    }
+
+    async fn replace(&mut self) -> Result<(), PoolRunError> {
+        let in_use = self.pool.drives_in_use();
+        let (Some(old), Some(index)) = (self.pick(&in_use), self.pick_blank()) else { return Ok(()) };
+        self.begin("replacing", old);
+        let new = self.new_drive(index);
+        let replaced = self.pool.replace(old, &new).await;
+        self.end(old, replaced.is_ok().then_some(DriveFate::Leaves));
+        if self.is_done("replacing a drive", &replaced)? {
+            self.fixture.tally.borrow_mut().drives_replaced += 1;
+            self.fixture.tell(format!("drive {index}, {}, replaces {old}", new.drive));
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self) -> Result<(), PoolRunError> {
+        let Some(index) = self.pick_blank() else { return Ok(()) };
+        let new = self.new_drive(index);
+        let added = self.pool.add_drive(&new).await;
+        if self.is_done("adding a drive", &added)? {
+            self.fixture.tell(format!("drive {index} was added as {}", new.drive));
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self) -> Result<(), PoolRunError> {
+        let known: Vec<DriveId> = self.fixture.bay.borrow().changes.answered.keys().copied().collect();
+        let Some(drive) = self.pick(&known) else { return Ok(()) };
+        let is_in_use = self.pool.drives_in_use().contains(&drive);
+        let forgotten = self.pool.forget(drive).await;
+        if forgotten.is_ok() && is_in_use && self.pool.drives_in_use().contains(&drive) {
+            return Err(PoolViolation::NotRefused(format!("forgetting {drive}, which is in use")).into());
+        }
+        self.is_done("forgetting a drive", &forgotten).map(drop)
+    }
+
+    /// A drive that is no member: one that was never given, or that had left at the last audit.
+    fn pick_blank(&mut self) -> Option<usize> {
+        let blank = {
+            let bay = self.fixture.bay.borrow();
+            let never = self.fixture.extras().filter(|&index| !bay.changes.was_given(index));
+            let left = bay.changes.left.iter().copied();
+            let is_sound = |index: &usize| {
+                Some(*index) != self.fixture.plan.faulty_drive
+                    && Some(*index) != self.fixture.spare()
+                    && Some(*index) != bay.taken_out
+            };
+            never.chain(left).filter(is_sound).collect::<Vec<_>>()
+        };
+        self.pick(&blank)
+    }
+
+    /// The drive under a name that it never had.
+    fn new_drive(&self, index: usize) -> NewDrive {
+        let drive = {
+            let mut bay = self.fixture.bay.borrow_mut();
+            bay.additions += 1;
+            let drive = DriveId([100 + bay.additions; 16]);
+            bay.changes.names.insert(index, drive);
+            bay.changes.left.retain(|&left| left != index);
+            drive
+        };
+        NewDrive { drive, serial: format!("extra {index}"), device: self.fixture.device(index) }
+    }
+
+    fn begin(&self, doing: &str, drive: DriveId) {
+        self.fixture.tell(format!("{doing} {drive}"));
+        let changes = &mut self.fixture.bay.borrow_mut().changes;
+        changes.answered.remove(&drive);
+        *changes.under_way.entry(drive).or_default() += 1;
+    }
+
+    /// Records an answer, unless another verb about the drive is under way: it may change its row by now.
+    fn end(&self, drive: DriveId, answered: Option<DriveFate>) {
+        let changes = &mut self.fixture.bay.borrow_mut().changes;
+        let under_way = changes.under_way.get_mut(&drive).expect("it was begun");
+        *under_way -= 1;
+        if *under_way == 0
+            && let Some(answered) = answered
+        {
+            changes.answered.insert(drive, answered);
+        }
+    }
+
+    /// False if the pool refused, for a reason that the state of its drives gives.
+    fn is_done(&self, doing: &str, done: &Result<(), Error>) -> Result<bool, PoolRunError> {
+        match done {
+            Ok(()) => Ok(true),
+            // A new drive that had left before has the shortage, too.
+            Err(Error::Drive { error, .. })
+                if error.kind() == IoErrorKind::NoSpace && self.fixture.has_shortage() =>
+            {
+                Ok(false)
+            }
+            Err(
+                Error::TooFewToLeave { .. }
+                | Error::TooSmallToLeave { .. }
+                | Error::TooFullToLeave { .. }
+                | Error::NoDrive(_)
+                | Error::DriveAbsent(_)
+                | Error::DriveInUse(_)
+                | Error::DriveNeeded { .. },
+            ) => {
+                self.fixture.tally.borrow_mut().drive_changes_refused += 1;
+                Ok(false)
+            }
+            Err(error) => Err(PoolRefusal::of_pool(doing, error).into()),
+        }
+    }
+}
+
+impl PoolFixture {
+    /// Checks, after an opening, that answered changes of drives hold.
+    pub fn check_drive_changes(&self, pool: &Pool) -> Result<(), PoolViolation> {
+        let (in_use, leaving) = (pool.drives_in_use(), pool.leaving());
+        self.bay.borrow_mut().changes.under_way.clear();
+        for (drive, answered) in &self.bay.borrow().changes.answered {
+            let leaves = leaving.iter().any(|leaving| leaving.drive == *drive);
+            let is_wrong = match answered {
+                DriveFate::Leaves => in_use.contains(drive) && !leaves,
+                DriveFate::Stays => leaves,
+            };
+            if is_wrong {
+                return Err(PoolViolation::DriveChange(format!(
+                    "{drive} was answered as {answered:?}, and that is undone"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if no drive leaves any more, or only those that cannot.
+    pub fn have_left(&self, pool: &Pool) -> bool {
+        pool.leaving().iter().all(|leaving| match leaving.problem {
+            None => false,
+            Some(EmptyingProblem::TooFewDrives { .. }) => true,
+            Some(EmptyingProblem::NoRoom) => self.plan.is_tight,
+        })
+    }
+
+    /// Indices of the drives that only changes of drives give to the pool.
+    pub fn extras(&self) -> std::ops::Range<usize> {
+        let first = self.plan.drives.len() + usize::from(self.plan.spare.is_some());
+        first..first + self.plan.extras.len()
+    }
+}
