@@ -12,10 +12,12 @@
 //! pool_load FOLDER rebuild                                 without its first drive, until it has all copies again
 //! pool_load FOLDER keep SNAPSHOTS FIRST PERIOD PAIRS       two pools below: one keeps snapshots, one does not
 //! pool_load FOLDER many SNAPSHOTS SECONDS                  snapshots made and deleted beside a load
+//! pool_load FOLDER cuts COUNT                              two pools below, a thread each: snapshots of both
 //! ```
 //!
 //! Each prints one line of JSON.
 
+mod cuts;
 mod drives;
 mod load;
 mod making;
@@ -76,7 +78,8 @@ fn main() -> ExitCode {
             let span = Duration::from_secs_f64(seconds.parse()?);
             snapshots::many(&world, folder, count.parse()?, span).await
         }
-        _ => Err("usage: pool_load FOLDER make|run|age|crash|open|rebuild|keep|many …".into()),
+        ["cuts", count] => cuts::cut(folder, count.parse()?).await,
+        _ => Err("usage: pool_load FOLDER make|run|age|crash|open|rebuild|keep|many|cuts …".into()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -50,7 +50,9 @@ pub async fn make(
         let drive = DriveId([index as u8 + 1; 16]);
         new_drives.push(NewDrive { drive, serial: format!("FILE{index}"), device: Rc::new(device) });
     }
-    let new = NewPool { pool: PoolId([1; 16]), name: "bench".to_owned(), slot_bytes };
+    // Pools of one cut have different UUIDs; their folders have different last letters.
+    let mark = folder.as_os_str().as_encoded_bytes().last().copied().unwrap_or(1);
+    let new = NewPool { pool: PoolId([mark; 16]), name: "bench".to_owned(), slot_bytes };
     create(world, &new, &new_drives).await?;
     drop(new_drives);
     let (devices, _) = drives(folder, 0)?;

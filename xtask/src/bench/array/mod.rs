@@ -5,6 +5,7 @@
 mod aged;
 mod btrfs;
 mod checksum;
+mod cuts;
 mod difference;
 mod loads;
 mod map;
@@ -44,6 +45,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     rows.extend(btrfs::run(setting, ours, record)?);
     rows.extend(snapshots::run(setting, ours, record)?);
     rows.extend(two_pools::run(setting, ours, record)?);
+    rows.extend(cuts::run(setting, ours, record)?);
     rows.extend(recovery::run(setting, ours)?);
     rows.extend(map::run(setting, ours, record)?);
     rows.extend(difference::run(setting, ours, record)?);
