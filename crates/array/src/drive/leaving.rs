@@ -67,7 +67,7 @@ impl Drives {
     }
 
     /// Takes a leaving drive on which nothing lies from the members. It still gets superblocks, until
-    /// [`Self::end_departure`].
+    /// [`Self::end_departures`].
     pub fn begin_departure(&self, member: MemberIndex) {
         let device = self.writable.borrow_mut().remove(&member).expect("a leaving drive is there");
         self.leaving.borrow_mut().remove(&member);

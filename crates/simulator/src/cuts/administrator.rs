@@ -107,14 +107,20 @@ impl CutAdministrator {
         let snapshot = taken[self.random.below(taken.len() as u64) as usize];
         let both = self.random.percent(50.0);
         let first = self.random.below(2) as usize;
+        let mut is_gone = false;
         for pool in [first, 1 - first].into_iter().take(1 + usize::from(both)) {
+            // From here on it may be gone, whatever comes in between.
+            self.ledger.set_fate(snapshot, CutFate::Deleted);
             match self.pools[pool].delete_snapshot(VOLUME, snapshot).await {
-                Ok(()) => {}
+                Ok(()) => is_gone = true,
                 // One caller was stopped, so this pool does not know of the other yet.
-                Err(Error::CutPending(_)) => return Ok(()),
+                Err(Error::CutPending(_)) if is_gone => return Ok(()),
+                Err(Error::CutPending(_)) => {
+                    self.ledger.set_fate(snapshot, CutFate::Acknowledged);
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             }
-            self.ledger.set_fate(snapshot, CutFate::Deleted);
         }
         self.ledger.tally.borrow_mut().deleted += 1;
         Ok(())
