@@ -167,7 +167,7 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
                 given_up.map_err(|error| open.refusal(&error, "check the drives"))?;
                 is_given_up = true;
                 settled.outcome = match cut.state {
-                    UnsettledState::Whole => CutOutcome::Kept,
+                    UnsettledState::Whole | UnsettledState::Settled => CutOutcome::Kept,
                     UnsettledState::Pending | UnsettledState::UnderWay => CutOutcome::GivenUp,
                 };
             } else {

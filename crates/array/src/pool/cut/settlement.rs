@@ -1,7 +1,7 @@
 //! Settling cuts that ended early, once their pools are seen together.
 //!
 //! A cut is *whole* in some pool only after it was durable in all. So if one pool of those seen has it whole, or
-//! all pools are there and each has it, it is confirmed. If all pools are there and one lacks it, without any that
+//! one has the snapshot and no cut row any more, or all pools are there and each has it, it is confirmed. If all pools are there and one lacks it, without any that
 //! has it whole, it never was durable there, and no pool keeps it. Cut rows are removed once all pools were seen
 //! and none has it pending.
 
@@ -25,7 +25,7 @@ pub struct UnsettledCut {
     pub name: String,
     pub created_at: WallNanoseconds,
     pub state: UnsettledState,
-    /// All pools of the cut, ascending; none while it is under way.
+    /// All pools of the cut, ascending; none while it is under way, or once it is settled.
     pub pools: Vec<PoolId>,
 }
 
@@ -38,6 +38,8 @@ pub enum UnsettledState {
     Pending,
     /// All pools have their parts; the snapshot can be used, but not deleted.
     Whole,
+    /// The pool has the snapshot, and needs no other any more: so all had their parts.
+    Settled,
 }
 
 /// The next step of settling a cut in one pool.
@@ -70,7 +72,8 @@ pub fn settlements(seen: &BTreeMap<PoolId, Vec<UnsettledCut>>) -> Vec<(PoolId, S
         }
         let are_all_seen = states.iter().all(|(_, found)| found.is_some());
         let is_missing = states.iter().any(|(_, found)| *found == Some(None));
-        let (has_pending, has_whole) = (has(UnsettledState::Pending), has(UnsettledState::Whole));
+        let has_pending = has(UnsettledState::Pending);
+        let has_whole = has(UnsettledState::Whole) || has(UnsettledState::Settled);
         let (settlement, of) = match () {
             () if has_pending && (has_whole || are_all_seen && !is_missing) => {
                 (CutSettlement::Confirm, UnsettledState::Pending)
@@ -94,8 +97,13 @@ pub fn settlements(seen: &BTreeMap<PoolId, Vec<UnsettledCut>>) -> Vec<(PoolId, S
 pub async fn settle_cuts(pools: &[Rc<Pool>]) -> Result<Vec<(PoolId, UnsettledCut, CutSettlement)>> {
     let mut done = Vec::new();
     loop {
-        let seen: BTreeMap<PoolId, Vec<UnsettledCut>> =
+        let mut seen: BTreeMap<PoolId, Vec<UnsettledCut>> =
             pools.iter().map(|pool| (pool.id(), pool.unsettled_cuts())).collect();
+        let unsettled: Vec<SnapshotId> = seen.values().flatten().map(|cut| cut.snapshot).collect();
+        for pool in pools {
+            let settled = unsettled.iter().filter_map(|&snapshot| pool.settled_cut(snapshot));
+            seen.get_mut(&pool.id()).expect("put above").extend(settled);
+        }
         let steps = settlements(&seen);
         if steps.is_empty() {
             return Ok(done);
@@ -136,6 +144,21 @@ impl Pool {
             pools: Vec::new(),
         });
         known.chain(begun).collect()
+    }
+
+    /// The cut, if this pool has its snapshot and no cut row any more.
+    pub fn settled_cut(&self, snapshot: SnapshotId) -> Option<UnsettledCut> {
+        let state = self.shared.state.borrow();
+        let is_unsettled =
+            state.catalogue.cut(snapshot).is_some() || self.cuts_under_way.borrow().contains(&snapshot);
+        let (_, _, row) = state.catalogue.points_of_snapshot(snapshot).next().filter(|_| !is_unsettled)?;
+        Some(UnsettledCut {
+            snapshot,
+            name: row.name.clone(),
+            created_at: row.created_at,
+            state: UnsettledState::Settled,
+            pools: Vec::new(),
+        })
     }
 
     /// Does a step of settling a cut. Does nothing if it is done already.
@@ -219,7 +242,11 @@ mod tests {
                 name: "monday".to_owned(),
                 created_at: WallNanoseconds(1),
                 state,
-                pools: if state == UnsettledState::UnderWay { Vec::new() } else { vec![A, B] },
+                pools: if matches!(state, UnsettledState::UnderWay | UnsettledState::Settled) {
+                    Vec::new()
+                } else {
+                    vec![A, B]
+                },
             });
             Some((pool, cuts.into_iter().collect()))
         });
@@ -229,7 +256,7 @@ mod tests {
     #[test]
     fn a_cut_is_settled_by_what_all_its_pools_have() {
         use CutSettlement::{Confirm, Forget, Remove};
-        use UnsettledState::{Pending, UnderWay, Whole};
+        use UnsettledState::{Pending, Settled, UnderWay, Whole};
         let (pending, whole, lacks, unseen) = (Some(Some(Pending)), Some(Some(Whole)), Some(None), None);
         assert_eq!(steps([pending, pending]), [(A, Confirm), (B, Confirm)]);
         assert_eq!(steps([pending, whole]), [(A, Confirm)]);
@@ -240,5 +267,7 @@ mod tests {
         assert_eq!(steps([whole, unseen]), []);
         assert_eq!(steps([pending, Some(Some(UnderWay))]), [], "it may become durable yet");
         assert_eq!(steps([lacks, lacks]), []);
+        assert_eq!(steps([pending, Some(Some(Settled))]), [(A, Confirm)], "the other had given up waiting");
+        assert_eq!(steps([whole, Some(Some(Settled))]), [(A, Forget)]);
     }
 }
