@@ -2,7 +2,7 @@
 
 use super::{PoolSpace, Shared};
 use crate::{
-    format::{BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, MemberState},
+    format::{BLOCK_GRAINS, GRAIN_BYTES, MemberIndex},
     log::room_blocks,
     redundancy::SegmentLayout,
     segments::segments_in,
@@ -88,10 +88,9 @@ impl Shared {
         }
         let least = least.min(copies.most());
         let of_copies = least.saturating_sub(1);
-        // What is left must be half of the voters.
+        // The remaining drives must be half of the voters.
         let members = &self.superblock.borrow().members;
-        let has_vote = |state: MemberState| state.has_vote();
-        let of_votes = members.iter().filter(|member| has_vote(member.state)).count() / 2;
+        let of_votes = members.iter().filter(|member| member.state.has_vote()).count() / 2;
         match of_copies {
             _ if of_votes < of_copies => (of_votes, LossLimit::Votes),
             _ if degraded_bytes > 0 && least < copies.most() => {

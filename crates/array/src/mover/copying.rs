@@ -156,7 +156,7 @@ impl Mover {
                 job.plan.prefer_idle(load);
                 return self.target_of(&job, load).map(|to| (job, to));
             }
-            // What one leaving slot finds no room for, another may.
+            // Another slot may find room where this one does not.
             if let Some(to) = self.target_of(&job, load) {
                 return Some((job, to));
             }

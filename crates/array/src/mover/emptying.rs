@@ -78,12 +78,13 @@ impl Mover {
     pub fn leaving(&self) -> Vec<LeavingDrive> {
         let shared = &self.shared;
         let slot_bytes = u64::from(shared.drives.geometry().slot_bytes);
+        let problem = self.emptying_problem();
         let drive = |member: MemberIndex| {
             let used = shared.state.borrow().segments.slots_of(member).1;
             LeavingDrive {
                 drive: shared.superblock.borrow().members[usize::from(member.0)].drive,
                 left_bytes: used * slot_bytes,
-                problem: self.emptying_problem(),
+                problem,
             }
         };
         shared.drives.leaving_members().into_iter().map(drive).collect()
@@ -100,8 +101,8 @@ impl Mover {
 
     /// Counts what is left to do.
     pub(super) fn count_leaving(&self) {
-        let left: u64 = self.leaving().iter().map(|leaving| leaving.left_bytes).sum();
-        self.emptying_job.set_lacking(left);
+        let slot_bytes = u64::from(self.shared.drives.geometry().slot_bytes);
+        self.emptying_job.set_lacking(self.used_on_leaving() * slot_bytes);
     }
 
     /// Empties the leaving drives as far as that is possible now. Returns the moment at which the rest is
@@ -145,7 +146,7 @@ impl Mover {
             if self.is_log_on_leaving() {
                 self.log.move_on();
             }
-            // What was copied counts from this checkpoint on, and what is still open is closed.
+            // Copies count from this checkpoint on; it also closes the segments that are still open.
             self.checkpoints.make().await?;
             self.checkpoints.release_held();
             let is_less = self.used_on_leaving() < before;

@@ -181,7 +181,8 @@ impl Pool {
             let state = self.shared.state.borrow();
             state.catalogue.members(group).map(|(number, _)| number).collect()
         };
-        let mut parts = self.cut_of(&members, new, Some(group))?;
+        self.check_snapshot(&members, new, ENTRIES_MAX)?;
+        let mut parts = self.cut_of(&members, new, Some(group));
         if canary::is(Canary::HalfAGroupCut) && parts.len() > 1 {
             let rest = parts.split_off(parts.len() / 2);
             self.log.append(parts).await?;

@@ -103,28 +103,26 @@ impl Pool {
         let _feature = self.shared.begin_rows(new_features(new)).await?;
         let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
-        let parts = self.cut_of(&numbers, new, None)?;
+        self.check_snapshot(&numbers, new, ENTRIES_MAX)?;
+        let parts = self.cut_of(&numbers, new, None);
         self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
-    /// The rows of a snapshot of several volumes, perhaps those of a group. They have to enter the log's queue
-    /// before anything awaits.
+    /// The rows of a snapshot of several volumes, perhaps those of a group, that was checked
+    /// ([`Self::check_snapshot`]) and cannot be refused since. They have to enter the log's queue before anything
+    /// awaits.
     pub(super) fn cut_of(
         &self,
         volumes: &[VolumeNumber],
         new: &NewSnapshot<'_>,
         group: Option<GroupNumber>,
-    ) -> Result<Vec<LogItem>> {
-        if volumes.len() > ENTRIES_MAX {
-            return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most: ENTRIES_MAX });
-        }
-        self.check_snapshot(volumes, new)?;
+    ) -> Vec<LogItem> {
         let mut state = self.shared.state.borrow_mut();
         let stamp = state.next_stamp_of([]);
         let created_at = self.shared.wall_now();
         let mut parts = Vec::new();
         for &number in volumes {
-            let volume = state.catalogue.volume(number).expect("looked at above");
+            let volume = state.catalogue.volume(number).expect("it was checked");
             let (branch, sectors) = (volume.branch, volume.sectors);
             let row = PointRow {
                 name: new.name.to_owned(),
@@ -142,11 +140,20 @@ impl Pool {
             state.branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
-        Ok(parts)
+        parts
     }
 
-    /// Fails if one of the volumes cannot have that snapshot.
-    pub(super) fn check_snapshot(&self, volumes: &[VolumeNumber], new: &NewSnapshot<'_>) -> Result<()> {
+    /// Fails if one of the volumes cannot have that snapshot, or they are more than `at_most`. What it finds holds
+    /// while the catalogue is locked for changes.
+    pub(super) fn check_snapshot(
+        &self,
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        at_most: usize,
+    ) -> Result<()> {
+        if volumes.len() > at_most {
+            return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most });
+        }
         let state = self.shared.state.borrow();
         for &number in volumes {
             let row = state.catalogue.volume(number).expect("numbers of volumes stay");

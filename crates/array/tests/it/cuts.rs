@@ -107,6 +107,26 @@ async fn cut(
     [one.await, other.await]
 }
 
+/// Takes one cut, then another whose part in the second pool cannot be written. Returns the answer of the first
+/// pool.
+async fn cut_as_logs_fail(
+    world: &World,
+    pools: &[Rc<Pool>; 2],
+    logs: &[Rc<SimDrive>],
+) -> Result<Duration, Error> {
+    // The first cut sets a feature, which would be refused before anything is placed.
+    assert_taken(cut(world, pools, ("sunday", SnapshotId([1; 16]))).await);
+    for drive in logs {
+        drive.set_faults(FaultPlan {
+            failed_write_percent: 100.0,
+            failed_flush_percent: 100.0,
+            ..FaultPlan::none()
+        });
+    }
+    let [store, _] = cut(world, pools, ("monday", MONDAY)).await;
+    store
+}
+
 #[track_caller]
 fn assert_taken(held: [Result<Duration, Error>; 2]) {
     assert!(held.iter().all(Result::is_ok), "{held:?}");
@@ -157,20 +177,11 @@ fn a_cut_over_two_pools_is_a_snapshot_in_each() {
 #[test]
 fn a_pool_that_fails_leaves_the_snapshot_pending_until_both_are_seen() {
     let mut both = TwoPools::new(301);
-    let [_, logs] = &both.drives;
-    let logs = logs.clone();
+    let logs = both.drives[1].clone();
     both.run(move |world, devices| async move {
         let pools = open_both(&world, &devices).await;
         volumes(&pools).await;
-        assert_taken(cut(&world, &pools, ("sunday", SnapshotId([1; 16]))).await);
-        for drive in &logs {
-            drive.set_faults(FaultPlan {
-                failed_write_percent: 100.0,
-                failed_flush_percent: 100.0,
-                ..FaultPlan::none()
-            });
-        }
-        let [store, _] = cut(&world, &pools, ("monday", MONDAY)).await;
+        let store = cut_as_logs_fail(&world, &pools, &logs).await;
         assert!(matches!(store, Err(Error::CutUnsettled { .. })), "{store:?}");
         let pool = &pools[0];
         assert_eq!(snapshots(pool)[1], ("monday".to_owned(), Some(CutState::Pending)));
@@ -298,18 +309,11 @@ fn two_cuts_at_once_take_turns() {
 #[test]
 fn given_up_a_pending_snapshot_goes() {
     let mut both = TwoPools::new(306);
-    let [_, logs] = &both.drives;
-    let logs = logs.clone();
+    let logs = both.drives[1].clone();
     both.run(move |world, devices| async move {
         let pools = open_both(&world, &devices).await;
         volumes(&pools).await;
-        // The first cut sets a feature, which would be refused before anything is placed.
-        assert_taken(cut(&world, &pools, ("sunday", SnapshotId([1; 16]))).await);
-        for drive in &logs {
-            drive.set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
-        }
-        let [store, _] = cut(&world, &pools, ("monday", MONDAY)).await;
-        store.expect_err("the logs could not be written");
+        cut_as_logs_fail(&world, &pools, &logs).await.expect_err("the logs could not be written");
         let pool = &pools[0];
         pool.give_up_cut(MONDAY).await.expect("it waits");
         assert_eq!(snapshots(pool), named("sunday", None));

@@ -47,7 +47,8 @@ pub fn clone(
         closed?;
         if json {
             let waits_for = filled.as_ref().and_then(FillEnd::waits_for);
-            let answer = VolumeAnswer { size_bytes: Some(size.0), waits_for, ..answer(path, "cloned") };
+            let answer =
+                VolumeAnswer { size_bytes: Some(size.0), waits_for, ..VolumeAnswer::of(path, "cloned") };
             console.json_of(&answer)?;
         }
         if let Some(filled) = filled {
@@ -90,15 +91,11 @@ pub fn roll_back(
             let answer = VolumeAnswer {
                 size_bytes: Some(done.size.0),
                 left: Some(&done.left),
-                ..answer(&done.volume, "rolled back")
+                ..VolumeAnswer::of(&done.volume, "rolled back")
             };
             console.json_of(&answer)?;
         }
         console.say(&done.text(path));
         console.finish(ExitStatus::Pass)
     })
-}
-
-pub(super) fn answer<'a>(path: &'a Path, done: &'static str) -> VolumeAnswer<'a> {
-    VolumeAnswer { path, done, size_bytes: None, name: None, left: None, waits_for: None, limits: None }
 }

@@ -1,6 +1,6 @@
 //! `spindle pool retire`, `replace` and `forget`.
 
-use super::reporter::report_events_of;
+use super::reporter::open as open_pool;
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
@@ -47,7 +47,7 @@ pub async fn retire(
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let mut open = begin(world, folder, &console).await?;
+    let mut open = open_pool(world, folder, &console).await?;
     let done = async {
         let named = drive_named(&open, drive)?;
         if is_kept {
@@ -73,7 +73,7 @@ pub async fn replace(
     check_source(new).await?;
     let console = Console::new(json, false);
     let notices = StderrNotices::shared();
-    let mut open = begin(world, folder, &console).await?;
+    let mut open = open_pool(world, folder, &console).await?;
     let done = async {
         let named = drive_named(&open, old)?;
         let (path, _) = departure::replace(world, &mut open, &named, new, &*notices).await?;
@@ -87,7 +87,7 @@ pub async fn replace(
 /// Removes a lost drive from the pool.
 pub async fn forget(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let mut open = begin(world, folder, &console).await?;
+    let mut open = open_pool(world, folder, &console).await?;
     let done = async {
         let named = drive_named(&open, drive)?;
         departure::forget(&mut open, &named).await?;
@@ -95,12 +95,6 @@ pub async fn forget(world: &World, folder: &Path, drive: &str, json: bool) -> Re
     };
     let done = done.await;
     end(open, &console, done, DriveOutcome::Forgotten).await
-}
-
-async fn begin(world: &World, folder: &Path, console: &Console) -> Result<OpenPool, Refusal> {
-    let mut open = OpenPool::open(world, folder, &StderrNotices::shared()).await?;
-    report_events_of(&mut open, world, console, false);
-    Ok(open)
 }
 
 async fn wait(

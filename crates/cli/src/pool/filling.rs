@@ -1,6 +1,6 @@
 //! `spindle volume fill`, and the wait for a clone that is to be independent.
 
-use super::{branching::answer, reporter::open, volume::VolumeAnswer};
+use super::{reporter::open, volume::VolumeAnswer};
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
@@ -41,7 +41,7 @@ pub fn fill(
         };
         if json {
             let waits_for = filled.as_ref().and_then(FillEnd::waits_for);
-            console.json_of(&VolumeAnswer { waits_for, ..answer(path, done) })?;
+            console.json_of(&VolumeAnswer { waits_for, ..VolumeAnswer::of(path, done) })?;
         }
         console.say(&text);
         console.finish(ExitStatus::Pass)

@@ -27,8 +27,9 @@ use crate::exit_status::ExitStatus;
 use arguments::{PoolArguments, PoolVerb};
 use report::Refusal;
 use serving::pool::{add_drive::DriveSource, create::NewPoolDrives, import::ImportRequest};
+use std::path::Path;
 use world::{
-    World,
+    ByteCount, World,
     real::{self, RealOptions},
 };
 
@@ -44,19 +45,11 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             create::create(&world, pool, drives, *copies, json).await
         }
         PoolVerb::AddDrive { pool, size, device } => {
-            let source = match (size, device) {
-                (Some(size), _) => DriveSource::File(*size),
-                (None, device) => DriveSource::Device(device.as_deref().expect("one of both is required")),
-            };
-            add_drive::add(&world, pool, source, json).await
+            add_drive::add(&world, pool, source_of(*size, device.as_deref()), json).await
         }
         PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
         PoolVerb::Replace { pool, old, new, size } => {
-            let source = match (size, new) {
-                (Some(size), _) => DriveSource::File(*size),
-                (None, new) => DriveSource::Device(new.as_deref().expect("one of both is required")),
-            };
-            departure::replace(&world, pool, (old, source), json).await
+            departure::replace(&world, pool, (old, source_of(*size, new.as_deref())), json).await
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
         PoolVerb::Import { places, pool, into, list } => {
@@ -75,4 +68,12 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         PoolVerb::Salvage { volume, out } => salvage::salvage(&world, volume, out, json).await,
         PoolVerb::Show { pool } => show::show(&world, pool, json).await,
     })
+}
+
+/// The new drive of a verb, which was given its size as a file or its device.
+fn source_of(size: Option<ByteCount>, device: Option<&Path>) -> DriveSource<'_> {
+    match size {
+        Some(size) => DriveSource::File(size),
+        None => DriveSource::Device(device.expect("one of both is required")),
+    }
 }

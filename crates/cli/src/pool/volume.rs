@@ -124,15 +124,8 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             }
         };
         if arguments.json {
-            console.json_of(&VolumeAnswer {
-                path,
-                done,
-                size_bytes: size.map(|size| size.0),
-                name,
-                left: None,
-                waits_for: None,
-                limits,
-            })?;
+            let size_bytes = size.map(|size| size.0);
+            console.json_of(&VolumeAnswer { size_bytes, name, limits, ..VolumeAnswer::of(path, done) })?;
         }
         console.say(&format!("{}: {what}", path.display()));
         console.finish(ExitStatus::Pass)

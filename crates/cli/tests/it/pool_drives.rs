@@ -1,21 +1,17 @@
 //! Drives taken out of pools: retired, replaced, kept, forgotten, and killed in the middle of it.
 
 use crate::{
-    exported::{Exported, noise, text},
+    exported::noise,
+    pool_verbs::while_exported,
     spindle::{Bench, ProgramOutput, json_of},
 };
-use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     fs,
     io::{BufRead, BufReader},
     process::Stdio,
-    rc::Rc,
     sync::Arc,
 };
-use world::{
-    BlockDevice, Buffer, ByteOffset, Stability, World,
-    real::{self, RealOptions, Sockets},
-};
+use world::{BlockDevice, Buffer, ByteOffset, Stability};
 
 const MIB: usize = 1 << 20;
 
@@ -57,16 +53,6 @@ fn has_letters(bench: &Bench, mib: usize) {
         let read = client.read(ByteOffset(0), vec![Buffer::zeroed(mib * MIB)]).await.unwrap();
         assert!(read[0][..] == letters[..], "it is what was written");
     });
-}
-
-fn while_exported(bench: &Bench, work: impl AsyncFnOnce(Client)) {
-    let place = format!("unix:{}", text(&bench.path("socket")));
-    let exported = Exported::begin(bench, &["mail/store", "--nbd", &place]);
-    let uri: NbdUri = exported.uris[0].parse().unwrap();
-    real::run(1, RealOptions::default(), async |world: World| {
-        work(Client::connect(&world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap()).await;
-    });
-    exported.end();
 }
 
 #[test]

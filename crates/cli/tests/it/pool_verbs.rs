@@ -41,7 +41,8 @@ fn has_letters(bench: &Bench) {
     });
 }
 
-fn while_exported(bench: &Bench, work: impl AsyncFnOnce(Client)) {
+/// Works as a client of `mail/store`.
+pub fn while_exported(bench: &Bench, work: impl AsyncFnOnce(Client)) {
     let place = format!("unix:{}", text(&bench.path("socket")));
     let exported = Exported::begin(bench, &["mail/store", "--nbd", &place]);
     let uri: NbdUri = exported.uris[0].parse().unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots of volumes in several pools that this process has open, and what became of those that ended early.
+//! Snapshots of volumes in several pools that this process has open, and the settlement of those that ended early.
 
 use super::folder::OpenPool;
 use crate::uuid::random_uuid;
@@ -80,28 +80,28 @@ pub async fn snapshot_over_pools(
             })
         })
         .collect();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for (pool, caller) in pools.iter().zip(callers) {
-        told.push((pool.open, caller.await));
+        answers.push((pool.open, caller.await));
     }
     let failed = |is_cause: bool| {
-        told.iter().find_map(|(open, taken)| match taken {
+        answers.iter().find_map(|(open, taken)| match taken {
             Err(error) if is_cause != matches!(error, Error::CutFailed(_) | Error::CutUnsettled { .. }) => {
                 Some((*open, error))
             }
             _ => None,
         })
     };
-    // Where a pool failed for a reason of its own, the others fail because of it.
+    // A pool that failed for a reason of its own is the cause of the other failures.
     match failed(true).or_else(|| failed(false)) {
         Some((open, error)) => Err(open.refusal(error, "see 'spindle volume snapshot --help'")),
         None => {
-            Ok(told.iter().filter_map(|(_, taken)| taken.as_ref().ok()).max().copied().unwrap_or_default())
+            Ok(answers.iter().filter_map(|(_, taken)| taken.as_ref().ok()).max().copied().unwrap_or_default())
         }
     }
 }
 
-/// What became of a snapshot of several pools that had not ended.
+/// The outcome of a snapshot of several pools that ended early.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SettledCut {
     pub snapshot: String,
@@ -157,7 +157,6 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
         outcomes.insert(cut.snapshot, SettledCut { snapshot: cut.name, outcome, waits_for: Vec::new() });
     }
     let seen: Vec<PoolId> = all.iter().map(|pool| pool.id()).collect();
-    let mut is_given_up = false;
     for open in pools {
         for cut in open.pool.unsettled_cuts() {
             let mut settled =
@@ -165,7 +164,6 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
             if give_up == Some(cut.name.as_str()) {
                 let given_up = open.pool.give_up_cut(cut.snapshot).await;
                 given_up.map_err(|error| open.refusal(&error, "check the drives"))?;
-                is_given_up = true;
                 settled.outcome = match cut.state {
                     UnsettledState::Whole | UnsettledState::Settled => CutOutcome::Kept,
                     UnsettledState::Pending | UnsettledState::UnderWay => CutOutcome::GivenUp,
@@ -177,17 +175,11 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
             outcomes.insert(cut.snapshot, settled);
         }
     }
-    match give_up {
-        Some(name) if !is_given_up => {
-            let known = outcomes.values().find(|cut| cut.snapshot == name);
-            match known {
-                Some(_) => Ok(outcomes.into_values().collect()),
-                None => {
-                    let problem = format!("no snapshot {name:?} of several pools waits in these pools");
-                    Err(Refusal::new(problem, "see 'spindle pool show'"))
-                }
-            }
-        }
-        _ => Ok(outcomes.into_values().collect()),
+    if let Some(name) = give_up
+        && !outcomes.values().any(|cut| cut.snapshot == name)
+    {
+        let problem = format!("no snapshot {name:?} of several pools waits in these pools");
+        return Err(Refusal::new(problem, "see 'spindle pool show'"));
     }
+    Ok(outcomes.into_values().collect())
 }

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use world::{ByteCount, World, real::host_files};
+use world::{ByteCount, JobProgress, World, real::host_files};
 
 /// Between two looks at a drive that leaves.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -228,9 +228,14 @@ pub fn problem_text(problem: &EmptyingProblem) -> String {
     }
 }
 
+/// Progress of the job that empties all drives that leave.
+fn emptying_of(pool: &Pool) -> JobProgress {
+    let job = pool.jobs().into_iter().find(|job| job.kind == JobKind::Empty);
+    job.map(|job| job.progress).unwrap_or_default()
+}
+
 fn progress_of(open: &OpenPool, leaving: &LeavingDrive) -> EmptyingProgress {
-    let job = open.pool.jobs().into_iter().find(|job| job.kind == JobKind::Empty);
-    let job = job.map(|job| job.progress).unwrap_or_default();
+    let job = emptying_of(&open.pool);
     EmptyingProgress {
         left_bytes: leaving.left_bytes,
         fraction: job.fraction(),
@@ -248,8 +253,7 @@ fn remove_from_record(open: &mut OpenPool, drive: &NamedDrive) -> Result<(), Ref
 
 /// Drives that leave, with their progress.
 pub(super) fn leaving_of(pool: &Pool, drives: &DriveStatuses) -> Vec<LeavingStatus> {
-    let job = pool.jobs().into_iter().find(|job| job.kind == JobKind::Empty);
-    let progress = job.map(|job| job.progress).unwrap_or_default();
+    let progress = emptying_of(pool);
     let status = |leaving: LeavingDrive| {
         let drive = leaving.drive.to_string();
         let known = drives.drives.iter().find(|known| known.drive.as_ref() == Some(&drive));

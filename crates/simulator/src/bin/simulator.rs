@@ -1,7 +1,7 @@
 //! Runs seeds of the simulator; `cargo xtask sim` starts it.
 
 use clap::{Parser, Subcommand};
-use simulator::{array, cuts, database};
+use simulator::{SeedFailure, array, cuts, database};
 use std::{cell::RefCell, collections::BTreeMap, process::ExitCode, time::Duration};
 use world::{
     World,
@@ -100,6 +100,12 @@ struct FailureText {
     story: String,
 }
 
+impl From<SeedFailure> for FailureText {
+    fn from(failure: SeedFailure) -> Self {
+        Self { line: format!("{}; replay: {}", failure.what, failure.replay), story: failure.to_string() }
+    }
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().room {
         Room::Maildb(arguments) => run_maildb(arguments),
@@ -124,10 +130,7 @@ fn run_maildb(arguments: Maildb) -> ExitCode {
             works: report.tally.commits_begun,
             story: report.tally.story,
         }),
-        Err(failure) => Err(FailureText {
-            line: format!("{}; replay: {}", failure.what, failure.replay),
-            story: failure.to_string(),
-        }),
+        Err(failure) => Err(failure.into()),
     })
 }
 
@@ -167,10 +170,7 @@ fn run_array(arguments: Array) -> ExitCode {
                 story: report.tally.story,
             })
         }
-        Err(failure) => Err(FailureText {
-            line: format!("{}; replay: {}", failure.what, failure.replay),
-            story: failure.to_string(),
-        }),
+        Err(failure) => Err(failure.into()),
     });
     show_reached(&reached.into_inner());
     code
@@ -184,10 +184,7 @@ fn run_cuts(arguments: Cuts) -> ExitCode {
             works: report.tally.writes,
             story: report.tally.story,
         }),
-        Err(failure) => Err(FailureText {
-            line: format!("{}; replay: {}", failure.what, failure.replay),
-            story: failure.to_string(),
-        }),
+        Err(failure) => Err(failure.into()),
     })
 }
 

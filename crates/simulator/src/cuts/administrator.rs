@@ -21,7 +21,7 @@ pub struct CutAdministrator {
     pub random: Random,
 }
 
-/// What one caller of a cut got.
+/// The answer that one caller of a cut got.
 enum CallerAnswer {
     Taken,
     /// No pool has it.
@@ -68,9 +68,9 @@ impl CutAdministrator {
             };
             self.world.spawn("part of a cut", part)
         });
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for caller in callers {
-            told.push(match caller.await {
+            answers.push(match caller.await {
                 Some(Ok(_)) => CallerAnswer::Taken,
                 Some(Err(Error::CutFailed(_))) => CallerAnswer::Refused,
                 Some(Err(error)) => {
@@ -80,7 +80,7 @@ impl CutAdministrator {
                 None => CallerAnswer::Unknown,
             });
         }
-        let fate = fate(&told);
+        let fate = fate(&answers);
         let begun: Vec<u64> = self.chains.iter().map(Chain::begun).collect();
         self.ledger.end(snapshot, fate, &begun);
         self.ledger.tell(format!("{name}: {fate:?}"));
@@ -127,11 +127,11 @@ impl CutAdministrator {
     }
 }
 
-/// The fate of a cut by what its callers were told.
-fn fate(told: &[CallerAnswer]) -> CutFate {
-    if told.iter().any(|told| matches!(told, CallerAnswer::Taken)) {
+/// The fate of a cut by the answers that its callers got.
+fn fate(answers: &[CallerAnswer]) -> CutFate {
+    if answers.iter().any(|answer| matches!(answer, CallerAnswer::Taken)) {
         CutFate::Acknowledged
-    } else if told.iter().all(|told| matches!(told, CallerAnswer::Refused)) {
+    } else if answers.iter().all(|answer| matches!(answer, CallerAnswer::Refused)) {
         CutFate::Refused
     } else {
         CutFate::Open

@@ -78,7 +78,7 @@ impl Chain {
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// The numbers contradict each other, or the bounds.
     pub fn check(&self, found: [u64; 2], (answered, begun): (u64, u64)) -> Result<(), CutRunError> {
         let (last, other) = (found[0].max(found[1]), found[0].min(found[1]));
         let is_whole = last == 0 || other == last - 1;

@@ -13,7 +13,7 @@ use array::{
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use world::{BlockDevice, Random, World};
 
-/// What an incarnation does, apart from settling and checking.
+/// Parts of an incarnation besides settling and checking.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CutScenario {
     /// Hosts and administrator work.
@@ -169,7 +169,7 @@ impl CutFixture {
         for host in hosts {
             host.await;
         }
-        // What is left in no pool must be left in none while both are open, too.
+        // The same has to hold without a new opening.
         if pools.iter().all(|pool| pool.failure().is_none()) {
             settle_cuts(pools).await?;
             self.check(pools).await?;

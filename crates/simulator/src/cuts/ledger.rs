@@ -1,9 +1,9 @@
-//! What is known of each cut: what its callers were told, and what its parts have to contain.
+//! The model of a run: for each cut the answers that its callers got, and the bounds of its contents.
 
 use array::format::SnapshotId;
 use std::{cell::RefCell, collections::BTreeMap};
 
-/// What the callers of a cut were told.
+/// The fate of a cut, by the answers that its callers got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutFate {
     /// Nothing yet, or an error after all parts were placed: it is in both pools or in none.
@@ -12,7 +12,7 @@ pub enum CutFate {
     Acknowledged,
     /// All of them got an error that says that it is nowhere.
     Refused,
-    /// A pool that waited for the other one was told to wait no more: it may be in one pool alone.
+    /// A pool gave up waiting for the other one: it may be in one pool alone.
     GivenUp,
     /// It was deleted, in one pool or both.
     Deleted,

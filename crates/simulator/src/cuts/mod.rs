@@ -16,7 +16,7 @@ pub use ledger::{CutFate, CutTally, Ledger};
 pub use plan::{CutRunOptions, CutRunPlan};
 pub use run::{CutRunReport, replay_command, run};
 
-/// What a run reports: a broken guarantee, in words; or an error that a drive caused.
+/// The early end of a run: a broken guarantee, in words; or an error that a drive caused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CutRunError {
     /// A guarantee is broken.

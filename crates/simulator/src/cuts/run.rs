@@ -173,7 +173,7 @@ impl Run {
         self.simulation.run(SimLimits::generous(), |world| fixture.live(world, scenario)).completed()
     }
 
-    /// What is on the drives, as the second reader of the format sees it.
+    /// Checks the drives with the independent reader of the format.
     fn audit(&self) -> Result<(), CutRunError> {
         for (index, drives) in self.drives.iter().enumerate() {
             let audited = audit(&Platters(drives.clone()), CopyRule::One);

@@ -20,7 +20,7 @@ pub struct CutRow {
     pub pools: Vec<PoolId>,
 }
 
-/// What a pool knows about the other pools of a cut.
+/// A pool's knowledge of the other pools of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CutState {
     /// Another pool may lack its part.

@@ -102,7 +102,8 @@ impl Pool {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
-        self.check_cut(&numbers, new)?;
+        // One entry is the cut's row.
+        self.check_snapshot(&numbers, new, ENTRIES_MAX - 1)?;
         let under_way = CutUnderWay::begin(&self.cuts_under_way, snapshot);
         let _features = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_CUTS).await?;
         part.reach(CutStep::Prepared).await?;
@@ -112,7 +113,7 @@ impl Pool {
             let held = (!canary::is(Canary::CutNotHeld)).then(|| self.shared.hold_answers());
             part.reach_within(&self.shared.world, CutStep::Held, HOLD_MAX).await?;
             thread_delays::pass(&self.shared.world).await;
-            let logged = self.place(&numbers, new, part.pools())?;
+            let logged = self.place(&numbers, new, part.pools());
             let placed = part.reach_within(&self.shared.world, CutStep::Placed, HOLD_MAX).await;
             drop(held);
             if let Err(failed) = placed {
@@ -142,27 +143,18 @@ impl Pool {
         Ok(held_for)
     }
 
-    /// Fails if the snapshot could not be placed. The catalogue must be locked for changes.
-    fn check_cut(&self, volumes: &[VolumeNumber], new: &NewSnapshot<'_>) -> Result<()> {
-        // One entry is the cut's row.
-        if volumes.len() >= ENTRIES_MAX {
-            return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most: ENTRIES_MAX - 1 });
-        }
-        self.check_snapshot(volumes, new)
-    }
-
     /// Puts the rows of a pending cut into the log's queue.
     fn place(
         &self,
         volumes: &[VolumeNumber],
         new: &NewSnapshot<'_>,
         pools: &[PoolId],
-    ) -> Result<LocalFuture<Result<()>>> {
+    ) -> LocalFuture<Result<()>> {
         let cut =
             CutRow { state: CutState::Pending, created_at: self.shared.wall_now(), pools: pools.to_vec() };
-        let mut parts = self.cut_of(volumes, new, None)?;
+        let mut parts = self.cut_of(volumes, new, None);
         parts.push(LogItem::Put { row: RowKey::of_cut(new.snapshot), bytes: cut.encode() });
-        Ok(self.log.append_together(parts))
+        self.log.append_together(parts)
     }
 
     /// Fails if a snapshot is pending.

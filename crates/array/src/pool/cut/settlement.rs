@@ -29,7 +29,7 @@ pub struct UnsettledCut {
     pub pools: Vec<PoolId>,
 }
 
-/// How far a cut is in one pool.
+/// Progress of a cut in one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsettledState {
     /// This process takes it just now.
