@@ -205,6 +205,12 @@ pub enum Error {
         earlier: String,
         later: String,
     },
+    /// Neither point of a difference was reached from the other, or from a common one.
+    #[error(
+        "{earlier:?} and {later:?} have no snapshot in common: neither was cloned from the other, or a clone was \
+         filled and is independent"
+    )]
+    NothingInCommon { earlier: String, later: String },
     /// The volume is what a rollback left.
     #[error(
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"

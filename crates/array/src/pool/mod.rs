@@ -139,7 +139,7 @@ impl Pool {
         let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), end];
         let host = HostPath::new(path, Rc::clone(&throttle), admission, background);
         let handles = VolumeHandles::new(&host);
-        let filler = Filler::new(&host, &handles, (&log, &throttle));
+        let filler = Filler::new(&host, (&handles, &holds), (&log, &throttle));
         Self {
             shared,
             map,

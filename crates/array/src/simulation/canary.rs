@@ -77,6 +77,8 @@ listed! {
         HalfACutServed,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
+        /// A difference across branches leaves out the one that is farthest from the later point.
+        DifferenceForgetsABranch,
         /// A drive leaves although the last checkpoint still finds data on it.
         RetiredDriveHasTheLastCopy,
         /// A drive that is to be emptied gives up its vote first.

@@ -151,6 +151,8 @@ listed! {
         HostWroteBeforeTheFill,
         /// Fill: a branch is filled, and one of its points still reads through the parent.
         FillWaitsForAPoint,
+        /// Fill: a branch is filled, and a difference is read across its fork.
+        FillWaitsForADifference,
         /// Fill: a branch has left its parent.
         BranchFilled,
         /// Fill: interrupted.

@@ -376,20 +376,22 @@ if that ends early, it is pending until 'spindle pool settle' has seen the pools
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// Show what changed from a snapshot to a later one, or to now
+    /// Show what changed from a snapshot to another one, or to now
     #[command(after_help = "Examples:
   spindle volume diff mail/store@monday mail/store@tuesday
   spindle volume diff mail/store@monday --json        all ranges, since monday
+  spindle volume diff mail/store@monday mail/try      what a clone of it changed
 
-Both points must be of one volume, with the older one first. 'data' was written, 'zeroes' and 'discarded' read as zeroes, \
-'beyond_size' lies beyond the smaller of both sizes. --json prints bytes: {\"volume\", \"from\", \"to\", \"from_bytes\", \
-\"to_bytes\", \"ranges\": [{\"at\", \"length\", \"change\"}], \"totals\": {CHANGE: {\"bytes\", \"ranges\"}}}.")]
+The points are of one volume, or of a volume and its clone, in either direction; a rollback may lie between \
+them. Otherwise the older one comes first. 'data' was written, 'zeroes' and 'discarded' read as zeroes, \
+'beyond_size' lies beyond the smaller of both sizes. --json prints bytes: {\"volume\", \"from\", \"to_volume\" if another, \
+\"to\", \"from_bytes\", \"to_bytes\", \"ranges\": [{\"at\", \"length\", \"change\"}], \"totals\": {CHANGE: {\"bytes\", \"ranges\"}}}.")]
     Diff {
-        /// The older point
+        /// The snapshot to begin with
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         from: PathBuf,
 
-        /// The newer point; without it, the present
+        /// The point to compare it with; without it, the present
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         to: Option<PathBuf>,
     },

@@ -5,6 +5,7 @@ use crate::{
     exported::{Exported, is_here, judge, text},
     spindle::{Bench, json_of},
     volume_diff::changed_volume,
+    volumes::done,
 };
 use serde_json::Value;
 use std::fs;
@@ -66,6 +67,22 @@ fn nbdinfo_shows_what_changed_since_a_snapshot() {
             info["exports"][0]["contexts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert!(contexts.contains(&"base:allocation"), "{contexts:?}");
         assert_eq!(contexts.len(), 1 + count, "older snapshots of {uri}: {contexts:?}");
+    }
+}
+
+#[test]
+fn after_a_rollback_nbdinfo_shows_what_is_not_as_in_newer_snapshots() {
+    if !is_here("nbdinfo", "libnbd-bin") {
+        return;
+    }
+    let bench = Bench::new();
+    changed_volume(&bench);
+    done(&bench.run(&["volume", "rollback", "mail/store@a"]));
+    let exported = Exported::begin(&bench, &["mail/store", "--nbd", "127.0.0.1:0"]);
+    let [volume] = &exported.uris[..] else { panic!("one export") };
+    for (context, expected) in [(SINCE_A, &[][..]), ("qemu:dirty-bitmap:since-b", &UNTIL_B)] {
+        let map = judge("nbdinfo", &["--json", &format!("--map={context}"), volume]);
+        assert_eq!(extents(&map, "offset", |extent| extent["type"] == 1), expected, "{context}");
     }
 }
 

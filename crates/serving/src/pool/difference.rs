@@ -1,9 +1,9 @@
-//! Differences of two points of a volume: a summary for people, all ranges as JSON for programs.
+//! Differences of two points of a volume, or of a volume and its clone: a summary for people, all ranges as JSON for programs.
 
 use super::folder::{OpenPool, VolumePath};
 use array::{
     error::Error,
-    pool::{DifferenceRange, RangeChange, SnapshotKey},
+    pool::{DifferenceRange, RangeChange, SnapshotKey, VolumeKey},
 };
 use report::Refusal;
 use serde::Serialize;
@@ -16,12 +16,14 @@ const TEXT_BYTES: usize = 64 << 10;
 /// Takes pieces of a JSON text.
 pub type JsonSink<'a> = &'a mut dyn FnMut(&str) -> Result<(), Refusal>;
 
-/// Two points of a volume, as a user names them.
+/// Two points of volumes of one pool, as a user names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DifferencePoints {
     folder: PathBuf,
     volume: String,
     from: String,
+    /// The volume of the second point.
+    to_volume: String,
     /// None is now.
     to: Option<String>,
 }
@@ -46,13 +48,14 @@ pub struct ChangeTotals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DifferenceSummary {
     points: DifferencePoints,
-    /// Size of the volume at both points.
+    /// Size at both points.
     sizes_bytes: [u64; 2],
     pub totals: ChangeTotals,
 }
 
 impl DifferencePoints {
-    /// Points by their paths: `from` is POOL/VOLUME@SNAPSHOT, `to` as well, or POOL/VOLUME for now.
+    /// Points by their paths: `from` is POOL/VOLUME@SNAPSHOT, `to` as well, or POOL/VOLUME for now. The second
+    /// volume may be another one, such as a clone of the first.
     pub fn of(from: &Path, to: Option<&Path>) -> Result<Self, Refusal> {
         let parse = |path: &Path| {
             VolumePath::of(path).ok_or_else(|| {
@@ -65,18 +68,14 @@ impl DifferencePoints {
             let problem = format!("{} names no snapshot to begin with", from.display());
             return Err(Refusal::new(problem, "say POOL/VOLUME@SNAPSHOT first, the older point"));
         };
-        let mut points = Self { folder, volume, from: earlier, to: None };
+        let mut points = Self { folder, to_volume: volume.clone(), volume, from: earlier, to: None };
         if let Some(path) = to {
             let to = parse(path)?;
-            if (&to.folder, &to.volume) != (&points.folder, &points.volume) {
-                let problem = format!(
-                    "{} is of another volume than {}: both points are of one",
-                    path.display(),
-                    from.display()
-                );
-                return Err(Refusal::new(problem, "leave out the second one for now"));
+            if to.folder != points.folder {
+                let problem = format!("{} is in another pool than {}", path.display(), from.display());
+                return Err(Refusal::new(problem, "compare points of one pool: only these share blocks"));
             }
-            points.to = to.snapshot;
+            (points.to_volume, points.to) = (to.volume, to.snapshot);
         }
         Ok(points)
     }
@@ -87,6 +86,11 @@ impl DifferencePoints {
 
     fn path(&self) -> PathBuf {
         self.folder.join(&self.volume)
+    }
+
+    /// The volume of the second point, unless it is that of the first.
+    fn other_path(&self) -> Option<PathBuf> {
+        (self.to_volume != self.volume).then(|| self.folder.join(&self.to_volume))
     }
 
     /// Compares the points of an open pool. With `json`, all ranges are written there as they are found, so
@@ -101,13 +105,15 @@ impl DifferencePoints {
                 Error::NoVolume(_) | Error::NoSnapshot { .. } => {
                     format!("see 'spindle pool show {}'", self.folder.display())
                 }
-                Error::WrongOrder { .. } | Error::NotYet(_) => String::new(),
+                Error::WrongOrder { .. } => String::new(),
+                Error::NothingInCommon { .. } => "compare a volume with its own snapshots".to_owned(),
                 _ => "check the drives".to_owned(),
             };
             open.refusal(&error, &remedy)
         };
-        let (from, to) = (SnapshotKey::from(&self.from), self.to.as_ref().map(SnapshotKey::from));
-        let mut walk = open.pool.difference(&self.volume, from, to).await.map_err(refused)?;
+        let from = (VolumeKey::from(&self.volume), SnapshotKey::from(&self.from));
+        let to = (VolumeKey::from(&self.to_volume), self.to.as_ref().map(SnapshotKey::from));
+        let mut walk = open.pool.difference_between(from, to).await.map_err(refused)?;
         let summary = DifferenceSummary {
             points: self.clone(),
             sizes_bytes: walk.sizes_bytes(),
@@ -142,6 +148,9 @@ struct RangeLine {
 struct DifferenceHead<'a> {
     volume: &'a Path,
     from: &'a str,
+    /// Unless both points are of one volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_volume: Option<PathBuf>,
     to: Option<&'a str>,
     from_bytes: u64,
     to_bytes: u64,
@@ -159,6 +168,7 @@ impl RangeWriter {
         let head = DifferenceHead {
             volume: &points.path(),
             from: &points.from,
+            to_volume: points.other_path(),
             to: points.to.as_deref(),
             from_bytes: *from_bytes,
             to_bytes: *to_bytes,
@@ -220,7 +230,12 @@ impl DifferenceSummary {
         ];
         let bytes: u64 = kinds.iter().map(|(_, total)| total.bytes).sum();
         let size = *before.max(after);
-        let until = points.to.as_ref().map_or("now".to_owned(), |to| format!("@{to}"));
+        let other = points.other_path().map(|path| path.display().to_string());
+        let until = match (other, &points.to) {
+            (other, Some(to)) => format!("{}@{to}", other.unwrap_or_default()),
+            (Some(other), None) => format!("{other} now"),
+            (None, None) => "now".to_owned(),
+        };
         let mut lines = vec![format!(
             "{}, from @{} to {until}: {} of {} changed ({})",
             points.path().display(),
@@ -255,18 +270,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_of_one_volume_and_begin_with_a_snapshot() {
+    fn points_are_of_one_pool_and_begin_with_a_snapshot() {
         let of = |from: &str, to: Option<&str>| DifferencePoints::of(Path::new(from), to.map(Path::new));
         let found = of("mail/store@a", Some("mail/store@b")).unwrap();
         assert_eq!((found.from.as_str(), found.to.as_deref()), ("a", Some("b")));
         for to in [None, Some("mail/store")] {
             assert_eq!(of("mail/store@a", to).unwrap().to, None, "now");
         }
+        let of_clone = of("mail/store@a", Some("mail/try")).unwrap();
+        assert_eq!(of_clone.other_path(), Some(PathBuf::from("mail/try")));
         for (from, to, story) in [
             ("mail/store", None, "names no snapshot to begin with"),
             ("store@a", None, "names no volume of a pool"),
-            ("mail/store@a", Some("mail/logs@b"), "is of another volume than mail/store@a"),
-            ("mail/store@a", Some("other/store@b"), "is of another volume than mail/store@a"),
+            ("mail/store@a", Some("other/store@b"), "is in another pool than mail/store@a"),
         ] {
             let refused = of(from, to).unwrap_err().to_string();
             assert!(refused.contains(story), "{refused}");

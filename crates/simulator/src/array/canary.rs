@@ -106,6 +106,7 @@ impl Bug {
                     | Canary::ForkPointGoesWithItsSnapshot
                     | Canary::RollbackDropsTheOldHead
                     | Canary::RowGoesWithTheOldBranch
+                    | Canary::DifferenceForgetsABranch
             )
         );
         if needs_them { Branching::Always } else { Branching::Never }
@@ -118,7 +119,7 @@ impl Bug {
 
     /// True if it needs comparisons of points.
     pub fn compares(self) -> bool {
-        self == Self::InPool(Canary::DifferenceOffByOne)
+        matches!(self, Self::InPool(Canary::DifferenceOffByOne | Canary::DifferenceForgetsABranch))
     }
 
     /// True if it needs a kill, and a power cut right after the replay that follows.

@@ -1,7 +1,8 @@
 //! Differences of points while hosts work: applied to the earlier state, each gives the later one.
 //!
-//! It draws from a random stream of its own. A volume that is compared is busy for the administrator; now and
-//! then the earlier snapshot is deleted under the walk.
+//! It draws from a random stream of its own. The points are of one volume, also if rollbacks lie between them,
+//! or of two, if one was cloned from the other. Volumes that are compared are busy for the administrator; now
+//! and then the earlier snapshot is deleted under the walk.
 
 use super::{
     content::{SECTOR_BYTES, VolumeKey},
@@ -23,6 +24,8 @@ const ROUNDS_MAX: u64 = 4;
 const RUNS_MAX: usize = 24;
 const RUN_SECTORS_MAX: u64 = 256;
 const DELETED_PERCENT: f64 = 20.0;
+/// Comparisons of two volumes, if there are two.
+const OTHER_VOLUME_PERCENT: f64 = 40.0;
 
 /// Compares points of the volumes of a pool.
 pub struct Comparer {
@@ -35,6 +38,8 @@ pub struct Comparer {
 struct ComparedPoints {
     volume: VolumeKey,
     earlier: CutKey,
+    /// The volume of the later point.
+    other: VolumeKey,
     /// None is now.
     later: Option<CutKey>,
 }
@@ -46,7 +51,7 @@ impl Comparer {
             let mean = self.fixture.plan.pause * 8;
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let Some(points) = self.pick() else { continue };
-            self.fixture.model.borrow_mut().volume(points.volume).is_busy = true;
+            self.set_busy(&points, true);
             let compared = self.compare(&points).await;
             match compared {
                 Err(PoolRunError::Refused(refusal)) if refusal.is_full && self.fixture.plan.is_tight => {}
@@ -54,9 +59,16 @@ impl Comparer {
                     if refusal.is_for_space() && self.fixture.has_shortage() => {}
                 compared => compared?,
             }
-            self.fixture.model.borrow_mut().volume(points.volume).is_busy = false;
+            self.set_busy(&points, false);
         }
         Ok(())
+    }
+
+    fn set_busy(&self, points: &ComparedPoints, is_busy: bool) {
+        let mut model = self.fixture.model.borrow_mut();
+        for volume in [points.volume, points.other] {
+            model.volume(volume).is_busy = is_busy;
+        }
     }
 
     fn pick(&mut self) -> Option<ComparedPoints> {
@@ -67,36 +79,53 @@ impl Comparer {
             return None;
         }
         let (earlier, volume) = cuts[self.random.below(cuts.len() as u64) as usize];
-        let later =
-            cuts.iter().filter(|(cut, of)| *of == volume && *cut > earlier).map(|(cut, _)| Some(*cut));
+        let others: Vec<VolumeKey> = idle.into_iter().filter(|other| *other != volume).collect();
+        let other = if !others.is_empty() && self.random.percent(OTHER_VOLUME_PERCENT) {
+            others[self.random.below(others.len() as u64) as usize]
+        } else {
+            volume
+        };
+        let is_later = |(cut, of): &&(CutKey, VolumeKey)| *of == other && (other != volume || *cut > earlier);
+        let later = cuts.iter().filter(is_later).map(|(cut, _)| Some(*cut));
         let later: Vec<Option<CutKey>> = later.chain([None]).collect();
         let later = later[self.random.below(later.len() as u64) as usize];
-        Some(ComparedPoints { volume, earlier, later })
+        Some(ComparedPoints { volume, earlier, other, later })
     }
 
     async fn compare(&mut self, points: &ComparedPoints) -> Result<(), PoolRunError> {
         let refused = |error| PoolRefusal::of_pool("comparing two points", &error);
         let key = |cut| SnapshotKey::from(snapshot_id(cut));
-        let volume = PoolVolumeKey::from(self.fixture.model.borrow().id_of(points.volume));
-        let walk = self.pool.difference(volume, key(points.earlier), points.later.map(key)).await;
+        let of = |volume| PoolVolumeKey::from(self.fixture.model.borrow().id_of(volume));
+        let from = (of(points.volume), key(points.earlier));
+        let walk = self.pool.difference_between(from, (of(points.other), points.later.map(key))).await;
         let mut walk = match walk {
-            // A rollback lies between the points.
-            Err(Error::NotYet(_)) => return Ok(()),
+            // They were never one, or a clone was filled.
+            Err(Error::NothingInCommon { .. }) => {
+                self.fixture.tally.borrow_mut().unrelated += 1;
+                return Ok(());
+            }
             walk => walk.map_err(refused)?,
         };
         if self.random.percent(DELETED_PERCENT) {
             self.delete(points).await?;
         }
+        let walk_is_across = walk.is_across_branches();
         let mut ranges = Vec::new();
         while let Some(more) = walk.next().await.map_err(refused)? {
             ranges.extend(more);
         }
         let sectors = walk.sizes_bytes().map(|bytes| bytes / SECTOR_BYTES as u64);
-        for run in self.runs(points.volume, sectors[0].max(sectors[1])) {
-            self.check(points, &walk, (&ranges, sectors), run).await?;
+        let mut volumes = vec![points.volume];
+        volumes.extend((points.other != points.volume).then_some(points.other));
+        for volume in volumes {
+            for run in self.runs(volume, sectors[0].max(sectors[1])) {
+                self.check(points, &walk, (&ranges, sectors), run).await?;
+            }
         }
         walk.end().await.map_err(|error| PoolRefusal::in_reserve("ending a comparison", &error))?;
-        self.fixture.tally.borrow_mut().differences += 1;
+        let mut tally = self.fixture.tally.borrow_mut();
+        tally.differences += 1;
+        tally.differences_across += u64::from(walk_is_across);
         Ok(())
     }
 
@@ -156,10 +185,10 @@ impl Comparer {
                 None => (sector < before).then(|| of(&earlier, sector)),
             };
             if applied != Some(of(&later, sector)) {
-                let ComparedPoints { volume, earlier, later } = points;
+                let ComparedPoints { volume, earlier, other, later } = points;
                 let what = format!(
-                    "sector {sector} of volume {} from cut {} to {later:?} is {change:?}, which does not give the later state",
-                    volume.0, earlier.0
+                    "sector {sector} of volume {} from cut {} to volume {} at {later:?} is {change:?}, which does not give the later state",
+                    volume.0, earlier.0, other.0
                 );
                 return Err(PoolViolation::Difference(what).into());
             }

@@ -94,6 +94,10 @@ pub struct PoolTally {
     pub drives_left: u64,
     /// Differences of two points applied, with the right result.
     pub differences: u64,
+    /// Those between points of different branches.
+    pub differences_across: u64,
+    /// Pairs of points that have nothing in common, as they were never one or a clone was filled.
+    pub unrelated: u64,
     /// Logs corrupted on one copy.
     pub copies_corrupted: u64,
     /// Audits by the independent reader.

@@ -2,15 +2,16 @@
 //! such as clients of NBD.
 //!
 //! Unlike a [`Difference`](super::Difference) it holds nothing between two questions: if the snapshot is
-//! deleted, the next question fails. Of a volume, each answer is about the moment at which it was asked.
+//! deleted, or the volume was filled and became independent of it, the next question fails. Of a volume, each
+//! answer is about the moment at which it was asked.
 
-use super::{RangeChange, SizeChange, is_later, merge_all_of};
+use super::{RangeChange, Route, RouteChange, SizeChange, merge_all_of};
 use crate::{
     engine::{Checkpoints, MapReader},
     error::{Error, Result},
-    format::{BLOCK_BYTES, SECTOR_BYTES, SnapshotId, VolumeNumber},
+    format::{BLOCK_BYTES, BranchNumber, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber},
     pool::{Pool, SnapshotKey, VolumeKey},
-    tree::PointPair,
+    tree::BlockChange,
     volume::{check_range, io_error},
 };
 use std::{cell::Cell, ops::Range, rc::Rc};
@@ -33,7 +34,8 @@ pub struct ChangeMap {
     map: MapReader,
     checkpoints: Rc<Checkpoints>,
     volume: VolumeNumber,
-    pair: PointPair,
+    earlier: (BranchNumber, Stamp),
+    later: (BranchNumber, Option<Stamp>),
     /// Size at the earlier point, and at the later one unless that is now.
     earlier_bytes: u64,
     later_bytes: Option<u64>,
@@ -42,11 +44,12 @@ pub struct ChangeMap {
 }
 
 impl Pool {
-    /// The changes of a volume from a snapshot to a later one, or to now.
+    /// The changes of a volume from a snapshot to another one, or to now. Both may be on different branches of
+    /// the volume, since a rollback lies between them.
     ///
     /// # Errors
     ///
-    /// No such volume or snapshot; or `to` is older than `from`.
+    /// No such volume or snapshot; or as [`Pool::difference_between`].
     pub fn changes_since<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -54,22 +57,24 @@ impl Pool {
         to: Option<SnapshotKey<'_>>,
     ) -> Result<ChangeMap> {
         let volume = volume.into();
-        let pair = self.order_of(volume, from, to)?;
-        let size_of =
-            |snapshot| -> Result<u64> { Ok(self.snapshot_of(volume, snapshot)?.2.sectors * SECTOR_BYTES) };
+        self.route_between((volume, from), (volume, to))?;
+        let (branch, earlier, row) = self.snapshot_of(volume, from)?;
+        let later = to.map(|to| self.snapshot_of(volume, to)).transpose()?;
+        let present = || self.branch_of(volume).map(|(_, branch)| (branch, None));
         Ok(ChangeMap {
             map: self.map.clone(),
             checkpoints: Rc::clone(&self.checkpoints),
             volume: self.number_of(volume)?,
-            pair,
-            earlier_bytes: size_of(from)?,
-            later_bytes: to.map(size_of).transpose()?,
+            earlier: (branch, earlier),
+            later: later.as_ref().map_or_else(present, |(branch, stamp, _)| Ok((*branch, Some(*stamp))))?,
+            earlier_bytes: row.sectors * SECTOR_BYTES,
+            later_bytes: later.map(|(_, _, row)| row.sectors * SECTOR_BYTES),
             is_merged: Cell::new(false),
         })
     }
 
-    /// Snapshots from which changes of a volume can be asked for, up to a snapshot or to now: those before it
-    /// on the same branch, oldest first.
+    /// Snapshots from which changes of a volume can be asked for, up to a snapshot or to now, oldest first:
+    /// those before it, and those of the volume's other branches, which rollbacks left.
     ///
     /// # Errors
     ///
@@ -80,7 +85,7 @@ impl Pool {
         to: Option<SnapshotKey<'_>>,
     ) -> Result<Vec<(String, SnapshotId)>> {
         let volume = volume.into();
-        let (branch, later) = match to {
+        let later = match to {
             Some(to) => {
                 let (branch, stamp, _) = self.snapshot_of(volume, to)?;
                 (branch, Some(stamp))
@@ -89,9 +94,14 @@ impl Pool {
         };
         let number = self.number_of(volume)?;
         let state = self.shared.state.borrow();
-        let snapshots = state.catalogue.unsorted_snapshots_of(number);
-        let offered = snapshots.filter(|(_, _, row)| !state.catalogue.is_pending(row.snapshot));
-        let earlier = offered.filter(|(of, stamp, _)| *of == branch && is_later(later, *stamp));
+        let branches = state.catalogue.branches();
+        let is_earlier = |point: (BranchNumber, Stamp)| {
+            let is_itself = (point.0, Some(point.1)) == later;
+            !is_itself && Route::between(branches, point, later).is_some_and(|route| !route.is_backwards())
+        };
+        let offered =
+            state.catalogue.snapshots_of(number).filter(|(_, _, row)| !state.catalogue.is_pending(row.snapshot));
+        let earlier = offered.filter(|&(branch, stamp, _)| is_earlier((branch, stamp)));
         Ok(earlier.map(|(_, _, row)| (row.name.clone(), row.snapshot)).collect())
     }
 }
@@ -110,43 +120,52 @@ impl ChangeMap {
             None => self.size_now().map_err(|error| io_error(DOING, &error))?,
         };
         check_range(DOING, at, length.0, found)?;
-        self.check_points()?;
+        let route = self.route()?;
         if !self.is_merged.get() {
-            let merged = merge_all_of(&self.map, &self.checkpoints, self.pair.branch).await;
+            let merged = merge_all_of(&self.map, &self.checkpoints, &route).await;
             merged.map_err(|error| io_error(DOING, &error))?;
             self.is_merged.set(self.later_bytes.is_some());
         }
-        let extents =
-            self.look_up(at.0..at.0 + length.0, found).await.map_err(|error| io_error(DOING, &error))?;
-        // A deletion takes its part of the map in steps.
-        self.check_points()?;
-        Ok(extents)
+        let looked_up = self.look_up(&route, at.0..at.0 + length.0, found).await;
+        let extents = looked_up.map_err(|error| io_error(DOING, &error))?;
+        // A deletion takes its part of the map in steps, and so does what a branch leaves with its parent.
+        let is_same = self.route()? == route;
+        if is_same { Ok(extents) } else { Err(not_found("the volume became independent of the snapshot")) }
     }
 
     fn size_now(&self) -> Result<u64> {
         let state = self.map.shared.state.borrow();
-        let row = state.catalogue.volume(self.volume).filter(|row| row.branch == self.pair.branch);
+        let row = state.catalogue.volume(self.volume).filter(|row| row.branch == self.later.0);
         row.map(|row| row.sectors * SECTOR_BYTES)
             .ok_or_else(|| Error::NoVolume(format!("number {}", self.volume)))
     }
 
-    fn check_points(&self) -> IoResult<()> {
-        let mut points = [Some(self.pair.earlier), self.pair.later].into_iter().flatten();
-        if points.all(|stamp| self.map.is_snapshot(self.pair.branch, stamp)) {
-            return Ok(());
+    /// The way between both points, which must be there.
+    fn route(&self) -> IoResult<Route> {
+        let later = self.later.1.map(|stamp| (self.later.0, stamp));
+        let mut points = std::iter::once(self.earlier).chain(later);
+        if !points.all(|(branch, stamp)| self.map.is_snapshot(branch, stamp)) {
+            return Err(not_found("the snapshot was deleted"));
         }
-        Err(IoError::new(IoErrorKind::NotFound, "look for changes: the snapshot was deleted".to_owned()))
+        let state = self.map.shared.state.borrow();
+        let route = Route::between(state.catalogue.branches(), self.earlier, self.later);
+        route.ok_or_else(|| not_found("the volume became independent of the snapshot"))
     }
 
-    async fn look_up(&self, bytes: Range<u64>, size_bytes: u64) -> Result<Vec<ChangeExtent>> {
+    async fn look_up(&self, route: &Route, bytes: Range<u64>, size_bytes: u64) -> Result<Vec<ChangeExtent>> {
         let _reading = self.map.shared.begin_reading();
         let roots = self.map.shared.state.borrow().roots;
         let block = BLOCK_BYTES as u64;
         let blocks = bytes.start / block..bytes.end.div_ceil(block);
-        let mut walk = self.map.trees.changed_blocks(roots, self.pair, blocks, NODES_MAX);
+        let mut walk = route.changed_blocks(&self.map.trees, roots, &blocks, NODES_MAX);
         let mut sizes = SizeChange::of(self.earlier_bytes, size_bytes);
         let mut list = ExtentDraft { next: bytes.start, end: bytes.end, extents: Vec::new() };
         while let Some((blocks, change)) = walk.next().await? {
+            let change = match change {
+                RouteChange::Known(change) => change,
+                // Beyond the smaller size all counts as changed anyway.
+                RouteChange::Undone => BlockChange::Zeroes,
+            };
             for range in sizes.apply(blocks, change) {
                 list.add_changed(range.at_bytes..range.end_bytes());
             }
@@ -163,6 +182,10 @@ impl ChangeMap {
         list.reach(list.end);
         Ok(list.extents)
     }
+}
+
+fn not_found(why: &str) -> IoError {
+    IoError::new(IoErrorKind::NotFound, format!("look for changes: {why}"))
 }
 
 /// Extents as they are found.

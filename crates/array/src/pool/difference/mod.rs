@@ -1,12 +1,15 @@
-//! Difference of two points of a volume, or of a point and now: what a copy of the earlier state lacks.
+//! Difference of two points of a volume, or of volumes that were cloned from one another, or of a point and now:
+//! what a copy of the earlier state lacks.
 //!
 //! The walk holds both points by their use *reader*, so it sees one state however long it takes; now becomes
 //! a point that only the walk has. Between its steps nothing else is held: segments are reused, and
 //! checkpoints go on. A step reads the trees as they are then, from where the last one ended; versions that a
-//! point keeps may move from head to history meanwhile, but are in one of both.
+//! point keeps may move from head to history meanwhile, but are in one of both. No branch on the way between
+//! the points leaves its parent meanwhile, so the points of forks between them stay, too.
 
 mod change_map;
 mod point_holds;
+mod route;
 mod size_change;
 
 pub use change_map::{ChangeExtent, ChangeMap};
@@ -16,11 +19,12 @@ use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
     engine::{Checkpoints, MapReader},
     error::{Error, Result},
-    format::{BLOCK_BYTES, BranchNumber, SECTOR_BYTES, Stamp, sectors_to_blocks},
-    tree::{BlockChange, PointPair},
+    format::{BLOCK_BYTES, BlockIndex, BranchNumber, SECTOR_BYTES, Stamp, sectors_to_blocks},
+    tree::BlockChange,
     volume::{HostPath, SnapshotDevice},
 };
-use point_holds::PointHold;
+use point_holds::{PointHold, RouteHold};
+use route::{Route, RouteChange};
 use size_change::SizeChange;
 use std::{ops::Range, rc::Rc};
 
@@ -28,13 +32,16 @@ use std::{ops::Range, rc::Rc};
 const RANGES_AT_ONCE: usize = 4096;
 /// Nodes that a step visits, at most: 4 MiB.
 const NODES_AT_ONCE: u64 = 1024;
+/// Blocks that are looked up at once.
+const BLOCKS_AT_ONCE: u64 = 4096;
 
 /// State of changed bytes at the later point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RangeChange {
     /// They were written. They may be what they were before.
     Data,
-    /// They read as zeroes and have a version that says so: discarded in a volume that has a parent.
+    /// They read as zeroes and have a version that says so: discarded in a volume that has a parent. Or they
+    /// were written, and the later point, which is on another branch, has nothing there.
     Zeroes,
     /// They were discarded, and read as zeroes.
     Discarded,
@@ -67,7 +74,7 @@ impl DifferenceRange {
 pub struct Difference {
     map: MapReader,
     host: Rc<HostPath>,
-    pair: PointPair,
+    route: RouteHold,
     /// The first block that was not compared; none at the end.
     next_block: Option<u64>,
     sizes: SizeChange,
@@ -79,25 +86,40 @@ pub struct Difference {
 }
 
 impl Pool {
-    /// The difference of a volume from a snapshot to a later one, or to now: commands that run meanwhile may
-    /// or may not count. Makes a checkpoint if changes are not in the trees yet. End it with
-    /// [`Difference::end`].
+    /// The difference of a volume from a snapshot to a later one, or to now, as
+    /// [`Pool::difference_between`].
     ///
     /// # Errors
     ///
-    /// No such volume or snapshot; `to` is older than `from`; or the pool cannot write.
+    /// As there.
     pub async fn difference<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
-        from: SnapshotKey<'_>,
-        to: Option<SnapshotKey<'_>>,
+        from: SnapshotKey<'k>,
+        to: Option<SnapshotKey<'k>>,
     ) -> Result<Difference> {
         let volume = volume.into();
-        self.order_of(volume, from, to)?;
-        let earlier = self.holds.hold_snapshot(self, volume, from).await?;
-        let later = match to {
-            Some(to) => self.holds.hold_snapshot(self, volume, to).await,
-            None => self.holds.hold_now(self, volume).await,
+        self.difference_between((volume, from), (volume, to)).await
+    }
+
+    /// The difference from a snapshot of a volume to another one, or to now; the other may be of a volume that
+    /// has a snapshot in common with it, such as its clone. Commands that run meanwhile may or may not count.
+    /// Makes a checkpoint if changes are not in the trees yet. End it with [`Difference::end`].
+    ///
+    /// # Errors
+    ///
+    /// No such volume or snapshot; both are on one branch, and `to` is older than `from`; they have nothing in
+    /// common; or the pool cannot write.
+    pub async fn difference_between<'k>(
+        &self,
+        from: (VolumeKey<'k>, SnapshotKey<'k>),
+        to: (VolumeKey<'k>, Option<SnapshotKey<'k>>),
+    ) -> Result<Difference> {
+        self.route_between(from, to)?;
+        let earlier = self.holds.hold_snapshot(self, from.0, from.1).await?;
+        let later = match to.1 {
+            Some(point) => self.holds.hold_snapshot(self, to.0, point).await,
+            None => self.holds.hold_now(self, to.0).await,
         };
         let later = match later {
             Ok(later) => later,
@@ -106,58 +128,87 @@ impl Pool {
                 return Err(error);
             }
         };
-        let pair = PointPair { branch: earlier.branch, earlier: earlier.stamp, later: Some(later.stamp) };
-        let sizes = SizeChange::of(earlier.sectors * SECTOR_BYTES, later.sectors * SECTOR_BYTES);
+        let route = match self.hold_route(&earlier, &later, (from, to)).await {
+            Ok(route) => route,
+            Err(error) => {
+                drop(later);
+                earlier.release().await?;
+                return Err(error);
+            }
+        };
+        let merged = merge_all_of(&self.map, &self.checkpoints, &route).await;
         let difference = Difference {
             map: self.map.clone(),
             host: Rc::clone(&self.host),
-            pair,
-            next_block: (earlier.stamp < later.stamp).then_some(0),
-            sizes,
+            next_block: Some(0),
+            sizes: SizeChange::of(earlier.sectors * SECTOR_BYTES, later.sectors * SECTOR_BYTES),
+            route,
             held_back: None,
             nodes_visited: 0,
             earlier,
             later,
         };
-        let done = if difference.later.branch == pair.branch {
-            merge_all_of(&self.map, &self.checkpoints, pair.branch).await
-        } else {
-            Err(Error::NotYet("a difference across branches"))
-        };
-        match done {
-            Ok(()) => Ok(difference),
-            Err(error) => {
-                difference.end().await?;
-                Err(error)
-            }
+        if let Err(error) = merged {
+            difference.end().await?;
+            return Err(error);
         }
+        Ok(difference)
     }
 
-    /// The points of a difference. Checks that both exist and are in their order.
-    fn order_of(
+    /// The way between two points that are held. No branch leaves its parent between its choice and its hold.
+    async fn hold_route(
         &self,
-        volume: VolumeKey<'_>,
-        from: SnapshotKey<'_>,
-        to: Option<SnapshotKey<'_>>,
-    ) -> Result<PointPair> {
-        let (branch, earlier, _) = self.snapshot_of(volume, from)?;
-        let (other, later) = match to {
-            Some(to) => {
-                let (other, later, _) = self.snapshot_of(volume, to)?;
-                (other, Some(later))
+        earlier: &PointHold,
+        later: &PointHold,
+        (from, to): (PointOfVolume<'_, SnapshotKey<'_>>, PointOfVolume<'_, Option<SnapshotKey<'_>>>),
+    ) -> Result<RouteHold> {
+        let one_at_a_time = self.shared.changing.lock().await;
+        let points = ((earlier.branch, earlier.stamp), (later.branch, Some(later.stamp)));
+        let route = self.route_of(points, (from, to))?;
+        let hold = self.holds.hold_route(route);
+        drop(one_at_a_time);
+        Ok(hold)
+    }
+
+    /// The way between two points. Checks that both exist, and that they are in their order on one branch.
+    fn route_between(
+        &self,
+        from: PointOfVolume<'_, SnapshotKey<'_>>,
+        to: PointOfVolume<'_, Option<SnapshotKey<'_>>>,
+    ) -> Result<Route> {
+        let (branch, earlier, _) = self.snapshot_of(from.0, from.1)?;
+        let later = match to.1 {
+            Some(point) => {
+                let (branch, stamp, _) = self.snapshot_of(to.0, point)?;
+                (branch, Some(stamp))
             }
-            None => (self.branch_of(volume)?.1, None),
+            None => (self.branch_of(to.0)?.1, None),
         };
-        if other != branch {
-            return Err(Error::NotYet("a difference across branches"));
+        self.route_of(((branch, earlier), later), (from, to))
+    }
+
+    fn route_of(
+        &self,
+        (earlier, later): ((BranchNumber, Stamp), (BranchNumber, Option<Stamp>)),
+        (from, to): (PointOfVolume<'_, SnapshotKey<'_>>, PointOfVolume<'_, Option<SnapshotKey<'_>>>),
+    ) -> Result<Route> {
+        let state = self.shared.state.borrow();
+        let Some(route) = Route::between(state.catalogue.branches(), earlier, later) else {
+            let earlier = format!("{}@{}", from.0, from.1);
+            let later = to.1.map_or_else(|| to.0.to_string(), |point| format!("{}@{point}", to.0));
+            return Err(Error::NothingInCommon { earlier, later });
+        };
+        match to.1 {
+            Some(later) if route.is_backwards() => {
+                Err(Error::WrongOrder { earlier: from.1.to_string(), later: later.to_string() })
+            }
+            _ => Ok(route),
         }
-        if later.is_some_and(|later| later < earlier) {
-            let to = to.expect("now is later than any point");
-            return Err(Error::WrongOrder { earlier: from.to_string(), later: to.to_string() });
-        }
-        Ok(PointPair { branch, earlier, later })
     }
 }
+
+/// A point of a volume, as the caller names it.
+type PointOfVolume<'k, P> = (VolumeKey<'k>, P);
 
 impl Difference {
     /// Size of the volume at both points, in bytes.
@@ -165,15 +216,20 @@ impl Difference {
         self.sizes.bytes()
     }
 
+    /// True if the points are on different branches: a clone or a rollback lies between them.
+    pub fn is_across_branches(&self) -> bool {
+        self.earlier.branch != self.later.branch
+    }
+
     /// The later state, to copy data from. It can be read until the difference is ended.
     pub fn later(&self) -> SnapshotDevice {
-        let point = (self.pair.branch, self.later.stamp);
+        let point = (self.later.branch, self.later.stamp);
         SnapshotDevice::new(Rc::clone(&self.host), point, self.later.sectors)
     }
 
     /// The earlier state, as [`Difference::later`].
     pub fn earlier(&self) -> SnapshotDevice {
-        let point = (self.pair.branch, self.earlier.stamp);
+        let point = (self.earlier.branch, self.earlier.stamp);
         SnapshotDevice::new(Rc::clone(&self.host), point, self.earlier.sectors)
     }
 
@@ -200,17 +256,18 @@ impl Difference {
         self.map.shared.check_runs()?;
         let reading = self.map.shared.begin_reading();
         let roots = self.map.shared.state.borrow().roots;
-        let points = [Some(self.pair.earlier), self.pair.later];
-        let is_there = |stamp| self.map.is_snapshot(self.pair.branch, stamp);
-        assert!(points.into_iter().flatten().all(is_there), "points in use are not deleted");
+        let is_there = |hold: &PointHold| self.map.is_snapshot(hold.branch, hold.stamp);
+        assert!(is_there(&self.earlier) && is_there(&self.later), "points in use are not deleted");
         let last = sectors_to_blocks(self.earlier.sectors.max(self.later.sectors));
         let trees = Rc::clone(&self.map.trees);
-        let mut walk = trees.changed_blocks(roots, self.pair, first..last, NODES_AT_ONCE);
+        let mut walk = self.route.changed_blocks(&trees, roots, &(first..last), NODES_AT_ONCE);
         self.next_block = loop {
             let Some((blocks, change)) = walk.next().await? else { break walk.paused_at() };
             let end = blocks.end;
-            for range in self.sizes.apply(blocks, change) {
-                self.push(range, &mut ranges);
+            for (blocks, change) in self.resolved(blocks, change).await? {
+                for range in self.sizes.apply(blocks, change) {
+                    self.push(range, &mut ranges);
+                }
             }
             if ranges.len() >= RANGES_AT_ONCE {
                 break Some(end);
@@ -219,6 +276,35 @@ impl Difference {
         self.nodes_visited += walk.nodes_visited();
         drop(reading);
         Ok(Some(ranges))
+    }
+
+    /// The states of changed blocks at the later point, in order.
+    async fn resolved(
+        &self,
+        blocks: Range<u64>,
+        change: RouteChange,
+    ) -> Result<Vec<(Range<u64>, BlockChange)>> {
+        let RouteChange::Known(change) = change else { return self.looked_up(blocks).await };
+        Ok(vec![(blocks, change)])
+    }
+
+    async fn looked_up(&self, blocks: Range<u64>) -> Result<Vec<(Range<u64>, BlockChange)>> {
+        let mut states: Vec<(Range<u64>, BlockChange)> = Vec::new();
+        let mut first = blocks.start;
+        while first < blocks.end {
+            let count = BLOCKS_AT_ONCE.min(blocks.end - first);
+            let at = Some(self.later.stamp);
+            let mapped = self.map.map_of(self.later.branch, BlockIndex(first), count, at).await?;
+            for (block, mapped) in (first..).zip(mapped) {
+                let state = if mapped.is_some() { BlockChange::Data } else { BlockChange::Zeroes };
+                match states.last_mut().filter(|(_, last)| *last == state) {
+                    Some((last, _)) => last.end = block + 1,
+                    None => states.push((block..block + 1, state)),
+                }
+            }
+            first += count;
+        }
+        Ok(states)
     }
 
     fn push(&mut self, range: DifferenceRange, ranges: &mut Vec<DifferenceRange>) {
@@ -237,23 +323,26 @@ impl Difference {
     ///
     /// The pool cannot write.
     pub async fn end(self) -> Result<()> {
-        let Self { earlier, later, .. } = self;
+        let Self { earlier, later, route, .. } = self;
+        drop(route);
         // One record releases all points without a reader.
         drop(later);
         earlier.release().await
     }
 }
 
-/// Returns when the trees have all changes that the branch has now. Long discards take several checkpoints.
-async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, branch: BranchNumber) -> Result<()> {
+/// Returns when the trees have all changes that the branches of a way have now. Long discards take several
+/// checkpoints.
+async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, route: &Route) -> Result<()> {
     let begun = map.shared.state.borrow().stamp_next;
+    let is_on_way = |branch: BranchNumber| route.branches().any(|other| other == branch);
     let has_discards = || {
         let discards = map.shared.state.borrow().catalogue.discards();
-        discards.iter().any(|discard| discard.branch == branch && discard.stamp < begun)
+        discards.iter().any(|discard| is_on_way(discard.branch) && discard.stamp < begun)
     };
     let is_merged = {
         let state = map.shared.state.borrow();
-        state.merging.is_none() && state.table.branches().all(|other| other != branch)
+        state.merging.is_none() && !state.table.branches().any(is_on_way)
     };
     if is_merged && !has_discards() {
         return Ok(());
@@ -276,9 +365,4 @@ fn change_of(change: BlockChange) -> RangeChange {
         BlockChange::Zeroes => RangeChange::Zeroes,
         BlockChange::Discarded => RangeChange::Discarded,
     }
-}
-
-/// True if a stamp is above another, or there is none: now is later than any point.
-fn is_later(stamp: Option<Stamp>, than: Stamp) -> bool {
-    stamp.is_none_or(|stamp| than < stamp)
 }

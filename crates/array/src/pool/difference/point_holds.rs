@@ -9,7 +9,11 @@
 //! 1. While the pool is open, a point in `counts` has the use *reader*. Others lose it soon: those of a
 //!    process that ended without releasing them, and those of readers that were dropped.
 //! 2. Rows are changed under the lock `changing`.
+//! 3. A branch in `child_counts` does not leave its parent. So the forks between two points that are held stay,
+//!    as the branches that begin there read them. Ways are held under the lock `changing`, too. They end with
+//!    the process.
 
+use super::route::Route;
 use crate::{
     engine::Shared,
     error::{Error, Result},
@@ -21,7 +25,7 @@ use crate::{
     log::{LogItem, LogWriter},
     pool::{Pool, SnapshotKey, VolumeKey},
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, ops::Deref, rc::Rc};
 
 type PointKey = (BranchNumber, Stamp);
 
@@ -30,6 +34,8 @@ pub struct PointHolds {
     shared: Rc<Shared>,
     log: Rc<LogWriter>,
     counts: RefCell<BTreeMap<PointKey, u32>>,
+    /// The branches whose forks are on a way that is held, with the number of ways.
+    child_counts: RefCell<BTreeMap<BranchNumber, u32>>,
 }
 
 /// A point in use.
@@ -41,9 +47,15 @@ pub struct PointHold {
     pub sectors: u64,
 }
 
+/// A way between two points, none of whose branches leaves its parent.
+pub(super) struct RouteHold {
+    holds: Rc<PointHolds>,
+    route: Route,
+}
+
 impl PointHolds {
     pub fn new(shared: &Rc<Shared>, log: &Rc<LogWriter>) -> Rc<Self> {
-        Rc::new(Self { shared: Rc::clone(shared), log: Rc::clone(log), counts: RefCell::default() })
+        Rc::new(Self { shared: Rc::clone(shared), log: Rc::clone(log), counts: RefCell::default(), child_counts: RefCell::default() })
     }
 
     /// Holds a snapshot.
@@ -87,6 +99,20 @@ impl PointHolds {
     fn add(self: &Rc<Self>, (branch, stamp): PointKey, sectors: u64) -> PointHold {
         *self.counts.borrow_mut().entry((branch, stamp)).or_default() += 1;
         PointHold { holds: Rc::clone(self), branch, stamp, sectors }
+    }
+
+    /// Holds a way between two points that are held. The catalogue must be locked for changes.
+    pub(super) fn hold_route(self: &Rc<Self>, route: Route) -> RouteHold {
+        let mut counts = self.child_counts.borrow_mut();
+        for &child in route.children() {
+            *counts.entry(child).or_default() += 1;
+        }
+        RouteHold { holds: Rc::clone(self), route }
+    }
+
+    /// True if a difference is read whose way uses the parent of a branch.
+    pub fn holds_parent_of(&self, branch: BranchNumber) -> bool {
+        self.child_counts.borrow().contains_key(&branch)
     }
 
     /// Refuses the deletion of a volume of which a point is in use.
@@ -156,13 +182,31 @@ impl PointHold {
 
 impl Drop for PointHold {
     fn drop(&mut self) {
-        let mut counts = self.holds.counts.borrow_mut();
-        let point = (self.branch, self.stamp);
-        let count = counts.get_mut(&point).expect("a reader that ends has begun");
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&point);
-        }
+        count_out(&mut self.holds.counts.borrow_mut(), (self.branch, self.stamp));
+    }
+}
+
+impl Deref for RouteHold {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl Drop for RouteHold {
+    fn drop(&mut self) {
+        let mut counts = self.holds.child_counts.borrow_mut();
+        self.route.children().iter().for_each(|&child| count_out(&mut counts, child));
+    }
+}
+
+/// One reader less.
+fn count_out<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    let count = counts.get_mut(&key).expect("a reader that ends has begun");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&key);
     }
 }
 

@@ -17,6 +17,7 @@
 //!    Such a point is a snapshot taken before a block was filled that was then overwritten first. While there
 //!    is one, the branch stays filled and waits. If the oldest point reads nothing through the parent, the
 //!    younger ones do not.
+//!    A difference that is being read across the fork delays it, too.
 //! 6. While this holds locks, it waits for nothing that a host's write does not wait for in the same place; and
 //!    for room it waits without a permit of the throttle.
 
@@ -25,7 +26,7 @@ mod verbs;
 
 pub use verbs::FillStatus;
 
-use super::volume_handles::VolumeHandles;
+use super::{difference::PointHolds, volume_handles::VolumeHandles};
 use crate::{
     engine::{Shared, State, TaskOwner, Throttle, events::BackgroundTask, spawn_repeated},
     error::{Error, Result},
@@ -56,6 +57,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 enum Obstacle {
     /// This point of the branch reads through the parent.
     Point(Stamp),
+    /// A difference is read whose way uses the parent.
+    Difference,
     /// An error; it is tried again at this moment. Stays until something was copied.
     Failure(Error, Moment),
 }
@@ -79,6 +82,7 @@ pub(super) struct Filler {
     shared: Rc<Shared>,
     host: Rc<HostPath>,
     handles: Rc<VolumeHandles>,
+    holds: Rc<PointHolds>,
     log: Rc<LogWriter>,
     throttle: Rc<Throttle>,
     job: Job,
@@ -106,13 +110,14 @@ impl TaskOwner for Filler {
 impl Filler {
     pub fn new(
         host: &Rc<HostPath>,
-        handles: &Rc<VolumeHandles>,
+        (handles, holds): (&Rc<VolumeHandles>, &Rc<PointHolds>),
         (log, throttle): (&Rc<LogWriter>, &Rc<Throttle>),
     ) -> Rc<Self> {
         Rc::new(Self {
             shared: Rc::clone(&host.shared),
             host: Rc::clone(host),
             handles: Rc::clone(handles),
+            holds: Rc::clone(holds),
             log: Rc::clone(log),
             throttle: Rc::clone(throttle),
             job: Job::new(&host.shared.world),
@@ -201,11 +206,12 @@ impl Filler {
         let mut obstacles = self.obstacles.borrow_mut();
         obstacles.retain(|&branch, obstacle| match obstacle {
             Obstacle::Point(point) => state.catalogue.points().contains(branch, *point),
+            Obstacle::Difference => self.holds.holds_parent_of(branch),
             Obstacle::Failure(..) => state.catalogue.branches().is_filling(branch),
         });
         let now = self.shared.world.now();
         let is_due = |branch: &BranchNumber| match obstacles.get(branch) {
-            Some(Obstacle::Point(_)) => false,
+            Some(Obstacle::Point(_) | Obstacle::Difference) => false,
             Some(Obstacle::Failure(_, again_at)) => now >= *again_at,
             None => true,
         };
@@ -238,7 +244,7 @@ impl Filler {
         let obstacles = self.obstacles.borrow();
         let moments = obstacles.values().map(|obstacle| match obstacle {
             Obstacle::Failure(_, again_at) => *again_at,
-            Obstacle::Point(_) => self.shared.world.now() + AGAIN_AFTER,
+            Obstacle::Point(_) | Obstacle::Difference => self.shared.world.now() + AGAIN_AFTER,
         });
         moments.min()
     }

@@ -120,9 +120,15 @@ impl Filler {
         Ok(false)
     }
 
-    /// Ends the filling of a branch: it has no parent from then on. The catalogue must be locked for changes.
+    /// Ends the filling of a branch, unless a difference needs its parent: it has none from then on. The
+    /// catalogue must be locked for changes.
     pub(super) async fn leave_parent(&self, target: FillTarget) -> Result<()> {
         let branch = target.branch;
+        if self.holds.holds_parent_of(branch) {
+            sometimes::reached(Sometimes::FillWaitsForADifference);
+            self.obstacles.borrow_mut().insert(branch, Obstacle::Difference);
+            return Ok(());
+        }
         let bytes = {
             let state = self.shared.state.borrow();
             let row = state.catalogue.branch(branch);

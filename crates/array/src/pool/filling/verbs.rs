@@ -98,6 +98,10 @@ impl Pool {
                 let name = row.map_or_else(|| "a clone of it".to_owned(), |row| row.name.clone());
                 FillStatus { waits_for: Some(name), ..status }
             }
+            Some(Obstacle::Difference) => {
+                let problem = "a difference between it and its source is being read".to_owned();
+                FillStatus { problem: Some(problem), ..status }
+            }
             Some(Obstacle::Failure(error, _)) => FillStatus { problem: Some(error.to_string()), ..status },
             None => status,
         }

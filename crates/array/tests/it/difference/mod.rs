@@ -1,6 +1,7 @@
 //! Differences of two points: equal to those of a model, applied to a copy of the older state they give the
 //! newer one, and few nodes are read for a small change.
 
+mod family;
 mod model;
 mod nodes;
 

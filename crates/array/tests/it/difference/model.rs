@@ -22,18 +22,28 @@ pub struct ModelState {
 }
 
 pub struct ModelVolume {
-    name: &'static str,
+    name: String,
     volume: VolumeDevice,
     pub state: ModelState,
     count: u32,
 }
 
 impl ModelVolume {
-    pub async fn make(pool: &Rc<Pool>, name: &'static str) -> Self {
+    pub async fn make(pool: &Rc<Pool>, name: &str) -> Self {
         let blocks = BLOCKS_MAX as usize / 2;
         let volume = make_volume(pool, name, (blocks * BLOCK) as u64).await.expect("it is made");
         let state = ModelState { bytes: vec![0; blocks * BLOCK], writes: vec![0; blocks] };
-        Self { name, volume, state, count: 0 }
+        Self { name: name.to_owned(), volume, state, count: 0 }
+    }
+
+    /// A volume that begins with a state of another one. Its writes have numbers of their own, above `count`.
+    pub fn of(pool: &Rc<Pool>, name: &str, state: ModelState, count: u32) -> Self {
+        let volume = VolumeDevice(pool.volume(name).expect("it is there"));
+        Self { name: name.to_owned(), volume, state, count }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     fn sectors(&self) -> u64 {
@@ -86,7 +96,29 @@ impl ModelVolume {
         }
         bytes.resize(sectors * SECTOR, 0);
         writes.resize(blocks, 0);
-        pool.resize_volume(self.name, (sectors * SECTOR) as u64).await.expect("it is resized");
+        pool.resize_volume(&self.name, (sectors * SECTOR) as u64).await.expect("it is resized");
+    }
+}
+
+/// Checks the ranges between two states on different branches: they have each block that differs, and none
+/// that both have from one write. A block without a write may be there as zeroes.
+pub fn check_across(from: &ModelState, to: &ModelState, ranges: &[DifferenceRange], story: &str) {
+    let change_of = |sector: usize| {
+        let at = (sector * SECTOR) as u64;
+        let range = ranges.iter().find(|range| range.at_bytes <= at && at < range.end_bytes());
+        range.map(|range| range.change)
+    };
+    let [from_sectors, to_sectors] = [from, to].map(|state| state.bytes.len() / SECTOR);
+    for sector in 0..from_sectors.max(to_sectors) {
+        let of = |state: &ModelState| state.writes.get(sector / BLOCK_SECTORS).copied().unwrap_or(0);
+        let (before, after, change) = (of(from), of(to), change_of(sector));
+        let is_right = match change {
+            None => sector < from_sectors.min(to_sectors) && before == after,
+            Some(RangeChange::BeyondSize) => sector >= from_sectors.min(to_sectors),
+            Some(RangeChange::Data) => sector < to_sectors && after > 0 && after != before,
+            Some(RangeChange::Zeroes | RangeChange::Discarded) => sector < to_sectors && after == 0,
+        };
+        assert!(is_right, "{story}: sector {sector} from write {before} to {after} is {change:?}");
     }
 }
 

@@ -77,6 +77,9 @@ const OF_FILLING: [Sometimes; 5] = [
     Sometimes::CutWhileFilling,
 ];
 
+/// A branch that only runs with clones and differences take, and is looked for there.
+const OF_DIFFERENCES: [Sometimes; 1] = [Sometimes::FillWaitsForADifference];
+
 /// Branches that only runs with groups take.
 const OF_GROUPS: [Sometimes; 2] = [Sometimes::IntentCompleted, Sometimes::CutBehindAnIntent];
 /// Branches that only runs with changes of drives take, and are looked for there.
@@ -105,7 +108,7 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
         let is_elsewhere = |branch: &Sometimes| {
-            let elsewhere = [&OF_FILLING[..], &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES];
+            let elsewhere = [&OF_FILLING[..], &OF_DIFFERENCES, &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES];
             elsewhere.iter().any(|branches| branches.contains(branch))
         };
         let is_missed =
