@@ -211,6 +211,27 @@ pub enum Error {
          filled and is independent"
     )]
     NothingInCommon { earlier: String, later: String },
+    /// The volume is being copied or refreshed, or that was interrupted.
+    #[error("volume {0:?} is an incomplete copy: copy or refresh it again to complete it, or delete it")]
+    IncompleteCopy(String),
+    /// An incomplete copy is in the way.
+    #[error("volume {0:?} is an incomplete copy of something else; delete it first")]
+    OtherCopy(String),
+    /// A refresh would overwrite what was written to the copy.
+    #[error(
+        "volume {volume:?} was written since its snapshot {snapshot:?}; roll it back to that first: its present state \
+         stays then"
+    )]
+    CopyWritten { volume: String, snapshot: String },
+    /// There is less free space than data to copy.
+    #[error("the pool lacks {} for the copy; add a drive, or delete data or snapshots", ByteCount(*lacking_bytes))]
+    TooSmallForCopy { lacking_bytes: u64 },
+    /// A copy was cancelled, and stays incomplete.
+    #[error("the copy was cancelled; copy again to go on, or delete what there is of it")]
+    CopyCancelled,
+    /// A command of a copy failed in one of both pools.
+    #[error("copying: {0}")]
+    Copy(IoError),
     /// The volume is what a rollback left.
     #[error(
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"

@@ -13,14 +13,21 @@
 //! pool_load FOLDER keep SNAPSHOTS FIRST PERIOD PAIRS       two pools below: one keeps snapshots, one does not
 //! pool_load FOLDER many SNAPSHOTS SECONDS                  snapshots made and deleted beside a load
 //! pool_load FOLDER cuts COUNT                              two pools below, a thread each: snapshots of both
+//! pool_load FOLDER branch SNAPSHOTS SECONDS                clones and rollbacks beside a load
+//! pool_load FOLDER line DEPTH READ_PERCENT PERIOD PAIRS    a load on a plain volume and on a clone of clones
+//! pool_load FOLDER fill                                    an independent clone of the volume
+//! pool_load FOLDER copy                                    two pools below: the volume of one copied to the other
+//! pool_load FOLDER drain                                   its first drive leaves
 //! ```
 //!
 //! Each prints one line of JSON.
 
+mod branches;
 mod cuts;
 mod drives;
 mod load;
 mod making;
+mod moving;
 mod recovery;
 mod snapshots;
 
@@ -79,7 +86,18 @@ fn main() -> ExitCode {
             snapshots::many(&world, folder, count.parse()?, span).await
         }
         ["cuts", count] => cuts::cut(folder, count.parse()?).await,
-        _ => Err("usage: pool_load FOLDER make|run|age|crash|open|rebuild|keep|many|cuts …".into()),
+        ["branch", count, seconds] => {
+            let span = Duration::from_secs_f64(seconds.parse()?);
+            branches::branch(&world, folder, count.parse()?, span).await
+        }
+        ["line", depth, percent, period, pairs] => {
+            let turns = (Duration::from_secs_f64(period.parse()?), pairs.parse()?);
+            branches::line(&world, folder, (depth.parse()?, percent.parse()?), turns).await
+        }
+        ["fill"] => moving::fill(&world, folder).await,
+        ["copy"] => moving::copy(&world, folder).await,
+        ["drain"] => moving::drain(&world, folder).await,
+        _ => Err("usage: pool_load FOLDER VERB …; the verbs are at the top of its source".into()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

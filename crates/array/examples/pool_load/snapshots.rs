@@ -22,32 +22,32 @@ const BETWEEN: Duration = Duration::from_millis(250);
 const FELT: Duration = Duration::from_millis(50);
 
 /// A pool under the mixed load.
-struct Scene {
-    world: World,
-    pool: Rc<Pool>,
-    device: VolumeDevice,
+pub struct Scene {
+    pub world: World,
+    pub pool: Rc<Pool>,
+    pub device: VolumeDevice,
     counter: Counter,
-    snapshots: VecDeque<String>,
+    pub snapshots: VecDeque<String>,
     made: u32,
 }
 
 /// Measurement of one interval.
-struct Interval {
-    commands: Vec<Command>,
-    seconds: f64,
+pub struct Interval {
+    pub commands: Vec<Command>,
+    pub seconds: f64,
     processor: Duration,
     counts: Counts,
 }
 
 impl Scene {
-    async fn open(world: &World, folder: &Path) -> Result<Self, Box<dyn Error>> {
+    pub async fn open(world: &World, folder: &Path) -> Result<Self, Box<dyn Error>> {
         let (devices, counter) = drives(folder, 0)?;
         let pool = open(world, &devices, OpenSetting::default()).await?;
         let device = VolumeDevice(pool.volume(VOLUME)?);
         Ok(Self { world: world.clone(), pool, device, counter, snapshots: VecDeque::new(), made: 0 })
     }
 
-    async fn snapshot(&mut self) -> Outcome {
+    pub async fn snapshot(&mut self) -> Outcome {
         self.made += 1;
         let name = format!("snapshot {}", self.made);
         let id = SnapshotId((u128::from(self.made) | 1 << 64).to_le_bytes());
@@ -149,15 +149,20 @@ async fn fill_up(pool: &Rc<Pool>, used_bytes: u64) -> Outcome {
     Ok(pool.checkpoint().await?)
 }
 
-/// Takes snapshots while there are `count`, then deletes most of them, all under the mixed load.
-pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) -> Outcome {
+/// A pool whose volume has `count` snapshots, each different from the one before.
+pub async fn with_snapshots(world: &World, folder: &Path, count: usize) -> Result<Scene, Box<dyn Error>> {
     let mut scene = Scene::open(world, folder).await?;
     let one = Load { read_percent: 0.0, depth: 1, ..MIXED };
     for _ in 0..count {
-        // Each snapshot differs from the one before.
         one.run(world, &scene.device, Until::commands(1)).await?;
         scene.snapshot().await?;
     }
+    Ok(scene)
+}
+
+/// Takes snapshots while there are `count`, then deletes most of them, all under the mixed load.
+pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) -> Outcome {
+    let mut scene = with_snapshots(world, folder, count).await?;
     let before = scene.measure(span).await?;
     let made = beside_load(&mut scene, span, async |scene| scene.snapshot().await).await?;
     let half = count / 2;
@@ -184,14 +189,14 @@ pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) ->
 }
 
 /// Latency of a load while something else is done from time to time.
-struct Disturbance {
+pub struct Disturbance {
     /// Begin and duration of each occurrence.
     done: Vec<(Moment, Duration)>,
     interval: Interval,
 }
 
 impl Disturbance {
-    fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         let is_felt = |command: &&Command| {
             let end = command.begun + command.took;
             self.done.iter().any(|&(begun, took)| command.begun < begun + took + FELT && end > begun)
@@ -209,7 +214,8 @@ impl Disturbance {
     }
 }
 
-async fn beside_load(
+/// Does something from time to time beside the mixed load.
+pub async fn beside_load(
     scene: &mut Scene,
     span: Duration,
     mut step: impl AsyncFnMut(&mut Scene) -> Outcome,

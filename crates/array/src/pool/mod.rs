@@ -13,6 +13,7 @@
 
 mod background;
 mod clones;
+mod copy;
 mod create;
 mod cut;
 mod departures;
@@ -40,6 +41,7 @@ pub use crate::engine::{
     LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
 };
 pub use clones::NewClone;
+pub use copy::{CopySource, FinishedCopy, RefreshedCopy, is_incomplete_copy};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use cut::{CutMember, CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};

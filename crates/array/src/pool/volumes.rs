@@ -2,7 +2,8 @@
 //! stable before it is acknowledged.
 
 use super::{
-    FillStatus, Pool, VolumeKey, VolumeSetting, snapshots::deletion_bytes, volume_setting::blocks_of,
+    FillStatus, Pool, VolumeKey, VolumeSetting, copy::is_incomplete_copy, snapshots::deletion_bytes,
+    volume_setting::blocks_of,
 };
 use crate::{
     engine::{Catalogue, PlannedDeletion},
@@ -108,6 +109,11 @@ impl Pool {
     /// write.
     pub async fn create_volume(&self, new: &NewVolume) -> Result<()> {
         check_name(&new.name)?;
+        self.create_named(new).await
+    }
+
+    /// As [`Pool::create_volume`], whatever the name.
+    pub(super) async fn create_named(&self, new: &NewVolume) -> Result<()> {
         let sectors = check_size(new.size_bytes)?;
         if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
             return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
@@ -183,11 +189,21 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume, or the new name is taken or invalid.
+    /// No such volume, or it is an incomplete copy, or the new name is taken or invalid.
     pub async fn rename_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, new_name: &str) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
         check_name(new_name)?;
-        let number = self.number_of(volume.into())?;
+        let volume = volume.into();
+        let name = self.volume_row(self.number_of(volume)?).name;
+        if is_incomplete_copy(&name) {
+            return Err(Error::IncompleteCopy(name));
+        }
+        self.rename(volume, new_name).await
+    }
+
+    /// As [`Pool::rename_volume`], whatever both names.
+    pub(super) async fn rename(&self, volume: VolumeKey<'_>, new_name: &str) -> Result<()> {
+        let one_at_a_time = self.shared.changing.lock().await;
+        let number = self.number_of(volume)?;
         if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
             return Err(Error::NameTaken(new_name.to_owned()));
         }

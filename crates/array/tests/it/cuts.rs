@@ -3,82 +3,21 @@
 use crate::{
     clones::{bytes_of, features_on, fill},
     scene::{MIB, make_volume, small, write},
+    two_pools::{TwoPools, open_both},
 };
 use array::{
     error::Error,
-    format::{DriveId, PoolId, SnapshotId, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState},
-    pool::{
-        CutMember, CutSettlement, NewDrive, NewPool, NewSnapshot, Pool, RollbackGoal, UnsettledState, create,
-        open, settle_cuts,
-    },
+    format::{PoolId, SnapshotId, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState},
+    pool::{CutMember, CutSettlement, NewSnapshot, Pool, RollbackGoal, UnsettledState, open, settle_cuts},
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
-    BlockDevice, ByteCount, World,
-    sim::{DriveOptions, FaultPlan, SimDrive, SimLimits, SimOutcome, Simulation},
+    World,
+    sim::{FaultPlan, SimDrive},
 };
 
 const MONDAY: SnapshotId = SnapshotId([0x4d; 16]);
 const LEFT: VolumeId = VolumeId([0x77; 16]);
-
-/// Two pools of two drives each, in one world.
-struct TwoPools {
-    simulation: Simulation,
-    drives: [Vec<Rc<SimDrive>>; 2],
-}
-
-type Devices = [Vec<Rc<dyn BlockDevice>>; 2];
-
-impl TwoPools {
-    fn new(seed: u64) -> Self {
-        let mut simulation = Simulation::new(seed);
-        let options = DriveOptions::new(ByteCount(65 * MIB));
-        let drives = [(); 2].map(|()| (0..2).map(|_| simulation.add_drive(options.clone())).collect());
-        let mut both = Self { simulation, drives };
-        both.run(|world, devices| async move {
-            for (index, devices) in devices.into_iter().enumerate() {
-                let pool = PoolId([[0xa; 16], [0xb; 16]][index]);
-                let new = NewPool { pool, name: format!("pool {index}"), slot_bytes: MIB as u32 };
-                let drives = devices.into_iter().enumerate().map(|(number, device)| NewDrive {
-                    drive: DriveId([(16 * index + number) as u8 + 1; 16]),
-                    serial: format!("S{index}{number}"),
-                    device,
-                });
-                create(&world, &new, &drives.collect::<Vec<_>>()).await.expect("it is made");
-            }
-        });
-        both
-    }
-
-    fn devices(&self) -> Devices {
-        let devices = |drives: &Vec<Rc<SimDrive>>| {
-            drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect()
-        };
-        [devices(&self.drives[0]), devices(&self.drives[1])]
-    }
-
-    fn run<F: Future<Output = ()> + 'static>(&mut self, main: impl FnOnce(World, Devices) -> F) {
-        let devices = self.devices();
-        self.simulation.run(SimLimits::generous(), |world| main(world, devices)).completed();
-    }
-
-    /// Runs `main` until it crashes after so many polls, then cuts the power. False if it ended before.
-    fn crash<F: Future<Output = ()> + 'static>(
-        &mut self,
-        polls: u64,
-        main: impl FnOnce(World, Devices) -> F,
-    ) -> bool {
-        let (devices, limits) = (self.devices(), SimLimits { polls: Some(polls), ..SimLimits::generous() });
-        let outcome = self.simulation.run(limits, |world| main(world, devices));
-        self.simulation.cut_power();
-        matches!(outcome, SimOutcome::Crashed)
-    }
-}
-
-async fn open_both(world: &World, devices: &Devices) -> [Rc<Pool>; 2] {
-    let [one, other] = devices;
-    [open(world, one, small()).await.expect("it opens"), open(world, other, small()).await.expect("it opens")]
-}
 
 /// Databases in one pool, logs in the other.
 async fn volumes(pools: &[Rc<Pool>; 2]) {

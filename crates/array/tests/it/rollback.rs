@@ -69,7 +69,8 @@ fn a_rollback_takes_the_volume_back_and_keeps_what_was() {
             ranges.extend(more);
         }
         since.end().await.expect("it is ended");
-        let undone = DifferenceRange { at_bytes: 0, length_bytes: 20 * BLOCK as u64, change: RangeChange::Data };
+        let undone =
+            DifferenceRange { at_bytes: 0, length_bytes: 20 * BLOCK as u64, change: RangeChange::Data };
         assert_eq!(ranges, [undone], "what tuesday has more than monday");
         fill(&pool, "store", 4).await;
         snapshot(&pool, "store", "wednesday").await;

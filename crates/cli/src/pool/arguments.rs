@@ -400,13 +400,18 @@ them. Otherwise the older one comes first. 'data' was written, 'zeroes' and 'dis
   spindle volume clone mail/store@monday mail/try
   spindle volume clone mail/store mail/try            as mail/store is now
   spindle volume clone mail/store@monday mail/copy --independent
+  spindle volume clone mail/store@monday safe/copy --independent   in another pool
 
 The clone shares all data with its source, and takes space only for data written to it. It has the size, class,
 rates and write cache of its source, and no limit or reserve. Snapshot and source may be deleted: the data that
 the clone reads stays.
 
 An independent clone gets a copy of all data, and shares nothing afterwards. It can be used at once; if this command
-is interrupted, an export goes on, or 'spindle volume fill'. The seventeenth clone in a line is filled in the same way.")]
+is interrupted, an export goes on, or 'spindle volume fill'. The seventeenth clone in a line is filled in the same way.
+
+A copy in another pool survives the loss of its source's pool. It is made of a snapshot, has that snapshot, too, and is \
+refreshed from later ones by 'spindle volume refresh'. Until it is complete, its name is safe/copy~copy, and it cannot be \
+exported; if this command is interrupted, the same command goes on.")]
     Clone {
         /// The snapshot or volume
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
@@ -435,6 +440,25 @@ the clone is filled, and independent when that snapshot is deleted. --json print
         /// Give the filling up: the clone goes on sharing data
         #[arg(long)]
         cancel: bool,
+    },
+    /// Bring a copy in another pool up to a later snapshot of its source
+    #[command(after_help = "Examples:
+  spindle volume refresh safe/copy --from mail/store@tuesday
+  spindle volume refresh safe/copy --from mail/store@tuesday --json
+
+What differs between this snapshot and the newest one that both volumes have is copied, and the copy gets the snapshot. \
+It is refused if the copy was written since: roll it back first. Until the refresh is complete, the name of the copy is \
+safe/copy~copy, and it cannot be exported; if it is interrupted, the same command begins it again from the common \
+snapshot. Keep that snapshot in both pools: without it, a new copy has to be made. --json prints {\"path\", \"done\", \
+\"size_bytes\", \"copied_bytes\", \"discarded_bytes\", \"since\", \"snapshot\"}.")]
+    Refresh {
+        /// Pool and name of the copy
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+
+        /// The snapshot that it will be as
+        #[arg(long = "from", value_name = "POOL/VOLUME@SNAPSHOT")]
+        source: PathBuf,
     },
     /// Take a volume back to a snapshot, and keep its present state as another volume
     #[command(after_help = "Examples:

@@ -1,6 +1,6 @@
 //! `spindle volume clone` and `rollback`.
 
-use super::{filling::wait_until_filled, reporter::open, volume::VolumeAnswer};
+use super::{copying::copy_to_pool, filling::wait_until_filled, reporter::open, volume::VolumeAnswer};
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::{
@@ -23,12 +23,13 @@ pub fn clone(
     let from = VolumePath::of(source).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME[@SNAPSHOT]")
     })?;
+    if from.folder != new.folder && is_independent {
+        return copy_to_pool(json, (source, &from), (path, new));
+    }
     if from.folder != new.folder {
         let problem = format!("{} and {} are in different pools", source.display(), path.display());
-        return Err(Refusal::new(
-            problem,
-            "a clone shares the data of its source: name a volume of its pool",
-        ));
+        let remedy = "a clone shares the data of its source: name a volume of its pool, or say --independent";
+        return Err(Refusal::new(problem, remedy));
     }
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);

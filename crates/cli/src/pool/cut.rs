@@ -1,6 +1,9 @@
 //! `spindle volume snapshot` and `spindle pool settle`: snapshots of volumes in one pool or several.
 
-use super::{reporter::open, volume::VolumeAnswer};
+use super::{
+    reporter::{close_all, open_all},
+    volume::VolumeAnswer,
+};
 use crate::{console::Console, exit_status::ExitStatus};
 use array::{format::SnapshotId, pool::NewSnapshot};
 use report::Refusal;
@@ -158,29 +161,4 @@ pub async fn settle_pools(
     }
     let is_settled = settled.iter().all(|cut| cut.outcome != CutOutcome::Waits);
     console.finish(if is_settled { ExitStatus::Pass } else { ExitStatus::Fail })
-}
-
-/// Opens pools, all or none.
-async fn open_all(world: &World, folders: &[&Path], console: &Console) -> Result<Vec<OpenPool>, Refusal> {
-    let mut opened = Vec::new();
-    for folder in folders {
-        match open(world, folder, console).await {
-            Ok(open) => opened.push(open),
-            Err(refusal) => {
-                close_all(opened).await?;
-                return Err(refusal);
-            }
-        }
-    }
-    Ok(opened)
-}
-
-/// Closes all pools; the first error of those counts.
-async fn close_all(opened: Vec<OpenPool>) -> Result<(), Refusal> {
-    let mut closed = Ok(());
-    for open in opened {
-        let result = open.close().await;
-        closed = closed.and(result);
-    }
-    closed
 }

@@ -4,6 +4,7 @@
 mod add_drive;
 pub mod arguments;
 mod branching;
+mod copying;
 mod create;
 mod cut;
 mod damaged;

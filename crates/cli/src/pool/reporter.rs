@@ -57,6 +57,31 @@ pub async fn open(world: &World, folder: &Path, console: &Console) -> Result<Ope
     Ok(open)
 }
 
+/// Opens pools, all or none.
+pub async fn open_all(world: &World, folders: &[&Path], console: &Console) -> Result<Vec<OpenPool>, Refusal> {
+    let mut opened = Vec::new();
+    for folder in folders {
+        match open(world, folder, console).await {
+            Ok(open) => opened.push(open),
+            Err(refusal) => {
+                close_all(opened).await?;
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Closes all pools; the first error of those counts.
+pub async fn close_all(opened: Vec<OpenPool>) -> Result<(), Refusal> {
+    let mut closed = Ok(());
+    for open in opened {
+        let result = open.close().await;
+        closed = closed.and(result);
+    }
+    closed
+}
+
 /// Prints the events of an open pool until it is closed; `as_json` also on standard output.
 pub fn report_events_of(open: &mut OpenPool, world: &World, console: &Console, as_json: bool) {
     let output = if as_json { EventOutput::LinesAndJson } else { EventOutput::Lines };

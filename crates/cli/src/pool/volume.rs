@@ -2,7 +2,7 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
-    branching,
+    branching, copying,
     cut::{self, WantedSnapshot},
     filling,
     reporter::open,
@@ -62,6 +62,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Clone { volume: path, .. }
     | VolumeVerb::Fill { volume: path, .. }
+    | VolumeVerb::Refresh { volume: path, .. }
     | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
@@ -86,6 +87,9 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             return branching::clone((arguments.json, *independent), source, (path, &wanted));
         }
         VolumeVerb::Fill { cancel, .. } => return filling::fill(arguments.json, (path, &wanted), *cancel),
+        VolumeVerb::Refresh { source, .. } => {
+            return copying::refresh(arguments.json, (path, &wanted), source);
+        }
         VolumeVerb::Rollback { yes, .. } => {
             return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
         }
@@ -119,9 +123,10 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             }
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
             VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. } => unreachable!("answered above"),
-            VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. } => {
-                unreachable!("done by `branching` and `filling`")
-            }
+            VolumeVerb::Clone { .. }
+            | VolumeVerb::Fill { .. }
+            | VolumeVerb::Refresh { .. }
+            | VolumeVerb::Rollback { .. } => unreachable!("done by `branching`, `filling` and `copying`"),
         };
         if arguments.json {
             let size_bytes = size.map(|size| size.0);
@@ -151,6 +156,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
             VolumeVerb::Set { .. }
             | VolumeVerb::Resize { .. }
             | VolumeVerb::Rename { .. }
+            | VolumeVerb::Refresh { .. }
             | VolumeVerb::Fill { .. },
             Some(_),
         ) => Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME")),
@@ -208,9 +214,13 @@ async fn perform(
         (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
         (VolumeVerb::Delete { .. }, Some(name)) => pool.delete_snapshot(volume, name).await,
         (VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. }, _) => unreachable!("answered above"),
-        (VolumeVerb::Clone { .. } | VolumeVerb::Fill { .. } | VolumeVerb::Rollback { .. }, _) => {
-            unreachable!("done by `branching` and `filling`")
-        }
+        (
+            VolumeVerb::Clone { .. }
+            | VolumeVerb::Fill { .. }
+            | VolumeVerb::Refresh { .. }
+            | VolumeVerb::Rollback { .. },
+            _,
+        ) => unreachable!("done by `branching`, `filling` and `copying`"),
         (_, None) => pool.delete_volume(volume, false).await,
     }
 }

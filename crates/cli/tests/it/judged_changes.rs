@@ -77,7 +77,7 @@ fn after_a_rollback_nbdinfo_shows_what_is_not_as_in_newer_snapshots() {
     }
     let bench = Bench::new();
     changed_volume(&bench);
-    done(&bench.run(&["volume", "rollback", "mail/store@a"]));
+    done(&bench.run(&["volume", "rollback", "mail/store@a", "--yes", "store"]));
     let exported = Exported::begin(&bench, &["mail/store", "--nbd", "127.0.0.1:0"]);
     let [volume] = &exported.uris[..] else { panic!("one export") };
     for (context, expected) in [(SINCE_A, &[][..]), ("qemu:dirty-bitmap:since-b", &UNTIL_B)] {

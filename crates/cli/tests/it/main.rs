@@ -6,6 +6,7 @@
 mod answers;
 mod book;
 mod cleaning;
+mod copy_verbs;
 mod cut_verbs;
 mod databases;
 mod drives;

@@ -126,13 +126,10 @@ fn a_clone_and_a_rolled_back_volume_are_compared_with_the_snapshots_they_left() 
         range(20 * MIB, 8 * KIB, "zeroes"),
     ];
     assert_eq!((&shown["ranges"], &shown["to_volume"]), (&json!(expected), &json!("mail/try")));
-    done(&bench.run(&["volume", "rollback", "mail/store@a"]));
+    done(&bench.run(&["volume", "rollback", "mail/store@a", "--yes", "store"]));
     let since = json_of(&done(&bench.run(&["volume", "diff", "mail/store@b", "--json"])));
-    let undone = [
-        range(MIB, MIB, "data"),
-        range(3 * MIB, 64 * KIB, "data"),
-        range(20 * MIB, 8 * KIB, "zeroes"),
-    ];
+    let undone =
+        [range(MIB, MIB, "data"), range(3 * MIB, 64 * KIB, "data"), range(20 * MIB, 8 * KIB, "zeroes")];
     assert_eq!((&since["ranges"], &since["to_volume"]), (&json!(undone), &Value::Null));
     let same = done(&bench.run(&["volume", "diff", "mail/store@a"]));
     assert!(same.contains("0 B of 64.0 MiB changed"), "{same}");

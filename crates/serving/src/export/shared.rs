@@ -16,7 +16,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    pool::{Snapshot, VolumeInfo},
+    pool::{Snapshot, VolumeInfo, is_incomplete_copy},
     volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
@@ -128,6 +128,9 @@ impl OpenExports {
         let refused = |error| refusal(&wanted.folder, &error, &show);
         let volume = match wanted.snapshot {
             Some(_) => None,
+            None if is_incomplete_copy(&wanted.volume) => {
+                return Err(refused(Error::IncompleteCopy(wanted.volume.clone())));
+            }
             None => Some(pool.volume(&wanted.volume).map_err(refused)?),
         };
         let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) =

@@ -3,6 +3,7 @@
 pub mod add_drive;
 pub mod advice;
 pub mod branching;
+pub mod copying;
 pub mod create;
 pub mod cut;
 pub mod damaged;

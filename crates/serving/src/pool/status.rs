@@ -21,7 +21,7 @@ use super::{
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin},
+    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -259,6 +259,11 @@ impl VolumeStatus {
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
             return format!("volume {name}: {size}, read-only, left by a rollback of {volume}{filling}");
+        }
+        if is_incomplete_copy(name) {
+            return format!(
+                "volume {name}: {size}, an incomplete copy: copy or refresh it again to complete it, or delete it"
+            );
         }
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };

@@ -60,7 +60,8 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         Branching::Never => " --no-branches",
     };
     let drive_changes = if options.drive_changes { " --drive-changes" } else { "" };
-    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}")
+    let differences = if options.compares { " --differences" } else { "" };
+    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{differences}")
 }
 
 /// Runs a seed. Failed assertions of the pool are failures too.

@@ -74,6 +74,9 @@ struct Array {
     /// Retire, replace, keep and forget drives in every run
     #[arg(long)]
     drive_changes: bool,
+    /// Compare points of volumes in every run
+    #[arg(long)]
+    differences: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -151,6 +154,7 @@ fn run_array(arguments: Array) -> ExitCode {
         branching,
         grouping,
         drive_changes,
+        compares: arguments.differences,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

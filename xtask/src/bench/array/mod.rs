@@ -3,12 +3,14 @@
 //! Each file here is a set of rows that share what they need, makes it in a folder of its own, and removes it.
 
 mod aged;
+mod branches;
 mod btrfs;
 mod checksum;
 mod cuts;
 mod difference;
 mod loads;
 mod map;
+mod moving;
 mod recovery;
 mod snapshots;
 mod two_pools;
@@ -46,6 +48,8 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     rows.extend(snapshots::run(setting, ours, record)?);
     rows.extend(two_pools::run(setting, ours, record)?);
     rows.extend(cuts::run(setting, ours, record)?);
+    rows.extend(branches::run(setting, ours, record)?);
+    rows.extend(moving::run(setting, ours)?);
     rows.extend(recovery::run(setting, ours)?);
     rows.extend(map::run(setting, ours, record)?);
     rows.extend(difference::run(setting, ours, record)?);

@@ -99,8 +99,10 @@ impl Pool {
             let is_itself = (point.0, Some(point.1)) == later;
             !is_itself && Route::between(branches, point, later).is_some_and(|route| !route.is_backwards())
         };
-        let offered =
-            state.catalogue.snapshots_of(number).filter(|(_, _, row)| !state.catalogue.is_pending(row.snapshot));
+        let offered = state
+            .catalogue
+            .snapshots_of(number)
+            .filter(|(_, _, row)| !state.catalogue.is_pending(row.snapshot));
         let earlier = offered.filter(|&(branch, stamp, _)| is_earlier((branch, stamp)));
         Ok(earlier.map(|(_, _, row)| (row.name.clone(), row.snapshot)).collect())
     }

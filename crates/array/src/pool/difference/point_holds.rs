@@ -55,7 +55,12 @@ pub(super) struct RouteHold {
 
 impl PointHolds {
     pub fn new(shared: &Rc<Shared>, log: &Rc<LogWriter>) -> Rc<Self> {
-        Rc::new(Self { shared: Rc::clone(shared), log: Rc::clone(log), counts: RefCell::default(), child_counts: RefCell::default() })
+        Rc::new(Self {
+            shared: Rc::clone(shared),
+            log: Rc::clone(log),
+            counts: RefCell::default(),
+            child_counts: RefCell::default(),
+        })
     }
 
     /// Holds a snapshot.
@@ -63,7 +68,7 @@ impl PointHolds {
     /// # Errors
     ///
     /// No such volume or snapshot; or the pool cannot write.
-    pub(super) async fn hold_snapshot(
+    pub(in super::super) async fn hold_snapshot(
         self: &Rc<Self>,
         pool: &Pool,
         volume: VolumeKey<'_>,

@@ -58,7 +58,12 @@ impl Route {
         let (down_at, up_at) = down.iter().enumerate().find_map(|(at, point)| Some((at, shared(point)?)))?;
         let own = |way: &[(BranchNumber, Option<Stamp>)], is_undone| -> Vec<Leg> {
             let forked = way.windows(2).map(|pair| (pair[0], pair[1].1.expect("a fork has a stamp")));
-            forked.map(|((branch, later), earlier)| Leg { pair: PointPair { branch, earlier, later }, is_undone }).collect()
+            forked
+                .map(|((branch, later), earlier)| Leg {
+                    pair: PointPair { branch, earlier, later },
+                    is_undone,
+                })
+                .collect()
         };
         let mut legs = own(&down[..=down_at], false);
         let (from, to) = (up[up_at].1.expect("the earlier point has a stamp"), down[down_at].1);

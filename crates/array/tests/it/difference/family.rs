@@ -90,7 +90,11 @@ impl Family {
         let volumes = self.volumes.iter();
         let present = volumes.map(|volume| (volume.name().to_owned(), volume.state.clone()));
         let present: Vec<_> = present.collect();
-        self.points.extend(present.into_iter().map(|(volume, state)| KnownPoint { volume, snapshot: None, state }));
+        self.points.extend(present.into_iter().map(|(volume, state)| KnownPoint {
+            volume,
+            snapshot: None,
+            state,
+        }));
         let mut counts = [0, 0];
         for from in &self.points {
             let Some(snapshot) = &from.snapshot else { continue };
@@ -137,7 +141,8 @@ impl Family {
             let length = ByteCount((to.state.bytes.len() as u64 - at).min(700 * 512));
             for extent in map.extents(ByteOffset(at), length).await.expect("it is looked up") {
                 for sector in (at..at + extent.length.0).step_by(512) {
-                    let of = |range: &&DifferenceRange| range.at_bytes <= sector && sector < range.end_bytes();
+                    let of =
+                        |range: &&DifferenceRange| range.at_bytes <= sector && sector < range.end_bytes();
                     let is_changed = sector >= least || ranges.iter().any(|range| of(&range));
                     assert_eq!(extent.is_changed, is_changed, "{story}: byte {sector} of the map");
                 }

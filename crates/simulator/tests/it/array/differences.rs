@@ -18,7 +18,9 @@ fn so_does_one_across_clones_and_rollbacks() {
     let across: u64 = reports.iter().map(|report| report.tally.differences_across).sum();
     let unrelated: u64 = reports.iter().map(|report| report.tally.unrelated).sum();
     let times: u64 = reports.iter().filter_map(|report| report.reached.get(&OF_DIFFERENCES[0])).sum();
-    println!("note: {seeds} seeds: {across} differences across branches applied, {unrelated} pairs unrelated");
+    println!(
+        "note: {seeds} seeds: {across} differences across branches applied, {unrelated} pairs unrelated"
+    );
     println!("note: a filling waited for a difference {times} times");
     assert!(across > seeds / 4, "{across} differences across branches in {seeds} runs");
 }

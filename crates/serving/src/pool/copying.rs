@@ -1,0 +1,109 @@
+//! Copies of volumes in another pool by their paths, in pools that this process has open.
+
+use super::folder::{OpenPool, VolumePath};
+use array::{
+    error::{Error, Result as PoolResult},
+    pool::{CopySource, FinishedCopy, RefreshedCopy},
+};
+use report::Refusal;
+use std::{path::Path, pin::pin, time::Duration};
+use world::{Job, JobProgress, World, with_deadline};
+
+/// Between two looks at a copy.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The snapshot to copy, in its open pool.
+#[derive(Clone, Copy)]
+pub struct SnapshotToCopy<'a> {
+    open: &'a OpenPool,
+    volume: &'a str,
+    snapshot: &'a str,
+}
+
+impl<'a> SnapshotToCopy<'a> {
+    /// The snapshot that a path names.
+    ///
+    /// # Errors
+    ///
+    /// It names a volume as it is now.
+    pub fn of(open: &'a OpenPool, path: &'a VolumePath) -> Result<Self, Refusal> {
+        let Some(snapshot) = path.snapshot.as_deref() else {
+            let shown = path.folder.join(&path.volume);
+            let problem =
+                format!("a copy in another pool is one of a snapshot, and {} is none", shown.display());
+            let remedy = format!("take one: spindle volume snapshot {}@NAME", shown.display());
+            return Err(Refusal::new(problem, remedy));
+        };
+        Ok(Self { open, volume: &path.volume, snapshot })
+    }
+
+    fn source(&self) -> CopySource<'a> {
+        let (volume, snapshot) = (self.volume.into(), self.snapshot.into());
+        CopySource { pool: &self.open.pool, volume, snapshot }
+    }
+
+    /// The refusal of a copy, with the pool that it is about.
+    fn refusal(&self, target: &OpenPool, path: &Path, error: &Error) -> Refusal {
+        let of_source = matches!(error, Error::NoVolume(name) if name == self.volume)
+            || matches!(error, Error::NoSnapshot { volume, .. } if volume == self.volume);
+        let remedy = match error {
+            Error::CopyWritten { snapshot, .. } => {
+                format!("spindle volume rollback {}@{snapshot}", path.display())
+            }
+            Error::NothingInCommon { .. } => "make a new copy, under another name".to_owned(),
+            Error::Copy(_) | Error::Full => {
+                "what was copied stays: run the command again to go on".to_owned()
+            }
+            _ => "see 'spindle volume --help'".to_owned(),
+        };
+        if of_source { self.open.refusal(error, &remedy) } else { target.refusal(error, &remedy) }
+    }
+}
+
+/// Copies a snapshot to a new volume of another pool, or goes on with that.
+///
+/// # Errors
+///
+/// A refusal of one of both pools. What was copied stays, as an incomplete copy.
+pub async fn copy(
+    world: &World,
+    source: SnapshotToCopy<'_>,
+    (target, path, name): (&OpenPool, &Path, &str),
+    show: &mut dyn FnMut(JobProgress),
+) -> Result<FinishedCopy, Refusal> {
+    let job = Job::under_way(world);
+    let copied = shown(world, &job, show, target.pool.copy_from(source.source(), name, &job)).await;
+    copied.map_err(|error| source.refusal(target, path, &error))
+}
+
+/// Refreshes a copy to a snapshot of its source.
+///
+/// # Errors
+///
+/// As [`copy`].
+pub async fn refresh(
+    world: &World,
+    source: SnapshotToCopy<'_>,
+    (target, path, name): (&OpenPool, &Path, &str),
+    show: &mut dyn FnMut(JobProgress),
+) -> Result<RefreshedCopy, Refusal> {
+    let job = Job::under_way(world);
+    let refreshed = shown(world, &job, show, target.pool.refresh_from(source.source(), name, &job)).await;
+    refreshed.map_err(|error| source.refusal(target, path, &error))
+}
+
+/// Shows a job until its work ends.
+async fn shown<T>(
+    world: &World,
+    job: &Job,
+    show: &mut dyn FnMut(JobProgress),
+    work: impl Future<Output = PoolResult<T>>,
+) -> PoolResult<T> {
+    let mut work = pin!(work);
+    loop {
+        if let Some(done) = with_deadline(world.sleep(LOOK_EVERY), work.as_mut()).await {
+            return done;
+        }
+        show(job.progress());
+    }
+}
