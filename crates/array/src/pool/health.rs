@@ -184,8 +184,15 @@ mod tests {
 
     #[test]
     fn an_alarm_ends_one_percent_below_its_level() {
-        let space =
-            |used_bytes| PoolSpace { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
+        let space = |used_bytes| PoolSpace {
+            segments: 0,
+            free: 0,
+            spare: 0,
+            rebuild: 0,
+            reserve: 0,
+            usable_bytes: 1000,
+            used_bytes,
+        };
         let (mut alarm, mut alarms) = (None, Vec::new());
         for used in [799, 800, 799, 791, 790, 789, 905, 895, 889, 1000, 995, 985, 100] {
             alarm = alarm_after(alarm, space(used));

@@ -6,7 +6,9 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{DriveId, PoolId, SnapshotId, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState},
+    format::{
+        DriveId, PoolId, SnapshotId, SparingLevel, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState,
+    },
     pool::{
         CutMember, CutSettlement, NewDrive, NewPool, NewSnapshot, Pool, RollbackGoal, UnsettledState, create,
         open, settle_cuts,
@@ -38,7 +40,12 @@ impl TwoPools {
         both.run(|world, devices| async move {
             for (index, devices) in devices.into_iter().enumerate() {
                 let pool = PoolId([[0xa; 16], [0xb; 16]][index]);
-                let new = NewPool { pool, name: format!("pool {index}"), slot_bytes: MIB as u32 };
+                let new = NewPool {
+                    pool,
+                    name: format!("pool {index}"),
+                    slot_bytes: MIB as u32,
+                    sparing: SparingLevel::None,
+                };
                 let drives = devices.into_iter().enumerate().map(|(number, device)| NewDrive {
                     drive: DriveId([(16 * index + number) as u8 + 1; 16]),
                     serial: format!("S{index}{number}"),

@@ -74,6 +74,9 @@ struct Array {
     /// Retire, replace, keep and forget drives in every run
     #[arg(long)]
     drive_changes: bool,
+    /// Beside that, level drives and keep room for lost ones in every run
+    #[arg(long)]
+    levelling: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -145,12 +148,14 @@ fn run_array(arguments: Array) -> ExitCode {
     } else {
         array::Branching::Drawn
     };
-    let drive_changes = arguments.drive_changes;
+    let levels = arguments.levelling;
+    let drive_changes = arguments.drive_changes || levels;
     let options = array::PoolRunOptions {
         grade,
         branching,
         grouping,
         drive_changes,
+        levels,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());
