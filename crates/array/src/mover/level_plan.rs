@@ -11,9 +11,10 @@
 
 use crate::format::{DriveId, MemberIndex};
 
-/// Levelling ends when the fullest drive and the emptiest one differ by no more than this, in hundredths of a
-/// percent.
-const LEVEL_WITHIN: u64 = 200;
+/// Drives are level if the fullest one and the emptiest differ by no more than this, in hundredths of a percent.
+const LEVEL_WITHIN: u64 = 300;
+/// Levelling ends when they differ by no more than this.
+const END_WITHIN: u64 = 200;
 /// Levelling begins by itself when they differ by more than this.
 const BEGIN_ABOVE: u64 = 500;
 /// And by more than allocation alone brings about: it makes the numbers of free slots about equal, if the drives
@@ -84,6 +85,11 @@ impl LevelPlan {
         self.spread() <= LEVEL_WITHIN
     }
 
+    /// True if no more moves are worth it.
+    pub fn is_done(&self) -> bool {
+        self.spread() <= END_WITHIN
+    }
+
     /// True if the drives differ so much that levelling begins without a request.
     pub fn is_uneven(&self) -> bool {
         let least = self.drives.iter().map(|drive| drive.slots).min().unwrap_or(0);
@@ -96,7 +102,7 @@ impl LevelPlan {
 
     /// Slots to move until the drives are about level, if no segment stands in the way.
     pub fn lacking_slots(&self) -> u64 {
-        if self.is_level() {
+        if self.is_done() {
             return 0;
         }
         let (mut above, mut below) = (0, 0);
@@ -172,7 +178,7 @@ mod tests {
     /// Moves from the fullest drive to the emptiest one, until none is left.
     fn level(plan: &mut LevelPlan) -> u64 {
         let mut moves = 0;
-        while !plan.is_level()
+        while !plan.is_done()
             && let (Some(&source), Some(&target)) = (plan.sources().first(), plan.targets().first())
         {
             plan.add(source, target);

@@ -53,8 +53,8 @@ const PLENTY_NEAR: u64 = 4;
 type Movable<'s> = BTreeMap<MemberIndex, Vec<(SegmentNumber, &'s SegmentRow)>>;
 
 impl Mover {
-    /// Levels the drives now, however little they differ, and returns when the moves are durable. The pool also
-    /// does this in the background, if they differ much.
+    /// Levels the drives now, and returns when the moves are durable. The pool also does this in the background, if
+    /// they differ much.
     ///
     /// # Errors
     ///
@@ -174,6 +174,9 @@ impl Mover {
                 sometimes::reached(Sometimes::LevellingPostponed);
                 break LevellingOutcome::Postponed;
             }
+            if !has_begun && self.level_plan().is_level() {
+                break LevellingOutcome::Level;
+            }
             let jobs = self.to_level();
             if jobs.is_empty() || fruitless_rounds == FRUITLESS_ROUNDS_MAX {
                 let is_level = self.level_plan().is_level();
@@ -211,7 +214,7 @@ impl Mover {
     /// The next slots to move: each from the fullest drive that can give one to the emptiest that can get it.
     fn to_level(&self) -> VecDeque<CopyJob> {
         let plan = self.level_plan();
-        if plan.is_level() {
+        if plan.is_done() {
             return VecDeque::new();
         }
         let some = self.jobs_to_level(plan.clone(), CANDIDATES_MAX);
@@ -225,7 +228,7 @@ impl Mover {
         let (mut jobs, mut planned) = (VecDeque::new(), BTreeSet::new());
         // Pairs of drives between which nothing can move.
         let mut exhausted = BTreeSet::new();
-        while jobs.len() < ROUND_SLOTS && !plan.is_level() {
+        while jobs.len() < ROUND_SLOTS && !plan.is_done() {
             let (sources, targets) = (plan.sources(), plan.targets());
             let mut pairs =
                 sources.iter().flat_map(|&source| targets.iter().map(move |&target| (source, target)));

@@ -40,11 +40,22 @@ fn pools_of_eight_drives_keep_room_for_one_and_say_so() {
         said
     };
     let said = create(&["mail", "--size", "60MiB", "--drives", "8"]);
-    expect![[""]].assert_eq(&said);
+    expect![[r#"
+        mail: a pool of 8 drives, 480 MiB together, everything twice
+          sparing single: room for a lost drive is kept on all drives; change it with 'spindle pool set'
+    "#]]
+    .assert_eq(&said);
     let said = create(&["mail", "--size", "60MiB", "--drives", "8", "--sparing", "none"]);
-    expect![[""]].assert_eq(&said);
+    expect![[r#"
+        mail: a pool of 8 drives, 480 MiB together, everything twice
+    "#]]
+    .assert_eq(&said);
     let said = create(&["mail", "--size", "60MiB", "--drives", "4", "--sparing", "double"]);
-    expect![[""]].assert_eq(&said);
+    expect![[r#"
+        mail: a pool of 4 drives, 240 MiB together, everything twice
+          sparing double: room for two lost drives is kept on all drives; change it with 'spindle pool set'
+    "#]]
+    .assert_eq(&said);
     refused(
         &bench,
         &["pool", "create", "mail", "--size", "60MiB", "--sparing", "double"],

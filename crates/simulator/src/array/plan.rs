@@ -235,6 +235,8 @@ impl PoolRunPlan {
                 plan.commands.max(30),
             );
             plan.window_sectors = plan.window_sectors.max(1 << 13);
+            // Slow enough that crashes fall into a levelling.
+            plan.setting.throttle.ceiling_bytes_per_second = [0, 4 << 20, 16 << 20][random.below(3) as usize];
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.
