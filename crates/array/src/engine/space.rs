@@ -79,6 +79,10 @@ pub struct PoolSpace {
     pub used_bytes: u64,
 }
 
+/// Numbers that change when segments have to be counted again: changes of slots, changes of drives, and the drives
+/// for which room is kept.
+pub type SpaceBasis = (u64, u64, u8);
+
 /// Usage alarms, with their levels in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
