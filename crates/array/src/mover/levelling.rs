@@ -177,6 +177,8 @@ impl Mover {
             if !has_begun && self.level_plan().is_level() {
                 break LevellingOutcome::Level;
             }
+            // Held while the plan is made, too: a rebuild or an emptying changes slots until it is.
+            let no_rebuild = self.rebuilding.lock().await;
             let jobs = self.to_level();
             if jobs.is_empty() || fruitless_rounds == FRUITLESS_ROUNDS_MAX {
                 let is_level = self.level_plan().is_level();
@@ -186,10 +188,8 @@ impl Mover {
                 let bytes = self.level_plan().lacking_slots() * slot_bytes;
                 self.shared.events.report(EventKind::LevellingStart { bytes });
             }
-            let moved = {
-                let _no_rebuild = self.rebuilding.lock().await;
-                self.copy_all(CopyGoal::Level, jobs).await
-            };
+            let moved = self.copy_all(CopyGoal::Level, jobs).await;
+            drop(no_rebuild);
             moved_slots += moved;
             fruitless_rounds = if moved > 0 { 0 } else { fruitless_rounds + 1 };
             // Moves count from this checkpoint on.
