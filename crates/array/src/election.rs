@@ -9,9 +9,10 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-            INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS,
-            INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS,
+            COMPATIBLE_SPARING_DOUBLE, COMPATIBLE_SPARING_SINGLE, INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS,
+            INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING,
+            INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, INCOMPATIBLE_SPARE_FIRST,
+            INCOMPATIBLE_SPARE_SECOND, READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The pool features this program can read and write.
 pub const KNOWN: Features = Features {
-    compatible: 0,
+    compatible: COMPATIBLE_SPARING_SINGLE | COMPATIBLE_SPARING_DOUBLE,
     read_only: READ_ONLY_BRANCH_STAMPS,
     incompatible: INCOMPATIBLE_BRANCHES
         | INCOMPATIBLE_SCRUB
@@ -30,7 +31,9 @@ pub const KNOWN: Features = Features {
         | INCOMPATIBLE_FILLING
         | INCOMPATIBLE_GROUPS
         | INCOMPATIBLE_NOTES
-        | INCOMPATIBLE_CUTS,
+        | INCOMPATIBLE_CUTS
+        | INCOMPATIBLE_SPARE_FIRST
+        | INCOMPATIBLE_SPARE_SECOND,
 };
 
 /// The reason a pool is not opened.

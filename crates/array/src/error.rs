@@ -120,6 +120,21 @@ pub enum Error {
         /// Bytes of one copy.
         lacking_bytes: u64,
     },
+    /// Room for lost drives takes more drives.
+    #[error(
+        "{drives} drives are too few: {needed} are needed for the copies and for the lost drives that room is kept for; add \
+         drives, or keep room for fewer"
+    )]
+    TooFewToSpare { drives: usize, needed: usize },
+    /// The room that should be kept for lost drives is in use.
+    #[error(
+        "{} of data have no room beside that; add a drive, delete data or snapshots, or keep room for fewer drives",
+        ByteCount(*lacking_bytes)
+    )]
+    TooFullToSpare {
+        /// Host data without room, in bytes.
+        lacking_bytes: u64,
+    },
     /// An absent drive has data that lies nowhere else, or that is not copied yet.
     #[error("drive {drive} cannot be forgotten: {needs}")]
     DriveNeeded { drive: DriveId, needs: DriveNeeds },

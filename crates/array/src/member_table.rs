@@ -69,8 +69,11 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
     if next.members.last().is_some_and(is_done) && !is_there(next.members.len() - 1) {
         next.members.pop();
     }
+    let mut lost = 0;
     for (index, member) in next.members.iter_mut().enumerate() {
         if member.state.holds_superblocks() && !is_there(index) {
+            // Room was kept for drives that stay.
+            lost += usize::from(member.state == MemberState::Active);
             let left_out = match member.state {
                 MemberState::Joining => MemberState::Withdrawn,
                 _ => MemberState::Missing,
@@ -78,6 +81,7 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
             (member.state, member.since) = (left_out, generation);
         }
     }
+    next.features = next.features.with_sparing(next.sparing().after_losses(lost));
     let mut others = next.members.iter().rev().skip(1);
     assert!(
         others.all(|member| !member.state.is_applicant()),

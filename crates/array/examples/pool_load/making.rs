@@ -5,7 +5,7 @@ use crate::{
     drives::{drive_path, drives},
 };
 use array::{
-    format::{DriveId, PoolId, VolumeId},
+    format::{DriveId, PoolId, SparingLevel, VolumeId},
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
     volume::VolumeDevice,
 };
@@ -52,7 +52,12 @@ pub async fn make(
     }
     // Pools of one cut have different UUIDs; their folders have different last letters.
     let mark = folder.as_os_str().as_encoded_bytes().last().copied().unwrap_or(1);
-    let new = NewPool { pool: PoolId([mark; 16]), name: "bench".to_owned(), slot_bytes };
+    let new = NewPool {
+        pool: PoolId([mark; 16]),
+        name: "bench".to_owned(),
+        slot_bytes,
+        sparing: SparingLevel::None,
+    };
     create(world, &new, &new_drives).await?;
     drop(new_drives);
     let (devices, _) = drives(folder, 0)?;

@@ -126,6 +126,7 @@ impl Shared {
             BackgroundTask::Rebuild,
             BackgroundTask::DriveWatch,
             BackgroundTask::Emptying,
+            BackgroundTask::Levelling,
         ] {
             self.wakes.wake(task);
         }
@@ -145,5 +146,6 @@ impl Shared {
         self.wakes.wake(BackgroundTask::DriveWatch);
         self.wakes.wake(BackgroundTask::Rebuild);
         self.wakes.wake(BackgroundTask::Emptying);
+        self.wakes.wake(BackgroundTask::Levelling);
     }
 }

@@ -35,12 +35,13 @@ pub enum LossLimit {
 }
 
 impl Shared {
-    /// Bytes of host data for which the members `staying` lack room, with further drives of `more` slots each.
-    pub(crate) fn lacking_room(&self, staying: &[MemberIndex], more: &[u64]) -> u64 {
+    /// Bytes of host data for which the members `staying` lack room, with further drives of `more` slots each, and
+    /// without the `spared` largest of all.
+    pub(crate) fn lacking_room(&self, staying: &[MemberIndex], more: &[u64], spared: u8) -> u64 {
         let space = self.space();
         let state = self.state.borrow();
         let slots: Vec<u64> = staying.iter().map(|&member| state.segments.slots_of(member).0).collect();
-        let slots = [&slots[..], more].concat();
+        let slots = without_largest([&slots[..], more].concat(), spared);
         let segments = segments_in(&slots, self.drives.copies().most());
         let room = PoolSpace::of_segments(segments, 0);
         let shape = self.drives.mirror_shape(self.drives.copies().data);
@@ -51,9 +52,9 @@ impl Shared {
         space.used_bytes.saturating_sub(usable_grains * GRAIN_BYTES as u64)
     }
 
-    /// Bytes that must become free on `staying` before the pool can do without the others: the reserve must be
-    /// there at any time.
-    pub(crate) fn lacking_reserve(&self, staying: &[MemberIndex], more: &[u64]) -> u64 {
+    /// Bytes that must become free on `staying` before the pool can do without the others: the reserve, and the
+    /// room of the `spared` largest drives, must be there at any time.
+    pub(crate) fn lacking_reserve(&self, staying: &[MemberIndex], more: &[u64], spared: u8) -> u64 {
         let state = self.state.borrow();
         let (all, free): (Vec<u64>, Vec<u64>) = staying
             .iter()
@@ -62,8 +63,10 @@ impl Shared {
             .chain(more.iter().map(|&slots| (slots, slots)))
             .unzip();
         let copies = self.drives.copies().most();
-        let reserve = PoolSpace::of_segments(segments_in(&all, copies), 0).reserve;
-        let lacking = reserve.saturating_sub(segments_in(&free, copies));
+        let segments = segments_in(&all, copies);
+        let rest = segments_in(&without_largest(all, spared), copies);
+        let needed = PoolSpace::of_segments(rest, 0).reserve + (segments - rest);
+        let lacking = needed.saturating_sub(segments_in(&free, copies));
         lacking * u64::from(self.drives.geometry().slot_bytes)
     }
 
@@ -114,10 +117,17 @@ impl Shared {
             if staying.len() < copies {
                 return (losses, LossLimit::Drives);
             }
-            match self.lacking_room(&staying, &[]) {
+            match self.lacking_room(&staying, &[], 0) {
                 0 => losses += 1,
                 lacking => return (losses, LossLimit::Room(lacking)),
             }
         }
     }
+}
+
+/// The sizes of drives, in slots, without the `spared` largest.
+fn without_largest(mut slots: Vec<u64>, spared: u8) -> Vec<u64> {
+    slots.sort_unstable_by(|one, other| other.cmp(one));
+    slots.drain(..usize::from(spared).min(slots.len()));
+    slots
 }

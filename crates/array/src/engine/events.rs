@@ -11,7 +11,7 @@ use super::{Alarm, PoolSpace, Shared};
 use crate::{
     election::{DriveSuperblock, Election},
     error::Error,
-    format::{DriveId, Member, MemberIndex, MemberState},
+    format::{DriveId, Member, MemberIndex, MemberState, Sparing},
 };
 use std::{
     cell::RefCell,
@@ -65,6 +65,19 @@ pub enum EventKind {
     DriveKept { drive: DriveName },
     /// A lost drive, on which nothing lies that the pool needs, is no member any more.
     DriveForgotten { drive: DriveName },
+    /// Room for lost drives is kept, was spent by a loss, or is given up.
+    SparingChange { sparing: Sparing },
+    /// Data is moved between drives until they are about equally full.
+    LevellingStart {
+        /// Bytes of slots to move, as far as is known.
+        bytes: u64,
+    },
+    /// Levelling has ended for now.
+    LevellingEnd {
+        outcome: LevellingOutcome,
+        /// Bytes of slots moved.
+        moved_bytes: u64,
+    },
     /// RedundancyStatus lost: data has fewer copies than configured, after drives were lost.
     RedundancyLoss(RedundancyStatus),
     /// RedundancyStatus restored: all data has all of its copies.
@@ -119,6 +132,20 @@ pub enum EventKind {
     },
 }
 
+/// The reason why levelling ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevellingOutcome {
+    /// The drives are about equally full.
+    Level,
+    /// They are not, and no move would help: the copies of a segment must lie on different drives, or there
+    /// is no room.
+    NoMoveHelps,
+    /// Copies that are missing, or a drive that leaves, come first.
+    Postponed,
+    /// It was cancelled, or the pool is being closed.
+    Cancelled,
+}
+
 /// Background tasks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BackgroundTask {
@@ -138,11 +165,13 @@ pub enum BackgroundTask {
     Fill,
     /// Copying elsewhere what lies on drives that leave.
     Emptying,
+    /// Moving data between drives until they are about equally full.
+    Levelling,
 }
 
 impl BackgroundTask {
     /// Number of tasks.
-    pub(crate) const COUNT: usize = Self::Emptying as usize + 1;
+    pub(crate) const COUNT: usize = Self::Levelling as usize + 1;
 }
 
 /// Identity of a drive in its pool.
@@ -319,6 +348,7 @@ impl fmt::Display for BackgroundTask {
             Self::Scrub => "scrub",
             Self::Fill => "filling of clones",
             Self::Emptying => "emptying of drives",
+            Self::Levelling => "levelling of drives",
         })
     }
 }

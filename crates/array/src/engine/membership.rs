@@ -187,7 +187,9 @@ impl Shared {
             let (generation, has_successor) = (next.generation, must_settle(&next));
             // The remaining drives have this generation, even if it was written in part.
             self.drives.follow(&next);
-            *self.superblock.borrow_mut() = next;
+            let spare_before = self.space().spare;
+            let last = self.superblock.replace(next);
+            self.note_sparing(&last, spare_before);
             match written {
                 Ok(()) if has_successor => settled = generation,
                 Ok(()) => {
@@ -202,6 +204,25 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Reports a change of sparing since `last`. What was kept for a lost drive is for its missing copies.
+    fn note_sparing(&self, last: &Superblock, spare_before: u64) {
+        let superblock = self.superblock.borrow();
+        let sparing = superblock.sparing();
+        if sparing == last.sparing() {
+            return;
+        }
+        let is_lost = |index: usize| {
+            let was_active = last.members.get(index).is_some_and(|row| row.state == MemberState::Active);
+            was_active && superblock.members[index].state == MemberState::Missing
+        };
+        let lost = (0..superblock.members.len()).filter(|&index| is_lost(index));
+        let state = self.state.borrow();
+        let used_slots = lost.map(|index| state.segments.slots_of(MemberIndex(index as u16)).1).sum();
+        drop((superblock, state));
+        self.keep_room_to_rebuild(used_slots, spare_before);
+        self.events.report(EventKind::SparingChange { sparing });
     }
 
     /// Writes a generation. If a drive lacks the space for it, no later one is written before that drive has

@@ -15,6 +15,7 @@ use super::{
     readers::Readers,
     reverse_map::ReverseMap,
     row_features::FeaturesUnderWay,
+    space::SpaceBasis,
     space_wait::SpaceWait,
 };
 use crate::{
@@ -65,7 +66,9 @@ pub(crate) struct Shared {
     /// scrub.
     pub has_unsaved_rows: Cell<bool>,
     /// Result of the last count, with the change counters of slots and drives.
-    pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,
+    pub space_counted: Cell<Option<(SpaceBasis, PoolSpace)>>,
+    /// Slots of the room spared that the missing copies of lost drives will take.
+    pub rebuild_slots: Cell<u64>,
     pub demand: SpaceDemand,
     pub wakes: Rc<Wakes>,
     /// Sinks of records beside the tables.

@@ -8,6 +8,10 @@
 //! still be opened and emptied. Near the reserve host writes are delayed, more so the less is left, so that
 //! cleaning keeps up. `admission` decides which writes are admitted.
 //!
+//! Sparing keeps room for lost drives out of all this: the *spare* is as large as the largest drives, as many as
+//! the superblock says, and lies on all of them. A loss makes the spare smaller, so what hosts can store stays the
+//! same. The room that the missing copies of a lost drive take stays closed to hosts until they are made.
+//!
 //! Each [`Purpose`] leaves a part of the reserve to those after it. The last third is for checkpoints alone,
 //! and for the opening, which makes one: that takes a log segment and fewer segments for nodes than the trees
 //! occupy. It frees what the previous incarnation had under way, so a pool can be reopened after any number
@@ -58,10 +62,14 @@ const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Space of a pool: segments, and bytes of host data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSpace {
-    /// All segments on present drives.
+    /// All segments on present drives, without the spare.
     pub segments: u64,
-    /// Empty segments.
+    /// Empty segments, of the spare and others.
     pub free: u64,
+    /// Segments that are kept for the loss of drives.
+    pub spare: u64,
+    /// Segments that the missing copies of lost drives will take.
+    pub rebuild: u64,
     /// Segments that hosts may not use.
     pub reserve: u64,
     /// The most that hosts can store, in bytes: mirrored data with all copies, raid0 data with one. The pool
@@ -70,6 +78,10 @@ pub struct PoolSpace {
     /// Live host data, in bytes, as of the last checkpoint, plus everything written since.
     pub used_bytes: u64,
 }
+
+/// Numbers that change when segments have to be counted again: changes of slots, changes of drives, and the drives
+/// for which room is kept.
+pub type SpaceBasis = (u64, u64, u8);
 
 /// Usage alarms, with their levels in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,14 +113,20 @@ impl PoolSpace {
     /// The room of so many segments, before usage is known.
     pub(super) fn of_segments(segments: u64, free: u64) -> Self {
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
-        Self { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
+        Self { segments, free, spare: 0, rebuild: 0, reserve, usable_bytes: 0, used_bytes: 0 }
+    }
+
+    /// The same with `spare` of the segments kept for the loss of drives.
+    pub(super) fn without_spare(self, spare: u64) -> Self {
+        assert!(spare <= self.segments, "a part of all: {spare}, {self:?}");
+        Self { spare, ..Self::of_segments(self.segments - spare, self.free) }
     }
 
     /// Free segments that `purpose` may not use.
     pub(crate) fn left_by(&self, purpose: Purpose) -> u64 {
         match purpose {
-            Purpose::Hosts => self.reserve,
-            Purpose::Comfort => self.reserve / 2,
+            Purpose::Hosts => self.reserve + self.spare + self.rebuild,
+            Purpose::Comfort => self.reserve / 2 + self.spare,
             Purpose::Upkeep => self.reserve.div_ceil(3),
             Purpose::Checkpoint => 0,
         }
@@ -129,7 +147,7 @@ impl PoolSpace {
     /// that the widest round within the reserve gains one: with n equally live segments, t + 1 fit into t if
     /// n / t are dead.
     pub(super) fn fillable(&self, node_segments: u64) -> u64 {
-        let at_full = Self { free: self.reserve, ..*self };
+        let at_full = Self { free: self.reserve, spare: 0, rebuild: 0, ..*self };
         let open = OPEN_SEGMENTS + node_segments;
         let left = self.segments.saturating_sub(self.reserve);
         let dead = left.saturating_sub(open).div_ceil(at_full.widest_round().max(1)) + 1;
@@ -206,7 +224,8 @@ impl Shared {
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.
     pub fn space(&self) -> PoolSpace {
         let state = self.state.borrow();
-        let as_of = (state.segments.slot_changes(), self.drives.changes());
+        let kept_drives = self.superblock.borrow().sparing().kept_drives;
+        let as_of = (state.segments.slot_changes(), self.drives.changes(), kept_drives);
         let known = self.space_counted.get().filter(|(known, _)| *known == as_of);
         let (_, room) = known.unwrap_or_else(|| {
             let counted = (as_of, self.count_room(&state));
@@ -226,7 +245,24 @@ impl Shared {
         let used_grains = (in_trees + u64::try_from(in_tables).unwrap_or(0)).min(usable_grains.max(in_trees));
         let [used_bytes, usable_bytes] =
             [used_grains, usable_grains].map(|grains| grains * GRAIN_BYTES as u64);
-        PoolSpace { used_bytes, usable_bytes, ..room }
+        PoolSpace { used_bytes, usable_bytes, rebuild: self.rebuild_segments(), ..room }
+    }
+
+    /// Segments that the missing copies of lost drives will take, of the room that was kept for them.
+    fn rebuild_segments(&self) -> u64 {
+        self.rebuild_slots.get().div_ceil(self.drives.copies().most().max(1) as u64)
+    }
+
+    /// Keeps the room that was spared for `lost` drives to their missing copies, until those are made.
+    pub(super) fn keep_room_to_rebuild(&self, used_slots: u64, spare_before: u64) {
+        let spare = self.space().spare;
+        let spent = spare_before.saturating_sub(spare) * self.drives.copies().most() as u64;
+        self.rebuild_slots.set(self.rebuild_slots.get() + used_slots.min(spent));
+    }
+
+    /// A missing copy was made; or all were.
+    pub(crate) fn note_rebuilt(&self, slots: u64) {
+        self.rebuild_slots.set(self.rebuild_slots.get().saturating_sub(slots));
     }
 
     /// Grains that raid0 data saves compared with mirrored data. Raid0 data on an absent drive takes no space
@@ -243,11 +279,12 @@ impl Shared {
     /// Counts segments.
     fn count_room(&self, state: &State) -> PoolSpace {
         let copies = self.drives.copies().most();
-        let segments = state.segments.all_segments(copies, &self.drives.members_with_room());
-        PoolSpace::of_segments(
-            segments,
-            state.segments.free_segments(copies, &self.drives.members_for_new_data()),
-        )
+        let members = self.drives.members_with_room();
+        let segments = state.segments.all_segments(copies, &members);
+        let free = state.segments.free_segments(copies, &self.drives.members_for_new_data());
+        let kept_drives = self.superblock.borrow().sparing().kept_drives;
+        let spare = state.segments.spare_segments(copies, &members, usize::from(kept_drives));
+        PoolSpace::of_segments(segments, free).without_spare(spare)
     }
 
     /// Allocates a segment of log or data if `purpose` may have one: with one copy for raid0 data.
@@ -278,7 +315,7 @@ mod tests {
     use super::*;
 
     fn space(free: u64, used_bytes: u64) -> PoolSpace {
-        PoolSpace { segments: 1000, free, reserve: 32, usable_bytes: 1000, used_bytes }
+        PoolSpace { segments: 1000, free, spare: 0, rebuild: 0, reserve: 32, usable_bytes: 1000, used_bytes }
     }
 
     #[test]

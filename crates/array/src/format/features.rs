@@ -14,6 +14,10 @@ pub struct Features {
     pub incompatible: u64,
 }
 
+/// The pool should keep room for a lost drive (`sparing`).
+pub const COMPATIBLE_SPARING_SINGLE: u64 = 1 << 0;
+/// And for a second one.
+pub const COMPATIBLE_SPARING_DOUBLE: u64 = 1 << 1;
 /// Segments of class raid5, raid6 or raid50 exist: writers must maintain parity.
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
 /// Rows of branches have their highest stamp: writers must keep it. Without this it is not known.
@@ -35,7 +39,9 @@ pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
 pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
 /// A drive is leaving: it gets no new data.
 pub const INCOMPATIBLE_LEAVING: u64 = 1 << 7;
-/// A branch is being filled from its parent. Bit 8 is for drives.
+/// Room for a lost drive is kept out of what hosts can use.
+pub const INCOMPATIBLE_SPARE_FIRST: u64 = 1 << 8;
+/// A branch is being filled from its parent.
 pub const INCOMPATIBLE_FILLING: u64 = 1 << 9;
 /// A volume is in a group, or an operation on a group is not complete.
 pub const INCOMPATIBLE_GROUPS: u64 = 1 << 10;
@@ -43,6 +49,8 @@ pub const INCOMPATIBLE_GROUPS: u64 = 1 << 10;
 pub const INCOMPATIBLE_NOTES: u64 = 1 << 11;
 /// A cut over several pools is not settled.
 pub const INCOMPATIBLE_CUTS: u64 = 1 << 12;
+/// Room for a second lost drive is kept out, too.
+pub const INCOMPATIBLE_SPARE_SECOND: u64 = 1 << 13;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,8 @@ pub mod features;
 
 pub mod member;
 
+pub mod sparing;
+
 pub mod checkpoint;
 
 pub mod pointer;
@@ -54,6 +56,7 @@ pub use record::{LogRecord, RecordLink};
 pub use row::{CatalogueTable, RowKey};
 pub use segment::{MirroredSegment, RedundancyClass, SegmentKind, SlotAddress, SlotHeader};
 pub use shape::{SegmentShape, SlotBlock};
+pub use sparing::{Sparing, SparingLevel};
 pub use summary::{SummaryBlock, SummaryEntry};
 pub use superblock::{PoolGeometry, Superblock};
 pub use units::*;

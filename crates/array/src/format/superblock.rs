@@ -9,6 +9,7 @@ use super::{
     decode_error::{DecodeError, Head, Structure, seal},
     features::Features,
     member::{Member, RawMember},
+    sparing::Sparing,
     units::{BLOCK_BYTES, DriveId, Generation, GenerationMark, MemberIndex, PoolId, WallNanoseconds},
 };
 use std::mem::offset_of;
@@ -223,6 +224,11 @@ impl Superblock {
     /// The drive this copy is on.
     pub fn drive(&self) -> DriveId {
         self.members[usize::from(self.this.0)].drive
+    }
+
+    /// Room that is kept for lost drives.
+    pub fn sparing(&self) -> Sparing {
+        self.features.sparing()
     }
 
     /// The same superblock for another drive and place.

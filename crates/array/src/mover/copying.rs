@@ -1,4 +1,4 @@
-//! Copies of slots: missing ones, and those that replace slots on leaving drives.
+//! Copies of slots: missing ones, and those that replace slots on leaving or on fuller drives.
 //!
 //! Sealed segments are copied slot for slot, several at once, spread over the source and target drives. The
 //! segment's row then refers to the new slot, durably with the next checkpoint. A crash before that leaves
@@ -39,7 +39,7 @@ const CHOICE_WINDOW: usize = 64;
 const COMMIT_COPIES: usize = 16;
 /// Slow copying flushes after so long.
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
-/// Checkpoints after which a slot on a leaving drive is needed no more: the row of its segment may be part of
+/// Checkpoints after which a slot that was moved is needed no more: the row of its segment may be part of
 /// the one under way already.
 const CHECKPOINTS_KEPT: u64 = 2;
 
@@ -50,6 +50,8 @@ pub(super) enum CopyGoal {
     Missing,
     /// A copy lies on a leaving drive.
     Leaving,
+    /// A copy lies on a drive that is fuller than others.
+    Level,
 }
 
 /// One copy to make.
@@ -63,6 +65,8 @@ pub(super) struct CopyJob {
     pub kept: Vec<SlotAddress>,
     /// The slot that the new one replaces; `None` if the segment was written with too few drives.
     pub replaced: Option<SlotAddress>,
+    /// The drive of the new slot; `None` for any.
+    pub target: Option<MemberIndex>,
 }
 
 /// A copy that is written, but not stable yet.
@@ -99,6 +103,7 @@ impl Mover {
         match goal {
             CopyGoal::Missing => &self.rebuild_job,
             CopyGoal::Leaving => &self.emptying_job,
+            CopyGoal::Level => &self.levelling_job,
         }
     }
 
@@ -112,6 +117,7 @@ impl Mover {
             while copies < PARALLELISM_MAX
                 && self.shared.check_runs().is_ok()
                 && !self.job_of(goal).is_cancelled()
+                && (goal != CopyGoal::Level || !self.is_levelling_postponed())
                 && let Some((job, to)) = self.choose(&mut waiting, &load)
             {
                 copies += 1;
@@ -141,8 +147,9 @@ impl Mover {
     /// Of the next few segments the one with the least busy drives, and a slot for it; `None` if none is left
     /// or there is no room.
     fn choose(&self, waiting: &mut VecDeque<CopyJob>, load: &DriveLoad) -> Option<(CopyJob, SlotAddress)> {
-        let space = self.shared.space();
-        let has_room = space.free_for(Purpose::Comfort) > 0;
+        let is_level = waiting.front().is_some_and(|job| job.goal == CopyGoal::Level);
+        // Levelling looks at the room of each target.
+        let has_room = is_level || self.shared.space().free_for(Purpose::Comfort) > 0;
         if waiting.is_empty() || !has_room {
             sometimes::reached_if(!has_room, Sometimes::RebuildWaitsForRoom);
             return None;
@@ -166,6 +173,9 @@ impl Mover {
 
     /// A new slot for the copy.
     fn target_of(&self, job: &CopyJob, load: impl Fn(MemberIndex) -> u32) -> Option<SlotAddress> {
+        if let Some(target) = job.target {
+            return self.level_slot_on(target, &job.kept);
+        }
         let members = self.targets_of(job.goal);
         let placement = Placement::on(&members);
         let mut targets: Vec<MemberIndex> = placement.apart_from(&job.kept).collect();
@@ -179,7 +189,7 @@ impl Mover {
         match job.goal {
             CopyGoal::Missing => allocate(&targets[..idle]).or_else(|| allocate(&targets)),
             // The emptiest drive: a new one gets what lay on the one that it replaces.
-            CopyGoal::Leaving => allocate(&targets),
+            CopyGoal::Leaving | CopyGoal::Level => allocate(&targets),
         }
     }
 
@@ -187,7 +197,7 @@ impl Mover {
         let drives = &self.shared.drives;
         match goal {
             CopyGoal::Missing => drives.members_for_new_data(),
-            CopyGoal::Leaving => {
+            CopyGoal::Leaving | CopyGoal::Level => {
                 drives.staying_members().into_iter().filter(|&member| drives.has_space(member)).collect()
             }
         }
@@ -239,12 +249,23 @@ impl Mover {
                     state.segments.move_copy(job.number, (leaving, to), kept_until);
                     sometimes::reached(Sometimes::SlotMovedAway);
                 }
+                (CopyGoal::Level, Some(old)) if canary::is(Canary::LevellingFreesTheOldCopyFirst) => {
+                    state.segments.replace_slot(job.number, old, to);
+                }
+                (CopyGoal::Level, Some(old)) => {
+                    state.segments.move_copy(job.number, (old, to), kept_until);
+                    sometimes::reached(Sometimes::SlotLevelled);
+                }
                 (_, Some(lost)) => state.segments.replace_slot(job.number, lost, to),
                 (_, None) => state.segments.add_slot(job.number, to),
             }
             drop(state);
             self.job_of(job.goal).piece_ended(bytes);
-            sometimes::reached_if(job.goal == CopyGoal::Missing, Sometimes::CopyRebuilt);
+            if job.goal == CopyGoal::Missing {
+                sometimes::reached(Sometimes::CopyRebuilt);
+                sometimes::reached_if(self.shared.rebuild_slots.get() > 0, Sometimes::SpareRoomUsed);
+                self.shared.note_rebuilt(1);
+            }
             committed += 1;
         }
         if committed > 0 {
@@ -265,7 +286,7 @@ impl Mover {
         let blocks = u32::from(drives.geometry().slot_blocks());
         let urgency = match job.goal {
             CopyGoal::Missing => Urgency::Urgent,
-            CopyGoal::Leaving => Urgency::CanWait,
+            CopyGoal::Leaving | CopyGoal::Level => Urgency::CanWait,
         };
         let mut first = 0;
         while first < blocks {

@@ -90,7 +90,7 @@ impl Mover {
         shared.drives.leaving_members().into_iter().map(drive).collect()
     }
 
-    fn emptying_problem(&self) -> Option<EmptyingProblem> {
+    pub(super) fn emptying_problem(&self) -> Option<EmptyingProblem> {
         let drives = &self.shared.drives;
         let (others, copies) = (drives.staying_members().len(), drives.copies().most());
         if others < copies {
@@ -199,6 +199,7 @@ impl Mover {
                 plan,
                 kept,
                 replaced: Some(leaving),
+                target: None,
             })
         };
         state.segments.iter().filter_map(job).take(ROUND_SLOTS).collect()

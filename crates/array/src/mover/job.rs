@@ -22,6 +22,8 @@ pub enum JobKind {
     Fill,
     /// Copying elsewhere what lies on drives that leave.
     Empty,
+    /// Moving data between drives until they are about equally full.
+    Level,
 }
 
 /// A job of a pool.
@@ -53,11 +55,13 @@ impl Mover {
     pub fn jobs(&self) -> Vec<PoolJob> {
         self.count_lacking();
         self.count_leaving();
+        self.count_unlevel();
         let has_leftovers = self.shared.state.borrow().has_leftovers();
         let reclaim = JobProgress { is_running: has_leftovers, ..JobProgress::default() };
         [
             (JobKind::Rebuild, self.rebuild_job.progress()),
             (JobKind::Empty, self.emptying_job.progress()),
+            (JobKind::Level, self.levelling_job.progress()),
             (JobKind::Scrub, self.scrub_job.progress()),
             (JobKind::Destage, self.destage_job.progress()),
             (JobKind::Reclaim, reclaim),
@@ -67,7 +71,8 @@ impl Mover {
     }
 
     /// Ends a job early; work that is complete counts. A rebuild begins again when a drive comes or goes, or
-    /// on request; emptying when a drive comes or goes; a scrub continues when the next one is due.
+    /// on request; emptying when a drive comes or goes; levelling then, or on request; a scrub continues when
+    /// the next one is due.
     pub fn cancel(&self, kind: JobKind) {
         match kind {
             JobKind::Rebuild => {
@@ -77,6 +82,10 @@ impl Mover {
             JobKind::Empty => {
                 self.emptying_job.cancel();
                 self.emptying_held.set(Some(self.shared.drives.changes()));
+            }
+            JobKind::Level => {
+                self.levelling_job.cancel();
+                self.levelling_held.set(Some(self.shared.drives.changes()));
             }
             JobKind::Scrub => self.scrub_job.cancel(),
             JobKind::Destage => self.destage_job.cancel(),

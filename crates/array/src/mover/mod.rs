@@ -22,6 +22,8 @@ mod data_segment;
 mod destage;
 mod emptying;
 mod job;
+mod level_plan;
+mod levelling;
 mod moving_rate;
 mod rebuild;
 mod scrub;
@@ -34,6 +36,7 @@ pub use crate::engine::{NodeRoom, ThrottleFigures, ThrottleSetting};
 pub use cleaner::CleaningResult;
 pub use emptying::{EmptyingProblem, LeavingDrive};
 pub use job::{JobKind, PoolJob, RebuildProgress};
+pub use level_plan::DriveFill;
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
 
@@ -46,14 +49,15 @@ use cleaning_rounds::CleaningBasis;
 use moving_rate::MovingRate;
 use std::{
     cell::{Cell, RefCell},
-    rc::Rc,
+    rc::{Rc, Weak},
 };
 use tokio::sync::Mutex;
 use victims::Outlook;
 use world::{Job, Moment};
 
-/// Cleaning, destaging, rebuild, emptying and scrub of a pool, and their progress.
+/// Cleaning, destaging, rebuild, emptying, levelling and scrub of a pool, and their progress.
 pub(crate) struct Mover {
+    this: Weak<Self>,
     shared: Rc<Shared>,
     map: MapReader,
     log: Rc<LogWriter>,
@@ -82,6 +86,15 @@ pub(crate) struct Mover {
     is_emptying: Cell<bool>,
     /// [`Drives::changes`](crate::drive::Drives::changes) when emptying was cancelled.
     emptying_held: Cell<Option<u64>>,
+    /// Held while drives are levelled.
+    levelling: Mutex<()>,
+    levelling_job: Job,
+    /// [`Drives::changes`](crate::drive::Drives::changes) when levelling was cancelled.
+    levelling_held: Cell<Option<u64>>,
+    /// The task that levels them was started.
+    is_levelling: Cell<bool>,
+    /// The next attempt of levelling that ended.
+    levelling_again_at: Cell<Moment>,
     scrub_job: Job,
     destage_job: Job,
     /// The members when no segment lacked a copy.
@@ -100,9 +113,10 @@ impl Mover {
         checkpoints: &Rc<Checkpoints>,
         throttle: &Rc<Throttle>,
     ) -> Rc<Self> {
-        let [rebuild_job, emptying_job, scrub_job, destage_job] =
+        let [rebuild_job, emptying_job, levelling_job, scrub_job, destage_job] =
             std::array::from_fn(|_| Job::new(&map.shared.world));
-        Rc::new(Self {
+        Rc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             shared: Rc::clone(&map.shared),
             map,
             log: Rc::clone(log),
@@ -121,6 +135,11 @@ impl Mover {
             emptying_job,
             is_emptying: Cell::new(false),
             emptying_held: Cell::new(None),
+            levelling: Mutex::default(),
+            levelling_job,
+            levelling_held: Cell::new(None),
+            is_levelling: Cell::new(false),
+            levelling_again_at: Cell::default(),
             scrub_job,
             destage_job,
             whole_with: RefCell::default(),

@@ -125,6 +125,7 @@ impl Mover {
                 plan: segment.plan_reconstruction(lost.unwrap_or(row.slots.len()), is_present)?,
                 kept: row.slots.iter().copied().filter(|slot| is_present(slot.member)).collect(),
                 replaced: lost.map(|index| row.slots[index]),
+                target: None,
             })
         };
         state.segments.iter().filter_map(job).collect()

@@ -70,6 +70,7 @@ impl Mover {
     pub async fn stop(&self) {
         self.throttle.close();
         drop(self.emptying.lock().await);
+        drop(self.levelling.lock().await);
         let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
     }
 
@@ -101,7 +102,10 @@ impl Mover {
             match self.degraded().segments {
                 0 => {
                     *self.whole_with.borrow_mut() = members;
+                    self.shared.note_rebuilt(u64::MAX);
                     self.shared.wakes.wake(BackgroundTask::DriveWatch);
+                    // After each opening and change of drives.
+                    self.begin_levelling();
                 }
                 _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
             }

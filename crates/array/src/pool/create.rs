@@ -6,8 +6,8 @@ use crate::{
     format::{
         Checkpoint, CheckpointNumber, DriveId, Features, Fence, Generation, Incarnation, LogStart, Member,
         MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position, RecordLink, Roots,
-        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock, WallNanoseconds,
-        segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
+        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Sparing, SparingLevel, Stamp, Superblock,
+        WallNanoseconds, segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     member_table::LOG_COPIES,
     redundancy::{Copies, Placement, Raid1},
@@ -36,6 +36,7 @@ pub struct NewPool {
     pub name: String,
     /// 1, 2 or 4 MiB.
     pub slot_bytes: u32,
+    pub sparing: SparingLevel,
 }
 
 /// Creates a pool. The drives' content is erased, but drives of another pool are refused.
@@ -52,7 +53,7 @@ pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
 ///
 /// # Errors
 ///
-/// As [`create`]; or too few drives, or more than three copies.
+/// As [`create`]; or too few drives for the copies and the sparing, or more than three copies.
 pub async fn create_with_copies(
     world: &World,
     new: &NewPool,
@@ -64,6 +65,10 @@ pub async fn create_with_copies(
     }
     if !(drives.len().min(LOG_COPIES)..=MIRRORS_MAX).contains(&copies) {
         return Err(Error::BadCopies(copies));
+    }
+    let needed = copies + usize::from(new.sparing.drives());
+    if drives.len() < needed {
+        return Err(Error::TooFewToSpare { drives: drives.len(), needed });
     }
     let devices: Vec<_> = drives.iter().map(|drive| Rc::clone(&drive.device)).collect();
     if let Some(seen) = look(&devices).await.first() {
@@ -97,7 +102,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
         settled: Generation(0),
         mark: crate::engine::draw_mark(world, generation),
         previous_mark: Default::default(),
-        features: Features::default(),
+        features: Features::default().with_sparing(Sparing::whole(new.sparing)),
         created_at: WallNanoseconds::of(world.wall()),
         geometry,
         members,

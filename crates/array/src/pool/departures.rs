@@ -172,12 +172,17 @@ impl Pool {
         if left < copies {
             return Err(Error::TooFewToLeave { left, copies });
         }
+        let spared = self.sparing().kept_drives;
+        let needed = copies + usize::from(spared);
+        if left < needed {
+            return Err(Error::TooFewToSpare { drives: left, needed });
+        }
         let more: Vec<u64> = new_slots.into_iter().collect();
-        let lacking_bytes = self.shared.lacking_room(&staying, &more);
+        let lacking_bytes = self.shared.lacking_room(&staying, &more, spared);
         if lacking_bytes > 0 {
             return Err(Error::TooSmallToLeave { lacking_bytes });
         }
-        match self.shared.lacking_reserve(&staying, &more) {
+        match self.shared.lacking_reserve(&staying, &more, spared) {
             0 => Ok(()),
             lacking_bytes => Err(Error::TooFullToLeave { lacking_bytes }),
         }

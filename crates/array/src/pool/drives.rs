@@ -47,6 +47,8 @@ impl Pool {
         }
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
+        // If the pool has stopped, its events say so; an error would say that the new drive is no member.
+        let _ = self.restore_sparing().await;
         Ok(())
     }
 }

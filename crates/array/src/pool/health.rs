@@ -5,7 +5,7 @@
 use super::snapshot_room::snapshot_room;
 use crate::{
     engine::{
-        Alarm, MapReader, PoolSpace, Purpose, Shared,
+        Alarm, MapReader, Phase, PoolSpace, Purpose, Shared,
         events::{EventKind, RedundancyStatus},
     },
     error::Result,
@@ -142,7 +142,9 @@ impl Health {
         let mut health = self.reported.borrow_mut();
         let (members, now) = (self.shared.drives.members(), self.shared.world.now());
         let have_changed = health.members != members;
-        let is_due = health.lacks_copies && now.since(health.counted_at) >= COUNT_EVERY;
+        // A pool that is being closed has no later check.
+        let is_last = self.shared.phase.get() == Phase::Closing;
+        let is_due = health.lacks_copies && (is_last || now.since(health.counted_at) >= COUNT_EVERY);
         if !have_changed && !is_due {
             return;
         }
@@ -184,8 +186,15 @@ mod tests {
 
     #[test]
     fn an_alarm_ends_one_percent_below_its_level() {
-        let space =
-            |used_bytes| PoolSpace { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
+        let space = |used_bytes| PoolSpace {
+            segments: 0,
+            free: 0,
+            spare: 0,
+            rebuild: 0,
+            reserve: 0,
+            usable_bytes: 1000,
+            used_bytes,
+        };
         let (mut alarm, mut alarms) = (None, Vec::new());
         for used in [799, 800, 799, 791, 790, 789, 905, 895, 889, 1000, 995, 985, 100] {
             alarm = alarm_after(alarm, space(used));

@@ -32,6 +32,7 @@ mod rollback;
 mod snapshot_room;
 mod snapshots;
 mod space_probe;
+mod sparing;
 mod volume_handles;
 mod volume_setting;
 mod volumes;
@@ -63,13 +64,13 @@ use crate::{
     engine::{
         Checkpoints, MapReader, NodeRoom, Nodes, PoolLog, Shared, Throttle, ThrottleFigures, ThrottleSetting,
         UsageCounter,
-        events::{PoolEventReader, RedundancyStatus},
+        events::{LevellingOutcome, PoolEventReader, RedundancyStatus},
     },
     error::Result,
     format::{DriveId, MemberIndex},
     log::LogWriter,
     mover::{
-        CleaningResult, DegradedSegments, JobKind, Mover, PoolJob, RebuildProgress, ScrubProgress,
+        CleaningResult, DegradedSegments, DriveFill, JobKind, Mover, PoolJob, RebuildProgress, ScrubProgress,
         ScrubResult,
     },
     tree::Trees,
@@ -284,7 +285,27 @@ impl Pool {
         self.mover.rebuild().await
     }
 
-    /// Progress of rebuild, scrub, destaging, reclaiming and filling.
+    /// Moves data between the drives until they are about equally full, and returns when the moves are durable.
+    /// The pool also does this in the background, if they differ much.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped.
+    pub async fn level(&self) -> Result<LevellingOutcome> {
+        self.mover.level().await
+    }
+
+    /// The drives that are present, and how full they are.
+    pub fn fills(&self) -> Vec<DriveFill> {
+        self.mover.fills()
+    }
+
+    /// True if the drives differ so much that the pool levels them by itself. Reads the rows of all segments.
+    pub fn is_uneven(&self) -> bool {
+        self.mover.is_uneven()
+    }
+
+    /// Progress of rebuild, emptying, levelling, scrub, destaging, reclaiming and filling.
     pub fn jobs(&self) -> Vec<PoolJob> {
         let mut jobs = self.mover.jobs();
         jobs.push(PoolJob { kind: JobKind::Fill, progress: self.filler.progress() });

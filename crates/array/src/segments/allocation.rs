@@ -1,6 +1,6 @@
 //! Allocation: the drives on which a new segment lies, or another slot of an old one, and how many fit.
 
-use super::Segments;
+use super::{FreeSlots, Segments};
 use crate::{
     format::{
         MemberIndex, MirroredSegment, SegmentKind, SegmentNumber, SegmentUse, SlotAddress,
@@ -9,10 +9,12 @@ use crate::{
     },
     redundancy::{Placement, RedundancyScheme},
 };
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Drives whose free slots differ by less count as equally free.
 const EVENED_SLOTS: u32 = 8;
+/// Sizes of drives are unlike if one is so many times another.
+const UNLIKE_FROM: u32 = 2;
 
 impl Segments {
     /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have
@@ -26,28 +28,14 @@ impl Segments {
     ) -> Option<MirroredSegment> {
         assert!(copies > 0, "a segment lies somewhere");
         let wanted = scheme.slots(copies);
-        let mut roomy: Vec<(u32, MemberIndex)> = placement
-            .members
-            .iter()
-            .filter_map(|&member| Some((self.slots.get(&member)?.free(), member)))
-            .filter(|&(free, _)| free > 0)
-            .collect();
-        // Drives with about equal room are paired at random, each with every other: when one is lost, all
-        // others help to rebuild. Where room is short, the fuller drives are spared.
-        let about =
-            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
-        let turn = self.use_next.0;
-        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
-        roomy
-            .sort_by_key(|&(free, member)| (!placement.prefers(member), Reverse(about(free)), falls(member)));
-        let chosen = placement.spread(roomy.into_iter().map(|(_, member)| member));
+        let members = self.members_by_room(copies, wanted, placement);
         let sets = placement.spread(placement.members.iter().copied()).len();
-        if chosen.len() < wanted.min(sets) || chosen.is_empty() {
+        if members.len() < wanted.min(sets) || members.is_empty() {
             return None;
         }
         self.slot_changes += 1;
         let mut slots = Vec::with_capacity(wanted);
-        for member in chosen.into_iter().take(wanted) {
+        for member in members.into_iter().take(wanted) {
             let free = self.slots.get_mut(&member).expect("it has room");
             slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
         }
@@ -65,6 +53,48 @@ impl Segments {
         };
         self.put_row(number, row);
         Some(MirroredSegment { number, segment_use, slots })
+    }
+
+    /// A member of each failure set with room, the ones to be used first in front: by the number of free slots; or,
+    /// if their sizes are unlike, by the share of slots that is free, so that they fill up together. That only if
+    /// no fewer segments fit by it.
+    fn members_by_room(&self, copies: usize, wanted: usize, placement: Placement<'_>) -> Vec<MemberIndex> {
+        let with_room = placement.members.iter().filter_map(|member| self.slots.get_key_value(member));
+        let with_room: Vec<_> = with_room.filter(|(_, slots)| slots.free() > 0).collect();
+        let sizes = || with_room.iter().map(|(_, slots)| slots.all_slots());
+        let largest = sizes().max().unwrap_or(0);
+        let in_order = |free: &dyn Fn(&FreeSlots) -> u32| {
+            self.spread_by(placement, with_room.iter().map(|&(&member, slots)| (free(slots), member)))
+        };
+        let by_free = in_order(&FreeSlots::free);
+        if sizes().all(|slots| largest < UNLIKE_FROM * slots) {
+            return by_free;
+        }
+        let share = |slots: &FreeSlots| {
+            (u64::from(slots.free()) * u64::from(largest) / u64::from(slots.all_slots())) as u32
+        };
+        let by_share = in_order(&share);
+        let taken: &[MemberIndex] = &by_share[..wanted.min(by_share.len())];
+        let left = self.free_segments_without(copies, placement.members, taken);
+        let fits_as_much = left + 1 >= self.free_segments(copies, placement.members);
+        if fits_as_much { by_share } else { by_free }
+    }
+
+    /// Drives with about equal room are paired at random, each with every other: when one is lost, all others help
+    /// to rebuild. Where room is short, the fuller drives are spared.
+    fn spread_by(
+        &self,
+        placement: Placement<'_>,
+        room: impl Iterator<Item = (u32, MemberIndex)>,
+    ) -> Vec<MemberIndex> {
+        let about =
+            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
+        let turn = self.use_next.0;
+        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
+        let mut roomy: Vec<_> = room.collect();
+        roomy
+            .sort_by_key(|&(free, member)| (!placement.prefers(member), Reverse(about(free)), falls(member)));
+        placement.spread(roomy.into_iter().map(|(_, member)| member))
     }
 
     /// Allocates another slot for a segment that keeps the slots `kept`, on the member of `placement` that
@@ -88,12 +118,51 @@ impl Segments {
         segments_in(&free, copies.min(there.len()))
     }
 
+    /// Allocates a slot on one drive; none if it has no free one.
+    pub fn allocate_slot_on(&mut self, member: MemberIndex) -> Option<SlotAddress> {
+        let slot = self.slots.get_mut(&member)?.take_next()?;
+        self.slot_changes += 1;
+        Some(SlotAddress { member, slot })
+    }
+
+    /// Number of segments that can still be allocated if each of `taken` had one free slot fewer.
+    fn free_segments_without(&self, copies: usize, there: &[MemberIndex], taken: &[MemberIndex]) -> u64 {
+        let free =
+            there.iter().filter_map(|member| Some((member, u64::from(self.slots.get(member)?.free()))));
+        let free = free.map(|(member, free)| free.saturating_sub(u64::from(taken.contains(member))));
+        segments_in(&free.collect::<Vec<_>>(), copies.min(there.len()))
+    }
+
+    /// True if as many segments of `copies` copies can be allocated on `there` without a free slot of `member`.
+    pub fn can_spare_slot(&self, copies: usize, there: &[MemberIndex], member: MemberIndex) -> bool {
+        self.free_segments_without(copies, there, &[member]) == self.free_segments(copies, there)
+    }
+
+    /// Slots of a drive that segments name, now and not in an earlier checkpoint, by drive.
+    pub fn named_slots(&self) -> BTreeMap<MemberIndex, u64> {
+        let mut named = BTreeMap::new();
+        for slot in self.iter().flat_map(|(_, row)| &row.slots) {
+            *named.entry(slot.member).or_default() += 1;
+        }
+        named
+    }
+
     /// Slots of a drive, and those in use.
     pub fn slots_of(&self, member: MemberIndex) -> (u64, u64) {
         self.slots.get(&member).map_or((0, 0), |slots| {
             let all = u64::from(slots.all_slots());
             (all, all - u64::from(slots.free()))
         })
+    }
+
+    /// Segments that the largest drives hold, `drives` of them; fewer if the others would be too few for the
+    /// copies.
+    pub fn spare_segments(&self, copies: usize, there: &[MemberIndex], drives: usize) -> u64 {
+        let drives = drives.min(there.len().saturating_sub(copies));
+        let mut rest = there.to_vec();
+        rest.sort_by_key(|&member| (Reverse(self.slots_of(member).0), member));
+        rest.drain(..drives);
+        self.all_segments(copies, there) - self.all_segments(copies, &rest)
     }
 
     /// Number of segments if all slots of `there` were free.
@@ -163,6 +232,28 @@ mod tests {
         assert_eq!(segments.allocate_slot(placement, kept), None, "the room left is beside the other copy");
         let alone = segments.allocate_slot(placement, &[]).expect("nothing stays");
         assert_eq!(alone.member.0 / 2, kept[0].member.0 / 2);
+    }
+
+    #[test]
+    fn drives_of_different_sizes_fill_up_together_and_as_many_segments_fit() {
+        let geometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+        let members = [0, 1, 2, 3].map(MemberIndex);
+        for sizes in [[100, 200, 400, 800], [100, 100, 100, 800], [60, 60, 60, 60]] {
+            let slots = members.into_iter().zip(sizes);
+            let mut segments = Segments::new(geometry, slots, SegmentUse(1));
+            let all = segments.free_segments(2, &members);
+            let allocate = |segments: &mut Segments| {
+                segments.allocate(SegmentKind::Data, &Raid1, 2, Placement::on(&members)).map(drop)
+            };
+            (0..all / 2).for_each(|_| allocate(&mut segments).expect("there is room"));
+            let fills = members.map(|member| segments.slots_of(member).1 * 100 / segments.slots_of(member).0);
+            if sizes[3] < 3 * sizes[0] || sizes[2] > sizes[0] {
+                let (most, least) = (fills.iter().max().unwrap(), fills.iter().min().unwrap());
+                assert!(most - least < 15, "{sizes:?}: {fills:?}");
+            }
+            (all / 2..all).for_each(|_| allocate(&mut segments).expect("as many as there is room for"));
+            assert_eq!(segments.free_segments(2, &members), 0);
+        }
     }
 
     #[test]

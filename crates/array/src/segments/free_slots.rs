@@ -77,7 +77,9 @@ impl FreeSlots {
         assert!(!self.slots.contains(index), "slot {slot} was not taken");
         self.slots.insert(index);
         self.free += 1;
-        if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
+        if canary::is(Canary::SegmentReusedBeforeCheckpoint)
+            || canary::is(Canary::LevellingFreesTheOldCopyFirst)
+        {
             // At once, not on the next round.
             self.next = index;
         }

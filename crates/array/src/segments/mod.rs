@@ -162,6 +162,8 @@ impl Segments {
     ) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is moved is there");
         let place = row.slots.iter().position(|&slot| slot == old).expect("it had the old one");
+        let is_apart = row.slots.iter().all(|&slot| slot == old || slot.member != new.member);
+        assert!(is_apart, "segment {number} has a copy on member {} already", new.member);
         row.slots[place] = new;
         if !scheme_of(row.shape).is_redundant() {
             let grains = u64::from(row.live_grains);

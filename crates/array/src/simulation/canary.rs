@@ -83,6 +83,8 @@ listed! {
         RetiredDriveHasTheLastCopy,
         /// A drive that is to be emptied gives up its vote first.
         VoteGivenUpFirst,
+        /// Levelling frees the old copy before a checkpoint has the new one.
+        LevellingFreesTheOldCopyFirst,
     }
 }
 

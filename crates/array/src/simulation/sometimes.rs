@@ -87,6 +87,16 @@ listed! {
         SlotMovedAway,
         /// Drives: a leaving one gets new data, because too few others are there.
         LeavingDriveUsed,
+        /// Drives: a copy of a lost one was made in the room that was kept for it.
+        SpareRoomUsed,
+        /// Drives: room for a lost one is kept again.
+        SpareRoomRestored,
+        /// Drives: levelling moved a slot to an emptier one.
+        SlotLevelled,
+        /// Drives: interrupted while they were being levelled.
+        CutWhileLevelling,
+        /// Drives: levelling gave way to a rebuild or to a drive that leaves.
+        LevellingPostponed,
         /// Drives: interrupted while a leaving one was being emptied.
         CutWhileEmptying,
         /// Drives: interrupted while one gave up its vote.

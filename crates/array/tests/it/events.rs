@@ -47,6 +47,9 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::DriveLeft { drive } => format!("{} has left", drive.serial),
         EventKind::DriveKept { drive } => format!("{} is kept", drive.serial),
         EventKind::DriveForgotten { drive } => format!("{} is forgotten", drive.serial),
+        EventKind::SparingChange { sparing } => format!("room for {} drives", sparing.kept_drives),
+        EventKind::LevellingStart { .. } => "levelling".to_owned(),
+        EventKind::LevellingEnd { outcome, .. } => format!("{outcome:?}"),
         EventKind::LogPinLoss { bytes } => format!("{bytes} bytes of pinned log"),
     };
     events.iter().map(label).collect()

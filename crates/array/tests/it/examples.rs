@@ -126,6 +126,14 @@ pub fn superblock_leaving() -> Superblock {
     superblock
 }
 
+/// A pool that keeps room for one lost drive, and should keep it for two.
+pub fn superblock_with_sparing() -> Superblock {
+    let mut superblock = superblock_after_checkpoint();
+    let double = Sparing::whole(SparingLevel::Double);
+    superblock.features = superblock.features.with_sparing(double.after_losses(1));
+    superblock
+}
+
 /// The features of a pool in which a clone is being filled.
 pub fn superblock_with_fillings() -> Superblock {
     let mut superblock = superblock_after_checkpoint();

@@ -50,6 +50,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-branch-stamps-1", &examples::superblock_after_checkpoint()),
         superblock("superblock-filling-1", &examples::superblock_with_fillings()),
         superblock("superblock-groups-1", &examples::superblock_with_groups()),
+        superblock("superblock-sparing-1", &examples::superblock_with_sparing()),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),

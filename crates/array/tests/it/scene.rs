@@ -2,7 +2,7 @@
 
 use array::{
     error::Result,
-    format::{DriveId, PoolId, VolumeId},
+    format::{DriveId, PoolId, SparingLevel, VolumeId},
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create_with_copies},
     volume::VolumeDevice,
 };
@@ -38,7 +38,12 @@ impl Scene {
         let drives = (0..drives).map(|_| simulation.add_drive(options.clone())).collect();
         let mut scene = Self { simulation, drives };
         scene.run(|world, devices| async move {
-            let new = NewPool { pool: POOL, name: "test".to_owned(), slot_bytes: MIB as u32 };
+            let new = NewPool {
+                pool: POOL,
+                name: "test".to_owned(),
+                slot_bytes: MIB as u32,
+                sparing: SparingLevel::None,
+            };
             let drives = devices.into_iter().enumerate().map(|(index, device)| NewDrive {
                 drive: DriveId([index as u8 + 1; 16]),
                 serial: format!("S{index}"),

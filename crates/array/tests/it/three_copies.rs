@@ -3,7 +3,7 @@
 use crate::scene::{MIB, POOL, Scene, make_volume, read, small, write};
 use array::{
     error::Error,
-    format::DriveId,
+    format::{DriveId, SparingLevel},
     pool::{NewDrive, NewPool, create_with_copies, open},
 };
 use std::time::Duration;
@@ -60,7 +60,12 @@ fn more_copies_than_drives_or_than_three_are_refused() {
     let mut scene = Scene::new(72, 1);
     let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
     scene.run(|world, _| async move {
-        let new = NewPool { pool: POOL, name: "test".to_owned(), slot_bytes: MIB as u32 };
+        let new = NewPool {
+            pool: POOL,
+            name: "test".to_owned(),
+            slot_bytes: MIB as u32,
+            sparing: SparingLevel::None,
+        };
         let drive =
             |id: u8| NewDrive { drive: DriveId([id; 16]), serial: "S".to_owned(), device: spare.clone() };
         let refused = create_with_copies(&world, &new, &[drive(1)], 3).await.expect_err("one drive");

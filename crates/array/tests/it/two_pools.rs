@@ -2,7 +2,7 @@
 
 use crate::scene::{MIB, small};
 use array::{
-    format::{DriveId, PoolId},
+    format::{DriveId, PoolId, SparingLevel},
     pool::{NewDrive, NewPool, Pool, create, open},
 };
 use std::rc::Rc;
@@ -28,7 +28,12 @@ impl TwoPools {
         both.run(|world, devices| async move {
             for (index, devices) in devices.into_iter().enumerate() {
                 let pool = PoolId([[0xa; 16], [0xb; 16]][index]);
-                let new = NewPool { pool, name: format!("pool {index}"), slot_bytes: MIB as u32 };
+                let new = NewPool {
+                    pool,
+                    name: format!("pool {index}"),
+                    slot_bytes: MIB as u32,
+                    sparing: SparingLevel::None,
+                };
                 let drives = devices.into_iter().enumerate().map(|(number, device)| NewDrive {
                     drive: DriveId([(16 * index + number) as u8 + 1; 16]),
                     serial: format!("S{index}{number}"),

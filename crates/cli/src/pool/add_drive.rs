@@ -9,6 +9,7 @@ use report::Refusal;
 use serving::pool::{
     add_drive::{DriveSource, add_drive, check_source},
     folder::OpenPool,
+    levelling,
 };
 use std::path::Path;
 use world::{ByteCount, World};
@@ -26,6 +27,7 @@ pub async fn add(
     let mut open = OpenPool::open(world, folder, &notices).await?;
     report_events_of(&mut open, world, &console, false);
     let answer = add_drive(world, &mut open, source, &*notices).await;
+    let advice = levelling::advice(&open);
     let closed = open.close().await;
     let answer = answer?;
     closed?;
@@ -43,5 +45,6 @@ pub async fn add(
     for drive in &answer.forgotten {
         console.say(&format!("  {drive} was removed from the pool: it held no last copy"));
     }
+    answer.sparing.text().iter().chain(&advice).for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)
 }

@@ -2,7 +2,7 @@
 
 use super::volume_limits::VolumeLimits;
 use crate::quantity::parse_size;
-use array::format::row::WriteCache;
+use array::format::{SparingLevel, row::WriteCache};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -21,6 +21,8 @@ const DRIVES_MAX: u16 = 64;
   spindle pool add-drive mail --device /dev/sde
   spindle pool retire mail drive-2.spindle            empty a drive, and take it out of the pool
   spindle pool replace mail /dev/sdc /dev/sde
+  spindle pool level mail                             move data until all drives are about equally full
+  spindle pool set mail --sparing single              keep room for a lost drive
   spindle pool import mail                            rebuild a lost record from the drives
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
@@ -65,6 +67,10 @@ pub enum PoolVerb {
         /// Copies of all data; with three, any two drives may be lost [default: 2, or 1 in a pool of one drive]
         #[arg(long, value_name = "N", value_parser = parse_copies)]
         copies: Option<usize>,
+
+        /// Lost drives for which room is kept, spread over all drives [default: single from 8 drives on, else none]
+        #[arg(long, value_name = "LEVEL", ignore_case = true)]
+        sparing: Option<SparingArgument>,
     },
     /// Add a drive to a pool, and make missing copies
     #[command(
@@ -146,6 +152,33 @@ Ends with 2 if the drive is in use, or if some data has no copy elsewhere, or no
         /// Last path, file name, serial number or UUID of the drive
         #[arg(value_name = "DRIVE")]
         drive: String,
+    },
+    /// Move data between the drives of a pool until they are about equally full
+    #[command(after_help = "Example:
+  spindle pool level mail                             after drives were added or have left
+
+An exported pool does this by itself while hosts are idle. No data has fewer copies meanwhile. If it is interrupted,
+what was moved stays moved. --json prints {\"outcome\", \"moved_bytes\", \"fullest_percent\", \"emptiest_percent\"}.")]
+    Level {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+    },
+    /// Change the settings of a pool
+    #[command(after_help = "Examples:
+  spindle pool set mail --sparing single              keeps room to copy again what is on one lost drive
+  spindle pool set mail --sparing none                gives that room to volumes
+
+A lost drive takes the room of one; the next drive that is added gives it back. Ends with 2 if the drives are too few, or
+if data needs the room, with the bytes that lack.")]
+    Set {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Lost drives for which room is kept, spread over all drives
+        #[arg(long, value_name = "LEVEL", ignore_case = true)]
+        sparing: SparingArgument,
     },
     /// Find pools by the superblocks of their drives, and rebuild a lost record
     #[command(after_help = "Examples:
@@ -492,6 +525,28 @@ fn parse_copies(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(copies @ 1..=3) => Ok(copies),
         _ => Err(format!("{text:?} is no number of copies: 2, 3, or 1 in a pool of one drive")),
+    }
+}
+
+/// Lost drives for which a pool keeps room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SparingArgument {
+    /// No room
+    None,
+    /// Room for one lost drive
+    Single,
+    /// Room for two lost drives
+    Double,
+}
+
+impl SparingArgument {
+    /// As a pool keeps it.
+    pub fn level(self) -> SparingLevel {
+        match self {
+            Self::None => SparingLevel::None,
+            Self::Single => SparingLevel::Single,
+            Self::Double => SparingLevel::Double,
+        }
     }
 }
 

@@ -4,9 +4,13 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
 };
+use array::format::SparingLevel;
 use report::Refusal;
 use serde::Serialize;
-use serving::pool::create::{CreatedPool, NewPoolDrives, create as create_pool};
+use serving::pool::{
+    create::{CreatedPool, NewPoolDrives, create as create_pool},
+    sparing::{level_name, level_text},
+};
 use std::path::Path;
 use world::World;
 
@@ -17,27 +21,33 @@ struct CreateAnswer<'a> {
     /// Of all drives together.
     bytes: u64,
     copies: usize,
+    /// `none`, `single` or `double`.
+    sparing: &'static str,
 }
 
-/// Makes a pool in `folder` with `copies` of everything; two if `None`.
+/// Makes a pool in `folder` with `copies` of everything, and room for lost drives; as is usual if `None`.
 pub async fn create(
     world: &World,
     folder: &Path,
     drives: NewPoolDrives<'_>,
-    copies: Option<usize>,
+    copies_and_sparing: (Option<usize>, Option<SparingLevel>),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let made = create_pool(world, folder, drives, copies, &StderrNotices::default()).await?;
-    let CreatedPool { drive_count: count, bytes, copies } = made;
+    let made = create_pool(world, folder, drives, copies_and_sparing, &StderrNotices::default()).await?;
+    let CreatedPool { sparing, drive_count: count, bytes, copies } = made;
     let often = match copies {
         1 => "everything once: what one drive loses is lost",
         2 => "everything twice",
         _ => "everything three times",
     };
     if json {
-        console.json_of(&CreateAnswer { path: folder, drives: count, bytes: bytes.0, copies })?;
+        let sparing = level_name(sparing);
+        console.json_of(&CreateAnswer { path: folder, drives: count, bytes: bytes.0, copies, sparing })?;
     }
     console.say(&format!("{}: a pool of {count} drives, {bytes} together, {often}", folder.display()));
+    if sparing != SparingLevel::None {
+        console.say(&format!("  {}; change it with 'spindle pool set'", level_text(sparing)));
+    }
     console.finish(ExitStatus::Pass)
 }

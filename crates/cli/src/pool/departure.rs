@@ -13,6 +13,7 @@ use serving::pool::{
     add_drive::{DriveSource, check_source},
     departure::{self, EmptyingProgress, NamedDrive, drive_named},
     folder::OpenPool,
+    levelling,
 };
 use std::path::{Path, PathBuf};
 use world::{ByteCount, World};
@@ -36,6 +37,8 @@ struct DepartureAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<PathBuf>,
     drives_in_use: usize,
+    /// The drives are not equally full: an export levels them, or `pool level`.
+    is_uneven: bool,
 }
 
 /// Lets a drive leave, and waits until it has; or keeps it.
@@ -128,6 +131,7 @@ async fn end(
     outcome: DriveOutcome,
 ) -> Result<ExitStatus, Refusal> {
     let (folder, drives_in_use) = (open.folder().to_owned(), open.pool.drives_present());
+    let advice = levelling::advice(&open);
     let closed = open.close().await;
     let (named, replaced_by) = done?;
     closed?;
@@ -139,6 +143,7 @@ async fn end(
             done: outcome,
             replaced_by: replaced_by.clone(),
             drives_in_use,
+            is_uneven: advice.is_some(),
         };
         console.json_of(&answer)?;
     }
@@ -149,5 +154,6 @@ async fn end(
         DriveOutcome::Left => format!("has left, and can be taken out{by}"),
     };
     console.say(&format!("{}: {} {text}; {drives_in_use} drives are in use", folder.display(), named.name));
+    advice.iter().for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)
 }

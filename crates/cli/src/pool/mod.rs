@@ -13,9 +13,11 @@ mod filling;
 mod group;
 pub mod group_arguments;
 mod import;
+mod level;
 pub mod reporter;
 mod salvage;
 mod scrub;
+mod set;
 mod show;
 mod volume;
 mod volume_diff;
@@ -25,7 +27,7 @@ pub use group::group;
 pub use volume::volume;
 
 use crate::exit_status::ExitStatus;
-use arguments::{PoolArguments, PoolVerb};
+use arguments::{PoolArguments, PoolVerb, SparingArgument};
 use report::Refusal;
 use serving::pool::{add_drive::DriveSource, create::NewPoolDrives, import::ImportRequest};
 use std::path::Path;
@@ -38,12 +40,13 @@ use world::{
 pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
     let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
-        PoolVerb::Create { pool, size, drives, device, copies } => {
+        PoolVerb::Create { pool, size, drives, device, copies, sparing } => {
             let drives = match size {
                 Some(size) => NewPoolDrives::Files { count: *drives, size: *size },
                 None => NewPoolDrives::Devices(device),
             };
-            create::create(&world, pool, drives, *copies, json).await
+            let sparing = sparing.map(SparingArgument::level);
+            create::create(&world, pool, drives, (*copies, sparing), json).await
         }
         PoolVerb::AddDrive { pool, size, device } => {
             add_drive::add(&world, pool, source_of(*size, device.as_deref()), json).await
@@ -64,6 +67,8 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         PoolVerb::Settle { pools, give_up } => {
             cut::settle_pools(&world, pools, give_up.as_deref(), json).await
         }
+        PoolVerb::Level { pool } => level::level(&world, pool, json).await,
+        PoolVerb::Set { pool, sparing } => set::set(&world, pool, sparing.level(), json).await,
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
         PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,
         PoolVerb::Salvage { volume, out } => salvage::salvage(&world, volume, out, json).await,

@@ -137,6 +137,8 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
         console.say(&format!("  drive {} leaves: {done} %, {left} lie on it{problem}", leaving.name));
     }
     console.say(&format!("  {}", shown.losses.text()));
+    shown.sparing.text().iter().for_each(|line| console.say(&format!("  {line}")));
+    shown.levelling.text().iter().for_each(|line| console.say(&format!("  {line}")));
     shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {
         let left = ByteCount(rebuild.total_bytes.saturating_sub(rebuild.done_bytes));

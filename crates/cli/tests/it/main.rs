@@ -33,6 +33,7 @@ mod out_of_space;
 mod paper_plans;
 mod plans;
 mod pool_drives;
+mod pool_levelling;
 mod pool_verbs;
 mod pools;
 mod pristine;

@@ -16,25 +16,25 @@ use world::{BlockDevice, Buffer, ByteOffset, Stability};
 const MIB: usize = 1 << 20;
 
 #[track_caller]
-fn done(said: &ProgramOutput) -> String {
+pub fn done(said: &ProgramOutput) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }
 
 #[track_caller]
-fn json(bench: &Bench, arguments: &[&str]) -> serde_json::Value {
+pub fn json(bench: &Bench, arguments: &[&str]) -> serde_json::Value {
     json_of(&done(&bench.run(&[arguments, &["--json"]].concat())))
 }
 
 #[track_caller]
-fn refused(bench: &Bench, arguments: &[&str], why: &str) {
+pub fn refused(bench: &Bench, arguments: &[&str], why: &str) {
     let said = bench.run(arguments);
     assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains(why), "{}", said.stderr);
 }
 
 /// A pool with a volume of so many MiB of noise.
-fn used_pool(bench: &Bench, drives: &str, mib: usize) {
+pub fn used_pool(bench: &Bench, drives: &str, mib: usize) {
     done(&bench.run(&["pool", "create", "mail", "--size", "200MiB", "--drives", drives]));
     done(&bench.run(&["volume", "create", "mail/store", "120MiB"]));
     let letters = noise(mib * MIB, 5);
@@ -47,7 +47,7 @@ fn used_pool(bench: &Bench, drives: &str, mib: usize) {
 }
 
 #[track_caller]
-fn has_letters(bench: &Bench, mib: usize) {
+pub fn has_letters(bench: &Bench, mib: usize) {
     let letters = noise(mib * MIB, 5);
     while_exported(bench, async |client| {
         let read = client.read(ByteOffset(0), vec![Buffer::zeroed(mib * MIB)]).await.unwrap();

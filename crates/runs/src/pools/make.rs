@@ -15,7 +15,7 @@ use crate::{
     storage_endpoint::StorageEndpoint,
 };
 use array::{
-    format::{DriveId, PoolId},
+    format::{DriveId, PoolId, SparingLevel},
     pool::{NewDrive, NewPool, create},
 };
 use report::Refusal;
@@ -144,8 +144,13 @@ async fn make(
     if let Some(error) = failed {
         return Err(error);
     }
-    let pool =
-        NewPool { pool: PoolId(uuid(&mut random)), name: name.to_owned(), slot_bytes: size.slot_bytes };
+    let pool = NewPool {
+        pool: PoolId(uuid(&mut random)),
+        name: name.to_owned(),
+        slot_bytes: size.slot_bytes,
+        // A run does not outlive its drives.
+        sparing: SparingLevel::None,
+    };
     let made = create(world, &pool, &new).await;
     made.map_err(|error| IoError::new(IoErrorKind::Other, error.to_string()))
 }

@@ -6,6 +6,7 @@ use super::{
     folder::OpenPool,
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
+    sparing::SparingStatus,
 };
 use crate::notices::Notices;
 use array::format::DriveId;
@@ -38,6 +39,9 @@ pub struct AddDriveAnswer {
     pub degraded_segments: u64,
     /// Drives without any data, which were removed from the record.
     pub forgotten: Vec<String>,
+    /// The drives are not equally full: an export levels them, or `pool level`.
+    pub is_uneven: bool,
+    pub sparing: SparingStatus,
 }
 
 /// Refuses a device that cannot become a drive, before the pool is opened.
@@ -129,6 +133,8 @@ async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<
         rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
         degraded_segments: degraded.segments,
         forgotten,
+        is_uneven: open.pool.is_uneven(),
+        sparing: SparingStatus::of(&open.pool),
     })
 }
 

@@ -4,11 +4,12 @@ use super::{
     folder::{hold, refusal},
     joining_drive::{JoiningDrive, check_distinct},
     record::PoolRecord,
+    sparing::{level_name, usual_level},
 };
 use crate::{notices::Notices, uuid::random_uuid};
 use array::{
     error::Error,
-    format::PoolId,
+    format::{PoolId, SparingLevel},
     pool::{NewPool, create_with_copies},
     superblocks::read_places,
 };
@@ -51,22 +52,25 @@ impl NewPoolDrives<'_> {
 
 /// A pool that was made.
 pub struct CreatedPool {
+    pub sparing: SparingLevel,
     pub drive_count: usize,
     /// Of all drives together.
     pub bytes: ByteCount,
     pub copies: usize,
 }
 
-/// Makes a pool in `folder` with `copies` of everything; two if `None`.
+/// Makes a pool in `folder` with `copies` of everything, two if `None`; and with room for lost drives, as is usual
+/// for their number if `None`.
 pub async fn create(
     world: &World,
     folder: &Path,
     drives: NewPoolDrives<'_>,
-    copies: Option<usize>,
+    (copies, sparing): (Option<usize>, Option<SparingLevel>),
     notices: &dyn Notices,
 ) -> Result<CreatedPool, Refusal> {
     // Everything is checked first: a refusal changes nothing.
     let copies = check_copies(copies, drives.count())?;
+    let sparing = check_sparing(sparing, copies, drives.count())?;
     let is_new = check_folder(folder)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.ok_or_else(|| {
@@ -81,11 +85,11 @@ pub async fn create(
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
     }
-    let made = make(world, folder, name, &drives, copies, notices).await;
+    let made = make(world, folder, name, &drives, (copies, sparing), notices).await;
     if made.is_err() {
         undo(folder, &drives, is_new);
     }
-    Ok(CreatedPool { drive_count: drives.count(), bytes: made?, copies })
+    Ok(CreatedPool { sparing, drive_count: drives.count(), bytes: made?, copies })
 }
 
 /// The number of copies; refuses what the number of drives does not allow.
@@ -102,6 +106,24 @@ fn check_copies(copies: Option<usize>, drives: usize) -> Result<usize, Refusal> 
         )),
         copies => Ok(copies),
     }
+}
+
+/// The level of sparing; refuses one for which the drives are too few.
+fn check_sparing(
+    sparing: Option<SparingLevel>,
+    copies: usize,
+    drives: usize,
+) -> Result<SparingLevel, Refusal> {
+    let level = sparing.unwrap_or_else(|| usual_level(drives));
+    let needed = copies + usize::from(level.drives());
+    if drives >= needed || level == SparingLevel::None {
+        return Ok(level);
+    }
+    let problem = format!(
+        "sparing {} takes {needed} drives with {copies} copies, and {drives} were given",
+        level_name(level)
+    );
+    Err(Refusal::new(problem, "give more drives, fewer copies, or less sparing"))
 }
 
 /// True if the folder is yet to be made.
@@ -165,7 +187,7 @@ async fn make(
     folder: &Path,
     name: String,
     drives: &NewPoolDrives<'_>,
-    copies: usize,
+    (copies, sparing): (usize, SparingLevel),
     notices: &dyn Notices,
 ) -> Result<ByteCount, Refusal> {
     let _held = hold(folder)?;
@@ -190,7 +212,7 @@ async fn make(
     let new: Vec<_> = joining.iter().map(JoiningDrive::new_drive).collect();
     let id = PoolId(random_uuid(world));
     let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
-    let pool = NewPool { pool: id, name, slot_bytes };
+    let pool = NewPool { pool: id, name, slot_bytes, sparing };
     let remedy = "give it larger drives, or others";
     create_with_copies(world, &pool, &new, copies).await.map_err(|error| match error {
         // The pool numbers the drives it was given; a person knows their names.

@@ -118,9 +118,18 @@ pub async fn retire(open: &OpenPool, drive: &NamedDrive) -> Result<(), Refusal> 
 pub(super) fn refusal_to_leave(open: &OpenPool, drive: &NamedDrive, error: &Error) -> Refusal {
     let unchanged = "nothing was changed";
     match error {
-        Error::TooFewToLeave { .. } | Error::TooSmallToLeave { .. } | Error::TooFullToLeave { .. } => {
-            let problem = format!("{}: {} cannot leave: {error}", open.folder().display(), drive.name);
-            Refusal::new(problem, unchanged)
+        Error::TooFewToLeave { .. }
+        | Error::TooSmallToLeave { .. }
+        | Error::TooFullToLeave { .. }
+        | Error::TooFewToSpare { .. } => {
+            let folder = open.folder().display();
+            let problem = format!("{folder}: {} cannot leave: {error}", drive.name);
+            if open.pool.sparing().kept_drives == 0 {
+                return Refusal::new(problem, unchanged);
+            }
+            let give_up =
+                format!("'spindle pool set {folder} --sparing none' gives up the room for lost drives");
+            Refusal::new(problem, format!("{unchanged}; {give_up}"))
         }
         _ => open.refusal(error, unchanged),
     }

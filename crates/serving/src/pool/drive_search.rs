@@ -367,8 +367,12 @@ mod tests {
                 serial: "Z1".into(),
                 device: Rc::clone(&device),
             };
-            let pool =
-                array::pool::NewPool { pool: PoolId([2; 16]), name: "mail".into(), slot_bytes: 1 << 20 };
+            let pool = array::pool::NewPool {
+                pool: PoolId([2; 16]),
+                name: "mail".into(),
+                slot_bytes: 1 << 20,
+                sparing: array::format::SparingLevel::None,
+            };
             array::pool::create(&world, &pool, &[drive]).await.unwrap();
             read_places(&device).await.newest.unwrap()
         })

@@ -1,11 +1,14 @@
 //! Events of a pool as text: one line for people, one JSON object for programs.
 
-use super::snapshot_room::{SnapshotRoomStatus, room_to_make};
+use super::{
+    snapshot_room::{SnapshotRoomStatus, room_to_make},
+    sparing::level_name,
+};
 use array::{
-    format::DriveId,
+    format::{DriveId, Sparing},
     pool::{
         PoolSpace,
-        events::{DriveName, EventKind, PoolEvent, RedundancyStatus},
+        events::{DriveName, EventKind, LevellingOutcome, PoolEvent, RedundancyStatus},
     },
 };
 use report::{Severity, calendar::utc_time};
@@ -62,6 +65,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
         EventKind::DriveLoss { .. }
             | EventKind::StaleDrive { .. }
             | EventKind::RedundancyLoss(_)
+            | EventKind::SparingChange { .. }
             | EventKind::Alarm { .. }
             | EventKind::WriteRefusal { .. }
             | EventKind::ScrubFindings { .. }
@@ -188,6 +192,31 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             json!({ "drive": drive_json(drive, context) }),
         ),
         EventKind::RedundancyLoss(lost) => redundancy_lost(lost, context),
+        EventKind::SparingChange { sparing } => sparing_changed(*sparing, context),
+        EventKind::LevellingStart { bytes } => say(
+            "levelling_started",
+            Severity::Note,
+            format!("drives are being levelled: {} to be moved", ByteCount(*bytes)),
+            String::new(),
+            json!({ "bytes": bytes }),
+        ),
+        EventKind::LevellingEnd { outcome, moved_bytes } => {
+            let (word, why) = match outcome {
+                LevellingOutcome::Level => ("level", "drives are level"),
+                LevellingOutcome::NoMoveHelps => ("no_move_helps", "levelling ended: no more moves help"),
+                LevellingOutcome::Postponed => {
+                    ("postponed", "levelling waits for missing copies, or for a drive that leaves")
+                }
+                LevellingOutcome::Cancelled => ("cancelled", "levelling was interrupted"),
+            };
+            say(
+                "levelling_ended",
+                Severity::Note,
+                format!("{why}: {} moved", ByteCount(*moved_bytes)),
+                String::new(),
+                json!({ "outcome": word, "moved_bytes": moved_bytes }),
+            )
+        }
         EventKind::FullRedundancy(whole) => say(
             "redundancy_whole",
             Severity::Note,
@@ -322,6 +351,22 @@ fn redundancy_lost(lost: &RedundancyStatus, context: &PoolContext) -> EventWords
         text: format!("redundancy lost: {}", parts.join("; ")),
         next_step,
         details: redundancy_json(lost),
+    }
+}
+
+fn sparing_changed(sparing: Sparing, context: &PoolContext) -> EventWords {
+    let (kept, wanted) = (sparing.kept_drives, sparing.level.drives());
+    let (severity, next_step) = if sparing.is_spent() {
+        (Severity::Warning, context.adding("the next drive that is added gives it back"))
+    } else {
+        (Severity::Note, String::new())
+    };
+    EventWords {
+        event: "sparing_changed",
+        severity,
+        text: format!("room is kept for {kept} lost drives of {wanted}"),
+        next_step,
+        details: json!({ "level": level_name(sparing.level), "kept_drives": kept }),
     }
 }
 

@@ -15,12 +15,14 @@ pub mod filling;
 pub mod folder;
 pub mod group;
 pub mod import;
+pub mod levelling;
 pub mod limits;
 pub mod losses;
 pub mod note;
 pub mod record;
 pub mod salvage;
 pub mod snapshot_room;
+pub mod sparing;
 pub mod status;
 
 mod drive_opening;

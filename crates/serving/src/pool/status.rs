@@ -12,11 +12,13 @@ use super::{
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
+    levelling::LevelStatus,
     limits::LimitStatus,
     losses::LossStatus,
     note::NoteStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
+    sparing::SparingStatus,
     unused,
 };
 use array::{
@@ -77,6 +79,12 @@ pub struct PoolStatus {
     /// Drives that may be lost.
     #[serde(default)]
     pub losses: LossStatus,
+    /// Room kept for lost drives.
+    #[serde(default)]
+    pub sparing: SparingStatus,
+    /// Fill of the drives.
+    #[serde(default)]
+    pub levelling: LevelStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -337,6 +345,8 @@ impl PoolStatus {
             },
             leaving: leaving_of(pool, drives),
             losses: LossStatus::of(pool.loss_tolerance()),
+            sparing: SparingStatus::of(pool),
+            levelling: LevelStatus::of(pool),
             volumes: volumes.collect(),
         }
     }

@@ -114,7 +114,13 @@ impl Bug {
 
     /// True if it needs drives that leave.
     pub fn drive_changes(self) -> bool {
-        matches!(self, Self::InPool(Canary::RetiredDriveHasTheLastCopy | Canary::VoteGivenUpFirst))
+        self.levels()
+            || matches!(self, Self::InPool(Canary::RetiredDriveHasTheLastCopy | Canary::VoteGivenUpFirst))
+    }
+
+    /// True if it needs drives that are levelled.
+    pub fn levels(self) -> bool {
+        self == Self::InPool(Canary::LevellingFreesTheOldCopyFirst)
     }
 
     /// True if it needs comparisons of points.

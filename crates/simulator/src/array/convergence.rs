@@ -21,7 +21,9 @@ impl PoolFixture {
     /// right.
     pub async fn heal(&self, world: &World, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
         // Where the remaining drives have no space for all copies, some data has one only.
-        let is_whole = || pool.degraded().segments == 0 || self.plan.is_tight && has_no_room(pool);
+        // While room for a lost drive is still kept, those lost before had theirs.
+        let may_lack = || self.plan.is_tight && has_no_room(pool) && pool.sparing().kept_drives == 0;
+        let is_whole = || pool.degraded().segments == 0 || may_lack();
         if !wait_until(world, pool, is_whole).await? {
             return Err(PoolViolation::NotConverged(format!("{:?}", pool.degraded())).into());
         }
@@ -129,7 +131,7 @@ impl PoolFixture {
 
 fn has_no_room(pool: &Pool) -> bool {
     let space = pool.space();
-    space.free <= space.reserve / 2
+    space.free <= space.reserve / 2 + space.spare
 }
 
 async fn wait_until(world: &World, pool: &Pool, is_done: impl Fn() -> bool) -> Result<bool, PoolRunError> {

@@ -1,5 +1,5 @@
 //! Drives that leave while hosts work: retired, replaced, kept after all, forgotten; those that have left come
-//! back as new ones.
+//! back as new ones. Drives are levelled, and room for lost ones is kept.
 
 use super::{
     fixture::PoolFixture,
@@ -7,9 +7,9 @@ use super::{
 };
 use array::{
     error::Error,
-    format::DriveId,
+    format::{DriveId, SparingLevel},
     mover::EmptyingProblem,
-    pool::{NewDrive, Pool},
+    pool::{NewDrive, Pool, events::LevellingOutcome},
 };
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use world::{IoErrorKind, Random, World};
@@ -54,9 +54,16 @@ pub struct DriveChanger {
 impl DriveChanger {
     /// Issues all changes of this incarnation.
     pub async fn work(mut self, world: World) -> Result<(), PoolRunError> {
+        if self.fixture.plan.levels && self.fixture.bay.borrow().is_levelling {
+            // A crash has interrupted one.
+            self.level().await?;
+        }
         for _ in 0..1 + self.random.below(5) {
             world.sleep(Duration::from_micros(1 << self.random.below(PAUSE_MAX_LOG2))).await;
-            let done = match self.random.below(10) {
+            let kinds = if self.fixture.plan.levels { 16 } else { 10 };
+            let done = match self.random.below(kinds) {
+                10..=13 => self.level().await,
+                14.. => self.set_sparing().await,
                 0..=4 => self.retire().await,
                 5..=6 => self.replace().await,
                 7 => self.keep().await,
@@ -137,6 +144,40 @@ impl DriveChanger {
         self.is_done("forgetting a drive", &forgotten).map(drop)
     }
 
+    async fn level(&mut self) -> Result<(), PoolRunError> {
+        let was_levelling = std::mem::replace(&mut self.fixture.bay.borrow_mut().is_levelling, true);
+        let levelled = self.pool.level().await;
+        let outcome = match levelled {
+            Ok(outcome) => outcome,
+            // A target that was added has the shortage, too.
+            Err(Error::OutOfSpace(_)) if self.fixture.has_shortage() => return Ok(()),
+            Err(error) => return Err(PoolRefusal::of_pool("levelling the drives", &error).into()),
+        };
+        self.fixture.bay.borrow_mut().is_levelling = false;
+        self.fixture.tell(format!("levelled: {outcome:?}"));
+        if matches!(outcome, LevellingOutcome::Level | LevellingOutcome::NoMoveHelps) {
+            let mut tally = self.fixture.tally.borrow_mut();
+            tally.levellings += 1;
+            tally.levellings_resumed += u64::from(was_levelling);
+        }
+        Ok(())
+    }
+
+    async fn set_sparing(&mut self) -> Result<(), PoolRunError> {
+        let level =
+            [SparingLevel::None, SparingLevel::Single, SparingLevel::Double][self.random.below(3) as usize];
+        let changed = self.pool.set_sparing(level).await;
+        let mut tally = self.fixture.tally.borrow_mut();
+        match changed {
+            Ok(()) => tally.sparing_changed += 1,
+            Err(Error::TooFewToSpare { .. } | Error::TooFullToSpare { .. }) => tally.sparing_refused += 1,
+            Err(error) => return Err(PoolRefusal::of_pool("changing the sparing", &error).into()),
+        }
+        drop(tally);
+        self.fixture.tell(format!("sparing is {:?}", self.pool.sparing()));
+        Ok(())
+    }
+
     /// A drive that is no member: one that was never given, or that had left at the last audit.
     fn pick_blank(&mut self) -> Option<usize> {
         let blank = {
@@ -199,6 +240,7 @@ impl DriveChanger {
                 Error::TooFewToLeave { .. }
                 | Error::TooSmallToLeave { .. }
                 | Error::TooFullToLeave { .. }
+                | Error::TooFewToSpare { .. }
                 | Error::NoDrive(_)
                 | Error::DriveAbsent(_)
                 | Error::DriveInUse(_)

@@ -92,6 +92,13 @@ pub struct PoolTally {
     pub drive_changes_refused: u64,
     /// Drives that had left, found in audits.
     pub drives_left: u64,
+    /// Levellings that ended with level drives, or because no move helped.
+    pub levellings: u64,
+    /// Those of them after one that a crash had interrupted.
+    pub levellings_resumed: u64,
+    /// Changes of the level of sparing, and those refused for want of room or drives.
+    pub sparing_changed: u64,
+    pub sparing_refused: u64,
     /// Differences of two points applied, with the right result.
     pub differences: u64,
     /// Those between points of different branches.
@@ -134,6 +141,8 @@ pub struct Bay {
     pub changes: DriveChangeLog,
     /// Number of attempts to add a drive, each under another name.
     pub additions: u8,
+    /// A levelling was under way when the last incarnation ended.
+    pub is_levelling: bool,
     /// This incarnation has or had a shortage.
     pub has_shortage: bool,
     pub is_spare_faulty: bool,

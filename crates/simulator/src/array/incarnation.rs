@@ -54,7 +54,12 @@ pub struct PoolScenario {
 impl PoolFixture {
     /// Creates the pool.
     pub async fn create(self, world: World) -> Result<(), PoolRunError> {
-        let new = NewPool { pool: PoolId([7; 16]), name: "simulated".to_owned(), slot_bytes: SLOT_BYTES };
+        let new = NewPool {
+            pool: PoolId([7; 16]),
+            name: "simulated".to_owned(),
+            slot_bytes: SLOT_BYTES,
+            sparing: self.plan.sparing,
+        };
         let drives = (0..self.plan.drives.len()).map(|index| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("drive {index}"),

@@ -8,7 +8,10 @@ use super::{
     fault_model::{DriveFault, PoolFaultGrade, draw_faults_beyond},
     shortage::ShortageEpisode,
 };
-use array::{format::superblock::DATA_START_BYTES_MIN, pool::OpenSetting};
+use array::{
+    format::{SparingLevel, superblock::DATA_START_BYTES_MIN},
+    pool::OpenSetting,
+};
 use std::time::Duration;
 use world::{
     ByteCount, Random,
@@ -43,6 +46,8 @@ pub struct PoolRunOptions {
     pub grouping: Branching,
     /// Drives are retired, replaced, kept and forgotten while hosts work.
     pub drive_changes: bool,
+    /// Of these runs: drives are levelled, and room for lost ones is kept.
+    pub levels: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -113,6 +118,10 @@ pub struct PoolRunPlan {
     pub compares: bool,
     /// Drives are retired, replaced, kept and forgotten while hosts work.
     pub drive_changes: bool,
+    /// Drives are levelled, and the level of sparing changes.
+    pub levels: bool,
+    /// Level of sparing at first.
+    pub sparing: SparingLevel,
     /// Drives for that, which are no members at first.
     pub extras: Vec<DriveOptions>,
     /// Drives may lose stable data without detection.
@@ -172,6 +181,8 @@ impl PoolRunPlan {
             groups: false,
             compares: options.compares,
             drive_changes: options.drive_changes,
+            levels: options.levels,
+            sparing: SparingLevel::None,
             extras: Vec::new(),
             is_untold,
             is_tight,
@@ -213,6 +224,19 @@ impl PoolRunPlan {
         }
         if plan.drive_changes {
             plan.extras = (0..random.below(3)).map(|_| draw_drive(random, is_tight, options)).collect();
+        }
+        if plan.levels {
+            let sparable = plan.drives.len().saturating_sub(plan.copies);
+            let levels = [SparingLevel::None, SparingLevel::Single, SparingLevel::Double];
+            plan.sparing = levels[random.below(3).min(sparable as u64) as usize];
+            // Something must be on the drives before others are added.
+            (plan.extras, plan.commands) = (
+                (0..1 + random.below(3)).map(|_| draw_drive(random, is_tight, options)).collect(),
+                plan.commands.max(30),
+            );
+            plan.window_sectors = plan.window_sectors.max(1 << 13);
+            // Slow enough that crashes fall into a levelling.
+            plan.setting.throttle.ceiling_bytes_per_second = [0, 4 << 20, 16 << 20][random.below(3) as usize];
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.

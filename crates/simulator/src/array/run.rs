@@ -59,7 +59,11 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         Branching::Always => " --branches",
         Branching::Never => " --no-branches",
     };
-    let drive_changes = if options.drive_changes { " --drive-changes" } else { "" };
+    let drive_changes = match (options.levels, options.drive_changes) {
+        (true, _) => " --levelling",
+        (false, true) => " --drive-changes",
+        (false, false) => "",
+    };
     let differences = if options.compares { " --differences" } else { "" };
     format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{differences}")
 }

@@ -77,6 +77,9 @@ struct Array {
     /// Compare points of volumes in every run
     #[arg(long)]
     differences: bool,
+    /// Beside that, level drives and keep room for lost ones in every run
+    #[arg(long)]
+    levelling: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -148,13 +151,15 @@ fn run_array(arguments: Array) -> ExitCode {
     } else {
         array::Branching::Drawn
     };
-    let drive_changes = arguments.drive_changes;
+    let levels = arguments.levelling;
+    let drive_changes = arguments.drive_changes || levels;
     let options = array::PoolRunOptions {
         grade,
         branching,
         grouping,
         drive_changes,
         compares: arguments.differences,
+        levels,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

@@ -9,7 +9,7 @@ use crate::{
     failure::{self, SeedFailure},
 };
 use array::{
-    format::{DriveId, PoolId},
+    format::{DriveId, PoolId, SparingLevel},
     pool::{NewDrive, NewPool, create},
     simulation::{
         canary,
@@ -107,7 +107,12 @@ impl Run {
         let created = self.simulation.run(SimLimits::generous(), |world| async move {
             for (index, devices) in devices.into_iter().enumerate() {
                 let pool = PoolId([[0xa; 16], [0xb; 16]][index]);
-                let new = NewPool { pool, name: format!("pool {index}"), slot_bytes: 1 << 20 };
+                let new = NewPool {
+                    pool,
+                    name: format!("pool {index}"),
+                    slot_bytes: 1 << 20,
+                    sparing: SparingLevel::None,
+                };
                 let drives = devices.into_iter().enumerate().map(|(number, device)| NewDrive {
                     drive: DriveId([(16 * index + number) as u8 + 1; 16]),
                     serial: format!("S{index}{number}"),

@@ -18,7 +18,7 @@ mod model;
 
 use crate::scene::MIB;
 use array::{
-    format::{DriveId, PoolId, VolumeId, row::WriteCache},
+    format::{DriveId, PoolId, SparingLevel, VolumeId, row::WriteCache},
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
     volume::VolumeDevice,
 };
@@ -87,7 +87,12 @@ async fn make_pool(world: &World, folder: &Path) {
     for number in 0..DRIVES {
         drives.push(new_drive(folder, number).await);
     }
-    let new = NewPool { pool: PoolId([7; 16]), name: "killed".to_owned(), slot_bytes: MIB as u32 };
+    let new = NewPool {
+        pool: PoolId([7; 16]),
+        name: "killed".to_owned(),
+        slot_bytes: MIB as u32,
+        sparing: SparingLevel::None,
+    };
     create(world, &new, &drives).await.expect("a pool is made");
     drop(drives);
     let pool = open_pool(world, folder).await;

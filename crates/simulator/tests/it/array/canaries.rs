@@ -59,6 +59,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             grouping: bug.grouping(),
             compares: bug.compares(),
             drive_changes: bug.drive_changes(),
+            levels: bug.levels(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

@@ -15,6 +15,9 @@ mod differences;
 /// Drives that leave.
 mod drive_changes;
 
+/// Drives that are levelled, and room for lost ones.
+mod levelling;
+
 /// One seed is one run.
 mod same_again;
 
@@ -83,7 +86,12 @@ const OF_DIFFERENCES: [Sometimes; 1] = [Sometimes::FillWaitsForADifference];
 /// Branches that only runs with groups take.
 const OF_GROUPS: [Sometimes; 2] = [Sometimes::IntentCompleted, Sometimes::CutBehindAnIntent];
 /// Branches that only runs with changes of drives take, and are looked for there.
-const OF_DRIVE_CHANGES: [Sometimes; 8] = [
+const OF_DRIVE_CHANGES: [Sometimes; 13] = [
+    Sometimes::SlotLevelled,
+    Sometimes::CutWhileLevelling,
+    Sometimes::LevellingPostponed,
+    Sometimes::SpareRoomUsed,
+    Sometimes::SpareRoomRestored,
     Sometimes::DepartureWentOn,
     Sometimes::DriveLeft,
     Sometimes::DriveKept,
