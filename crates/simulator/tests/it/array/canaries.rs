@@ -17,7 +17,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::ForkPointGoesWithItsSnapshot) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 97,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 118,
         Bug::InPool(Canary::OneLegTailServed) => 6,
         Bug::InPool(Canary::OneLegAcknowledged) => 31,
         Bug::BeforeDrives(DriveBug::RecordsBeforeTheirHeader) => 79,
@@ -26,6 +26,10 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::SegmentEnteredOverUnstableRecords) => 168,
         Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
         Bug::InPool(Canary::RetiredDriveHasTheLastCopy) => 94,
+        Bug::InPool(Canary::FullDriveTakenForDead) => 13,
+        Bug::InPool(Canary::IntentForgotten) => 26,
+        Bug::InPool(Canary::VoteGivenUpFirst) => 8,
+        Bug::InPool(Canary::RowGoesWithTheOldBranch) => 4,
         _ => 0,
     }
 }

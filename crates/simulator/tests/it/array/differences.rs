@@ -3,7 +3,7 @@ use simulator::array::{Branching, PoolRunOptions, PoolRunReport, run};
 
 #[test]
 fn a_difference_applied_to_the_earlier_point_gives_the_later_one() {
-    let seeds = super::fifth() / 2;
+    let seeds = super::fifth() / 4;
     let reports = reports(seeds, PoolRunOptions { compares: true, ..PoolRunOptions::default() });
     let differences: u64 = reports.iter().map(|report| report.tally.differences).sum();
     println!("note: {seeds} seeds: {differences} differences applied");
