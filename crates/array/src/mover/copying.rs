@@ -249,9 +249,6 @@ impl Mover {
                     state.segments.move_copy(job.number, (leaving, to), kept_until);
                     sometimes::reached(Sometimes::SlotMovedAway);
                 }
-                (CopyGoal::Level, Some(old)) if canary::is(Canary::LevellingFreesTheOldCopyFirst) => {
-                    state.segments.replace_slot(job.number, old, to);
-                }
                 (CopyGoal::Level, Some(old)) => {
                     state.segments.move_copy(job.number, (old, to), kept_until);
                     sometimes::reached(Sometimes::SlotLevelled);
@@ -288,6 +285,9 @@ impl Mover {
             CopyGoal::Missing => Urgency::Urgent,
             CopyGoal::Leaving | CopyGoal::Level => Urgency::CanWait,
         };
+        if job.goal == CopyGoal::Level && canary::is(Canary::LevellingRecordsTheNewCopyFirst) {
+            return Ok(());
+        }
         let mut first = 0;
         while first < blocks {
             let permit = self.throttle.permit(urgency).await?;

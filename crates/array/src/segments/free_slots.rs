@@ -77,9 +77,7 @@ impl FreeSlots {
         assert!(!self.slots.contains(index), "slot {slot} was not taken");
         self.slots.insert(index);
         self.free += 1;
-        if canary::is(Canary::SegmentReusedBeforeCheckpoint)
-            || canary::is(Canary::LevellingFreesTheOldCopyFirst)
-        {
+        if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
             // At once, not on the next round.
             self.next = index;
         }

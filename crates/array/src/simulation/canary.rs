@@ -83,8 +83,8 @@ listed! {
         RetiredDriveHasTheLastCopy,
         /// A drive that is to be emptied gives up its vote first.
         VoteGivenUpFirst,
-        /// Levelling frees the old copy before a checkpoint has the new one.
-        LevellingFreesTheOldCopyFirst,
+        /// Levelling records the new copy, and gives the old one up, before the new one is written.
+        LevellingRecordsTheNewCopyFirst,
     }
 }
 

@@ -120,7 +120,7 @@ impl Bug {
 
     /// True if it needs drives that are levelled.
     pub fn levels(self) -> bool {
-        self == Self::InPool(Canary::LevellingFreesTheOldCopyFirst)
+        self == Self::InPool(Canary::LevellingRecordsTheNewCopyFirst)
     }
 
     /// True if it needs comparisons of points.
