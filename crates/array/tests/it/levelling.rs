@@ -29,7 +29,7 @@ fn new_drive(index: usize, device: Rc<SimDrive>) -> NewDrive {
     NewDrive { drive: drive(index), serial: format!("S{index}"), device }
 }
 
-/// The byte of a MiB.
+/// Neighbours differ, and so does what lies at the same place after a move.
 fn byte_of(mib: u64) -> u8 {
     (mib % 250) as u8 + 1
 }
