@@ -153,9 +153,8 @@ fn clones_and_rollbacks_lose_nothing() {
 fn what_happens_to_a_group_happens_to_all_its_volumes_or_to_none() {
     let (branching, grouping) = (Branching::Always, Branching::Always);
     let options = PoolRunOptions { branching, grouping, ..PoolRunOptions::default() };
-    let reports: Vec<_> = (0..fifth() / 2)
-        .map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")))
-        .collect();
+    let reports: Vec<_> =
+        (0..fifth()).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
     let times =
         |branch: &Sometimes| -> u64 { reports.iter().filter_map(|report| report.reached.get(branch)).sum() };
     let reached = OF_GROUPS.map(|branch| (branch, times(&branch)));
