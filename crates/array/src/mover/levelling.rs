@@ -82,6 +82,11 @@ impl Mover {
         shared.drives.members().into_iter().map(fill).collect()
     }
 
+    /// Bytes that levelling has moved since the pool was opened, by whoever asked for it.
+    pub fn levelled_bytes(&self) -> u64 {
+        self.levelled_slots.get() * u64::from(self.shared.drives.geometry().slot_bytes)
+    }
+
     /// True if the drives differ so much that the pool levels them by itself. Reads the rows of all segments.
     pub fn is_uneven(&self) -> bool {
         self.level_plan().is_uneven()
@@ -191,6 +196,7 @@ impl Mover {
             let moved = self.copy_all(CopyGoal::Level, jobs).await;
             drop(no_rebuild);
             moved_slots += moved;
+            self.levelled_slots.set(self.levelled_slots.get() + moved);
             fruitless_rounds = if moved > 0 { 0 } else { fruitless_rounds + 1 };
             // Moves count from this checkpoint on.
             self.checkpoints.make().await?;

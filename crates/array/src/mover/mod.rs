@@ -91,6 +91,8 @@ pub(crate) struct Mover {
     levelling_job: Job,
     /// [`Drives::changes`](crate::drive::Drives::changes) when levelling was cancelled.
     levelling_held: Cell<Option<u64>>,
+    /// Slots that levelling has moved since the pool was opened.
+    levelled_slots: Cell<u64>,
     /// The task that levels them was started.
     is_levelling: Cell<bool>,
     /// The next attempt of levelling that ended.
@@ -138,6 +140,7 @@ impl Mover {
             levelling: Mutex::default(),
             levelling_job,
             levelling_held: Cell::new(None),
+            levelled_slots: Cell::new(0),
             is_levelling: Cell::new(false),
             levelling_again_at: Cell::default(),
             scrub_job,

@@ -295,6 +295,11 @@ impl Pool {
         self.mover.level().await
     }
 
+    /// Bytes that levelling has moved since the pool was opened, by whoever asked for it.
+    pub fn levelled_bytes(&self) -> u64 {
+        self.mover.levelled_bytes()
+    }
+
     /// The drives that are present, and how full they are.
     pub fn fills(&self) -> Vec<DriveFill> {
         self.mover.fills()

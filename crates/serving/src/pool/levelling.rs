@@ -90,9 +90,9 @@ pub async fn level(
     show: &mut dyn FnMut(&JobProgress),
 ) -> Result<LevelAnswer, Refusal> {
     let remedy = "nothing was lost; see 'spindle pool show'";
+    let before = open.pool.levelled_bytes();
     // Missing copies come first.
     open.pool.rebuild().await.map_err(|error| open.refusal(&error, remedy))?;
-    let before = progress_of(&open.pool).done;
     let levelling = open.pool.level();
     let mut levelling = std::pin::pin!(levelling);
     let outcome = loop {
@@ -102,14 +102,14 @@ pub async fn level(
         }
     };
     let after = LevelStatus::of(&open.pool);
-    let moved_bytes = if after.total_bytes == 0 { 0 } else { after.done_bytes.saturating_sub(before) };
     Ok(LevelAnswer {
         outcome: match outcome {
             LevellingOutcome::Level => "level",
             LevellingOutcome::NoMoveHelps => "no_move_helps",
             LevellingOutcome::Postponed | LevellingOutcome::Cancelled => "postponed",
         },
-        moved_bytes,
+        // The background may have moved some of it.
+        moved_bytes: open.pool.levelled_bytes() - before,
         fullest_percent: after.fullest_percent,
         emptiest_percent: after.emptiest_percent,
     })
