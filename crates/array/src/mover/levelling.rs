@@ -82,7 +82,7 @@ impl Mover {
         shared.drives.members().into_iter().map(fill).collect()
     }
 
-    /// Bytes that levelling has moved since the pool was opened, by whoever asked for it.
+    /// Bytes that levelling has moved since the pool was opened, on request and in the background.
     pub fn levelled_bytes(&self) -> u64 {
         self.levelled_slots.get() * u64::from(self.shared.drives.geometry().slot_bytes)
     }

@@ -295,7 +295,7 @@ impl Pool {
         self.mover.level().await
     }
 
-    /// Bytes that levelling has moved since the pool was opened, by whoever asked for it.
+    /// Bytes that levelling has moved since the pool was opened, on request and in the background.
     pub fn levelled_bytes(&self) -> u64 {
         self.mover.levelled_bytes()
     }

@@ -22,7 +22,7 @@ impl Pool {
         let before = self.sparing();
         // Without the lock: other verbs go on meanwhile.
         if level.drives() > before.kept_drives {
-            // What is overwritten or deleted needs no room.
+            // Overwritten and deleted data needs no room.
             self.checkpoint().await?;
             self.check_spare_room(level.drives())?;
             self.make_spare_room(level.drives()).await?;

@@ -159,7 +159,7 @@ fn drives_of_different_sizes_and_volumes_of_one_copy_are_levelled_by_percentage(
         assert!(spread(&pool) <= 5.0, "{:?}", pool.fills());
         check(&pool, "mail", 30).await;
         check(&pool, "raid0", 30).await;
-        // What hosts write from now on keeps it so.
+        // Further writes of hosts keep it so.
         let volume = VolumeDevice(pool.volume("mail").expect("it exists"));
         for at in 0..60 {
             write(&volume, at % 30 * MIB, byte_of(at % 30), MIB as usize).await;

@@ -75,7 +75,7 @@ impl SparingStatus {
     }
 }
 
-/// What `pool create` and `pool set` say of a level.
+/// Line of `pool create` and `pool set` about a level.
 pub fn level_text(level: SparingLevel) -> String {
     let name = level_name(level);
     match level {

@@ -71,8 +71,8 @@ impl Pool {
     /// # Errors
     ///
     /// No such snapshot; the name is taken or invalid; an incomplete copy of that name is one of another
-    /// snapshot, or was being refreshed to one; the pool is too small for the data, and then nothing is left of the copy; the job was
-    /// cancelled; a block cannot be read; the pool is full or cannot write.
+    /// snapshot, or was being refreshed to one; the pool is too small for the data, and then nothing is left of
+    /// the copy; the job was cancelled; a block cannot be read; the pool is full or cannot write.
     pub async fn copy_from(&self, source: CopySource<'_>, name: &str, job: &Job) -> Result<FinishedCopy> {
         check_name(name)?;
         let incomplete = incomplete_name(name)?;
@@ -80,8 +80,8 @@ impl Pool {
             return Err(Error::NameTaken(name.to_owned()));
         }
         let (_, _, row) = source.pool.snapshot_of(source.volume, source.snapshot)?;
-        let info = source.pool.info_by_key(source.volume)?;
-        let volume = self.identity_of_copy((info.volume, row.snapshot), name);
+        let source_row = source.pool.volume_row(source.pool.number_of(source.volume)?);
+        let volume = self.identity_of_copy((source_row.volume, row.snapshot), name, &incomplete);
         let begun = self.info_of(&incomplete);
         let is_new = begun.is_none();
         if let Some(begun) = begun {
@@ -98,7 +98,7 @@ impl Pool {
                 self.take_back(&incomplete, &same).await?;
             }
         } else {
-            let setting = VolumeSetting { bounds: Bounds::default(), ..info.setting };
+            let setting = VolumeSetting { bounds: Bounds::default(), ..VolumeSetting::of(&source_row) };
             let size_bytes = row.sectors * SECTOR_BYTES;
             self.create_named(&NewVolume { name: incomplete.clone(), volume, size_bytes, setting }).await?;
         }
@@ -151,11 +151,6 @@ impl Pool {
 
     fn info_of(&self, name: &str) -> Option<VolumeInfo> {
         self.volumes().into_iter().find(|info| info.name == name)
-    }
-
-    fn info_by_key(&self, key: VolumeKey<'_>) -> Result<VolumeInfo> {
-        let name = self.volume_row(self.number_of(key)?).name;
-        Ok(self.info_of(&name).expect("it is live"))
     }
 }
 

@@ -103,10 +103,10 @@ impl Pool {
     /// Takes an incomplete copy back to its snapshot; what a refresh had begun goes.
     pub(super) async fn take_back(&self, incomplete: &str, snapshot: &str) -> Result<()> {
         let goal = RollbackGoal::Snapshot(SnapshotKey::from(snapshot));
-        let before = self.info_by_key(VolumeKey::from(incomplete))?;
+        let volume = self.volume_row(self.number_of(VolumeKey::from(incomplete))?).volume;
         // An earlier attempt may have ended right here.
         self.delete_left(incomplete).await?;
-        let left = IdSeed(before.volume.0).volume_of(before.volume);
+        let left = IdSeed(volume.0).volume_of(volume);
         self.roll_back(incomplete, goal, left, false).await?;
         self.delete_left(incomplete).await
     }

@@ -59,16 +59,15 @@ impl Pool {
         let volume = volume.into();
         self.route_between((volume, from), (volume, to))?;
         let (branch, earlier, row) = self.snapshot_of(volume, from)?;
-        let later = to.map(|to| self.snapshot_of(volume, to)).transpose()?;
-        let present = || self.branch_of(volume).map(|(_, branch)| (branch, None));
+        let later_row = to.map(|to| self.snapshot_of(volume, to)).transpose()?.map(|(_, _, row)| row);
         Ok(ChangeMap {
             map: self.map.clone(),
             checkpoints: Rc::clone(&self.checkpoints),
             volume: self.number_of(volume)?,
             earlier: (branch, earlier),
-            later: later.as_ref().map_or_else(present, |(branch, stamp, _)| Ok((*branch, Some(*stamp))))?,
+            later: self.later_point((volume, to))?,
             earlier_bytes: row.sectors * SECTOR_BYTES,
-            later_bytes: later.map(|(_, _, row)| row.sectors * SECTOR_BYTES),
+            later_bytes: later_row.map(|row| row.sectors * SECTOR_BYTES),
             is_merged: Cell::new(false),
         })
     }
@@ -85,13 +84,7 @@ impl Pool {
         to: Option<SnapshotKey<'_>>,
     ) -> Result<Vec<(String, SnapshotId)>> {
         let volume = volume.into();
-        let later = match to {
-            Some(to) => {
-                let (branch, stamp, _) = self.snapshot_of(volume, to)?;
-                (branch, Some(stamp))
-            }
-            None => (self.branch_of(volume)?.1, None),
-        };
+        let later = self.later_point((volume, to))?;
         let number = self.number_of(volume)?;
         let state = self.shared.state.borrow();
         let branches = state.catalogue.branches();

@@ -177,14 +177,17 @@ impl Pool {
         to: PointOfVolume<'_, Option<SnapshotKey<'_>>>,
     ) -> Result<Route> {
         let (branch, earlier, _) = self.snapshot_of(from.0, from.1)?;
-        let later = match to.1 {
-            Some(point) => {
-                let (branch, stamp, _) = self.snapshot_of(to.0, point)?;
-                (branch, Some(stamp))
-            }
-            None => (self.branch_of(to.0)?.1, None),
-        };
-        self.route_of(((branch, earlier), later), (from, to))
+        self.route_of(((branch, earlier), self.later_point(to)?), (from, to))
+    }
+
+    /// A snapshot of a volume, or its present.
+    fn later_point(
+        &self,
+        (volume, to): PointOfVolume<'_, Option<SnapshotKey<'_>>>,
+    ) -> Result<(BranchNumber, Option<Stamp>)> {
+        let Some(to) = to else { return Ok((self.branch_of(volume)?.1, None)) };
+        let (branch, stamp, _) = self.snapshot_of(volume, to)?;
+        Ok((branch, Some(stamp)))
     }
 
     fn route_of(
