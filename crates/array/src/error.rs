@@ -169,6 +169,9 @@ pub enum Error {
     /// Two segments claim one slot.
     #[error("slot {} of drive {} is in two segments; the pool is damaged", .0.slot, .0.member)]
     SlotTwice(SlotAddress),
+    /// The log leads through a segment whose number the catalogue gives to a later use.
+    #[error("segment {0} is in the log and has another use, too; the pool is damaged")]
+    SegmentTwice(SegmentNumber),
     #[error("the pool has no volume {0:?}")]
     NoVolume(String),
     #[error("volume {volume:?} has no snapshot {snapshot:?}")]

@@ -286,6 +286,9 @@ impl Checkpoints {
             let mut state = self.shared.state.borrow_mut();
             let before = state.log_segments.iter().position(|&number| number == first);
             state.log_segments.drain(..before.unwrap_or(0));
+            let behind =
+                state.log_segments.iter().skip_while(|number| **number != state.log_taken.segment.number);
+            sometimes::reached_if(behind.count() > 2, Sometimes::PassedSegmentKept);
             let kept: Vec<SegmentNumber> = state.log_segments.iter().copied().chain(in_use).collect();
             let is_left = |number, row: &SegmentRow| {
                 row.kind == SegmentKind::Log && row.state == SegmentState::Open && !kept.contains(&number)

@@ -101,16 +101,18 @@ impl LogSink for PoolLog {
         self.shared.deliver(placed, draft);
     }
 
+    fn entered(&self, segment: SegmentNumber) {
+        if self.is_opening() || !canary::is(Canary::PassedSegmentGivenBack) {
+            self.shared.state.borrow_mut().note_log_segment(segment);
+        }
+    }
+
     fn publish_start(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
         if self.is_opening() {
             // During an opening; its first checkpoint names the position of the log.
             return Box::pin(async { Ok(()) });
         }
-        {
-            let mut state = self.shared.state.borrow_mut();
-            state.log_segments.push_back(start.segment.number);
-            state.log_taken = start;
-        }
+        self.shared.state.borrow_mut().log_taken = start;
         self.checkpoint()
     }
 
@@ -177,13 +179,18 @@ impl State {
                 }
             }
         }
-        if self.log_segments.back() != Some(&record.segment) {
-            self.log_segments.push_back(record.segment);
-        }
+        self.note_log_segment(record.segment);
         self.log_blocks += u64::from(record.blocks());
         self.reverse_map.add(record);
         dead.into_iter().for_each(|dead| self.reverse_map.remove(dead.location));
         Ok(())
+    }
+
+    /// Notes that the log is in `segment` now.
+    fn note_log_segment(&mut self, segment: SegmentNumber) {
+        if self.log_segments.back() != Some(&segment) {
+            self.log_segments.push_back(segment);
+        }
     }
 
     /// True for a write that was under way when its volume was deleted: nobody can read it, even if the branch

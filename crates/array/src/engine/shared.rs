@@ -129,7 +129,8 @@ pub(crate) struct State {
     pub branch_stamps: BranchStamps,
     /// Position after the last record that was applied.
     pub log_taken: LogStart,
-    /// Segments of the log that a replay would read, oldest first; the last one is that of `log_taken`.
+    /// Segments of the log that a replay would read, oldest first: from that of the last checkpoint's start to
+    /// the one the log is in. In those behind `log_taken` all records, if any, were withdrawn.
     pub log_segments: VecDeque<SegmentNumber>,
     /// Blocks of log since the last freeze.
     pub log_blocks: u64,

@@ -391,6 +391,10 @@ fn segments_of(
         let key = RowKey::of_segment(segment.number);
         let known = rows.binary_search_by_key(&key, |(row, _)| *row).ok();
         let known = known.and_then(|index| SegmentRow::decode(&rows[index].1).ok());
+        if known.as_ref().is_some_and(|row| row.segment_use > segment.segment_use) {
+            // A segment that a replay may pass through is not given back.
+            return Err(Error::SegmentTwice(segment.number));
+        }
         let live =
             known.filter(|row| row.segment_use == segment.segment_use).map_or(0, |row| row.live_grains);
         let row = SegmentRow { live_grains: live, ..row_of(drives, segment, SegmentKind::Log) };
@@ -469,6 +473,6 @@ async fn new_log(
     let mut state = shared.state.borrow_mut();
     state.log_taken =
         LogStart { previous: replayed.last, segment: tail.segment().clone(), block: SegmentBlock(0) };
-    state.log_segments.push_back(tail.segment().number);
+    assert_eq!(state.log_segments.back(), Some(&tail.segment().number), "the log said where it is");
     Ok(log_writer)
 }

@@ -37,6 +37,8 @@ listed! {
         DiscardForgetsTheTrees,
         /// The log enters another segment before the records of the last one are stable.
         SegmentEnteredOverUnstableRecords,
+        /// A segment of the log whose records were all withdrawn is given back while a replay may pass through it.
+        PassedSegmentGivenBack,
         /// A drive that had no space for a write is failed.
         FullDriveTakenForDead,
         /// A log whose last segment has lost its header is accepted.

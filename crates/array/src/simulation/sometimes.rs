@@ -46,6 +46,8 @@ listed! {
         HeaderRefused,
         /// Log: a copy failed to flush, and was lost.
         LogFlushFailed,
+        /// Log: a checkpoint kept a segment whose records were all withdrawn.
+        PassedSegmentKept,
         /// Log: it continued in a segment that no header names.
         LogRestarted,
         /// Log: a checkpoint was made to free a segment for it.

@@ -121,6 +121,8 @@ impl LogSink for Ledger {
         }
     }
 
+    fn entered(&self, _segment: SegmentNumber) {}
+
     fn publish_start(self: Rc<Self>, _start: LogStart) -> LocalFuture<Result<()>> {
         unreachable!("four successors on three drives outlive the loss of one")
     }

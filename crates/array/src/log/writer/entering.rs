@@ -53,6 +53,7 @@ impl LogWriter {
             }
             assert!(next.segment_use > self.entered_use.get(), "uses ascend along the log");
             self.entered_use.set(next.segment_use);
+            self.sink.entered(next.number);
             let shape = self.drives.mirror_shape(next.slots.len());
             if is_new_beginning {
                 sometimes::reached(Sometimes::LogRestarted);

@@ -55,6 +55,9 @@ pub trait LogSink {
     /// Applies a record that is written to all copies; its callers get their answer next. Called in the order
     /// of positions.
     fn take(&self, placed: &PlacedRecord, draft: &RecordDraft);
+    /// The log enters `segment`: a replay from before it may pass through, even if all records that are written
+    /// to it are withdrawn.
+    fn entered(&self, segment: SegmentNumber);
     /// Publishes in a superblock that the log continues at `start`, which no header names. All earlier
     /// records were applied.
     fn publish_start(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;

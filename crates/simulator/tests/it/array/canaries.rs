@@ -1,5 +1,5 @@
 use array::simulation::canary::Canary;
-use simulator::array::{Branching, Bug, PoolRunOptions, canary::DriveBug, run};
+use simulator::array::{Branching, Bug, PoolRunOptions, Sometimes, canary::DriveBug, run};
 use std::collections::BTreeMap;
 
 /// A bug must show within this many seeds.
@@ -42,6 +42,19 @@ fn every_planted_bug_is_caught_within_200_seeds() {
 #[test]
 fn every_planted_bug_of_clones_and_rollbacks_is_caught_within_200_seeds() {
     check(Bug::all().filter(|bug| bug.branching() == Branching::Always));
+}
+
+/// A batch fails in two segments, the log waits for space, and three checkpoints want segments meanwhile. This
+/// bug was real until 2026-11-26.
+#[test]
+fn a_segment_of_the_log_that_is_given_back_too_early_is_noticed() {
+    const SEED: u64 = 1191;
+    let sound = PoolRunOptions { compares: true, branching: Branching::Always, ..PoolRunOptions::default() };
+    let report = run(SEED, sound).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(report.reached.contains_key(&Sometimes::PassedSegmentKept), "find another seed");
+    let bug = Some(Bug::InPool(Canary::PassedSegmentGivenBack));
+    let failure = run(SEED, PoolRunOptions { bug, ..sound }).expect_err("find another seed");
+    println!("note: {}", failure.what);
 }
 
 fn check(bugs: impl Iterator<Item = Bug>) {
