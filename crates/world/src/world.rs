@@ -110,9 +110,9 @@ impl World {
         name: &'static str,
         task: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        let slot = Rc::new(RefCell::new(Slot { value: None, waker: None }));
+        let slot = Rc::new(RefCell::new(Slot { value: None, waker: None, is_lost: false }));
         self.spawner.spawn(name, Box::pin(JoinedTask { task, slot: Rc::clone(&slot) }));
-        JoinHandle { slot }
+        JoinHandle { slot, name }
     }
 }
 
@@ -132,6 +132,8 @@ pub async fn with_deadline<T>(
 struct Slot<T> {
     value: Option<T>,
     waker: Option<Waker>,
+    /// The task is gone and left no value: it panicked.
+    is_lost: bool,
 }
 
 pin_project! {
@@ -141,6 +143,20 @@ pin_project! {
         #[pin]
         task: F,
         slot: Rc<RefCell<Slot<F::Output>>>,
+    }
+
+    impl<F: Future> PinnedDrop for JoinedTask<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let waker = {
+                let mut slot = this.project().slot.borrow_mut();
+                slot.is_lost = true;
+                slot.waker.take()
+            };
+            // Its handle would wait for ever.
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
     }
 }
 
@@ -162,9 +178,10 @@ impl<F: Future> Future for JoinedTask<F> {
     }
 }
 
-/// Resolves to the task's result.
+/// Resolves to the task's result. Panics if the task did.
 pub struct JoinHandle<T> {
     slot: Rc<RefCell<Slot<T>>>,
+    name: &'static str,
 }
 
 impl<T> JoinHandle<T> {
@@ -181,6 +198,7 @@ impl<T> Future for JoinHandle<T> {
         let mut slot = self.slot.borrow_mut();
         match slot.value.take() {
             Some(value) => Poll::Ready(value),
+            None if slot.is_lost => panic!("the task {:?}, whose result was awaited, panicked", self.name),
             None => {
                 slot.waker = Some(context.waker().clone());
                 Poll::Pending
