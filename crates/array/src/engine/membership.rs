@@ -290,6 +290,7 @@ impl Shared {
             self.note_drive_change();
             self.events.report(EventKind::DriveAddition { drive: self.drive_name(member) });
         }
+        self.spare_old_slots();
         joined
     }
 }

@@ -29,6 +29,7 @@ mod membership;
 mod node_cleaning;
 mod node_writes;
 mod nodes;
+mod old_slots;
 mod readers;
 mod reverse_map;
 mod row_features;

@@ -7,7 +7,7 @@
 //! Invariant: only one of the goals is pursued at a time (`rebuilding` is held), so no segment gets two new
 //! slots at once.
 
-use super::Mover;
+use super::{Mover, old_copies::OldCopy};
 use crate::{
     engine::{PARALLELISM_MAX, Purpose, Urgency},
     error::{Error, Result},
@@ -41,7 +41,7 @@ const COMMIT_COPIES: usize = 16;
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
 /// Checkpoints after which a slot that was moved is needed no more: the row of its segment may be part of
 /// the one under way already.
-const CHECKPOINTS_KEPT: u64 = 2;
+pub(super) const CHECKPOINTS_KEPT: u64 = 2;
 
 /// The purpose of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub(super) struct CopyJob {
     pub replaced: Option<SlotAddress>,
     /// The drive of the new slot; `None` for any.
     pub target: Option<MemberIndex>,
+    /// A slot with a copy of any age, to be completed.
+    pub old_copy: Option<SlotAddress>,
 }
 
 /// A copy that is written, but not stable yet.
@@ -177,6 +179,12 @@ impl Mover {
             return self.level_slot_on(target, &job.kept);
         }
         let members = self.targets_of(job.goal);
+        if let Some(old) = job.old_copy
+            && members.contains(&old.member)
+            && self.shared.state.borrow_mut().segments.take_slot(old)
+        {
+            return Some(old);
+        }
         let placement = Placement::on(&members);
         let mut targets: Vec<MemberIndex> = placement.apart_from(&job.kept).collect();
         targets.sort_by_key(|&member| load(member));
@@ -260,6 +268,7 @@ impl Mover {
             self.job_of(job.goal).piece_ended(bytes);
             if job.goal == CopyGoal::Missing {
                 sometimes::reached(Sometimes::CopyRebuilt);
+                sometimes::reached_if(job.old_copy == Some(to), Sometimes::OldCopyCompleted);
                 sometimes::reached_if(self.shared.rebuild_slots.get() > 0, Sometimes::SpareRoomUsed);
                 self.shared.note_rebuilt(1);
             }
@@ -288,6 +297,7 @@ impl Mover {
         if job.goal == CopyGoal::Level && canary::is(Canary::LevellingRecordsTheNewCopyFirst) {
             return Ok(());
         }
+        let mut old_copy = OldCopy::of(job, to, self.shared.state.borrow().segments.row(job.number));
         let mut first = 0;
         while first < blocks {
             let permit = self.throttle.permit(urgency).await?;
@@ -299,9 +309,14 @@ impl Mover {
             let stale = is_stale.then(|| Reconstruction::copy_of(job.plan.slot_index(), vec![to]));
             let plan = stale.as_ref().unwrap_or(&job.plan);
             let (data, unreadable) = drives.reconstruct(plan, first, count).await;
-            self.unreadable_blocks.set(self.unreadable_blocks.get() + u64::from(unreadable));
-            let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
-            self.on_target(to.member, write).await?;
+            if let Some(old) = &mut old_copy {
+                let written = self.complete_old_copy(job, old, first, (data, unreadable)).await?;
+                self.matched_bytes.set(self.matched_bytes.get() + bytes as u64 - written);
+            } else {
+                self.note_unreadable(unreadable);
+                let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
+                self.on_target(to.member, write).await?;
+            }
             *done_bytes += bytes as u64;
             self.job_of(job.goal).piece_done(bytes as u64);
             first += count;
@@ -309,8 +324,12 @@ impl Mover {
         Ok(())
     }
 
+    pub(super) fn note_unreadable(&self, blocks: u32) {
+        self.unreadable_blocks.set(self.unreadable_blocks.get() + u64::from(blocks));
+    }
+
     /// Waits for an operation on a target. A drive that fails for any reason but lack of space is removed.
-    async fn on_target(
+    pub(super) async fn on_target(
         &self,
         member: MemberIndex,
         begun: Option<world::LocalFuture<world::IoResult<()>>>,

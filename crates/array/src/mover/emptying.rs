@@ -200,6 +200,7 @@ impl Mover {
                 kept,
                 replaced: Some(leaving),
                 target: None,
+                old_copy: None,
             })
         };
         state.segments.iter().filter_map(job).take(ROUND_SLOTS).collect()

@@ -48,6 +48,8 @@ pub struct RebuildProgress {
     pub single_copy_bytes: u64,
     /// Blocks that could be read from no copy. The new copy lacks them as well.
     pub unreadable_blocks: u64,
+    /// Bytes of the copies that were found on a drive that came back, and did not have to be written.
+    pub matched_bytes: u64,
 }
 
 impl Mover {
@@ -107,6 +109,7 @@ impl Mover {
             time_left: job.time_left,
             single_copy_bytes,
             unreadable_blocks,
+            matched_bytes: self.matched_bytes.get(),
         }
     }
 
@@ -127,6 +130,7 @@ impl Mover {
         }
         if self.rebuild_job.set_lacking(lacking) {
             self.unreadable_blocks.set(0);
+            self.matched_bytes.set(0);
         }
         single
     }

@@ -307,6 +307,7 @@ impl Mover {
             kept,
             replaced: Some(old),
             target: Some(target),
+            old_copy: None,
         }
     }
 

@@ -25,6 +25,7 @@ mod job;
 mod level_plan;
 mod levelling;
 mod moving_rate;
+mod old_copies;
 mod rebuild;
 mod scrub;
 mod scrub_segments;
@@ -77,6 +78,8 @@ pub(crate) struct Mover {
     rebuild_job: Job,
     /// Blocks that the current rebuild, or the last one, could read from no copy.
     unreadable_blocks: Cell<u64>,
+    /// Bytes of copies that the current rebuild, or the last one, found on a drive that came back.
+    matched_bytes: Cell<u64>,
     /// [`Drives::changes`](crate::drive::Drives::changes) when a rebuild was cancelled.
     rebuild_held: Cell<Option<u64>>,
     /// Held while leaving drives are emptied.
@@ -132,6 +135,7 @@ impl Mover {
             rebuilding: Mutex::default(),
             rebuild_job,
             unreadable_blocks: Cell::new(0),
+            matched_bytes: Cell::new(0),
             rebuild_held: Cell::new(None),
             emptying: Mutex::default(),
             emptying_job,

@@ -1,7 +1,7 @@
 //! Rebuild: segments that lost a copy get a new one on another drive, outside the failure sets of the others.
 //!
-//! Sealed segments are copied (`copying`). Open segments wait until the log and the trees have moved on, which
-//! a rebuild triggers.
+//! Sealed segments are copied (`copying`), or completed where a drive that came back still has a copy
+//! (`old_copies`). Open segments wait until the log and the trees have moved on, which a rebuild triggers.
 
 use super::{
     Mover,
@@ -75,7 +75,9 @@ impl Mover {
             // Updates the counters, which only this does.
             self.rebuild_progress();
             let under_way = UnderWay::begin(Sometimes::CutWhileRebuilding);
-            let copied = self.copy_all(CopyGoal::Missing, self.to_copy()).await;
+            let taken_over = self.take_over_old_copies().await;
+            let jobs = self.with_old_copies(self.to_copy()).await;
+            let copied = taken_over + self.copy_all(CopyGoal::Missing, jobs).await;
             under_way.end();
             let degraded = self.degraded();
             fruitless_rounds = if copied > 0 { 0 } else { fruitless_rounds + 1 };
@@ -126,6 +128,7 @@ impl Mover {
                 kept: row.slots.iter().copied().filter(|slot| is_present(slot.member)).collect(),
                 replaced: lost.map(|index| row.slots[index]),
                 target: None,
+                old_copy: None,
             })
         };
         state.segments.iter().filter_map(job).collect()

@@ -13,6 +13,8 @@ const WORD_BITS: usize = usize::BITS as usize;
 pub struct FreeSlots {
     slots: FixedBitSet,
     free: u32,
+    /// Slots that are taken only if no other is free; a slot that was taken once is not among them.
+    last: FixedBitSet,
     /// Start of the next search: slots are allocated in rising order, so that consecutive segments are
     /// adjacent.
     next: usize,
@@ -23,7 +25,7 @@ impl FreeSlots {
     pub fn all(count: u32) -> Self {
         let mut slots = FixedBitSet::with_capacity(count as usize);
         slots.insert_range(..);
-        Self { slots, free: count, next: 0 }
+        Self { slots, free: count, last: FixedBitSet::new(), next: 0 }
     }
 
     /// Number of free slots.
@@ -43,13 +45,29 @@ impl FreeSlots {
         if is_free {
             self.slots.remove(index);
             self.free -= 1;
+            if self.last.contains(index) {
+                self.last.remove(index);
+            }
         }
         is_free
     }
 
+    pub fn is_free(&self, slot: SlotNumber) -> bool {
+        self.slots.contains(slot.0 as usize)
+    }
+
+    /// Takes a slot only if no other is free.
+    pub fn take_last(&mut self, slot: SlotNumber) {
+        if self.is_free(slot) {
+            self.last.grow(self.slots.len());
+            self.last.insert(slot.0 as usize);
+        }
+    }
+
     /// Takes the next free slot, wrapping around at the end of the drive.
     pub fn take_next(&mut self) -> Option<SlotNumber> {
-        let slot = SlotNumber(self.first_from(self.next).or_else(|| self.slots.minimum())? as u32);
+        let preferred = self.first_from(self.next, &self.last).or_else(|| self.first_from(0, &self.last));
+        let slot = SlotNumber(preferred.or_else(|| self.slots.minimum())? as u32);
         assert!(self.take(slot), "a slot that was found free is");
         self.next = slot.0 as usize + 1;
         Some(slot)
@@ -60,15 +78,20 @@ impl FreeSlots {
         self.next = slot.0 as usize;
     }
 
-    fn first_from(&self, from: usize) -> Option<usize> {
+    /// The first free slot from `from` on that is not among `but`.
+    fn first_from(&self, from: usize, but: &FixedBitSet) -> Option<usize> {
         let words = self.slots.as_slice();
+        let word = |index: usize| words[index] & !but.as_slice().get(index).copied().unwrap_or(0);
         let (first, bit) = (from / WORD_BITS, from % WORD_BITS);
-        let begun = words.get(first)? & (usize::MAX << bit);
+        if first >= words.len() {
+            return None;
+        }
+        let begun = word(first) & (usize::MAX << bit);
         if begun != 0 {
             return Some(first * WORD_BITS + begun.trailing_zeros() as usize);
         }
-        let behind = words[first + 1..].iter().position(|&word| word != 0)? + first + 1;
-        Some(behind * WORD_BITS + words[behind].trailing_zeros() as usize)
+        let behind = (first + 1..words.len()).find(|&index| word(index) != 0)?;
+        Some(behind * WORD_BITS + word(behind).trailing_zeros() as usize)
     }
 
     /// Frees a slot.
@@ -103,5 +126,18 @@ mod tests {
         assert_eq!(slots.take_next(), Some(SlotNumber(129)), "on, not back");
         assert_eq!(slots.take_next(), Some(SlotNumber(3)));
         assert!(!slots.take(SlotNumber(3)) && !slots.take(SlotNumber(130)));
+    }
+
+    #[test]
+    fn slots_that_are_kept_for_last_are_taken_last_and_are_like_the_others_then() {
+        let mut slots = FreeSlots::all(5);
+        for slot in [0, 1, 3, 9] {
+            slots.take_last(SlotNumber(slot));
+        }
+        let mut taken = || slots.take_next().map(|slot| slot.0);
+        assert_eq!([taken(), taken(), taken(), taken()], [Some(2), Some(4), Some(0), Some(1)]);
+        slots.give_back(SlotNumber(0));
+        assert_eq!(slots.take_next(), Some(SlotNumber(0)), "only 3 is left of those");
+        assert_eq!((slots.take_next(), slots.take_next()), (Some(SlotNumber(3)), None));
     }
 }

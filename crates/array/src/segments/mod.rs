@@ -19,7 +19,7 @@ pub use allocation::segments_in;
 use crate::{
     format::{
         CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
-        SlotAddress,
+        SlotAddress, SlotNumber,
         row::{SegmentRow, SegmentState},
     },
     redundancy::scheme_of,
@@ -151,6 +151,24 @@ impl Segments {
         row.shape = scheme_of(row.shape).shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
         self.dropped.push_back((from, slot));
+    }
+
+    /// True if a slot exists and is free.
+    pub fn is_free(&self, slot: SlotAddress) -> bool {
+        self.slots.get(&slot.member).is_some_and(|free| free.is_free(slot.slot))
+    }
+
+    /// Takes a given slot; false if it is not free.
+    pub fn take_slot(&mut self, slot: SlotAddress) -> bool {
+        self.slot_changes += 1;
+        self.slots.get_mut(&slot.member).is_some_and(|free| free.take(slot.slot))
+    }
+
+    /// Lets new data go to these slots of a member last.
+    pub fn take_last(&mut self, member: MemberIndex, slots: &[SlotNumber]) {
+        if let Some(free) = self.slots.get_mut(&member) {
+            slots.iter().for_each(|&slot| free.take_last(slot));
+        }
     }
 
     /// Moves a copy from the checkpoint `from` on; the one before still needs the old slot.

@@ -48,6 +48,12 @@ listed! {
         LogFlushFailed,
         /// Log: a checkpoint kept a segment whose records were all withdrawn.
         PassedSegmentKept,
+        /// Rebuild: a copy on a drive that came back was completed.
+        OldCopyCompleted,
+        /// Rebuild: a segment that had no copy left got the one on a drive that came back.
+        OldCopyTakenOver,
+        /// Rebuild: a drive that came back had a block that had gone bad meanwhile.
+        UsedCopyMended,
         /// Log: it continued in a segment that no header names.
         LogRestarted,
         /// Log: a checkpoint was made to free a segment for it.

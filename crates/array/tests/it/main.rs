@@ -38,6 +38,7 @@ mod pool;
 mod raid0;
 mod rebuild;
 mod retire;
+mod returning;
 mod rollback;
 mod room;
 mod round_trip;

@@ -3,11 +3,12 @@
 
 use super::{
     fixture::PoolFixture,
+    plan::SLOT_BYTES,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     error::Error,
-    format::{DriveId, SparingLevel},
+    format::{BLOCK_BYTES, DriveId, SparingLevel, superblock::DATA_START_BYTES_MIN},
     mover::EmptyingProblem,
     pool::{NewDrive, Pool, events::LevellingOutcome},
 };
@@ -35,6 +36,8 @@ pub struct DriveChangeLog {
     names: BTreeMap<usize, DriveId>,
     /// Drives that had left as of the last audit, by index.
     pub left: Vec<usize>,
+    /// A drive that was behind has been given to the pool since.
+    pub is_taken_back: bool,
 }
 
 impl DriveChangeLog {
@@ -57,6 +60,10 @@ impl DriveChanger {
         if self.fixture.plan.levels && self.fixture.bay.borrow().is_levelling {
             // A crash has interrupted one.
             self.level().await?;
+        }
+        if self.fixture.behind(&self.pool).is_some() && self.random.percent(60.0) {
+            // Before the copies that it had are made elsewhere.
+            self.add().await?;
         }
         for _ in 0..1 + self.random.below(5) {
             world.sleep(Duration::from_micros(1 << self.random.below(PAUSE_MAX_LOG2))).await;
@@ -178,8 +185,20 @@ impl DriveChanger {
         Ok(())
     }
 
-    /// A drive that is no member: one that was never given, or that had left at the last audit.
+    /// A drive that is no member: one that was never given, that had left at the last audit, or that the others
+    /// continued without.
     fn pick_blank(&mut self) -> Option<usize> {
+        if let Some(behind) = self.fixture.behind(&self.pool)
+            && self.random.percent(70.0)
+        {
+            self.fixture.tell(format!("drive {behind} is taken back"));
+            self.fixture.tally.borrow_mut().drives_taken_back += 1;
+            self.fixture.bay.borrow_mut().changes.is_taken_back = true;
+            if self.random.percent(50.0) {
+                self.make_older(behind);
+            }
+            return Some(behind);
+        }
         let blank = {
             let bay = self.fixture.bay.borrow();
             let never = self.fixture.extras().filter(|&index| !bay.changes.was_given(index));
@@ -192,6 +211,19 @@ impl DriveChanger {
             never.chain(left).filter(is_sound).collect::<Vec<_>>()
         };
         self.pick(&blank)
+    }
+
+    /// Makes a drive that was left out an image of an earlier time: of each slot it has the first blocks only.
+    fn make_older(&mut self, index: usize) {
+        self.fixture.tell(format!("drive {index} is a copy of an earlier time"));
+        let (drive, slot_bytes) = (&self.fixture.drives[index], u64::from(SLOT_BYTES));
+        let slots = (self.fixture.plan.drives[index].size.0 - DATA_START_BYTES_MIN) / slot_bytes;
+        for slot in 0..slots {
+            let blocks = 1 + self.random.below(8);
+            let missing = slot_bytes - blocks * BLOCK_BYTES as u64;
+            let end = DATA_START_BYTES_MIN + (slot + 1) * slot_bytes;
+            drive.poke(end - missing, &vec![0; missing as usize]);
+        }
     }
 
     /// The drive under a name that it never had.
@@ -272,6 +304,18 @@ impl PoolFixture {
             }
         }
         Ok(())
+    }
+
+    /// The drive that fails or is away now and then, if it was no member at the last audit because the others
+    /// continued without it, and it is sound now.
+    fn behind(&self, pool: &Pool) -> Option<usize> {
+        let bay = self.bay.borrow();
+        let index = self.plan.faulty_drive.filter(|_| self.plan.faulty_drive_recovers() && !bay.is_ill)?;
+        let name = bay.changes.names.get(&index).copied().unwrap_or(DriveId([index as u8 + 1; 16]));
+        let is_out = !bay.counting.contains(&index)
+            && !bay.changes.left.contains(&index)
+            && !bay.changes.is_taken_back;
+        (is_out && !pool.drives_in_use().contains(&name)).then_some(index)
     }
 
     /// True if no drive leaves any more, or only those that cannot.

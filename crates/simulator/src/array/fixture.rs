@@ -88,6 +88,8 @@ pub struct PoolTally {
     pub drives_retired: u64,
     pub drives_kept: u64,
     pub drives_replaced: u64,
+    /// Drives that the others had continued without, and that were added again.
+    pub drives_taken_back: u64,
     /// Changes of drives refused for a reason that the other drives give.
     pub drive_changes_refused: u64,
     /// Drives that had left, found in audits.
@@ -146,6 +148,8 @@ pub struct Bay {
     /// This incarnation has or had a shortage.
     pub has_shortage: bool,
     pub is_spare_faulty: bool,
+    /// The faulty drive fails in this incarnation.
+    pub is_ill: bool,
     /// Drives that counted at the last audit.
     pub counting: Vec<usize>,
 }
@@ -225,6 +229,7 @@ impl PoolFixture {
         let mut bay = self.bay.borrow_mut();
         bay.counting = audit.drives.values().copied().collect();
         bay.changes.left = audit.left.clone();
+        bay.changes.is_taken_back = false;
         self.tally.borrow_mut().drives_left += audit.left.len() as u64;
         Ok(Some(audit))
     }

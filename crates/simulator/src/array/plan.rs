@@ -250,6 +250,24 @@ impl PoolRunPlan {
     }
 }
 
+impl PoolRunPlan {
+    /// True if what the faulty drive has stored stays as it was, and all of it can be read again.
+    pub fn faulty_drive_recovers(&self) -> bool {
+        let recovers = |fault| {
+            matches!(
+                fault,
+                DriveFault::Absent
+                    | DriveFault::Dies
+                    | DriveFault::FailsWrites
+                    | DriveFault::FailsFlushes
+                    | DriveFault::Slow
+                    | DriveFault::Stuck
+            )
+        };
+        self.drive_faults.iter().flatten().all(|&fault| recovers(fault))
+    }
+}
+
 fn draw_drive(random: &mut Random, is_tight: bool, options: PoolRunOptions) -> DriveOptions {
     let slots = if is_tight { 48 + random.below(4) } else { 120 + random.below(80) };
     let sector = if random.percent(75.0) { 512 } else { 4096 };

@@ -208,7 +208,7 @@ impl Run {
     fn cure(&self) {
         self.fixture.end_shortage();
         let mut bay = self.fixture.bay.borrow_mut();
-        (bay.resized, bay.is_spare_faulty, bay.has_shortage) = (None, false, false);
+        (bay.resized, bay.is_spare_faulty, bay.has_shortage, bay.is_ill) = (None, false, false, false);
     }
 
     /// Crashes while the pool is created: the rest is no pool, or an empty one. Then erases the drives.
@@ -292,6 +292,7 @@ impl Run {
             return;
         };
         self.drive_faults.insert(drive_fault);
+        self.fixture.bay.borrow_mut().is_ill = drive_fault != DriveFault::Absent;
         if drive_fault.does_damage() {
             self.fixture.copies.set(CopyRule::One);
         }

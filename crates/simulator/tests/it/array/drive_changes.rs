@@ -4,7 +4,8 @@ type Count = fn(&PoolRunReport) -> u64;
 
 /// Branches that only these runs take. A replaced drive that is kept is rarer: a crash falls between two writes
 /// of superblocks.
-const REACHED: [Sometimes; 6] = [
+const REACHED: [Sometimes; 7] = [
+    Sometimes::OldCopyCompleted,
     Sometimes::DriveLeft,
     Sometimes::DriveKept,
     Sometimes::SlotMovedAway,
@@ -22,7 +23,8 @@ fn drives_that_leave_take_nothing_with_them() {
     let times =
         |branch: &Sometimes| -> u64 { reports.iter().filter_map(|report| report.reached.get(branch)).sum() };
     let reached = super::OF_DRIVE_CHANGES.map(|branch| (branch, times(&branch)));
-    let counts: [(&str, Count); 5] = [
+    let counts: [(&str, Count); 6] = [
+        ("drives taken back", |report| report.tally.drives_taken_back),
         ("drives retired", |report| report.tally.drives_retired),
         ("drives replaced", |report| report.tally.drives_replaced),
         ("drives kept", |report| report.tally.drives_kept),

@@ -29,7 +29,13 @@ static TAKEN: Mutex<(BTreeSet<Sometimes>, u32)> = Mutex::new((BTreeSet::new(), 0
 
 /// Branches that five hundred seeds may miss, a seed of the envelope that takes each if known, and the reason
 /// it is rare.
-const RARE: [(Sometimes, Option<u64>, &str); 8] = [
+const RARE: [(Sometimes, Option<u64>, &str); 10] = [
+    (Sometimes::OldCopyTakenOver, None, "the only copy lies on a drive that comes back; `array` has a test"),
+    (
+        Sometimes::UsedCopyMended,
+        None,
+        "only the faulty drive comes back, and no other rots; `array` has a test",
+    ),
     (
         Sometimes::PassedSegmentKept,
         None,
@@ -91,7 +97,8 @@ const OF_DIFFERENCES: [Sometimes; 1] = [Sometimes::FillWaitsForADifference];
 /// Branches that only runs with groups take.
 const OF_GROUPS: [Sometimes; 2] = [Sometimes::IntentCompleted, Sometimes::CutBehindAnIntent];
 /// Branches that only runs with changes of drives take, and are looked for there.
-const OF_DRIVE_CHANGES: [Sometimes; 13] = [
+const OF_DRIVE_CHANGES: [Sometimes; 14] = [
+    Sometimes::OldCopyCompleted,
     Sometimes::SlotLevelled,
     Sometimes::CutWhileLevelling,
     Sometimes::LevellingPostponed,
