@@ -94,6 +94,23 @@ data has copies elsewhere."
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Option<PathBuf>,
     },
+    /// Take back a drive that fell behind, and copy to it what changed
+    #[command(after_help = "Example:
+  spindle pool readmit mail /dev/sdc                  it was away while the pool was written
+
+What the drive still has is compared with the other drives, and only what differs is written; nothing on it is used \
+before. Where a block of another drive has gone bad meanwhile and this one is right, the other one is repaired. Data that \
+lies on this drive alone is there again. What only this drive has and the pool does not know of (after an opening with \
+--force without it) is lost: 'spindle pool salvage' reads it before.")]
+    Readmit {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Path, file name, serial number or UUID of the drive
+        #[arg(value_name = "DRIVE")]
+        drive: String,
+    },
     /// Empty a drive and take it out of a pool
     #[command(after_help = "Examples:
   spindle pool retire mail /dev/sdc                   what lies there is copied to the other drives

@@ -14,6 +14,7 @@ mod group;
 pub mod group_arguments;
 mod import;
 mod level;
+mod readmission;
 pub mod reporter;
 mod salvage;
 mod scrub;
@@ -51,6 +52,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         PoolVerb::AddDrive { pool, size, device } => {
             add_drive::add(&world, pool, source_of(*size, device.as_deref()), json).await
         }
+        PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, json).await,
         PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
         PoolVerb::Replace { pool, old, new, size } => {
             departure::replace(&world, pool, (old, source_of(*size, new.as_deref())), json).await

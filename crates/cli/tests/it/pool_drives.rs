@@ -157,3 +157,39 @@ fn a_retirement_killed_in_the_middle_goes_on_or_is_cancelled() {
     has_letters(&bench, 100);
     assert_eq!(json(&bench, &["pool", "show", "mail"])["drives_in_use"], 3);
 }
+
+#[test]
+fn a_drive_that_fell_behind_is_taken_back_and_gets_what_changed() {
+    let bench = Bench::new();
+    used_pool(&bench, "3", 40);
+    let (drive, aside) = (bench.path("mail/drive-2.spindle"), bench.path("aside"));
+    fs::rename(&drive, &aside).unwrap();
+    done(&bench.run(&["volume", "create", "mail/more", "8MiB"]));
+    refused(&bench, &["pool", "readmit", "mail", "drive-2.spindle"], "is not there");
+    fs::rename(&aside, &drive).unwrap();
+    let said = done(&bench.run(&["pool", "show", "mail"]));
+    let advice = "'spindle pool readmit mail DRIVE'";
+    assert!(said.contains("fell behind") && said.contains(advice) && !said.contains("erase it ("), "{said}");
+    refused(&bench, &["pool", "readmit", "mail", "drive-1.spindle"], "is in use");
+    refused(&bench, &["pool", "readmit", "mail", "drive-9.spindle"], "the pool has no drive drive-9.spindle");
+    let answer = json(&bench, &["pool", "readmit", "mail", "drive-2.spindle"]);
+    let (compared, matched) =
+        (answer["rebuilt_bytes"].as_u64().unwrap(), answer["matched_bytes"].as_u64().unwrap());
+    println!("note: {compared} bytes compared or copied, {matched} of them were there");
+    assert!(matched > 0 && compared - matched < 16 << 20, "{answer}");
+    assert_eq!((&answer["degraded_segments"], &answer["lost_segments"]), (&0.into(), &0.into()));
+    let shown = json(&bench, &["pool", "show", "mail"]);
+    assert_eq!(
+        (&shown["drives_in_use"], shown["drives"].as_array().unwrap().len()),
+        (&3.into(), 3),
+        "{shown}"
+    );
+    // Without either of the others, it has what they had.
+    for other in ["mail/drive-1.spindle", "mail/drive-3.spindle"] {
+        fs::rename(bench.path(other), &aside).unwrap();
+        has_letters(&bench, 40);
+        fs::rename(&aside, bench.path(other)).unwrap();
+        done(&bench.run(&["pool", "readmit", "mail", other.strip_prefix("mail/").unwrap()]));
+    }
+    has_letters(&bench, 40);
+}

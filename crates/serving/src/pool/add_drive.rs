@@ -27,6 +27,8 @@ pub enum DriveSource<'a> {
     File(ByteCount),
     /// A raw device that holds nothing.
     Device(&'a Path),
+    /// A drive of the pool that is there and fell behind. What it has is compared, not erased.
+    Returned(&'a NamedDrive),
 }
 
 /// The result of adding a drive.
@@ -36,6 +38,10 @@ pub struct AddDriveAnswer {
     pub size_bytes: u64,
     /// Copies made on it and on other drives.
     pub rebuilt_bytes: u64,
+    /// Of these, bytes that a drive that came back had already.
+    pub matched_bytes: u64,
+    /// Segments without any copy on a drive in use.
+    pub lost_segments: u64,
     pub degraded_segments: u64,
     /// Drives without any data, which were removed from the record.
     pub forgotten: Vec<String>,
@@ -48,7 +54,7 @@ pub struct AddDriveAnswer {
 pub async fn check_source(source: DriveSource<'_>) -> Result<(), Refusal> {
     match source {
         DriveSource::Device(device) => check_device(device).await,
-        DriveSource::File(_) => Ok(()),
+        DriveSource::File(_) | DriveSource::Returned(_) => Ok(()),
     }
 }
 
@@ -74,6 +80,7 @@ pub(super) async fn join(
     let joining = match source {
         DriveSource::Device(device) => JoiningDrive::device(world, device)?,
         DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
+        DriveSource::Returned(drive) => JoiningDrive::returned(world, open, drive)?,
     };
     joining.warn(open.folder(), notices).await;
     let (path, size) = (joining.recorded.path.clone(), joining.size());
@@ -81,7 +88,7 @@ pub(super) async fn join(
     // a recorded drive that is not the pool's is ignored.
     let before = open.record().clone();
     let mut record = before.clone();
-    // Whatever this disk held before is gone: it was erased because it had fallen behind.
+    // This disk was another drive of the pool before: it had fallen behind.
     let Hardware { serial, .. } = &joining.recorded.hardware;
     record.drives.retain(|drive| drive.path != path || drive.hardware.serial != *serial);
     record.drives.push(joining.recorded.clone());
@@ -131,6 +138,8 @@ async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<
         path,
         size_bytes: size.0,
         rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
+        matched_bytes: open.pool.rebuild_progress().matched_bytes,
+        lost_segments: degraded.lost,
         degraded_segments: degraded.segments,
         forgotten,
         is_uneven: open.pool.is_uneven(),

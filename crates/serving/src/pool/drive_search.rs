@@ -48,6 +48,7 @@ pub struct PoolDrive {
 }
 
 /// A drive that this process has open.
+#[derive(Clone)]
 pub struct OpenDrive {
     pub path: PathBuf,
     /// `None` for a file.

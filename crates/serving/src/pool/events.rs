@@ -137,8 +137,8 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             Severity::Warning,
             format!("drive {} is out of date and not used: the pool was written without it", named(drive)),
             format!(
-                "keep it as it is until nothing lacks a copy ({}), then erase it and add it",
-                context.verb("show")
+                "do not erase it; '{} DRIVE' compares it and copies what changed",
+                context.verb("readmit")
             ),
             json!({ "drive": drive_json(drive, context) }),
         ),

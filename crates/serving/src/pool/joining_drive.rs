@@ -1,9 +1,11 @@
-//! A drive that joins a pool: a file made for it, or a blank device.
+//! A drive that joins a pool: a file made for it, a blank device, or a drive that comes back.
 
 use super::{
     create::storage,
+    departure::NamedDrive,
     drive_search::OpenDrive,
     drive_space::secure,
+    folder::OpenPool,
     record::{Hardware, RecordedDrive},
 };
 use crate::{notices::Notices, uuid::random_uuid};
@@ -60,6 +62,26 @@ impl JoiningDrive {
         let recorded = RecordedDrive { drive: Some(drive), path, hardware };
         let open = OpenDrive { path: canonical, disk, device: Rc::new(device) };
         Ok(Self { recorded, open, drive })
+    }
+
+    /// A drive of the pool that is there and not in use, under a new UUID: it is a new member.
+    pub fn returned(world: &World, open: &OpenPool, returned: &NamedDrive) -> Result<Self, Refusal> {
+        let (name, folder) = (&returned.name, open.folder().display());
+        if open.pool.drives_in_use().contains(&returned.drive) {
+            let remedy = format!("nothing has to be done; 'spindle pool show {folder}' lists the drives");
+            return Err(Refusal::new(format!("{folder}: {name} is in use"), remedy));
+        }
+        let known = open.drives.drives.iter().find(|drive| drive.recorded.drive == Some(returned.drive));
+        let Some((known, there)) = known.and_then(|known| Some((known, known.state.as_ref().ok()?))) else {
+            let remedy = "connect it, and try again";
+            return Err(Refusal::new(format!("{folder}: {name} is not there"), remedy));
+        };
+        let drive = DriveId(random_uuid(world));
+        Ok(Self {
+            recorded: RecordedDrive { drive: Some(drive), ..known.recorded.clone() },
+            open: there.clone(),
+            drive,
+        })
     }
 
     pub fn size(&self) -> ByteCount {

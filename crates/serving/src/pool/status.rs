@@ -318,7 +318,7 @@ impl PoolStatus {
         let volumes = pool.volumes().into_iter().map(|volume| VolumeStatus::of(pool, volume));
         let only_elsewhere = pool.only_copies_elsewhere();
         let shown_drives = drives.now(pool);
-        let unused = unused::advice(&drives.folder, pool, &shown_drives, &only_elsewhere);
+        let unused = unused::advice(&drives.folder, &shown_drives, &only_elsewhere);
         let only_elsewhere = only_elsewhere
             .into_iter()
             .map(|(drive, bytes)| OnlyCopyStatus { drive: drive.to_string(), bytes });

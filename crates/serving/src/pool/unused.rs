@@ -1,32 +1,26 @@
 //! Advice on drives of a pool that are not in use: no drive with the last copy of something may be erased.
 
 use super::status::DriveStatus;
-use array::{format::DriveId, pool::Pool};
+use array::format::DriveId;
 use std::{collections::BTreeMap, path::Path};
 use world::ByteCount;
 
 /// Advice on each drive that is not in use and holds the last copy of something, or is present and fell behind: one line
 /// each.
-pub fn advice(
-    folder: &Path,
-    pool: &Pool,
-    drives: &[DriveStatus],
-    only_there: &BTreeMap<DriveId, u64>,
-) -> Vec<String> {
-    let single_copy = pool.rebuild_progress().single_copy_bytes;
+pub fn advice(folder: &Path, drives: &[DriveStatus], only_there: &BTreeMap<DriveId, u64>) -> Vec<String> {
     let mut not_shown: BTreeMap<String, u64> =
         only_there.iter().map(|(id, bytes)| (id.to_string(), *bytes)).collect();
     let mut lines = Vec::new();
     for drive in drives.iter().filter(|drive| !drive.is_in_use) {
         let Some(id) = &drive.drive else { continue };
         match not_shown.remove(id) {
-            Some(bytes) => lines.push(last_copy(&drive.name, drive.is_there, ByteCount(bytes))),
-            None if drive.is_there => lines.push(fell_behind(&drive.name, single_copy)),
+            Some(bytes) => lines.push(last_copy(folder, &drive.name, drive.is_there, ByteCount(bytes))),
+            None if drive.is_there => lines.push(fell_behind(folder, &drive.name)),
             None => {}
         }
     }
     for (id, bytes) in not_shown {
-        lines.push(last_copy(&id, false, ByteCount(bytes)));
+        lines.push(last_copy(folder, &id, false, ByteCount(bytes)));
     }
     if !only_there.is_empty() {
         lines.push(format!(
@@ -37,26 +31,25 @@ pub fn advice(
     lines
 }
 
-fn last_copy(name: &str, is_there: bool, bytes: ByteCount) -> String {
+fn last_copy(folder: &Path, name: &str, is_there: bool, bytes: ByteCount) -> String {
     let standing = if is_there { "fell behind" } else { "is not there" };
-    let step = if is_there { "do not erase it" } else { "keep it, and connect it" };
+    let step = match is_there {
+        true => format!(
+            "do not erase it; 'spindle pool readmit {} DRIVE' takes it back, with what lies only there",
+            folder.display()
+        ),
+        false => "keep it, and connect it".to_owned(),
+    };
     format!("{name} {standing}, and {bytes} of the pool lie on no drive in use, but there: {step}")
 }
 
-fn fell_behind(name: &str, single_copy_bytes: u64) -> String {
-    let step =
-        "erase it (blkdiscard --zeroout, or remove the file), and add it with 'spindle pool add-drive'";
-    match single_copy_bytes {
-        0 => format!(
-            "{name} fell behind, and nothing that the pool knows of lies on it alone. After a forced opening it may still \
-             have newer data ('spindle pool salvage' reads it too); if you need none of it, {step}"
-        ),
-        bytes => format!(
-            "{name} fell behind, and {} of the pool have one copy on drives in use: run 'spindle pool scrub' first; if \
-             it loses nothing, {step}",
-            ByteCount(bytes)
-        ),
-    }
+fn fell_behind(folder: &Path, name: &str) -> String {
+    format!(
+        "{name} fell behind, and nothing that the pool knows of lies on it alone: 'spindle pool readmit {} DRIVE' takes \
+         it back and copies what changed. After a forced opening it may still have newer data, which that overwrites: \
+         'spindle pool salvage' reads it first",
+        folder.display()
+    )
 }
 
 #[cfg(test)]
@@ -65,10 +58,10 @@ mod tests {
 
     #[test]
     fn no_drive_is_to_be_erased_that_has_the_last_copy() {
-        let line = last_copy("mail/drive-3.spindle", true, ByteCount(4096));
-        assert!(line.ends_with("do not erase it") && line.contains("4.00 KiB"), "{line}");
-        assert!(!last_copy("bay 7", false, ByteCount(4096)).contains("erase"));
-        assert!(fell_behind("bay 7", 0).contains("if you need none of it, erase it"));
-        assert!(fell_behind("bay 7", 4096).contains("'spindle pool scrub' first"));
+        let folder = Path::new("mail");
+        let line = last_copy(folder, "mail/drive-3.spindle", true, ByteCount(4096));
+        assert!(line.contains("do not erase it; ") && line.contains("4.00 KiB"), "{line}");
+        assert!(!last_copy(folder, "bay 7", false, ByteCount(4096)).contains("erase"));
+        assert!(!fell_behind(folder, "bay 7").contains("erase"));
     }
 }
