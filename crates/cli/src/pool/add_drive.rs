@@ -6,10 +6,13 @@ use crate::{
     exit_status::ExitStatus,
 };
 use report::Refusal;
-use serving::pool::{
-    add_drive::{DriveSource, add_drive, check_source},
-    folder::OpenPool,
-    levelling,
+use serving::{
+    notices::Notices,
+    pool::{
+        add_drive::{AddDriveAnswer, DriveSource, add_drive, check_source},
+        folder::OpenPool,
+        levelling,
+    },
 };
 use std::path::Path;
 use world::{ByteCount, World};
@@ -22,11 +25,34 @@ pub async fn add(
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     check_source(source).await?;
+    let join =
+        async |open: &mut OpenPool, notices: &dyn Notices| add_drive(world, open, source, notices).await;
+    let told = |answer: &AddDriveAnswer| {
+        vec![format!(
+            "{}: {} added, {}; {} of copies made, {} segments still lack one",
+            folder.display(),
+            answer.path.display(),
+            ByteCount(answer.size_bytes),
+            ByteCount(answer.rebuilt_bytes),
+            answer.degraded_segments
+        )]
+    };
+    take_in(world, folder, json, join, told).await
+}
+
+/// Opens the pool, lets a drive join it, and tells the answer, first with the lines of `told`.
+pub(super) async fn take_in(
+    world: &World,
+    folder: &Path,
+    json: bool,
+    join: impl AsyncFnOnce(&mut OpenPool, &dyn Notices) -> Result<AddDriveAnswer, Refusal>,
+    told: impl FnOnce(&AddDriveAnswer) -> Vec<String>,
+) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let notices = StderrNotices::shared();
     let mut open = OpenPool::open(world, folder, &notices).await?;
     report_events_of(&mut open, world, &console, false);
-    let answer = add_drive(world, &mut open, source, &*notices).await;
+    let answer = join(&mut open, &*notices).await;
     let advice = levelling::advice(&open);
     let closed = open.close().await;
     let answer = answer?;
@@ -34,14 +60,7 @@ pub async fn add(
     if json {
         console.json_of(&answer)?;
     }
-    console.say(&format!(
-        "{}: {} added, {}; {} of copies made, {} segments still lack one",
-        folder.display(),
-        answer.path.display(),
-        ByteCount(answer.size_bytes),
-        ByteCount(answer.rebuilt_bytes),
-        answer.degraded_segments
-    ));
+    told(&answer).iter().for_each(|line| console.say(line));
     for drive in &answer.forgotten {
         console.say(&format!("  {drive} was removed from the pool: it held no last copy"));
     }
