@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 impl Shared {
     /// Lets new data go to slots last in which a member that came later may still have copies of a missing one.
-    pub(crate) fn spare_old_slots(&self) {
+    pub(super) fn spare_old_slots(&self) {
         let missing: Vec<MemberIndex> = {
             let superblock = self.superblock.borrow();
             let members = superblock.members.iter().enumerate();

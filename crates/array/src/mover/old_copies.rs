@@ -54,9 +54,9 @@ impl OldCopy {
 impl Mover {
     /// Looks for each copy to make on the drives that came after the one that had it.
     pub(super) async fn with_old_copies(&self, jobs: VecDeque<CopyJob>) -> VecDeque<CopyJob> {
+        let members = self.shared.drives.members_for_new_data();
         let look = async |mut job: CopyJob| {
             if let Some(lost) = job.replaced {
-                let members = self.shared.drives.members_for_new_data();
                 job.old_copy =
                     self.shared.find_old_copy((job.number, job.segment_use), lost, &job.kept, &members).await;
             }

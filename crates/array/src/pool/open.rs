@@ -238,7 +238,6 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     shared.admit_joined();
     nodes.begin(incarnation);
     let sink = PoolLog::new(&shared);
-    shared.spare_old_slots();
     let log = new_log(&shared, &sink, incarnation, &replayed).await?;
     let pool = Rc::new(Pool::new(Parts { shared, nodes, trees, sink, log }, setting));
     pool.checkpoint().await?;

@@ -248,9 +248,7 @@ impl PoolRunPlan {
         }
         plan
     }
-}
 
-impl PoolRunPlan {
     /// True if what the faulty drive has stored stays as it was, and all of it can be read again.
     pub fn faulty_drive_recovers(&self) -> bool {
         let recovers = |fault| {

@@ -4,8 +4,8 @@ use super::Pool;
 use crate::format::{SnapshotId, VolumeId, row::IdSeed};
 
 impl Pool {
-    /// The identity of a copy under a name, and under another one until it is complete: the same each time, unless a complete volume has it, as an earlier
-    /// copy that was renamed since.
+    /// The identity of a copy under a name, and under another one until it is complete: the same each time, unless a
+    /// complete volume has it, as an earlier copy that was renamed since.
     pub(super) fn identity_of_copy(
         &self,
         (volume, snapshot): (VolumeId, SnapshotId),

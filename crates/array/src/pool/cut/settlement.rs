@@ -1,10 +1,9 @@
 //! Settling cuts that ended early, once their pools are seen together.
 //!
 //! A cut is *whole* in some pool only after it was durable in all. So if one pool of those seen has it whole, or
-//! has the snapshot and no cut row any more, or all pools are there and each has it, it is confirmed. If all
-//! pools are there and one lacks it, without any that has it whole, it never was durable there, and no pool
-//! keeps it. Cut rows are removed once all pools were seen
-//! and none has it pending.
+//! has the snapshot and no cut row any more, or all pools are there and each has it, it is confirmed. If all pools are
+//! there and one lacks it, without any that has it whole, it never was durable there, and no pool keeps it. Cut rows
+//! are removed once all pools were seen and none has it pending.
 
 use super::super::{Pool, difference::row_of_deleted};
 use crate::{
