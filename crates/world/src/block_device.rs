@@ -40,6 +40,11 @@ pub enum Stability {
 pub trait BlockDevice {
     fn geometry(&self) -> Geometry;
 
+    /// True if it may be out of reach for a while and come back as it was: a device on another machine.
+    fn may_be_away(&self) -> bool {
+        false
+    }
+
     /// Fills the buffers of `into` in order, starting at offset `at`, and returns them full.
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>>;
 

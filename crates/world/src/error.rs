@@ -26,6 +26,8 @@ pub enum IoErrorKind {
     Unaligned,
     /// The medium failed to read or write (EIO and its kin).
     Medium,
+    /// The connection to a device broke, and writes that it acknowledged and did not flush may be lost.
+    CacheLost,
     /// The device or filesystem cannot do this at all.
     Unsupported,
     /// Neither file nor folder, or a file where a folder is needed and vice versa.

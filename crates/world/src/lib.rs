@@ -29,6 +29,8 @@ pub mod payload;
 
 pub mod flush_tracker;
 
+pub mod kept_writes;
+
 pub mod event_log;
 
 pub mod job;

@@ -512,7 +512,7 @@ impl Tasks {
 
 fn lost_cache() -> IoError {
     let story = "flush: the connection broke or the unit was reset, and acknowledged writes may be lost";
-    IoError::new(IoErrorKind::Medium, story)
+    IoError::new(IoErrorKind::CacheLost, story)
 }
 
 fn describe(cdb: &Cdb) -> String {

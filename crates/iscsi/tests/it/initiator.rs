@@ -193,7 +193,7 @@ fn a_flush_fails_if_writes_may_be_lost() {
             world.sleep(Duration::from_secs(5)).await;
             let flushed = device.flush().await;
             match has_cache {
-                true => assert_eq!(flushed.unwrap_err().kind(), IoErrorKind::Medium),
+                true => assert_eq!(flushed.unwrap_err().kind(), IoErrorKind::CacheLost),
                 false => flushed.expect("what has no cache loses nothing of it"),
             }
             device.write(ByteOffset(0), data(), Stability::Volatile).await.unwrap();

@@ -166,7 +166,7 @@ impl PendingRequests {
 
 fn lost_cache() -> IoError {
     let story = "flush: the connection broke, and acknowledged writes may be lost";
-    IoError::new(IoErrorKind::Medium, story)
+    IoError::new(IoErrorKind::CacheLost, story)
 }
 
 fn describe(request: &Request) -> String {

@@ -57,7 +57,7 @@ fn a_flush_fails_if_writes_may_be_lost() {
         network.reset("client", "server");
         world.sleep(Duration::from_secs(5)).await;
         let refused = client.flush().await.unwrap_err();
-        assert_eq!(refused.kind(), IoErrorKind::Medium, "{refused}");
+        assert_eq!(refused.kind(), IoErrorKind::CacheLost, "{refused}");
         client.write(ByteOffset(0), data(), Stability::Volatile).await.unwrap();
         client.flush().await.expect("it was told once, and what came since is stable");
         assert_eq!(client.breaks(), 2);

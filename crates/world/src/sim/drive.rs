@@ -29,6 +29,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Poll, Waker},
+    time::Duration,
 };
 
 pub(super) enum Operation {
@@ -84,6 +85,13 @@ impl SimDrive {
     /// space.
     pub fn put_on(&self, filesystem: Option<&SimFilesystem>) {
         self.shared.state.borrow_mut().filesystem = filesystem.cloned();
+    }
+
+    /// Breaks the connection to the drive for a while, as if it were on another machine: nothing is answered meanwhile,
+    /// all of it afterwards. If volatile writes had been acknowledged, the next flush fails, and they may be lost.
+    pub fn break_connection(&self, span: Duration) {
+        let until = self.shared.executor.now() + span;
+        self.shared.state.borrow_mut().break_connection(until);
     }
 
     pub fn statistics(&self) -> DriveStatistics {
@@ -181,6 +189,13 @@ impl Shared {
     fn complete(self: &Rc<Self>, number: u64, fault: Option<SimFault>) {
         let (reply, value) = {
             let mut state = self.state.borrow_mut();
+            let now = self.executor.now();
+            if state.broken_until > now {
+                let shared = Rc::clone(self);
+                let span = state.broken_until.since(now);
+                self.executor.schedule(span, move || shared.complete(number, fault));
+                return;
+            }
             // An operation of a crashed host is gone.
             let Some(started) = state.under_way.remove(&number) else { return };
             let value = self.take_effect(&mut state, number, started.operation, fault);

@@ -16,7 +16,7 @@ use super::{
     image::{BLOCK_BYTES, Image},
     service::{RandomService, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest},
 };
-use crate::{Buffer, IoErrorKind, Random, Stability};
+use crate::{Buffer, IoErrorKind, Moment, Random, Stability};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -48,6 +48,10 @@ pub(super) struct DriveState {
     pub in_service: usize,
     pub operation_last: u64,
     pub service: Box<dyn ServiceModel>,
+    /// The connection to it is broken until then.
+    pub broken_until: Moment,
+    /// The next flush fails: the connection broke after volatile writes were acknowledged.
+    owes_failed_flush: bool,
     unreadable: BTreeSet<u64>,
     times: Random,
     faults: Random,
@@ -77,6 +81,8 @@ impl DriveState {
             in_service: 0,
             operation_last: 0,
             service,
+            broken_until: Moment(0),
+            owes_failed_flush: false,
             unreadable: BTreeSet::new(),
             times: stream("service times"),
             faults: stream("faults"),
@@ -270,8 +276,16 @@ impl DriveState {
         }
     }
 
+    /// The connection is broken until a moment. Another server may answer then, and the cache be lost.
+    pub fn break_connection(&mut self, until: Moment) {
+        self.broken_until = self.broken_until.max(until);
+        self.owes_failed_flush |= self.unsynced.iter().any(|write| !write.is_stable);
+    }
+
     pub fn flush(&mut self, upto: u64, fault: Option<SimFault>) -> Result<(), IoErrorKind> {
         self.statistics.flushes += 1;
+        let owes_failure = std::mem::take(&mut self.owes_failed_flush);
+        let fault = if owes_failure { Some(SimFault::FailedFlush) } else { fault };
         if let Some(fault) = fault {
             self.count(fault);
         }
@@ -281,7 +295,7 @@ impl DriveState {
                 let losses = &mut self.losses;
                 self.unsynced
                     .retain(|write| write.is_stable || write.sequence > upto || losses.percent(50.0));
-                return Err(IoErrorKind::Medium);
+                return Err(if owes_failure { IoErrorKind::CacheLost } else { IoErrorKind::Medium });
             }
             _ => {}
         }
@@ -303,6 +317,8 @@ impl DriveState {
 
     /// Removes and returns every started operation, oldest first; its callers are abandoned.
     pub fn take_under_way(&mut self) -> Vec<Operation> {
+        self.broken_until = Moment(0);
+        self.owes_failed_flush = false;
         self.waiting.clear();
         self.in_service = 0;
         std::mem::take(&mut self.under_way).into_values().map(|started| started.operation).collect()
