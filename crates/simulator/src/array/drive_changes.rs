@@ -51,6 +51,7 @@ impl DriveChangeLog {
 pub struct DriveChanger {
     pub fixture: PoolFixture,
     pub pool: Rc<Pool>,
+    pub world: World,
     pub random: Random,
 }
 
@@ -236,7 +237,7 @@ impl DriveChanger {
             bay.changes.left.retain(|&left| left != index);
             drive
         };
-        NewDrive { drive, serial: format!("extra {index}"), device: self.fixture.device(index) }
+        NewDrive { drive, serial: format!("extra {index}"), device: self.fixture.device(&self.world, index) }
     }
 
     fn begin(&self, doing: &str, drive: DriveId) {

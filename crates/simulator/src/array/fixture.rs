@@ -19,7 +19,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice, ByteCount,
+    BlockDevice, ByteCount, World,
     sim::{SimDrive, SimFault},
 };
 
@@ -101,6 +101,8 @@ pub struct PoolTally {
     /// Changes of the level of sparing, and those refused for want of room or drives.
     pub sparing_changed: u64,
     pub sparing_refused: u64,
+    /// Times that a connection to a drive, or to all, broke.
+    pub connections_broken: u64,
     /// Differences of two points applied, with the right result.
     pub differences: u64,
     /// Those between points of different branches.
@@ -177,7 +179,7 @@ pub struct PoolFixture {
 
 impl PoolFixture {
     /// The device of a drive that the pool gets.
-    pub fn device(&self, index: usize) -> Rc<dyn BlockDevice> {
+    pub fn device(&self, world: &World, index: usize) -> Rc<dyn BlockDevice> {
         let drive = Rc::clone(&self.drives[index]) as Rc<dyn BlockDevice>;
         let drive = match self.bay.borrow().resized {
             Some((resized, size)) if resized == index => {
@@ -185,6 +187,7 @@ impl PoolFixture {
             }
             _ => drive,
         };
+        let drive = self.reached(world, drive);
         match self.plan.bug {
             Some(Bug::BeforeDrives(bug)) => Rc::new(BuggyDrive::new(drive, bug)),
             _ => drive,

@@ -63,7 +63,7 @@ impl PoolFixture {
         let drives = (0..self.plan.drives.len()).map(|index| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("drive {index}"),
-            device: self.device(index),
+            device: self.device(&world, index),
         });
         let drives: Vec<_> = drives.collect();
         let created = create_with_copies(&world, &new, &drives, self.plan.copies).await;
@@ -116,7 +116,7 @@ impl PoolFixture {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         for index in self.drives_there(absent) {
             let place = random.below(devices.len() as u64 + 1) as usize;
-            devices.insert(place, self.device(index));
+            devices.insert(place, self.device(world, index));
         }
         let setting = self.plan.setting;
         let wrong_reads = self.wrong_reads();
@@ -226,6 +226,11 @@ impl PoolFixture {
                 fixture.drives[drive].set_faults(faults);
             });
         }
+        if self.plan.remote {
+            let random = Random::new(random.next_u64(), "connections");
+            world.spawn("connections", self.clone().break_connections(world.clone(), random));
+        }
+        let drives_before = pool.drives_present();
         let mut tasks = Vec::new();
         if let Some(adds) = scenario.adds {
             let adding = self.clone().add_spare(world.clone(), Rc::clone(pool), adds);
@@ -246,7 +251,8 @@ impl PoolFixture {
             let mut random = world.random("drive changes");
             for _ in 0..1 + random.below(2) {
                 let random = Random::new(random.next_u64(), "changer");
-                let changer = DriveChanger { fixture: self.clone(), pool: Rc::clone(pool), random };
+                let (fixture, pool, own) = (self.clone(), Rc::clone(pool), world.clone());
+                let changer = DriveChanger { fixture, pool, world: own, random };
                 tasks.push(world.spawn("drive changes", changer.work(world.clone())));
             }
         }
@@ -257,7 +263,11 @@ impl PoolFixture {
             }
             done
         };
-        match with_deadline(self.early_end.wait(), all).await {
+        let done = with_deadline(self.early_end.wait(), all).await;
+        if self.plan.remote && !self.plan.drive_changes {
+            self.check_none_lost(pool, drives_before)?;
+        }
+        match done {
             Some(done) => done.map(|()| true),
             None => Ok(false),
         }
@@ -281,7 +291,7 @@ impl PoolFixture {
         let new = NewDrive {
             drive: DriveId([100 + attempt; 16]),
             serial: format!("spare {attempt}"),
-            device: self.device(spare),
+            device: self.device(&world, spare),
         };
         if let Some(ill_after) = ill_after {
             let (fixture, own) = (self.clone(), world.clone());
@@ -345,7 +355,7 @@ impl PoolFixture {
 
     /// A stale drive that the others continued without must not open as a pool alone.
     pub async fn refuse_stale(self, world: World, stale: usize) -> Result<(), PoolRunError> {
-        match open(&world, &[self.device(stale)], self.plan.setting).await {
+        match open(&world, &[self.device(&world, stale)], self.plan.setting).await {
             Err(_) => Ok(()),
             Ok(_) => {
                 Err(PoolViolation::NotRefused(format!("a pool of drive {stale} alone, which is stale"))

@@ -145,7 +145,7 @@ impl Run {
 impl PoolFixture {
     async fn refuse_damaged(self, world: World, position: u64) -> Result<(), PoolRunError> {
         let drives = self.drives_there(&[]).into_iter();
-        let devices: Vec<Rc<dyn BlockDevice>> = drives.map(|index| self.device(index)).collect();
+        let devices: Vec<Rc<dyn BlockDevice>> = drives.map(|index| self.device(&world, index)).collect();
         match open(&world, &devices, self.plan.setting).await {
             Err(Error::LostRecords { .. }) => {
                 self.tally.borrow_mut().logs_refused += 1;
@@ -177,7 +177,7 @@ impl PoolFixture {
     /// Checks the remains of a crash during creation: no pool, or an empty one.
     pub(super) async fn look_at_new(self, world: World) -> Result<(), PoolRunError> {
         let devices: Vec<Rc<dyn BlockDevice>> =
-            (0..self.plan.drives.len()).map(|index| self.device(index)).collect();
+            (0..self.plan.drives.len()).map(|index| self.device(&world, index)).collect();
         match open(&world, &devices, self.plan.setting).await {
             Ok(pool) if !pool.volumes().is_empty() => {
                 Err(PoolViolation::Catalogue("a new pool has volumes".to_owned()).into())

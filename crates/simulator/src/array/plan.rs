@@ -48,6 +48,8 @@ pub struct PoolRunOptions {
     pub drive_changes: bool,
     /// Of these runs: drives are levelled, and room for lost ones is kept.
     pub levels: bool,
+    /// Drives are on other machines, and connections to them break.
+    pub remote: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -120,6 +122,8 @@ pub struct PoolRunPlan {
     pub drive_changes: bool,
     /// Drives are levelled, and the level of sparing changes.
     pub levels: bool,
+    /// Drives are on other machines, and connections to them break. They have no other fault.
+    pub remote: bool,
     /// Level of sparing at first.
     pub sparing: SparingLevel,
     /// Drives for that, which are no members at first.
@@ -182,6 +186,7 @@ impl PoolRunPlan {
             compares: options.compares,
             drive_changes: options.drive_changes,
             levels: options.levels,
+            remote: options.remote,
             sparing: SparingLevel::None,
             extras: Vec::new(),
             is_untold,
@@ -237,6 +242,11 @@ impl PoolRunPlan {
             plan.window_sectors = plan.window_sectors.max(1 << 13);
             // Slow enough that crashes fall into a levelling.
             plan.setting.throttle.ceiling_bytes_per_second = [0, 4 << 20, 16 << 20][random.below(3) as usize];
+        }
+        if plan.remote {
+            plan.faulty_drive = None;
+            plan.drive_faults.fill(None);
+            plan.shortages.fill(None);
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.

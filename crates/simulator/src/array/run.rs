@@ -65,7 +65,10 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         (false, false) => "",
     };
     let differences = if options.compares { " --differences" } else { "" };
-    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{differences}")
+    let remote = if options.remote { " --remote" } else { "" };
+    format!(
+        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{differences}{remote}"
+    )
 }
 
 /// Runs a seed. Failed assertions of the pool are failures too.

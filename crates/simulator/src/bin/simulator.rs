@@ -80,6 +80,9 @@ struct Array {
     /// Beside that, level drives and keep room for lost ones in every run
     #[arg(long)]
     levelling: bool,
+    /// Reach the drives over connections that break, in every run
+    #[arg(long)]
+    remote: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -160,6 +163,7 @@ fn run_array(arguments: Array) -> ExitCode {
         drive_changes,
         compares: arguments.differences,
         levels,
+        remote: arguments.remote,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

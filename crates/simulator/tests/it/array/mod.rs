@@ -13,6 +13,7 @@ mod canaries;
 mod differences;
 
 /// Drives that leave.
+mod connections;
 mod drive_changes;
 
 /// Drives that are levelled, and room for lost ones.
