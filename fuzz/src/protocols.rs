@@ -102,6 +102,7 @@ pub fn nbd_session(data: &[u8]) {
             sparse: None,
             bitmaps: Some(Rc::new(HalfDirty)),
             is_read_only: false,
+            gate: Default::default(),
             has_write_cache: true,
         };
         let options = ServerOptions::default();

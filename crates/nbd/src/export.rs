@@ -1,5 +1,6 @@
 //! Exports: the block devices a server offers.
 
+use crate::export_gate::ExportGate;
 use crate::wire::{
     PAYLOAD_BYTES_MAX,
     handshake::{BlockSizes, transmission_flag},
@@ -19,6 +20,8 @@ pub struct Export {
     /// Changes since earlier states, as metadata contexts `qemu:dirty-bitmap:NAME`.
     pub bitmaps: Option<Rc<dyn DirtyBitmaps>>,
     pub is_read_only: bool,
+    /// The same for all endpoints of the export.
+    pub gate: Rc<ExportGate>,
     /// True if writes are acknowledged before they are durable; flush and FUA make them durable. If false,
     /// every acknowledged write is durable.
     pub has_write_cache: bool,

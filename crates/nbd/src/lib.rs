@@ -5,11 +5,13 @@
 //! handshake, structured replies, the metadata contexts `base:allocation` and `qemu:dirty-bitmap:NAME`, flush, FUA, trim, write zeroes,
 //! several connections to one export, STARTTLS.
 //!
-//! Reading order: [`wire`], [`export`], [`tls`], [`server`], [`client`].
+//! Reading order: [`wire`], [`export`], [`export_gate`], [`tls`], [`server`], [`client`].
 
 pub mod wire;
 
 pub mod export;
+
+pub mod export_gate;
 
 pub mod tls;
 
@@ -19,6 +21,7 @@ pub mod client;
 
 pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
 pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports};
+pub use export_gate::ExportGate;
 pub use server::{ServerOptions, serve};
 pub use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, TlsMode};
 

@@ -18,3 +18,4 @@ pub mod sense;
 pub mod thresholds;
 
 pub mod unit;
+pub mod withholding;

@@ -17,6 +17,13 @@ pub const REGISTRATIONS_MAX: usize = 1023;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nexus(pub String);
 
+impl Nexus {
+    /// Name of the initiator.
+    pub fn initiator(&self) -> &str {
+        self.0.rsplit_once(",i,0x").map_or(&self.0, |(initiator, _)| initiator)
+    }
+}
+
 /// RESERVATION KEY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReservationKey(pub u64);

@@ -22,6 +22,7 @@ use crate::{
         reservations::Nexus,
         sense::{AdditionalSense, Sense, SenseKey},
         unit::{AccessibleUnit, CommandStatus, ResponseData, ScsiRequest, TransferLength, buffers_of},
+        withholding::SessionEnd,
     },
     session::{login::NewSession, negotiation::SessionParameters},
     wire::{
@@ -59,6 +60,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
 /// Parameter3 of a logout request: seconds within which the initiator should log out.
 const LOG_OUT_S: u16 = 3;
+/// The second of two reasons of a logout that end a session of one connection (RFC 7143, 11.14.1).
+const CLOSE_CONNECTION: u8 = 1;
 const LOGIN_MAX: Duration = Duration::from_secs(15);
 /// Reject reasons (RFC 7143, 11.17.1).
 pub(super) const PROTOCOL_ERROR: u8 = 0x04;
@@ -103,6 +106,7 @@ pub(super) async fn run(
         ttt_next: Cell::new(1),
         heard_at: Cell::new(world.now()),
         is_silent: Cell::new(false),
+        has_logged_out: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
@@ -135,7 +139,8 @@ pub(super) async fn run(
             Err(SessionFailure::UnreadResponses)
         }
     };
-    connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus));
+    let end = if connection.has_logged_out.get() { SessionEnd::LoggedOut } else { SessionEnd::Broken };
+    connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
     targets.sessions.end(&name, &ends);
     match ended {
         None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
@@ -171,6 +176,8 @@ pub(super) struct Connection {
     heard_at: Cell<Moment>,
     /// The initiator did not answer a NOP-In.
     is_silent: Cell<bool>,
+    /// The initiator closed the session by command.
+    has_logged_out: Cell<bool>,
     /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
     /// ITTs of commands that wait for room before their data are requested.
@@ -329,6 +336,7 @@ impl Connection {
             opcode::TEXT => self.answer_text(&pdu),
             opcode::LOGOUT => {
                 let request = Logout::of(&pdu.header);
+                self.has_logged_out.set(request.flags & !FINAL <= CLOSE_CONNECTION);
                 let response = LogoutResponse { flags: FINAL, itt: request.itt, ..LogoutResponse::empty() };
                 self.send_queue.send(&response, StatSn::Advance, &[]);
                 return Ok(ControlFlow::Break(()));

@@ -143,3 +143,20 @@ fn operating_parameters_are_reported() {
         assert_eq!((told[9], told[11], &told[43..]), (16, 16, &[2, 2, 0xe4][..]));
     });
 }
+
+#[test]
+fn a_unit_withheld_from_an_initiator_is_not_reached_by_way_of_another_one() {
+    with_two(|units| async move {
+        let (small, large) = (&units[0], &units[1]);
+        let own = Initiator::awake(small, "own").await;
+        large.begin_session(&own.0);
+        large.withhold().await;
+        let targets = [target(1, 512), target(2, 4096)];
+        for (from, to) in [(0, 1), (1, 0)] {
+            let list = list(1, &targets, &[segment((from, 0), (to, 0), 8)]);
+            let ended = own.ask_within(small, &units, &copy(&list), &list).await;
+            let wanted = (SenseKey::CopyAborted, AdditionalSense::MANUAL_INTERVENTION_REQUIRED);
+            assert_eq!(sense_of(&ended), wanted, "from {from} to {to}");
+        }
+    });
+}

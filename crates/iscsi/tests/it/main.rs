@@ -18,3 +18,4 @@ mod scene;
 mod sessions;
 mod tgt;
 mod thresholds;
+mod withholding;

@@ -1,7 +1,7 @@
 //! Reservation commands.
 
 use crate::scene::{Initiator, cdb, properties, sense_of, with_unit};
-use iscsi::scsi::{commands::code, sense::AdditionalSense, unit::CommandStatus};
+use iscsi::scsi::{commands::code, sense::AdditionalSense, unit::CommandStatus, withholding::SessionEnd};
 
 fn out(action: u8, kind: u8) -> [u8; 10] {
     [code::PERSISTENT_RESERVE_OUT, action, kind, 0, 0, 0, 0, 0, 24, 0]
@@ -72,7 +72,7 @@ fn a_reserve_6_reservation_ends_with_its_session() {
         let (a, b) = (Initiator::awake(&unit, "a").await, Initiator::awake(&unit, "b").await);
         Initiator::done(a.execute(&unit, &[code::RESERVE_6, 0, 0, 0, 0, 0], &[]).await);
         assert!(matches!(b.execute(&unit, &[0; 6], &[]).await, CommandStatus::ReservationConflict));
-        unit.end_session(&a.0);
+        unit.end_session(&a.0, SessionEnd::LoggedOut);
         Initiator::done(b.execute(&unit, &[0; 6], &[]).await);
         Initiator::done(b.execute(&unit, &[code::RESERVE_6, 0, 0, 0, 0, 0], &[]).await);
         Initiator::done(b.execute(&unit, &[code::RELEASE_6, 0, 0, 0, 0, 0], &[]).await);

@@ -5,6 +5,7 @@ use iscsi::scsi::{
     commands::code,
     properties::UnitProperties,
     sense::{AdditionalSense, SenseKey},
+    withholding::SessionEnd,
 };
 
 const EJECT: [u8; 6] = [code::START_STOP_UNIT, 0, 0, 0, 0x02, 0];
@@ -63,7 +64,7 @@ fn removal_stays_prevented_until_the_initiator_allows_it_or_ends() {
             assert_eq!(sense_of(&other.execute(&unit, &EJECT, &[]).await), PREVENTED);
             match ending {
                 "allows" => drop(Initiator::done(own.execute(&unit, &ALLOW, &[]).await)),
-                "goes" => unit.end_session(&own.0),
+                "goes" => unit.end_session(&own.0, SessionEnd::LoggedOut),
                 "comes anew" => unit.begin_session(&own.0),
                 _ => unit.reset(None),
             }

@@ -11,6 +11,7 @@
 use super::contexts::{CONTEXTS_MAX, SelectedContexts, listed, selected};
 use crate::{
     export::{Export, Exports},
+    export_gate::GatePass,
     wire::{
         ByteReader, TEXT_BYTES_MAX,
         handshake::{ContextRequest, InfoReply, InfoRequest, OptionReplyHead, info, option, reply},
@@ -18,6 +19,10 @@ use crate::{
     },
 };
 use std::rc::Rc;
+
+/// The reason for which a withheld export is refused.
+pub const WITHHELD: &str =
+    "the export is withheld, because its contents changed under its clients; its administrator readmits them";
 
 /// Result of the handshake.
 #[derive(Clone)]
@@ -28,6 +33,7 @@ pub struct NegotiatedExport {
     /// Selected metadata contexts.
     pub contexts: SelectedContexts,
     pub is_encrypted: bool,
+    pub(crate) pass: GatePass,
 }
 
 /// The step after an option.
@@ -142,7 +148,8 @@ impl<'e> Haggling<'e> {
         let selected = self.contexts.as_ref().filter(|(of, _)| Rc::ptr_eq(of, &export));
         let contexts = selected.map(|(_, contexts)| contexts.clone()).unwrap_or_default();
         let is_encrypted = self.tls_state == TlsState::Established;
-        NegotiatedExport { export, is_structured: self.is_structured, contexts, is_encrypted }
+        let pass = export.gate.pass();
+        NegotiatedExport { export, is_structured: self.is_structured, contexts, is_encrypted, pass }
     }
 
     /// EXPORT_NAME has no error reply: the connection is closed instead.
@@ -156,6 +163,9 @@ impl<'e> Haggling<'e> {
         let Some(export) = name.and_then(|name| self.exports.find(name)) else {
             return HagglingStep::Disconnect("EXPORT_NAME of an unknown export");
         };
+        if export.gate.is_withheld() {
+            return HagglingStep::Disconnect(WITHHELD);
+        }
         if let Err(count_max) = admit() {
             return HagglingStep::Refuse(count_max);
         }
@@ -179,11 +189,12 @@ impl<'e> Haggling<'e> {
     }
 
     fn find(&self, name: &str, answers: &mut OptionReplies<'_>) -> Option<&'e Rc<Export>> {
-        let export = self.exports.find(name);
-        if export.is_none() {
-            answers.error(reply::UNKNOWN, &format!("there is no export {name:?}"));
+        match self.exports.find(name) {
+            None => answers.error(reply::UNKNOWN, &format!("there is no export {name:?}")),
+            Some(export) if export.gate.is_withheld() => answers.error(reply::POLICY, WITHHELD),
+            found => return found,
         }
-        export
+        None
     }
 
     fn info(&self, data: &[u8], answers: &mut OptionReplies<'_>) -> Option<Rc<Export>> {

@@ -60,6 +60,8 @@ pub enum ConnectionEnd {
     /// An option without an error reply was refused.
     #[error("refused: {0}")]
     Refused(&'static str),
+    #[error("the export is withheld: its contents changed under its clients")]
+    Withheld,
     #[error("the handshake timed out")]
     Slow,
     #[error("refused: {0} clients are connected, the limit of this server")]

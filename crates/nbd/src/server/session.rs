@@ -9,15 +9,16 @@
 use super::{
     ConnectionEnd, ServerOptions,
     client_slots::{ClientSlot, ClientSlots},
-    haggling::NegotiatedExport,
+    haggling::{NegotiatedExport, WITHHELD},
     handshake::{agree, skip},
     requests::{ReplyData, RequestError, perform},
 };
 use crate::{
     export::Exports,
+    export_gate::GatePass,
     wire::{
         PAYLOAD_BYTES_MAX,
-        transmission::{ReplyHead, Request, RequestType, chunk},
+        transmission::{ErrorCode, ReplyHead, Request, RequestType, chunk},
     },
 };
 use std::{cell::RefCell, collections::VecDeque, io::IoSlice, rc::Rc};
@@ -54,6 +55,7 @@ pub async fn run(
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
+        pass: negotiated.pass,
         negotiated,
         slot,
         requests: Semaphore::new(options.requests_max),
@@ -73,6 +75,7 @@ pub async fn run(
 
 struct Session {
     world: World,
+    pass: GatePass,
     negotiated: NegotiatedExport,
     slot: ClientSlot,
     options: ServerOptions,
@@ -117,6 +120,9 @@ impl Session {
                 self.slot.keep();
             }
             let request = Request::read(&head).ok_or(ConnectionEnd::Protocol("bad request magic"))?;
+            if !self.negotiated.export.gate.admits(self.pass) {
+                return Err(ConnectionEnd::Withheld);
+            }
             if request.command == RequestType::Disconnect {
                 return Ok(());
             }
@@ -164,11 +170,12 @@ impl Session {
 
     async fn answer(&self, request: Request, data: Option<Buffer>) {
         let is_too_long = request.command == RequestType::Write && request.length > PAYLOAD_BYTES_MAX;
+        let Some(_executing) = self.negotiated.export.gate.enter(self.pass) else {
+            let (code, message) = (ErrorCode::Shutdown, WITHHELD.to_owned());
+            return self.replies.put(self.answer_of(request, Err(RequestError { code, message })));
+        };
         let done = if is_too_long {
-            Err(RequestError {
-                code: crate::wire::transmission::ErrorCode::Overflow,
-                message: "write of more than 32 MiB".to_owned(),
-            })
+            Err(RequestError { code: ErrorCode::Overflow, message: "write of more than 32 MiB".to_owned() })
         } else {
             perform(&self.negotiated, request, data).await
         };

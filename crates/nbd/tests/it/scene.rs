@@ -33,6 +33,7 @@ pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
         sparse: None,
         bitmaps: None,
         is_read_only: false,
+        gate: Default::default(),
         has_write_cache: true,
     }
 }

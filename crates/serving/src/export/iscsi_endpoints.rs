@@ -72,7 +72,9 @@ impl IscsiEndpoints {
         let offers = shared.iter().map(offer).collect();
         let unit = |planned: &PlannedUnit| {
             let index = index_of(&planned.export, shared);
-            (planned.number, Rc::new(unit_of(planned, (&shared[index], identities[index]), settings)))
+            let unit = Rc::new(unit_of(planned, (&shared[index], identities[index]), settings));
+            shared[index].served.add_unit(&unit);
+            (planned.number, unit)
         };
         let target_of = |target: &PlannedTarget| Target {
             name: full_name(target),

@@ -7,12 +7,14 @@ mod iscsi_endpoints;
 mod nbd_endpoint;
 mod shared;
 mod thin_volume;
+mod withholding;
 mod write_cache;
 
 pub use access_file::TargetPlan;
 pub use iscsi_endpoints::{IscsiEndpoints, target_plan};
 pub use nbd_endpoint::nbd_endpoint;
 pub use shared::{OpenExports, SharedDevice};
+pub use withholding::{ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;
 
 use crate::notices::Notices;

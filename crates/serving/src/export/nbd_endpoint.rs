@@ -43,6 +43,7 @@ fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export
         sparse: shared.sparse.clone(),
         bitmaps: shared.bitmaps.clone(),
         is_read_only: shared.is_read_only,
+        gate: Rc::clone(&shared.served.gate),
         has_write_cache: write_cache.is_on,
     }
 }

@@ -5,6 +5,7 @@ use super::{
     changes::VolumeChanges,
     identity::IdentityOrigin,
     thin_volume::{ReadOnlyDevice, ThinVolume},
+    withholding::ServedAs,
 };
 use crate::{
     notices::Notices,
@@ -16,7 +17,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    pool::{Snapshot, VolumeInfo, is_incomplete_copy},
+    pool::{Pool, Snapshot, VolumeInfo, is_incomplete_copy},
     volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
@@ -55,6 +56,7 @@ pub struct SharedDevice {
     /// Kind of device, with its article.
     pub what: &'static str,
     pub origin: IdentityOrigin,
+    pub served: ServedAs,
 }
 
 /// All exports, and the pools opened for them.
@@ -103,6 +105,7 @@ impl OpenExports {
                     device,
                     fill: None,
                     volume: None,
+                    served: ServedAs::default(),
                 }
             }
         };
@@ -167,6 +170,7 @@ impl OpenExports {
             what,
             origin,
             volume: volume.filter(|_| !is_left),
+            served: ServedAs::default(),
         })
     }
 
@@ -204,7 +208,13 @@ impl OpenExports {
             what: if wanted.snapshot.is_some() { "a snapshot" } else { "a volume" },
             origin,
             volume: None,
+            served: ServedAs::default(),
         })
+    }
+
+    /// The pool of a folder, if a volume of it is exported.
+    pub fn pool(&self, folder: &Path) -> Option<&Rc<Pool>> {
+        Some(&self.pools.get(folder)?.pool)
     }
 
     /// Makes all acknowledged writes stable, and closes the pools.

@@ -1,8 +1,8 @@
 //! EXTENDED COPY between units of one initiator, and RECEIVE COPY RESULTS (SPC-4, 6.4 and 6.18).
 
 use super::{
-    AccessibleUnit, CommandStatus, LogicalUnit, ResponseData, ScsiRequest, UnitResult, be32, list_of,
-    parameters, range::BlockRange,
+    AccessibleUnit, CommandStatus, ExecutionGuard, LogicalUnit, ResponseData, ScsiRequest, UnitResult, be32,
+    list_of, parameters, range::BlockRange,
 };
 use crate::scsi::{
     commands::{SupportedCommand, code},
@@ -141,6 +141,8 @@ async fn copy_segment(
 ) -> UnitResult<u64> {
     let AccessibleUnit { unit: from, .. } = unit_of(request, targets, segment.from)?;
     let AccessibleUnit { unit: to, may_write } = unit_of(request, targets, segment.to)?;
+    let _executing = (ExecutionGuard::begin(&from), ExecutionGuard::begin(&to));
+    from.check_admitted(request.nexus).and(to.check_admitted(request.nexus)).map_err(abort)?;
     from.check_medium().and(to.check_medium()).map_err(abort)?;
     from.reservations.borrow().check(request.nexus, CommandAccess::Read)?;
     to.reservations.borrow().check(request.nexus, CommandAccess::Write)?;

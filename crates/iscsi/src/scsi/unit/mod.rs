@@ -5,7 +5,8 @@
 //! 1. A command is answered once. A command rejected before its execution has no effect.
 //! 2. Each unit attention is reported once to each nexus, with its next command other than INQUIRY, REPORT
 //!    LUNS and REQUEST SENSE.
-//! 3. COMPARE AND WRITE and ORWRITE are atomic: no other write comes between their read and their write.
+//! 3. A command of an initiator from which the unit is withheld accesses nothing.
+//! 4. COMPARE AND WRITE and ORWRITE are atomic: no other write comes between their read and their write.
 
 mod extended_copy;
 mod medium;
@@ -25,13 +26,14 @@ use super::{
     reservations::{Nexus, ReservationError, Reservations},
     sense::{AdditionalSense, Sense, SenseKey},
     thresholds::{SpaceUsage, THRESHOLDS, ThresholdMonitor, Thresholds},
+    withholding::{SessionEnd, Withholding},
 };
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     rc::Rc,
 };
-use tokio::sync::RwLock;
+use tokio::sync::{Notify, RwLock};
 use world::{BlockDevice, Buffer, IoError, IoErrorKind, Sparse, Stability};
 
 /// Most pending unit attentions of a nexus; if more arise, RESET OCCURRED replaces them all.
@@ -49,6 +51,10 @@ pub struct LogicalUnit {
     /// Results for RECEIVE COPY RESULTS, by nexus and list identifier.
     copies: RefCell<BTreeMap<(Nexus, u8), CopyProgress>>,
     removable_medium: RefCell<RemovableMedium>,
+    withholding: RefCell<Withholding>,
+    /// Commands being executed, and copies that write here.
+    executing: Cell<usize>,
+    idle: Notify,
     /// Shared by writes; exclusive for commands that read and write atomically.
     writing: RwLock<()>,
 }
@@ -158,6 +164,9 @@ impl LogicalUnit {
             watch: None,
             copies: RefCell::default(),
             removable_medium: RefCell::default(),
+            withholding: RefCell::default(),
+            executing: Cell::new(0),
+            idle: Notify::new(),
             writing: RwLock::new(()),
         }
     }
@@ -197,12 +206,17 @@ impl LogicalUnit {
 
     /// A nexus begins: RESET OCCURRED is pending for it, as after power on.
     pub fn begin_session(&self, nexus: &Nexus) {
+        self.withholding.borrow_mut().begin_session(nexus);
         self.removable_medium.borrow_mut().allow(Some(nexus));
         self.attentions.borrow_mut().insert(nexus.clone(), [AdditionalSense::RESET_OCCURRED].into());
     }
 
     /// A nexus ends: its RESERVE(6) reservation, its PREVENT and its copy results go with it.
-    pub fn end_session(&self, nexus: &Nexus) {
+    pub fn end_session(&self, nexus: &Nexus, end: SessionEnd) {
+        if !self.withholding.borrow_mut().end_session(nexus, end) {
+            // Another session of the nexus has begun in its place.
+            return;
+        }
         self.attentions.borrow_mut().remove(nexus);
         self.removable_medium.borrow_mut().allow(Some(nexus));
         self.copies.borrow_mut().retain(|(asker, _), _| asker != nexus);
@@ -254,7 +268,41 @@ impl LogicalUnit {
         Some(Sense::new(SenseKey::UnitAttention, what))
     }
 
+    /// Withholds the unit from all initiators that have sessions with it, or had one that broke. Returns the names of
+    /// those from which it was not withheld yet. Afterwards no command is being executed.
+    pub async fn withhold(&self) -> Vec<String> {
+        let initiators = self.withholding.borrow_mut().withhold();
+        while self.executing.get() > 0 {
+            self.idle.notified().await;
+        }
+        initiators
+    }
+
+    /// Names of the initiators from which the unit is withheld.
+    pub fn withheld_from(&self) -> Vec<String> {
+        self.withholding.borrow().initiators()
+    }
+
+    /// Readmits an initiator, whatever it has cached. False if the unit is not withheld from it.
+    pub fn readmit(&self, initiator: &str) -> bool {
+        self.withholding.borrow_mut().readmit(initiator)
+    }
+
+    /// The device has other contents, and perhaps another size: establishes unit attentions.
+    pub fn contents_changed(&self) {
+        self.raise_attention_for_others(None, AdditionalSense::MEDIUM_MAY_HAVE_CHANGED);
+        self.capacity_changed();
+    }
+
+    fn check_admitted(&self, nexus: &Nexus) -> UnitResult<()> {
+        if self.withholding.borrow().is_withheld(nexus) {
+            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::MANUAL_INTERVENTION_REQUIRED).into());
+        }
+        Ok(())
+    }
+
     pub async fn execute(&self, request: ScsiRequest<'_>) -> CommandStatus {
+        let _executing = ExecutionGuard::begin(self);
         match self.dispatch(request).await {
             Ok(data) => CommandStatus::Good(data),
             Err(ended) => ended,
@@ -265,6 +313,9 @@ impl LogicalUnit {
         let known = commands::find(request.cdb)?;
         self.check_thresholds(request.nexus);
         let asks_who_is_there = matches!(known.code, code::INQUIRY | code::REPORT_LUNS | code::REQUEST_SENSE);
+        if !asks_who_is_there {
+            self.check_admitted(request.nexus)?;
+        }
         if !asks_who_is_there && let Some(attention) = self.take_attention(request.nexus) {
             return Err(attention.into());
         }
@@ -292,6 +343,25 @@ impl LogicalUnit {
                 .map(|()| ResponseData::None)?),
             _ if is_medium_command(known) => self.execute_medium(known, request).await,
             _ => self.execute_non_medium(known, request),
+        }
+    }
+}
+
+/// A command that is being executed, or a copy that writes to a unit.
+struct ExecutionGuard<'a>(&'a LogicalUnit);
+
+impl<'a> ExecutionGuard<'a> {
+    fn begin(unit: &'a LogicalUnit) -> Self {
+        unit.executing.set(unit.executing.get() + 1);
+        Self(unit)
+    }
+}
+
+impl Drop for ExecutionGuard<'_> {
+    fn drop(&mut self) {
+        self.0.executing.set(self.0.executing.get() - 1);
+        if self.0.executing.get() == 0 {
+            self.0.idle.notify_waiters();
         }
     }
 }

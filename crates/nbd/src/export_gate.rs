@@ -1,0 +1,75 @@
+//! Access to an export, which is withheld when its contents change under its clients.
+//!
+//! A client may hold data in its caches that belong to contents which are no more, and send a request again over a new
+//! connection. NBD names no client, so an export is withheld from all of them.
+//!
+//! Invariants:
+//!
+//! 1. While an export is withheld, no request is executed and no client is admitted.
+//! 2. A connection from before is never used again, also after the export is given back.
+
+use std::cell::Cell;
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+pub struct ExportGate {
+    is_withheld: Cell<bool>,
+    /// Times that the export was withheld.
+    closings: Cell<u64>,
+    executing: Cell<usize>,
+    idle: Notify,
+}
+
+/// The right of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GatePass(u64);
+
+/// A request that is being executed.
+pub(crate) struct GateGuard<'a>(&'a ExportGate);
+
+impl Drop for GateGuard<'_> {
+    fn drop(&mut self) {
+        self.0.executing.set(self.0.executing.get() - 1);
+        if self.0.executing.get() == 0 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+impl ExportGate {
+    /// Withholds the export. Afterwards no request is being executed, and connections end with their next request.
+    pub async fn withhold(&self) {
+        self.is_withheld.set(true);
+        self.closings.set(self.closings.get() + 1);
+        while self.executing.get() > 0 {
+            self.idle.notified().await;
+        }
+    }
+
+    /// Admits clients again, over new connections.
+    pub fn readmit(&self) {
+        self.is_withheld.set(false);
+    }
+
+    pub fn is_withheld(&self) -> bool {
+        self.is_withheld.get()
+    }
+
+    /// The pass of a new connection.
+    pub(crate) fn pass(&self) -> GatePass {
+        GatePass(self.closings.get())
+    }
+
+    /// True if a connection may send requests.
+    pub(crate) fn admits(&self, pass: GatePass) -> bool {
+        !self.is_withheld.get() && pass == self.pass()
+    }
+
+    /// Begins a request of a connection, if it may send any.
+    pub(crate) fn enter(&self, pass: GatePass) -> Option<GateGuard<'_>> {
+        self.admits(pass).then(|| {
+            self.executing.set(self.executing.get() + 1);
+            GateGuard(self)
+        })
+    }
+}
