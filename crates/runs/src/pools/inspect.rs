@@ -8,7 +8,11 @@ use super::{
     size::COPIES,
 };
 use crate::{layout::FileSlot, location::RunLocation};
-use array::{election::elect, format::MemberState, superblocks::look};
+use array::{
+    election::{OpenRefusal, elect},
+    format::MemberState,
+    superblocks::look,
+};
 use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
 use workload::meter::VolumeRole;
@@ -57,9 +61,24 @@ async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Re
     };
     let cannot_open = |error| Refusal::new(format!("the {name} cannot be opened: {error}{absent}"), remedy);
     let seen = look(&devices).await;
+    let misses = |many: usize| {
+        Refusal::new(
+            format!(
+                "the {name} misses {many} of {} drives, and its {COPIES} copies of everything can do without one{absent}",
+                drives.len()
+            ),
+            remedy,
+        )
+    };
     // By force: drives are counted first. Whether a segment has all its copies on those that are missing differs
     // from run to run.
-    let election = elect(&seen, true).map_err(cannot_open)?;
+    let election = match elect(&seen, true) {
+        Ok(election) => election,
+        Err(OpenRefusal::TooFewDrives(missing)) if missing.len() >= COPIES as usize => {
+            return Err(misses(missing.len()));
+        }
+        Err(error) => return Err(cannot_open(error)),
+    };
     let members = election.superblock.members.iter().enumerate();
     let missed = members.filter(|(index, member)| {
         member.state != MemberState::Gone
@@ -67,13 +86,7 @@ async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Re
     });
     match missed.count() {
         few if few < COPIES as usize => elect(&seen, false).map(drop).map_err(cannot_open),
-        many => Err(Refusal::new(
-            format!(
-                "the {name} misses {many} of {} drives, and its {COPIES} copies of everything can do without one{absent}",
-                drives.len()
-            ),
-            remedy,
-        )),
+        many => Err(misses(many)),
     }
 }
 
