@@ -74,6 +74,7 @@ struct DriveState {
     /// Address of the [`TimedDevice`], which identifies it.
     at: Cell<*const ()>,
     answer_within: Duration,
+    may_be_away: bool,
 }
 
 /// An operation in progress.
@@ -151,6 +152,7 @@ impl DriveTimeouts {
             is_given_up: Cell::new(false),
             at: Cell::new(std::ptr::null()),
             answer_within: self.answer_within,
+            may_be_away: device.may_be_away(),
         });
         self.drives.borrow_mut().push(Rc::downgrade(&state));
         let watched: Rc<dyn BlockDevice> =
@@ -189,18 +191,12 @@ impl DriveTimeouts {
         ReadWaiter { watch: Rc::clone(self), key }
     }
 
-    /// The error of a drive that is failed.
-    pub fn error(&self) -> IoError {
-        no_answer_for(self.answer_within)
-    }
-
-    /// True if a wrapped drive was failed.
-    pub fn has_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
+    /// The error of a wrapped drive that was failed.
+    pub fn given_up(&self, device: &Rc<dyn BlockDevice>) -> Option<IoError> {
         let at = Rc::as_ptr(device).cast::<()>();
-        let given_up = |drive: &Weak<DriveState>| {
-            drive.upgrade().is_some_and(|drive| drive.is_given_up.get() && drive.at.get() == at)
-        };
-        self.drives.borrow().iter().any(given_up)
+        let drives = self.drives.borrow();
+        let mut given_up = drives.iter().filter_map(Weak::upgrade).filter(|drive| drive.is_given_up.get());
+        given_up.find(|drive| drive.at.get() == at).map(|drive| drive.error())
     }
 
     /// While held, no drive is failed, however long it takes: it may have data no other has.
@@ -229,11 +225,6 @@ impl DriveTimeouts {
             under_way.into_iter().for_each(Waker::wake);
         }
     }
-}
-
-fn no_answer_for(span: Duration) -> IoError {
-    let story = format!("no answer for {} s: the drive is failed", span.as_secs_f64());
-    IoError::new(IoErrorKind::Disconnected, story)
 }
 
 async fn check_regularly(world: World, every: Duration, watch: Weak<DriveTimeouts>) {
@@ -265,7 +256,9 @@ async fn tick(world: World, watch: Weak<DriveTimeouts>) {
 
 impl DriveState {
     fn error(&self) -> IoError {
-        no_answer_for(self.answer_within)
+        let story = format!("no answer for {} s: the drive is failed", self.answer_within.as_secs_f64());
+        let kind = if self.may_be_away { IoErrorKind::Disconnected } else { IoErrorKind::Medium };
+        IoError::new(kind, story)
     }
 }
 

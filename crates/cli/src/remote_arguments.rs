@@ -36,17 +36,22 @@ pub struct RemoteArguments {
     pub digests: bool,
 }
 
-impl RemoteResolver for RemoteArguments {
-    fn resolve(&self, path: &Path) -> Result<Option<Arc<dyn RemoteDevice>>, Refusal> {
+impl RemoteArguments {
+    pub fn settings(&self) -> RemoteSettings {
         let arguments = self.clone();
-        let settings = RemoteSettings {
+        RemoteSettings {
             chap_name: arguments.chap_name,
             chap_secret_file: arguments.chap_secret_file,
             chap_target_name: arguments.chap_target_name,
             chap_target_secret_file: arguments.chap_target_secret_file,
             digests: arguments.digests,
-        };
-        let remote = Remote::of(path, &settings, &|variable| env::var(variable).ok())?;
+        }
+    }
+}
+
+impl RemoteResolver for RemoteArguments {
+    fn resolve(&self, path: &Path) -> Result<Option<Arc<dyn RemoteDevice>>, Refusal> {
+        let remote = Remote::of(path, &self.settings(), &|variable| env::var(variable).ok())?;
         Ok(remote.map(|remote| Arc::new(RemoteDisk(remote)) as Arc<dyn RemoteDevice>))
     }
 }
@@ -64,7 +69,7 @@ impl RemoteDevice for RemoteDisk {
     fn open(&self, world: &World) -> LocalFuture<IoResult<OpenRemoteDevice>> {
         let (remote, world) = (self.0.clone(), world.clone());
         Box::pin(async move {
-            let open = remote.open(&world).await?;
+            let open = remote.open(&world, None).await?;
             Ok(OpenRemoteDevice {
                 device: open.device,
                 is_read_only: open.is_read_only,

@@ -8,28 +8,43 @@ use iscsi::{
 };
 use nbd::{Client, ClientOptions};
 use report::Refusal;
+use serde::{Deserialize, Serialize};
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     rc::Rc,
+    time::Duration,
 };
 use world::{
-    BlockDevice, IoError, IoErrorKind, IoResult, World,
+    Address, BlockDevice, IoError, IoErrorKind, IoResult, World,
     real::{Sockets, host_files},
 };
 
 /// Credentials and options for remote devices.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RemoteSettings {
     /// Our name at an iSCSI target that wants CHAP.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chap_name: Option<String>,
     /// File with our CHAP secret; the environment has it if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chap_secret_file: Option<PathBuf>,
     /// Name by which the target must authenticate to us (mutual CHAP).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chap_target_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chap_target_secret_file: Option<PathBuf>,
     /// CRC-32C over headers and data of iSCSI, if the target can.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub digests: bool,
+}
+
+/// True if a path is a URI of a device on another machine.
+pub fn is_uri(path: &Path) -> bool {
+    const SCHEMES: [&str; 5] = ["iscsi://", "nbd://", "nbds://", "nbd+unix://", "nbds+unix://"];
+    path.to_str().is_some_and(|text| SCHEMES.iter().any(|scheme| text.starts_with(scheme)))
 }
 
 /// Looks up a variable of the environment, which only the program reads.
@@ -65,8 +80,7 @@ impl Remote {
             let uri = text.parse().map_err(|error: initiator::IscsiUriError| refuse(&error))?;
             return Ok(Some(Self::Iscsi(uri, Box::new(options(settings, environment)?))));
         }
-        if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme))
-        {
+        if is_uri(path) {
             let uri = text.parse().map_err(|error: nbd::NbdUriError| refuse(&error))?;
             // A folder of certificates that cannot be used is refused before the run begins.
             certificates::of_client(&uri)?;
@@ -75,10 +89,12 @@ impl Remote {
         Ok(None)
     }
 
-    pub async fn open(&self, world: &World) -> IoResult<OpenRemote> {
+    /// Connects. What is not answered is given up after a minute, or after `answer_max`.
+    pub async fn open(&self, world: &World, answer_max: Option<Duration>) -> IoResult<OpenRemote> {
         match self {
             Self::Iscsi(uri, options) => {
-                let options = (**options).clone();
+                let mut options = (**options).clone();
+                options.answer_max = answer_max.unwrap_or(options.answer_max);
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let facts = device.info().clone();
                 Ok(OpenRemote {
@@ -92,12 +108,29 @@ impl Remote {
                 let tls = certificates::of_client(uri);
                 let tls =
                     tls.map_err(|error| IoError::new(IoErrorKind::PermissionDenied, error.to_string()))?;
-                let options = ClientOptions { tls, ..ClientOptions::default() };
+                let usual = ClientOptions::default();
+                let answer_max = answer_max.unwrap_or(usual.answer_max);
+                let options = ClientOptions { tls, answer_max, ..usual };
                 let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let is_read_only = device.is_read_only();
                 Ok(OpenRemote { is_read_only, model: None, serial: None, device: Rc::new(device) })
             }
         }
+    }
+
+    /// True if what it carries can be read on its way: neither encrypted, nor within this machine.
+    pub fn is_in_the_clear(&self) -> bool {
+        let (address, is_encrypted) = match self {
+            Self::Iscsi(uri, _) => (&uri.address, false),
+            Self::Nbd(uri) => (&uri.address, uri.tls.is_some()),
+        };
+        let is_here = match address {
+            Address::Unix(_) => true,
+            Address::Tcp { host, .. } => {
+                host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+            }
+        };
+        !is_encrypted && !is_here
     }
 
     /// The transport, for a report.

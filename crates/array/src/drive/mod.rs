@@ -45,6 +45,8 @@ pub struct Drives {
     departing: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
     /// Writable members whose last allocating write failed for lack of space, with the error.
     out_of_space: Rc<RefCell<BTreeMap<MemberIndex, IoError>>>,
+    /// Members that were present and failed.
+    lost: Rc<RefCell<BTreeSet<MemberIndex>>>,
     changes: Rc<Cell<u64>>,
 }
 
@@ -61,6 +63,7 @@ impl Drives {
             leaving: Rc::default(),
             departing: Rc::default(),
             out_of_space: Rc::default(),
+            lost: Rc::default(),
             changes: Rc::default(),
         }
     }
@@ -101,11 +104,17 @@ impl Drives {
     /// Removes a member that failed.
     pub fn lose(&self, member: MemberIndex) {
         self.change();
+        self.lost.borrow_mut().insert(member);
         self.writable.borrow_mut().remove(&member);
         self.joining.borrow_mut().remove(&member);
         self.leaving.borrow_mut().remove(&member);
         self.departing.borrow_mut().remove(&member);
         self.out_of_space.borrow_mut().remove(&member);
+    }
+
+    /// True if a member was present and failed.
+    pub fn was_lost(&self, member: MemberIndex) -> bool {
+        self.lost.borrow().contains(&member)
     }
 
     /// Stops placing new data on a drive that had no space for a write, until [`Self::set_has_space`].

@@ -19,6 +19,7 @@ use std::{
     fmt,
     mem::{self, Discriminant},
     rc::Rc,
+    time::Duration,
 };
 use world::{EventLog, EventReader, FollowedEvent, IoError, IoErrorKind, WallTime, World};
 
@@ -210,6 +211,8 @@ pub struct RedundancyStatus {
     pub single_copy_bytes: u64,
     /// Segments of raid0 volumes on absent drives.
     pub lost_raid0_segments: u64,
+    /// Time for which drives that are away are waited for before copies are made.
+    pub copies_wait: Duration,
 }
 
 /// The event log of an open pool.

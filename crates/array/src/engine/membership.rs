@@ -24,8 +24,8 @@ use crate::{
     },
     superblocks::write_generation,
 };
-use std::{rc::Rc, time::Duration};
-use world::{BlockDevice, IoError, World};
+use std::time::Duration;
+use world::{IoError, World};
 
 /// Interval of checks for space.
 const LOOK_FOR_SPACE: Duration = Duration::from_millis(200);
@@ -63,8 +63,23 @@ impl Shared {
     /// Treats the drive as absent; the next generation leaves it out.
     fn lose_now(&self, member: MemberIndex, error: IoError) {
         self.drives.lose(member);
+        self.absences.note_loss(member, error.kind(), self.world.now());
         self.note_drive_change();
         self.events.report_loss(self.drive_name(member), error);
+    }
+
+    /// From now on, waits for drives that are not there: they may come back.
+    pub(crate) fn await_missing_drives(&self) {
+        let superblock = self.superblock.borrow();
+        let members = superblock.members.iter().enumerate();
+        let missing = members.filter(|(_, member)| member.state == MemberState::Missing);
+        for member in missing.map(|(index, _)| MemberIndex(index as u16)) {
+            if self.drives.was_lost(member) {
+                self.absences.note_failed(member);
+            } else {
+                self.absences.note_missing(member, self.world.now());
+            }
+        }
     }
 
     /// Stops the pool if the failed drives have the only copies of mirrored data. Segments condemned by a
@@ -272,9 +287,9 @@ impl Shared {
     /// Too few drives are left; the pool has stopped.
     pub(crate) async fn leave_stuck_drives(&self) -> Result<()> {
         for member in self.drives.members() {
-            let is_stuck = |device: &Rc<dyn BlockDevice>| self.watch.has_given_up(device);
-            if self.drives.device(member).as_ref().is_some_and(is_stuck) {
-                self.lose(vec![(member, self.watch.error())]).await?;
+            let device = self.drives.device(member);
+            if let Some(error) = device.and_then(|device| self.watch.given_up(&device)) {
+                self.lose(vec![(member, error)]).await?;
             }
         }
         Ok(())
@@ -283,6 +298,9 @@ impl Shared {
     /// Makes joined drives that are still present full members, which get segments from then on.
     pub(crate) fn admit_joined(&self) -> Vec<MemberIndex> {
         let joined = self.drives.join();
+        if !joined.is_empty() {
+            self.absences.note_addition();
+        }
         for &member in &joined {
             let row = self.superblock.borrow().members[usize::from(member.0)].clone();
             assert_eq!(row.state, MemberState::Active, "the generation that is settled made it a member");

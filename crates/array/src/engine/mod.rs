@@ -12,6 +12,7 @@
 //! beside the tables), `checkpoint`, `membership` (failed drives),
 //! `space` (accounting), `events`.
 
+mod absences;
 mod answer_holds;
 mod background;
 mod block_reads;
@@ -50,6 +51,7 @@ pub use setting::OpenSetting;
 pub use space::{Alarm, PoolSpace};
 pub use throttle::{ThrottleFigures, ThrottleSetting};
 
+pub(crate) use absences::Absences;
 pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
 pub(crate) use catalogue::{

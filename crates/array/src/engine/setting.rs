@@ -28,6 +28,8 @@ pub struct OpenSetting {
     pub answer_within: Duration,
     /// After so long without an answer another copy is read as well.
     pub read_within: Duration,
+    /// Drives that are away are waited for so long before copies of what lies on them are made elsewhere.
+    pub copies_after: Duration,
 }
 
 impl Default for OpenSetting {
@@ -45,6 +47,7 @@ impl Default for OpenSetting {
             scrub_every: Duration::from_secs(7 * 24 * 3600),
             answer_within: Duration::from_secs(30),
             read_within: Duration::from_millis(250),
+            copies_after: Duration::from_secs(300),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! 3. `superblock` is complete on every present member, unless the pool has stopped.
 
 use super::{
-    Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
+    Absences, Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
     branch_stamps::BranchStamps,
     events::{EventKind, PoolEventLog},
     log_subscribers::LogSubscribers,
@@ -60,6 +60,7 @@ pub(crate) struct Shared {
     /// Watchdog of drives that do not answer.
     pub watch: Rc<DriveTimeouts>,
     pub events: Rc<PoolEventLog>,
+    pub absences: Absences,
     /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
     /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the

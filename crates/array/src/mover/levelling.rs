@@ -102,7 +102,7 @@ impl Mover {
 
     /// Starts the background task if the drives differ much, unless it runs. To be called when no copy is missing,
     /// after an opening or a change of drives.
-    pub(super) fn begin_levelling(&self) {
+    pub(crate) fn begin_levelling(&self) {
         let this = self.this.upgrade().filter(|_| self.differ_much());
         if let Some(this) = this
             && !self.is_levelling.replace(true)

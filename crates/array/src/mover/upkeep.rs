@@ -95,6 +95,12 @@ impl Mover {
         // A rebuild that was cancelled waits for a drive to come or go.
         let is_held = self.rebuild_held.get() == Some(drives.changes());
         let may_begin = !is_in_vain && !is_held;
+        let waits =
+            self.shared.absences.wait_until(now).filter(|_| may_begin && self.degraded().segments > 0);
+        if let Some(until) = waits {
+            self.forget_lost_drives().await?;
+            return Ok(Some(until));
+        }
         if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && may_begin {
             // An error that did not stop the pool is retried.
             let rebuilt = self.rebuild_all().await;

@@ -1,5 +1,6 @@
 //! Creation of a pool on drives that have none.
 
+use super::growth::slots_in;
 use crate::{
     drive::{Drives, all_written, first_of},
     error::{Error, Result},
@@ -128,7 +129,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
 /// The row of a new drive in the member table.
 pub(super) fn member_of(geometry: PoolGeometry, index: usize, drive: &NewDrive) -> Result<Member> {
     let size = drive.device.geometry();
-    let slots = size.size.0.saturating_sub(geometry.data_start_bytes) / u64::from(geometry.slot_bytes);
+    let slots = slots_in(geometry, size.size);
     if slots < u64::from(SLOTS_MIN) {
         let needed = geometry.data_start_bytes + u64::from(SLOTS_MIN) * u64::from(geometry.slot_bytes);
         return Err(Error::TooSmall { drive: index, size: size.size.0, needed });

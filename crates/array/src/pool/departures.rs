@@ -154,7 +154,7 @@ impl Pool {
     }
 
     /// A member that is present.
-    fn member(&self, drive: DriveId) -> Result<(MemberIndex, MemberState)> {
+    pub(super) fn member(&self, drive: DriveId) -> Result<(MemberIndex, MemberState)> {
         let (member, state) = self.row(drive).ok_or(Error::NoDrive(drive))?;
         match state {
             MemberState::Gone => Err(Error::NoDrive(drive)),

@@ -51,6 +51,12 @@ pub(super) struct Health {
 }
 
 impl Shared {
+    /// Time for which drives that are away are still waited for before copies are made.
+    pub fn copies_wait(&self) -> Duration {
+        let now = self.world.now();
+        self.absences.wait_until(now).map_or(Duration::ZERO, |until| until.since(now))
+    }
+
     /// Data with fewer copies than configured. Reads the rows of all segments.
     pub fn redundancy(&self) -> RedundancyStatus {
         let drives = &self.drives;
@@ -58,6 +64,7 @@ impl Shared {
         let mut redundancy = RedundancyStatus {
             copies: drives.copies().most() as u8,
             drives: drives.count(),
+            copies_wait: self.copies_wait(),
             ..RedundancyStatus::default()
         };
         for (_, row) in self.state.borrow().segments.iter() {

@@ -23,6 +23,7 @@ mod drives;
 mod filling;
 mod group_operations;
 mod groups;
+mod growth;
 mod health;
 mod keys;
 mod only_copies;
@@ -273,6 +274,11 @@ impl Pool {
     /// Segments that lack copies. Reads the rows of all segments.
     pub fn degraded(&self) -> DegradedSegments {
         self.mover.degraded()
+    }
+
+    /// Time for which drives that are away are still waited for, before the pool makes copies of what lies on them.
+    pub fn copies_wait(&self) -> Duration {
+        self.shared.copies_wait()
     }
 
     /// Makes the missing copies, as far as there is room, and returns when they are durable. The pool also

@@ -16,7 +16,7 @@ use crate::{
     drive::Drives,
     election::{Election, OpenRefusal, can_go_on_with, elect},
     engine::{
-        Catalogue, Nodes, Phase, PoolLog, Shared, State,
+        Absences, Catalogue, Nodes, Phase, PoolLog, Shared, State,
         events::{DriveName, PoolEventLog, given_drives},
     },
     error::{Error, Result},
@@ -43,6 +43,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    time::Duration,
 };
 use world::{BlockDevice, IoError, World};
 
@@ -88,7 +89,8 @@ async fn read_all(
     let election = elect(&seen, setting.forced)?;
     let events = PoolEventLog::new(world);
     events.report_election(&election, &seen);
-    let around = Around { world, watch: &watch, events: &events, given: given_drives(&seen) };
+    let (given, copies_after) = (given_drives(&seen), setting.copies_after);
+    let around = Around { world, watch: &watch, events: &events, given, copies_after };
     let drives = drives_of(&election, &devices);
     drives.follow(&election.superblock);
     let superblock = election.superblock;
@@ -114,6 +116,7 @@ struct Around<'a> {
     watch: &'a Rc<DriveTimeouts>,
     events: &'a Rc<PoolEventLog>,
     given: BTreeMap<DriveId, usize>,
+    copies_after: Duration,
 }
 
 impl Around<'_> {
@@ -236,6 +239,7 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     }
     announce(&shared, incarnation, &replayed).await?;
     shared.admit_joined();
+    shared.await_missing_drives();
     nodes.begin(incarnation);
     let sink = PoolLog::new(&shared);
     let log = new_log(&shared, &sink, incarnation, &replayed).await?;
@@ -272,6 +276,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         repaired: Cell::new(0),
         watch: Rc::clone(around.watch),
         events: Rc::clone(around.events),
+        absences: Absences::new(around.copies_after),
         given: around.given.clone(),
         has_unsaved_rows: Cell::new(false),
         space_counted: Cell::new(None),

@@ -28,6 +28,15 @@ impl FreeSlots {
         Self { slots, free: count, last: FixedBitSet::new(), next: 0 }
     }
 
+    /// Adds free slots at the end.
+    pub fn grow(&mut self, count: u32) {
+        let before = self.all_slots();
+        assert!(count > before, "{count} slots are more than {before}");
+        self.slots.grow(count as usize);
+        self.slots.insert_range(before as usize..);
+        self.free += count - before;
+    }
+
     /// Number of free slots.
     pub fn free(&self) -> u32 {
         self.free
@@ -126,6 +135,16 @@ mod tests {
         assert_eq!(slots.take_next(), Some(SlotNumber(129)), "on, not back");
         assert_eq!(slots.take_next(), Some(SlotNumber(3)));
         assert!(!slots.take(SlotNumber(3)) && !slots.take(SlotNumber(130)));
+    }
+
+    #[test]
+    fn slots_that_are_added_are_free_and_the_others_stay_as_they_were() {
+        let mut slots = FreeSlots::all(3);
+        assert_eq!([slots.take_next(), slots.take_next()], [0, 1].map(|slot| Some(SlotNumber(slot))));
+        slots.grow(130);
+        assert_eq!((slots.all_slots(), slots.free()), (130, 128));
+        let rest: Vec<u32> = (0..128).filter_map(|_| slots.take_next()).map(|slot| slot.0).collect();
+        assert_eq!((rest, slots.take_next()), ((2..130).collect(), None));
     }
 
     #[test]

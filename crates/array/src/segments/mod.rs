@@ -208,6 +208,12 @@ impl Segments {
         assert!(before.is_none(), "member {member} is new");
     }
 
+    /// Adds free slots to a drive that has become larger.
+    pub fn grow_member(&mut self, member: MemberIndex, slot_count: u32) {
+        self.slot_changes += 1;
+        self.slots.get_mut(&member).expect("it is a member").grow(slot_count);
+    }
+
     /// True if no slot of a drive is used: no segment names it, now or in a checkpoint that a crash would find,
     /// and no reader uses it.
     pub fn has_nothing_on(&self, member: MemberIndex) -> bool {

@@ -135,7 +135,8 @@ fn a_drive_that_returns_out_of_date_is_reported_as_stale() {
         filled(&pool, 4).await;
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices[..2], OpenSetting::default()).await.expect("two of three");
-        world.sleep(Duration::from_secs(20)).await;
+        // It is waited for.
+        world.sleep(Duration::from_secs(320)).await;
         assert_eq!(labels(&read_all(&mut pool.events())), ["S2 lost", "redundancy lost", "whole"]);
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");

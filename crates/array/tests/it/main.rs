@@ -18,6 +18,7 @@ mod filling;
 mod full;
 mod golden;
 mod groups;
+mod growing;
 mod head_tree;
 mod history_tree;
 mod hostile;

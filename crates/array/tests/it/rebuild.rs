@@ -81,6 +81,43 @@ fn an_idle_pool_rebuilds_in_the_background() {
 }
 
 #[test]
+fn a_drive_that_was_pulled_is_waited_for_until_another_one_takes_its_place() {
+    let mut scene = Scene::new(37, 4);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        filled(&pool).await;
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let without = |index: usize| devices.iter().enumerate().filter(move |(at, _)| *at != index);
+        let rest: Vec<_> = without(2).map(|(_, device)| Rc::clone(device)).collect();
+        let pool = open(&world, &rest, OpenSetting::default()).await.expect("it opens without it");
+        let (lacking, wait) = (pool.degraded().segments, pool.copies_wait());
+        assert!(lacking > 0 && wait > Duration::from_secs(298), "{lacking} segments, {wait:?}");
+        assert!(wait <= Duration::from_secs(300));
+        world.sleep(Duration::from_secs(290)).await;
+        assert_eq!(pool.degraded().segments, lacking, "nothing was copied");
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!((pool.degraded().segments, pool.copies_wait()), (0, Duration::ZERO));
+        pool.close().await.expect("it closes");
+        // The one that was pulled is not in use: without another one the copies wait again.
+        let rest: Vec<_> = devices.iter().skip(2).map(Rc::clone).collect();
+        let pool = open(&world, &rest[1..], OpenSetting { forced: true, ..OpenSetting::default() }).await;
+        assert!(pool.is_err(), "one drive of three in use has no copy of everything");
+        let rest = [&devices[0], &devices[3]].map(Rc::clone);
+        let pool = open(&world, &rest, OpenSetting::default()).await.expect("it opens with two of three");
+        assert!(pool.degraded().segments > 0 && pool.copies_wait() > Duration::from_secs(298));
+        let new =
+            NewDrive { drive: DriveId([77; 16]), serial: "new".to_owned(), device: Rc::clone(&devices[2]) };
+        pool.add_drive(&new).await.expect("it is added");
+        assert_eq!(pool.copies_wait(), Duration::ZERO);
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(pool.degraded().segments, 0, "copies are made at once");
+        pool.close().await.expect("it closes");
+    });
+}
+
+#[test]
 fn copies_made_before_a_crash_are_not_made_again() {
     let mut scene = Scene::new(32, 4);
     let (sick, first) = (Rc::clone(&scene.drives[1]), Rc::new(Cell::new(0)));

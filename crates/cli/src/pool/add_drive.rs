@@ -24,7 +24,7 @@ pub async fn add(
     source: DriveSource<'_>,
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(source).await?;
+    check_source(world, source).await?;
     let join =
         async |open: &mut OpenPool, notices: &dyn Notices| add_drive(world, open, source, notices).await;
     let told = |answer: &AddDriveAnswer| {

@@ -1,7 +1,7 @@
 //! Arguments of `spindle pool` and `spindle volume`.
 
 use super::volume_limits::VolumeLimits;
-use crate::quantity::parse_size;
+use crate::{quantity::parse_size, remote_arguments::RemoteArguments};
 use array::format::{SparingLevel, row::WriteCache};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool add-drive mail --device /dev/sde
   spindle pool retire mail drive-2.spindle            empty a drive, and take it out of the pool
   spindle pool replace mail /dev/sdc /dev/sde
+  spindle pool grow mail drive-1.spindle              use all of a drive that has become larger
   spindle pool level mail                             move data until all drives are about equally full
   spindle pool set mail --sparing single              keep room for a lost drive
   spindle pool import mail                            rebuild a lost record from the drives
@@ -44,7 +45,10 @@ pub enum PoolVerb {
     /// Create a pool of files in its folder, or of blank raw devices
     #[command(after_help = "Examples:
   spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail
-  spindle pool create mail --size 100GiB --drives 5 --copies 3")]
+  spindle pool create mail --size 100GiB --drives 5 --copies 3
+  spindle pool create mail --device /dev/sdb --device nbds://shelf2/disk1 --device iscsi://shelf3/iqn.2026-11.org.x:disks/1
+
+A drive on another machine may be out of reach for less than 30 s at any time: hosts wait, and nothing is lost. Its URI and the path of its CHAP secret are recorded in the folder of the pool, the secret is not. Nothing keeps another machine from writing to the same export: let its server admit this one alone.")]
     Create {
         /// Folder of the pool, which must be missing or empty; its name is the pool's
         #[arg(value_name = "POOL")]
@@ -60,8 +64,8 @@ pub enum PoolVerb {
               value_parser = clap::value_parser!(u16).range(1..=i64::from(DRIVES_MAX)))]
         drives: u16,
 
-        /// Blank raw block device (repeatable)
-        #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
+        /// Blank raw block device, or the nbd://, nbds:// or iscsi:// URI of one on another machine (repeatable)
+        #[arg(long, value_name = "DEVICE|URI", required_unless_present = "size")]
         device: Vec<PathBuf>,
 
         /// Copies of all data; with three, any two drives may be lost [default: 2, or 1 in a pool of one drive]
@@ -71,12 +75,16 @@ pub enum PoolVerb {
         /// Lost drives for which room is kept, spread over all drives [default: single from 8 drives on, else none]
         #[arg(long, value_name = "LEVEL", ignore_case = true)]
         sparing: Option<SparingArgument>,
+
+        #[command(flatten)]
+        remote: RemoteArguments,
     },
     /// Add a drive to a pool, and make missing copies
     #[command(
         name = "add-drive",
-        after_help = "Example:
+        after_help = "Examples:
   spindle pool add-drive mail --device /dev/sde       after /dev/sdc was lost
+  spindle pool add-drive mail --device nbds://shelf2/disk1
 
 The earlier contents of the new drive are lost. Missing drives are removed from the pool if all their
 data has copies elsewhere."
@@ -90,9 +98,12 @@ data has copies elsewhere."
         #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
         size: Option<ByteCount>,
 
-        /// Blank raw block device
-        #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
+        /// Blank raw block device, or the nbd://, nbds:// or iscsi:// URI of one on another machine
+        #[arg(long, value_name = "DEVICE|URI", required_unless_present = "size")]
         device: Option<PathBuf>,
+
+        #[command(flatten)]
+        remote: RemoteArguments,
     },
     /// Take back a drive that fell behind, and copy to it what changed
     #[command(after_help = "Example:
@@ -148,13 +159,16 @@ the old one; if that is interrupted, 'pool retire' of the old one waits for the 
         #[arg(value_name = "OLD")]
         old: String,
 
-        /// Blank raw block device
+        /// Blank raw block device, or the nbd://, nbds:// or iscsi:// URI of one on another machine
         #[arg(value_name = "NEW", required_unless_present = "size", conflicts_with = "size")]
         new: Option<PathBuf>,
 
         /// Create the new drive as a file of this size in the pool's folder
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         size: Option<ByteCount>,
+
+        #[command(flatten)]
+        remote: RemoteArguments,
     },
     /// Remove a drive that is gone from a pool
     #[command(after_help = "Example:
@@ -167,6 +181,21 @@ Ends with 2 if the drive is in use, or if some data has no copy elsewhere, or no
         pool: PathBuf,
 
         /// Last path, file name, serial number or UUID of the drive
+        #[arg(value_name = "DRIVE")]
+        drive: String,
+    },
+    /// Use all of a drive that has become larger
+    #[command(after_help = "Examples:
+  truncate --size 200GiB mail/drive-1.spindle; spindle pool grow mail drive-1.spindle
+  spindle pool grow mail /dev/vg/mail1                after lvextend
+
+The size is that of the file, partition or volume at the opening of the pool. Ends with 2 if it has not become larger. A drive cannot become smaller: replace it.")]
+    Grow {
+        /// Folder of the pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Path, file name, serial number or UUID of the drive
         #[arg(value_name = "DRIVE")]
         drive: String,
     },
@@ -202,14 +231,15 @@ if data needs the room, with the bytes that lack.")]
   spindle pool import --list                          list the pools on the block devices of this machine
   spindle pool import --pool mail --into /srv/mail    write its record with the drives found
   spindle pool import /srv/mail                       the same for drives that are files in that folder
+  spindle pool import /dev/sdb nbds://shelf2/disk1 --into /srv/mail
 
 Drives are only read, and the pool is not opened. If the drives are files, the record is written beside them; otherwise
 to the folder of --into, or to a folder with the pool's name. If two disks have the superblock of the same drive, one of
 them is a copy, and nothing is written. Ends with 0 if a record was written or pools were listed, 1 if --list finds none,
 2 if nothing was done.")]
     Import {
-        /// Devices, files, or folders whose files are examined [default: all block devices]
-        #[arg(value_name = "DIR|DEVICE")]
+        /// Devices, URIs, files, or folders whose files are examined [default: all block devices]
+        #[arg(value_name = "DIR|DEVICE|URI")]
         places: Vec<PathBuf>,
 
         /// Name or UUID of the pool, if several are found
@@ -223,6 +253,9 @@ them is a copy, and nothing is written. Ends with 0 if a record was written or p
         /// List the pools found, and write nothing
         #[arg(long)]
         list: bool,
+
+        #[command(flatten)]
+        remote: RemoteArguments,
     },
     /// Find out what became of snapshots of several pools that ended early
     #[command(after_help = "Examples:

@@ -73,7 +73,7 @@ pub async fn replace(
     (old, new): (&str, DriveSource<'_>),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(new).await?;
+    check_source(world, new).await?;
     let console = Console::new(json, false);
     let notices = StderrNotices::shared();
     let mut open = open_pool(world, folder, &console).await?;

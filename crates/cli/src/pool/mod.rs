@@ -12,6 +12,7 @@ mod departure;
 mod filling;
 mod group;
 pub mod group_arguments;
+mod grow;
 mod import;
 mod level;
 mod readmission;
@@ -30,7 +31,10 @@ pub use volume::volume;
 use crate::exit_status::ExitStatus;
 use arguments::{PoolArguments, PoolVerb, SparingArgument};
 use report::Refusal;
-use serving::pool::{add_drive::DriveSource, create::NewPoolDrives, import::ImportRequest};
+use serving::{
+    pool::{add_drive::DriveSource, create::NewPoolDrives, import::ImportRequest},
+    remote::RemoteSettings,
+};
 use std::path::Path;
 use world::{
     ByteCount, World,
@@ -41,25 +45,30 @@ use world::{
 pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
     let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
-        PoolVerb::Create { pool, size, drives, device, copies, sparing } => {
+        PoolVerb::Create { pool, size, drives, device, copies, sparing, remote } => {
+            let access = remote.settings();
             let drives = match size {
                 Some(size) => NewPoolDrives::Files { count: *drives, size: *size },
-                None => NewPoolDrives::Devices(device),
+                None => NewPoolDrives::Devices(device, &access),
             };
             let sparing = sparing.map(SparingArgument::level);
             create::create(&world, pool, drives, (*copies, sparing), json).await
         }
-        PoolVerb::AddDrive { pool, size, device } => {
-            add_drive::add(&world, pool, source_of(*size, device.as_deref()), json).await
+        PoolVerb::AddDrive { pool, size, device, remote } => {
+            let access = remote.settings();
+            add_drive::add(&world, pool, source_of(*size, device.as_deref(), &access), json).await
         }
         PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, json).await,
         PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
-        PoolVerb::Replace { pool, old, new, size } => {
-            departure::replace(&world, pool, (old, source_of(*size, new.as_deref())), json).await
+        PoolVerb::Replace { pool, old, new, size, remote } => {
+            let access = remote.settings();
+            departure::replace(&world, pool, (old, source_of(*size, new.as_deref(), &access)), json).await
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
-        PoolVerb::Import { places, pool, into, list } => {
-            let request = ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };
+        PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, json).await,
+        PoolVerb::Import { places, pool, into, list, remote } => {
+            let (access, into) = (remote.settings(), into.as_deref());
+            let request = ImportRequest { places, access: &access, pool: pool.as_deref(), into };
             if *list {
                 import::list(&world, &request, json).await
             } else {
@@ -79,9 +88,13 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
 }
 
 /// The new drive of a verb, which was given its size as a file or its device.
-fn source_of(size: Option<ByteCount>, device: Option<&Path>) -> DriveSource<'_> {
+fn source_of<'a>(
+    size: Option<ByteCount>,
+    device: Option<&'a Path>,
+    access: &'a RemoteSettings,
+) -> DriveSource<'a> {
     match size {
         Some(size) => DriveSource::File(size),
-        None => DriveSource::Device(device.expect("one of both is required")),
+        None => DriveSource::Device(device.expect("one of both is required"), access),
     }
 }

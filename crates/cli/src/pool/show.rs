@@ -6,7 +6,7 @@ use crate::{
     exit_status::ExitStatus,
 };
 use array::pool::OpenSetting;
-use report::Refusal;
+use report::{Refusal, duration::show_duration};
 use serde::Serialize;
 use serving::pool::{
     events::EventReport,
@@ -15,7 +15,7 @@ use serving::pool::{
     snapshot_room::room_to_make,
     status::{DriveStatus, PoolStatus, PublishedStatus, used_of},
 };
-use std::path::Path;
+use std::{path::Path, time::Duration};
 use world::{ByteCount, World, real::AccessMode};
 
 /// The process that has a pool open publishes its status every minute.
@@ -138,6 +138,7 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
     }
     console.say(&format!("  {}", shown.losses.text()));
     shown.sparing.text().iter().for_each(|line| console.say(&format!("  {line}")));
+    shown.grown.iter().for_each(|grown| console.say(&format!("  {}", grown.text(folder))));
     shown.levelling.text().iter().for_each(|line| console.say(&format!("  {line}")));
     shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {
@@ -147,6 +148,12 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
             "  {} segments lack a copy: {left} to be copied, {single} of it has one copy left; see 'spindle pool add-drive'",
             shown.degraded_segments
         ));
+        if shown.copies_wait_s > 0 {
+            console.say(&format!(
+                "  a pool in use waits {} for drives that are away, and copies then; 'spindle pool forget' does not wait",
+                show_duration(Duration::from_secs(shown.copies_wait_s))
+            ));
+        }
     }
     if shown.degraded_segments == 0 && rebuild.single_copy_bytes > 0 {
         console.say(&format!(

@@ -194,7 +194,7 @@ fn the_status_of_a_killed_process_is_not_trusted() {
 }
 
 #[test]
-fn a_drive_that_is_not_there_costs_redundancy_until_copies_are_made() {
+fn a_drive_that_is_not_there_is_waited_for_and_copies_are_made_at_once_on_request() {
     let bench = Bench::new();
     pool_of(&bench, "3", "96MiB", "64MiB");
     let exporting = Exporting::begin(&bench, "mail/store");
@@ -202,18 +202,17 @@ fn a_drive_that_is_not_there_costs_redundancy_until_copies_are_made() {
     assert_eq!(exporting.end(), Some(0));
     fs::remove_file(bench.path("mail/drive-2.spindle")).unwrap();
     let mut exporting = Exporting::begin(&bench, "mail/store");
-    exporting.wait_for("redundancy_whole");
-    assert_eq!(
-        exporting.events(),
-        ["drive_lost", "redundancy_lost", "redundancy_whole"],
-        "each once, in order"
-    );
+    exporting.wait_for("redundancy_lost");
+    assert_eq!(exporting.events(), ["drive_lost", "redundancy_lost"], "each once, in order");
     let lost = exporting.event("drive_lost");
     assert_eq!((&lost["severity"], &lost["pool"]), (&"error".into(), &"mail".into()));
     assert!(lost["drive"]["path"].as_str().unwrap().ends_with("drive-2.spindle"), "{lost}");
     assert!(lost["next_step"].as_str().unwrap().contains("spindle pool add-drive mail"), "{lost}");
     let redundancy = exporting.event("redundancy_lost");
     assert!(redundancy["segments"].as_u64().unwrap() > 0 && redundancy["copies"] == 2, "{redundancy}");
+    assert!((290..=300).contains(&redundancy["copies_wait_s"].as_u64().unwrap()), "{redundancy}");
+    let step = redundancy["next_step"].as_str().unwrap();
+    assert!(step.contains(" s, if no drive that is away comes back before,"), "{step}");
     let said = exporting.said("stderr");
     let line = said.lines().find(|line| line.contains(" lost: it was not found")).unwrap();
     assert!(line.starts_with("20") && line.contains("Z error: mail: drive "), "{line}");
@@ -221,7 +220,17 @@ fn a_drive_that_is_not_there_costs_redundancy_until_copies_are_made() {
     let shown = json_of(&done(&bench.run(&["pool", "show", "mail", "--json"])));
     let events = shown["in_use"]["events"].as_array().unwrap();
     assert_eq!(events[0]["event"], "drive_lost", "they can be read later, too: {shown}");
+    let text = bench.run(&["pool", "show", "mail"]).stdout;
+    assert!(
+        text.contains("for drives that are away, and copies then; 'spindle pool forget' does not"),
+        "{text}"
+    );
     assert_eq!(exporting.end(), Some(0));
+    let said = bench.run(&["pool", "forget", "mail", "drive-2.spindle"]);
+    done(&said);
+    assert!(said.stderr.contains("redundancy whole: 2 copies"), "{}", said.stderr);
+    let shown = json_of(&done(&bench.run(&["pool", "show", "mail", "--json"])));
+    assert_eq!((&shown["degraded_segments"], &shown["copies_wait_s"]), (&0.into(), &0.into()), "{shown}");
 }
 
 #[test]

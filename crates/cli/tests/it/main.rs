@@ -41,6 +41,7 @@ mod process_limits;
 mod records;
 mod refusals;
 mod refused_places;
+mod remote_drives;
 mod salvage;
 mod searches;
 mod settings;
@@ -56,6 +57,7 @@ mod verify_torn;
 mod volume_diff;
 mod volume_limits;
 mod volumes;
+mod withheld;
 mod without_io_uring;
 mod write_cache;
 

@@ -193,3 +193,28 @@ fn a_drive_that_fell_behind_is_taken_back_and_gets_what_changed() {
     }
     has_letters(&bench, 40);
 }
+
+#[test]
+fn a_file_that_became_larger_is_used_when_it_is_said() {
+    let bench = Bench::new();
+    used_pool(&bench, "2", 24);
+    refused(&bench, &["pool", "grow", "mail", "drive-1.spindle"], "has not become larger");
+    let before = json(&bench, &["pool", "show", "mail"])["usable_bytes"].as_u64().unwrap();
+    for number in 1..=2 {
+        let path = bench.path(&format!("mail/drive-{number}.spindle"));
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(400 << 20).unwrap();
+    }
+    let shown = done(&bench.run(&["pool", "show", "mail"]));
+    assert!(
+        shown.contains("drive-1.spindle has become larger by 200 MiB, which 'spindle pool grow mail DRIVE'"),
+        "{shown}"
+    );
+    let gained = json(&bench, &["pool", "grow", "mail", "drive-1.spindle"]);
+    assert_eq!(gained["gained_bytes"], 200 << 20, "{gained}");
+    let said = done(&bench.run(&["pool", "grow", "mail", "drive-2.spindle"]));
+    assert!(said.contains("drive-2.spindle has 200 MiB more; "), "{said}");
+    let after = json(&bench, &["pool", "show", "mail"]);
+    assert!(after["usable_bytes"].as_u64().unwrap() > before + (180 << 20), "{after}");
+    assert_eq!(after["grown"], serde_json::json!([]));
+    has_letters(&bench, 24);
+}

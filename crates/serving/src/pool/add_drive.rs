@@ -6,9 +6,10 @@ use super::{
     folder::OpenPool,
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
+    remote_drive::resolved,
     sparing::SparingStatus,
 };
-use crate::notices::Notices;
+use crate::{notices::Notices, remote::RemoteSettings};
 use array::format::DriveId;
 use report::Refusal;
 use serde::Serialize;
@@ -25,8 +26,8 @@ use world::{
 pub enum DriveSource<'a> {
     /// A file in the pool's folder, of that size.
     File(ByteCount),
-    /// A raw device that holds nothing.
-    Device(&'a Path),
+    /// A raw device that holds nothing, or the URI of one on another machine and what its server asks for.
+    Device(&'a Path, &'a RemoteSettings),
     /// A drive of the pool that is there and fell behind. What it has is compared, not erased.
     Returned(&'a NamedDrive),
 }
@@ -51,9 +52,9 @@ pub struct AddDriveAnswer {
 }
 
 /// Refuses a device that cannot become a drive, before the pool is opened.
-pub async fn check_source(source: DriveSource<'_>) -> Result<(), Refusal> {
+pub async fn check_source(world: &World, source: DriveSource<'_>) -> Result<(), Refusal> {
     match source {
-        DriveSource::Device(device) => check_device(device).await,
+        DriveSource::Device(device, access) => check_device(world, device, access).await,
         DriveSource::File(_) | DriveSource::Returned(_) => Ok(()),
     }
 }
@@ -78,7 +79,7 @@ pub(super) async fn join(
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
     let joining = match source {
-        DriveSource::Device(device) => JoiningDrive::device(world, device)?,
+        DriveSource::Device(device, access) => JoiningDrive::device(world, device, access).await?,
         DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
         DriveSource::Returned(drive) => JoiningDrive::returned(world, open, drive)?,
     };
@@ -114,7 +115,7 @@ pub(super) async fn join(
             None => open.refusal(&error, "give it another drive"),
         });
     }
-    Ok((open.folder().join(path), size))
+    Ok((resolved(open.folder(), &path), size))
 }
 
 async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<AddDriveAnswer, Refusal> {

@@ -2,11 +2,16 @@
 
 use super::{
     folder::{hold, refusal},
-    joining_drive::{JoiningDrive, check_distinct},
+    joining_drive::{JoiningDrive, check_apart, check_distinct},
     record::PoolRecord,
+    remote_drive::{open_remote, to_record},
     sparing::{level_name, usual_level},
 };
-use crate::{notices::Notices, uuid::random_uuid};
+use crate::{
+    notices::Notices,
+    remote::{RemoteSettings, is_uri},
+    uuid::random_uuid,
+};
 use array::{
     error::Error,
     format::{PoolId, SparingLevel},
@@ -34,18 +39,16 @@ const SLOT_BYTES_SMALL: u32 = 1 << 20;
 const LARGE_BYTES: u64 = 1 << 30;
 pub enum NewPoolDrives<'a> {
     /// Files in its folder.
-    Files {
-        count: u16,
-        size: ByteCount,
-    },
-    Devices(&'a [PathBuf]),
+    Files { count: u16, size: ByteCount },
+    /// Devices here, or on other machines by their URIs, with what their servers ask for.
+    Devices(&'a [PathBuf], &'a RemoteSettings),
 }
 
 impl NewPoolDrives<'_> {
     fn count(&self) -> usize {
         match self {
             Self::Files { count, .. } => usize::from(*count),
-            Self::Devices(devices) => devices.len(),
+            Self::Devices(devices, _) => devices.len(),
         }
     }
 }
@@ -76,11 +79,11 @@ pub async fn create(
     let name = name.ok_or_else(|| {
         Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
     })?;
-    if let NewPoolDrives::Devices(devices) = &drives {
-        for device in *devices {
-            check_device(device).await?;
-        }
+    if let NewPoolDrives::Devices(devices, access) = &drives {
         check_distinct(devices)?;
+        for device in *devices {
+            check_device(world, device, access).await?;
+        }
     }
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
@@ -142,7 +145,14 @@ fn check_folder(folder: &Path) -> Result<bool, Refusal> {
 }
 
 /// Refuses a device that is not raw, not blank, or in use.
-pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
+pub(super) async fn check_device(world: &World, path: &Path, access: &RemoteSettings) -> Result<(), Refusal> {
+    if is_uri(path) {
+        let (_, access) = to_record(path, access)?;
+        let drive = open_remote(world, path, &access, AccessMode::ReadWrite).await;
+        let drive =
+            drive.map_err(|error| Refusal::new(error.to_string(), "check the server and its export"))?;
+        return check_blank(path, &drive.device, "empty it on its server if you are sure").await;
+    }
     let shown = path.display();
     if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
         let remedy = "give raw block devices, or let files be made with ⟨size⟩";
@@ -155,31 +165,31 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
         return Err(Refusal::new(problem, "nothing unlocks it; choose another device"));
     }
     let device = FileDevice::open(&canonical, AccessMode::Read).map_err(|error| storage(&error))?;
-    check_no_pool(path, &device).await?;
-    match host::signature_of(&device).await.map_err(|error| storage(&error))? {
+    let device = Rc::new(device) as Rc<dyn BlockDevice>;
+    let emptying = format!("empty it yourself if you are sure (blkdiscard --zeroout {shown})");
+    check_blank(path, &device, &emptying).await
+}
+
+/// Refuses a device that holds something; a drive of a pool, which may hold the last copy of something, without advice
+/// to empty it at once.
+async fn check_blank(path: &Path, device: &Rc<dyn BlockDevice>, emptying: &str) -> Result<(), Refusal> {
+    let shown = path.display();
+    if let Some(superblock) = read_places(device).await.newest {
+        let (name, pool) = (&superblock.name, superblock.pool);
+        return Err(Refusal::new(
+            format!("{shown} is not empty: it is a drive of the pool {name:?} ({pool})"),
+            format!(
+                "'spindle pool show' of that pool says whether anything lies on it alone; if nothing does, {emptying}"
+            ),
+        ));
+    }
+    match host::signature_of(&**device).await.map_err(|error| storage(&error))? {
         DeviceSignature::Blank => Ok(()),
         held => Err(Refusal::new(
             format!("{shown} is not empty: it holds {held}"),
-            format!("empty it yourself if you are sure (blkdiscard --zeroout {shown}), or choose another"),
+            format!("{emptying}, or choose another"),
         )),
     }
-}
-
-/// Refuses a drive of a pool, which may hold the last copy of something, without advice to empty it.
-async fn check_no_pool(path: &Path, device: &FileDevice) -> Result<(), Refusal> {
-    let device = Rc::new(device.clone()) as Rc<dyn BlockDevice>;
-    let Some(superblock) = read_places(&device).await.newest else { return Ok(()) };
-    let shown = path.display();
-    Err(Refusal::new(
-        format!(
-            "{shown} is not empty: it is a drive of the pool {:?} ({})",
-            superblock.name, superblock.pool
-        ),
-        format!(
-            "'spindle pool show' of that pool says whether anything lies on it alone; if nothing does, empty it \
-             (blkdiscard --zeroout {shown})"
-        ),
-    ))
 }
 
 async fn make(
@@ -198,12 +208,13 @@ async fn make(
                 joining.push(JoiningDrive::file(world, folder, drive_name(number), *size).await?);
             }
         }
-        NewPoolDrives::Devices(devices) => {
+        NewPoolDrives::Devices(devices, access) => {
             for device in *devices {
-                joining.push(JoiningDrive::device(world, device)?);
+                joining.push(JoiningDrive::device(world, device, access).await?);
             }
         }
     }
+    check_apart(&joining).await?;
     let least = joining.iter().map(|drive| drive.size().0).min().unwrap_or(0);
     let all = joining.iter().fold(ByteCount(0), |all, drive| all + drive.size());
     for drive in &joining {

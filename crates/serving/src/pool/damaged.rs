@@ -127,7 +127,7 @@ fn damaged_drives(open: &OpenReadOnlyPool) -> Vec<DamagedDrive> {
         answer.push(DamagedDrive {
             name: drive.name(folder),
             path: Some(
-                drive.state.as_ref().map_or(folder.join(&drive.recorded.path), |open| open.path.clone()),
+                drive.state.as_ref().map_or(drive.recorded.place(folder).path, |open| open.path.clone()),
             ),
             is_there: given.is_some(),
             drive: id.map(|id| id.to_string()),

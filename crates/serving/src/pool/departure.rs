@@ -3,9 +3,10 @@
 use super::{
     add_drive::{DriveSource, join},
     folder::OpenPool,
+    remote_drive::in_full,
     status::DriveStatuses,
 };
-use crate::{notices::Notices, uuid::parse_uuid};
+use crate::{notices::Notices, remote::is_uri, uuid::parse_uuid};
 use array::{
     error::Error,
     format::DriveId,
@@ -68,7 +69,7 @@ pub fn drive_named(open: &OpenPool, given: &str) -> Result<NamedDrive, Refusal> 
     let mut found: Vec<NamedDrive> = Vec::new();
     for drive in &open.drives.drives {
         let Some(id) = drive.recorded.drive else { continue };
-        let mut paths = vec![folder.join(&drive.recorded.path)];
+        let mut paths = vec![drive.recorded.place(folder).path];
         paths.extend(drive.state.as_ref().ok().map(|open| open.path.clone()));
         let is_path = paths.iter().any(|path| is_path(path, folder, given));
         let is_serial = drive.recorded.hardware.serial.as_deref() == Some(given);
@@ -97,7 +98,7 @@ fn is_path(path: &Path, folder: &Path, given: &str) -> bool {
         (Ok(path), Ok(given)) => path == given,
         _ => false,
     };
-    path == given || path == folder.join(&given) || is_same()
+    path == given || path == folder.join(&given) || is_uri(&given) && path == in_full(&given) || is_same()
 }
 
 /// Lets a drive leave, or goes on.
@@ -171,6 +172,10 @@ pub async fn replace(
 ///
 /// A refusal of the pool; nothing was changed.
 pub async fn forget(open: &mut OpenPool, drive: &NamedDrive) -> Result<(), Refusal> {
+    if !open.pool.drives_in_use().contains(&drive.drive) {
+        // It is not coming back: what lay there is copied now.
+        open.pool.rebuild().await.map_err(|error| open.refusal(&error, "see 'spindle pool show'"))?;
+    }
     let forgotten = open.pool.forget(drive.drive).await;
     forgotten.map_err(|error| open.refusal(&error, "nothing was changed"))?;
     remove_from_record(open, drive)

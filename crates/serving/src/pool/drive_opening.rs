@@ -3,35 +3,31 @@
 use super::{
     drive_search::{OpenDrive, PoolDrive},
     record::{Hardware, RecordedDrive},
+    remote_drive::open_remote,
     sighting::{Observation, PathIdentity, Sighting},
 };
 use array::superblocks::read_places;
 use report::Refusal;
-use std::{
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::path::{Path, PathBuf};
 use world::{
-    BlockDevice, IoErrorKind,
+    IoErrorKind, World,
     real::{AccessMode, FileDevice},
 };
 
 /// Opens a drive by the first path that works.
 pub(super) async fn open_drive(
+    world: &World,
     folder: &Path,
     mut recorded: RecordedDrive,
-    sightings: &[Sighting],
-    seen: Option<&Observation>,
+    (sightings, seen): (&[Sighting], Option<&Observation>),
     access: AccessMode,
 ) -> Result<PoolDrive, Refusal> {
     let mut failure = None;
     for sighting in sightings {
-        match open_sighted(sighting, access).await {
-            Ok(device) => {
+        match open_sighted(world, sighting, access).await {
+            Ok(open) => {
                 let moved_from = update(folder, &mut recorded, sighting);
-                let (path, disk) = (sighting.path.clone(), sighting.disk.clone());
-                let state = Ok(OpenDrive { path, disk, device: Rc::new(device) });
-                return Ok(PoolDrive { recorded, moved_from, state });
+                return Ok(PoolDrive { recorded, moved_from, state: Ok(open) });
             }
             Err(OpenFailure::Denied(why)) => {
                 let remedy = "run it as root, or as a user who may read and write the pool's drives";
@@ -49,7 +45,27 @@ enum OpenFailure {
 }
 
 /// Opens the sighted device and reads its superblock again: from now on no other disk can appear there.
-async fn open_sighted(sighting: &Sighting, access: AccessMode) -> Result<FileDevice, OpenFailure> {
+async fn open_sighted(
+    world: &World,
+    sighting: &Sighting,
+    access: AccessMode,
+) -> Result<OpenDrive, OpenFailure> {
+    let open = match sighting.identity {
+        PathIdentity::Remote(_) => open_there(world, sighting, access).await?,
+        PathIdentity::Device(..) | PathIdentity::File(..) => open_here(sighting, access)?,
+    };
+    let newest = read_places(&open.device).await.newest;
+    let is_same = newest.is_some_and(|found| {
+        (found.pool, found.drive()) == (sighting.superblock.pool, sighting.superblock.drive())
+    });
+    if is_same {
+        Ok(open)
+    } else {
+        Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
+    }
+}
+
+fn open_here(sighting: &Sighting, access: AccessMode) -> Result<OpenDrive, OpenFailure> {
     // The kernel allows opening it for writing, and refuses the writes.
     if access == AccessMode::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
         return Err(OpenFailure::Other(format!("{} is read-only", sighting.path.display())));
@@ -61,28 +77,30 @@ async fn open_sighted(sighting: &Sighting, access: AccessMode) -> Result<FileDev
         }
         _ => OpenFailure::Other(error.to_string()),
     })?;
-    let again: Rc<dyn BlockDevice> = Rc::new(device.clone());
-    let newest = read_places(&again).await.newest;
-    let is_same = newest.is_some_and(|found| {
-        (found.pool, found.drive()) == (sighting.superblock.pool, sighting.superblock.drive())
-    });
-    if is_same {
-        Ok(device)
-    } else {
-        Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
-    }
+    Ok(OpenDrive::local(sighting.path.clone(), sighting.disk.clone(), device))
+}
+
+async fn open_there(
+    world: &World,
+    sighting: &Sighting,
+    access: AccessMode,
+) -> Result<OpenDrive, OpenFailure> {
+    let opened = open_remote(world, &sighting.path, &sighting.access, access).await;
+    let drive = opened.map_err(|error| OpenFailure::Other(error.to_string()))?;
+    Ok(OpenDrive::remote(sighting.path.clone(), drive.device))
 }
 
 /// Updates the entry of a drive. Returns its former path if that no longer leads to it.
 pub(super) fn update(folder: &Path, recorded: &mut RecordedDrive, sighting: &Sighting) -> Option<PathBuf> {
-    let before = folder.join(&recorded.path);
-    let leads_there = match sighting.identity {
+    let before = recorded.place(folder).path;
+    let leads_there = match &sighting.identity {
         PathIdentity::Device(major, minor) => {
-            world::real::host::device_number(&before).is_ok_and(|number| number == (major, minor))
+            world::real::host::device_number(&before).is_ok_and(|number| number == (*major, *minor))
         }
         PathIdentity::File(device, inode) => {
-            world::real::host_files::metadata(&before).is_ok_and(|about| about.identity == (device, inode))
+            world::real::host_files::metadata(&before).is_ok_and(|about| about.identity == (*device, *inode))
         }
+        PathIdentity::Remote(uri) => before == Path::new(uri),
     };
     if let Some(disk) = &sighting.disk {
         recorded.hardware = Hardware::of(disk);

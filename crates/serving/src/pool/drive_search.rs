@@ -10,6 +10,7 @@
 use super::{
     drive_opening::{open_drive, why_not},
     record::{Hardware, PoolRecord, RecordedDrive},
+    remote_drive::DrivePlace,
     sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
 use array::{
@@ -51,9 +52,24 @@ pub struct PoolDrive {
 #[derive(Clone)]
 pub struct OpenDrive {
     pub path: PathBuf,
-    /// `None` for a file.
+    /// `None` for a file, and on another machine.
     pub disk: Option<Disk>,
-    pub device: Rc<FileDevice>,
+    /// `None` for a device here or on another machine.
+    pub file: Option<FileDevice>,
+    pub device: Rc<dyn BlockDevice>,
+}
+
+impl OpenDrive {
+    /// A disk of this machine, or a file.
+    pub fn local(path: PathBuf, disk: Option<Disk>, device: FileDevice) -> Self {
+        let file = disk.is_none().then(|| device.clone());
+        Self { path, disk, file, device: Rc::new(device) }
+    }
+
+    /// A drive on another machine, by its URI.
+    pub fn remote(uri: PathBuf, device: Rc<dyn BlockDevice>) -> Self {
+        Self { path: uri, disk: None, file: None, device }
+    }
 }
 
 impl PoolDrive {
@@ -76,8 +92,8 @@ impl DriveSearch {
         record: &PoolRecord,
         access: AccessMode,
     ) -> Result<Self, Refusal> {
-        let paths = record.drives.iter().map(|drive| folder.join(&drive.path)).collect();
-        let at_recorded = look_at_all(world, paths).await;
+        let places = record.drives.iter().map(|drive| drive.place(folder)).collect();
+        let at_recorded = look_at_all(world, places).await;
         let Some(pool) = pool_of(folder, record, &at_recorded)? else {
             return Self::nothing(folder, record, at_recorded);
         };
@@ -98,16 +114,16 @@ impl DriveSearch {
         if !all_found {
             further.extend(files_in(folder));
         }
-        let elsewhere = look_at_all(world, further).await;
+        let elsewhere = look_at_all(world, further.into_iter().map(DrivePlace::from).collect()).await;
         check_permission(folder, has_devices && !all_found, &at_recorded, &elsewhere)?;
         let paths_of = disks_of_pool(folder, pool, at_recorded.iter().chain(&elsewhere))?;
         let mut search =
             Self { pool: Some(pool), drives: Vec::new(), names: BTreeMap::new(), members: Vec::new() };
         search.name_members(&paths_of);
         for (recorded, sightings) in assigned(record, &at_recorded, paths_of) {
-            let at = folder.join(&recorded.path);
+            let at = recorded.place(folder).path;
             let seen = at_recorded.iter().find(|(path, _)| *path == at).map(|(_, seen)| seen);
-            let drive = open_drive(folder, recorded, &sightings, seen, access).await?;
+            let drive = open_drive(world, folder, recorded, (&sightings, seen), access).await?;
             if let (Some(id), Err(why)) = (drive.recorded.drive, &drive.state) {
                 search.names.insert(id, format!("{} ({why})", drive.name(folder)));
             } else if let Some(id) = drive.recorded.drive {
@@ -137,7 +153,7 @@ impl DriveSearch {
     /// The open devices.
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         let open = self.drives.iter().filter_map(|drive| drive.state.as_ref().ok());
-        open.map(|open| Rc::clone(&open.device) as Rc<dyn BlockDevice>).collect()
+        open.map(|open| Rc::clone(&open.device)).collect()
     }
 
     /// The record that the folder should hold from now on.
@@ -253,7 +269,7 @@ fn disks_of_pool<'a>(
         let mut known: Vec<PathIdentity> = Vec::new();
         sightings.retain(|sighting| {
             let is_new = !known.contains(&sighting.identity);
-            known.push(sighting.identity);
+            known.push(sighting.identity.clone());
             is_new
         });
         check_one_disk(folder, sightings)?;
@@ -313,8 +329,7 @@ fn assigned(
         match nameless {
             Some((recorded, there)) => (recorded.drive, *there) = (Some(drive), sightings),
             None => {
-                let path = sightings[0].path.clone();
-                let recorded = RecordedDrive { drive: Some(drive), path, hardware: Hardware::default() };
+                let recorded = RecordedDrive::found(drive, sightings[0].path.clone());
                 assigned.push((recorded, sightings));
             }
         }
@@ -325,6 +340,7 @@ fn assigned(
 #[cfg(test)]
 mod tests {
     use super::{super::drive_opening::update, *};
+    use crate::remote::RemoteSettings;
     use array::{format::DriveId, superblocks::read_places};
     use world::{
         ByteCount,
@@ -352,6 +368,7 @@ mod tests {
             path: node,
             identity: PathIdentity::Device(8, minor),
             disk: Some(disk),
+            access: RemoteSettings::default(),
             superblock: superblock.clone(),
         }
     }
@@ -400,7 +417,7 @@ mod tests {
         let disk = seen.disk.as_mut().unwrap();
         (disk.by_id, disk.bay) = (Some("/dev/disk/by-id/ata-ST4000NM_Z7".into()), Some("7".into()));
         let mut recorded =
-            RecordedDrive { drive: None, path: "/dev/none-such".into(), hardware: Hardware::default() };
+            RecordedDrive { drive: None, ..RecordedDrive::found(DriveId([1; 16]), "/dev/none-such".into()) };
         let before = update(Path::new("mail"), &mut recorded, &seen);
         assert_eq!(before, Some("/dev/none-such".into()));
         assert_eq!(recorded.path, Path::new("/dev/disk/by-id/ata-ST4000NM_Z7"));

@@ -15,9 +15,11 @@ use world::{
 
 /// Reserves the space a drive lacks, and returns a line for each reason why it may still run out of space.
 pub async fn secure(name: &str, open: &OpenDrive) -> Vec<String> {
-    match &open.disk {
-        Some(disk) => of_disk(name, disk).into_iter().collect(),
-        None => of_file(name, &open.path, &open.device).await,
+    match (&open.disk, &open.file) {
+        (Some(disk), _) => of_disk(name, disk).into_iter().collect(),
+        (None, Some(file)) => of_file(name, &open.path, file).await,
+        // Its server does not say how much room there is.
+        (None, None) => Vec::new(),
     }
 }
 

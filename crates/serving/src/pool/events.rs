@@ -338,8 +338,12 @@ fn redundancy_lost(lost: &RedundancyStatus, context: &PoolContext) -> EventWords
         parts.push(format!("{} segments of raid0 volumes went with their drive", lost.lost_raid0_segments));
     }
     let next_step = if lost.drives >= usize::from(lost.copies) {
+        let when = match lost.copies_wait.as_secs() {
+            0 => String::new(),
+            seconds => format!(" in {seconds} s, if no drive that is away comes back before,"),
+        };
         format!(
-            "missing copies are made on the other drives while there is room; {}",
+            "missing copies are made{when} on the other drives while there is room; {}",
             context.adding("give the pool another drive")
         )
     } else {
@@ -390,6 +394,7 @@ fn redundancy_json(redundancy: &RedundancyStatus) -> Value {
         "bytes": redundancy.bytes,
         "single_copy_bytes": redundancy.single_copy_bytes,
         "lost_raid0_segments": redundancy.lost_raid0_segments,
+        "copies_wait_s": redundancy.copies_wait.as_secs(),
     })
 }
 

@@ -257,7 +257,7 @@ fn context_of(folder: &Path, drives: &DriveSearch) -> PoolContext {
         path: drive
             .state
             .as_ref()
-            .map_or_else(|_| folder.join(&drive.recorded.path), |open| open.path.clone()),
+            .map_or_else(|_| drive.recorded.place(folder).path, |open| open.path.clone()),
     };
     PoolContext {
         folder: Some(folder.to_owned()),

@@ -4,9 +4,14 @@ use super::{
     drive_search::check_one_disk,
     folder::hold,
     record::{Hardware, PoolRecord, RECORD_NAME, RecordedDrive, is_pool},
+    remote_drive::{DrivePlace, to_record},
     sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
-use crate::{notices::Notices, uuid::parse_uuid};
+use crate::{
+    notices::Notices,
+    remote::{RemoteSettings, is_uri},
+    uuid::parse_uuid,
+};
 use array::format::{DriveId, Member, PoolId, Superblock};
 use report::Refusal;
 use serde::Serialize;
@@ -20,8 +25,10 @@ use world::{
 };
 
 pub struct ImportRequest<'a> {
-    /// Folders, files and devices to search; all block devices if empty.
+    /// Folders, files, devices and URIs to search; all block devices if empty.
     pub places: &'a [PathBuf],
+    /// What the servers of the URIs ask for.
+    pub access: &'a RemoteSettings,
     /// Name or UUID of the pool.
     pub pool: Option<&'a str>,
     /// Folder for the record.
@@ -114,22 +121,27 @@ async fn find(
     request: &ImportRequest<'_>,
     notices: &dyn Notices,
 ) -> Result<Vec<FoundPool>, Refusal> {
-    let mut paths = Vec::new();
+    let mut places: Vec<DrivePlace> = Vec::new();
     for place in request.places {
+        if is_uri(place) {
+            let (remote, access) = to_record(place, request.access)?;
+            places.push(DrivePlace { path: remote.to_string().into(), access });
+            continue;
+        }
         match host_files::kind(place).map_err(|error| Refusal::new(error.to_string(), ""))? {
-            PathKind::Folder => paths.extend(files_in(place)),
+            PathKind::Folder => places.extend(files_in(place).into_iter().map(DrivePlace::from)),
             PathKind::Missing => {
                 let problem = format!("{} is not there", place.display());
                 return Err(Refusal::new(problem, "name folders, block devices, or files that are drives"));
             }
-            _ => paths.push(place.clone()),
+            _ => places.push(place.clone().into()),
         }
     }
     if request.places.is_empty() {
-        paths = all_devices();
+        places = all_devices().into_iter().map(DrivePlace::from).collect();
     }
     let mut pools: BTreeMap<PoolId, FoundPool> = BTreeMap::new();
-    for (path, seen) in look_at_all(world, paths).await {
+    for (path, seen) in look_at_all(world, places).await {
         match seen {
             Observation::Drive(sighting) => {
                 let pool = sighting.superblock.pool;
@@ -141,7 +153,9 @@ async fn find(
                 }
             }
             // An answer for a path that was named; of all devices most hold something else.
-            Observation::Nothing(why) if request.places.contains(&path) => notices.warn(&why),
+            Observation::Nothing(why) if is_uri(&path) || request.places.contains(&path) => {
+                notices.warn(&why)
+            }
             Observation::Nothing(_) => {}
             Observation::Denied(why) => notices.warn(&format!("{why}; run it as root to look there as well")),
         }
@@ -173,7 +187,7 @@ fn one_of(mut pools: Vec<FoundPool>) -> Result<FoundPool, Refusal> {
 /// them.
 fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, Refusal> {
     let sightings = pool.drives.values().flatten();
-    let files = sightings.filter(|sighting| !is_device(sighting));
+    let files = sightings.filter(|sighting| is_file(sighting));
     let folders: Vec<PathBuf> = files
         .map(|file| match file.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -213,8 +227,8 @@ fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
     }
 }
 
-fn is_device(sighting: &Sighting) -> bool {
-    matches!(sighting.identity, PathIdentity::Device(..))
+fn is_file(sighting: &Sighting) -> bool {
+    matches!(sighting.identity, PathIdentity::File(..))
 }
 
 impl FoundPool {
@@ -232,13 +246,13 @@ impl FoundPool {
 
     fn record(&self, folder: &Path) -> PoolRecord {
         let drives = self.drives.iter().map(|(drive, sightings)| {
-            let RecordedDrive { path, hardware, .. } = recorded(&sightings[0]);
+            let recorded = recorded(&sightings[0]);
             // A file beside the record is recorded by its name alone.
-            let path = match (is_device(&sightings[0]), path.file_name()) {
-                (false, Some(name)) if host_files::kind(&folder.join(name)).is_ok() => PathBuf::from(name),
-                _ => path,
+            let path = match (is_file(&sightings[0]), recorded.path.file_name()) {
+                (true, Some(name)) if host_files::kind(&folder.join(name)).is_ok() => PathBuf::from(name),
+                _ => recorded.path.clone(),
             };
-            RecordedDrive { drive: Some(*drive), path, hardware }
+            RecordedDrive { drive: Some(*drive), path, ..recorded }
         });
         PoolRecord { pool: Some(self.pool), drives: drives.collect() }
     }
@@ -274,5 +288,6 @@ fn recorded(sighting: &Sighting) -> RecordedDrive {
         drive: Some(sighting.superblock.drive()),
         path,
         hardware: disk.map(Hardware::of).unwrap_or_default(),
+        access: sighting.access.clone(),
     }
 }

@@ -3,7 +3,11 @@
 //! A drive is identified by the UUID in its superblock. The other fields say where to look first, and how to name a
 //! missing drive.
 
-use crate::uuid::parse_uuid;
+use super::remote_drive::{DrivePlace, resolved};
+use crate::{
+    remote::{RemoteSettings, is_uri},
+    uuid::parse_uuid,
+};
 use array::format::{DriveId, PoolId};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -19,6 +23,8 @@ use world::{
 pub const RECORD_NAME: &str = "spindle-pool.json";
 /// The first format was a list of paths.
 const RECORD_FORMAT: u32 = 2;
+/// With drives on other machines, which programs of before would look for in the folder.
+const RECORD_FORMAT_REMOTE: u32 = 3;
 
 /// The drives of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +39,12 @@ pub struct PoolRecord {
 pub struct RecordedDrive {
     /// `None` in a record of format 1.
     pub drive: Option<DriveId>,
-    /// Last path; a relative one is in the folder.
+    /// Last path, a relative one in the folder; or the URI of a drive on another machine.
     pub path: PathBuf,
     /// All `None` for a file.
     pub hardware: Hardware,
+    /// What the server of a URI asks for.
+    pub access: RemoteSettings,
 }
 
 /// Labels printed on a drive, and its slot.
@@ -89,13 +97,15 @@ enum StoredDrive {
         path: PathBuf,
         #[serde(flatten)]
         hardware: Hardware,
+        #[serde(flatten)]
+        access: RemoteSettings,
     },
 }
 
 impl PoolRecord {
     pub fn write(&self, folder: &Path) -> Result<(), Refusal> {
         let stored = Stored {
-            format: RECORD_FORMAT,
+            format: if self.has_remote_drives() { RECORD_FORMAT_REMOTE } else { RECORD_FORMAT },
             pool: self.pool.map(|pool| pool.to_string()),
             drives: self.drives.iter().map(RecordedDrive::stored).collect(),
         };
@@ -124,10 +134,17 @@ impl PoolRecord {
         })
     }
 
+    fn has_remote_drives(&self) -> bool {
+        self.drives.iter().any(|drive| is_uri(&drive.path))
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let stored: Stored = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if !(1..=RECORD_FORMAT).contains(&stored.format) {
-            return Err(format!("it has format {}, and 1 to {RECORD_FORMAT} are known", stored.format));
+        if !(1..=RECORD_FORMAT_REMOTE).contains(&stored.format) {
+            return Err(format!(
+                "it has format {}, and 1 to {RECORD_FORMAT_REMOTE} are known",
+                stored.format
+            ));
         }
         let pool = stored.pool.as_deref().map(parse_uuid).transpose()?.map(PoolId);
         let drives = stored.drives.into_iter().map(RecordedDrive::of).collect::<Result<_, String>>()?;
@@ -137,13 +154,24 @@ impl PoolRecord {
 
 impl RecordedDrive {
     pub fn file(drive: DriveId, name: PathBuf) -> Self {
-        Self { drive: Some(drive), path: name, hardware: Hardware::default() }
+        Self::found(drive, name)
+    }
+
+    /// A drive of which only the path is known.
+    pub fn found(drive: DriveId, path: PathBuf) -> Self {
+        let (hardware, access) = (Hardware::default(), RemoteSettings::default());
+        Self { drive: Some(drive), path, hardware, access }
+    }
+
+    /// Its last place, from here.
+    pub fn place(&self, folder: &Path) -> DrivePlace {
+        DrivePlace { path: resolved(folder, &self.path), access: self.access.clone() }
     }
 
     /// Name for a person in front of the machine: `bay 7, ST4000NM, serial Z1Z0ABCD, now /dev/sdh`.
     /// `now` is the current path, `None` if the drive is missing.
     pub fn name(&self, folder: &Path, now: Option<&Path>) -> String {
-        let recorded = folder.join(&self.path);
+        let recorded = self.place(folder).path;
         match (self.hardware.words(), now) {
             (None, now) => now.unwrap_or(&recorded).display().to_string(),
             (Some(words), Some(now)) => format!("{words}, now {}", now.display()),
@@ -153,16 +181,20 @@ impl RecordedDrive {
 
     fn of(stored: StoredDrive) -> Result<Self, String> {
         Ok(match stored {
-            StoredDrive::Path(path) => Self { drive: None, path, hardware: Hardware::default() },
-            StoredDrive::Drive { drive, path, hardware } => {
-                Self { drive: drive.as_deref().map(parse_uuid).transpose()?.map(DriveId), path, hardware }
+            StoredDrive::Path(path) => {
+                let (hardware, access) = (Hardware::default(), RemoteSettings::default());
+                Self { drive: None, path, hardware, access }
+            }
+            StoredDrive::Drive { drive, path, hardware, access } => {
+                let drive = drive.as_deref().map(parse_uuid).transpose()?.map(DriveId);
+                Self { drive, path, hardware, access }
             }
         })
     }
 
     fn stored(&self) -> StoredDrive {
-        let Self { drive, path, hardware } = self.clone();
-        StoredDrive::Drive { drive: drive.map(|drive| drive.to_string()), path, hardware }
+        let Self { drive, path, hardware, access } = self.clone();
+        StoredDrive::Drive { drive: drive.map(|drive| drive.to_string()), path, hardware, access }
     }
 }
 
@@ -184,11 +216,21 @@ mod tests {
             serial: Some("Z1Z0ABCD".into()),
             wwid: None,
         };
-        let device = RecordedDrive { drive: Some(DriveId([7; 16])), path: "/dev/sdh".into(), hardware };
+        let device = RecordedDrive { hardware, ..RecordedDrive::found(DriveId([7; 16]), "/dev/sdh".into()) };
         let file = RecordedDrive::file(DriveId([8; 16]), "drive-2.spindle".into());
-        let record = PoolRecord { pool: Some(PoolId([9; 16])), drives: vec![device, file] };
+        let mut record = PoolRecord { pool: Some(PoolId([9; 16])), drives: vec![device, file] };
+        let stored = || std::fs::read_to_string(folder.path().join(RECORD_NAME)).unwrap();
         record.write(folder.path()).unwrap();
         assert_eq!(PoolRecord::read(folder.path()).unwrap(), record);
+        assert!(stored().contains("\"format\": 2"), "older programs may read it");
+        let access = RemoteSettings { chap_name: Some("mail".into()), digests: true, ..Default::default() };
+        let uri = "iscsi://shelf:3260/iqn.x:disks/3".into();
+        let remote = RecordedDrive { access, ..RecordedDrive::found(DriveId([6; 16]), uri) };
+        assert_eq!(remote.place(folder.path()).path, Path::new("iscsi://shelf:3260/iqn.x:disks/3"));
+        record.drives.push(remote);
+        record.write(folder.path()).unwrap();
+        assert_eq!(PoolRecord::read(folder.path()).unwrap(), record);
+        assert!(stored().contains("\"format\": 3"), "programs of before refuse it");
         let older =
             PoolRecord::parse("{\"format\": 1, \"drives\": [\"drive-1.spindle\", \"/dev/sdc\"]}").unwrap();
         assert_eq!((older.pool, older.drives.len()), (None, 2));
@@ -198,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_no_record_is_refused_with_the_reason() {
         for (text, why) in [
-            ("{\"format\": 9, \"drives\": []}", "it has format 9, and 1 to 2 are known"),
+            ("{\"format\": 9, \"drives\": []}", "it has format 9, and 1 to 3 are known"),
             ("{\"format\": 2, \"pool\": \"x\", \"drives\": []}", "\"x\" is no UUID"),
             ("{\"format\": 2, \"drives\": [{\"path\": \"a\", \"drive\": \"zz\"}]}", "\"zz\" is no UUID"),
             ("{", "EOF"),
@@ -212,7 +254,10 @@ mod tests {
     fn a_drive_is_called_by_what_is_known_of_it() {
         let folder = Path::new("mail");
         let name = |hardware: &Hardware, now: Option<&str>| {
-            let drive = RecordedDrive { drive: None, path: "/dev/sdc".into(), hardware: hardware.clone() };
+            let drive = RecordedDrive {
+                hardware: hardware.clone(),
+                ..RecordedDrive::found(DriveId([1; 16]), "/dev/sdc".into())
+            };
             drive.name(folder, now.map(Path::new))
         };
         let mut hardware = Hardware::default();

@@ -3,6 +3,8 @@
 //! Nothing is written, and no lock is taken: a device that another process has open is identified as well. A device that
 //! is mounted, swap, or part of another device is not read.
 
+use super::remote_drive::{DrivePlace, in_full, open_remote};
+use crate::remote::{RemoteSettings, is_uri};
 use array::{format::Superblock, superblocks::read_places};
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +14,7 @@ use std::{
 use world::{
     BlockDevice, IoErrorKind, World,
     real::{
-        FileDevice,
+        AccessMode, FileDevice,
         host::{self, Disk, DiskCatalogue, usages_text},
         host_files::{self, PathKind},
     },
@@ -35,21 +37,25 @@ pub enum Observation {
 /// A drive of a pool, and its path.
 #[derive(Clone, Debug)]
 pub struct Sighting {
-    /// Path to open; of a device its node.
+    /// Path to open; of a device its node, on another machine its URI.
     pub path: PathBuf,
     /// Independent of the path.
     pub identity: PathIdentity,
-    /// `None` for a file.
+    /// `None` for a file, and on another machine.
     pub disk: Option<Disk>,
+    /// What the server of a URI asks for.
+    pub access: RemoteSettings,
     /// The newest superblock on the drive.
     pub superblock: Superblock,
 }
 
 /// Identifies a device or file under any path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathIdentity {
     Device(u32, u32),
     File(u64, u64),
+    /// The URI of a device on another machine: two of them may lead to one device.
+    Remote(String),
 }
 
 impl Sighting {
@@ -61,14 +67,20 @@ impl Sighting {
     }
 }
 
-/// Identifies one path.
-pub async fn look_at(world: &World, path: &Path) -> Observation {
-    let (path, identity, disk) = match recognise(path) {
+/// Identifies one path or URI.
+pub async fn look_at(world: &World, DrivePlace { path, access }: DrivePlace) -> Observation {
+    let recognised = if is_uri(&path) { Ok(of_uri(&path)) } else { recognise(&path) };
+    let (path, identity, disk) = match recognised {
         Ok(recognised) => recognised,
         Err(seen) => return seen,
     };
     let read = async {
-        let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open_shared(&path).await?);
+        let device: Rc<dyn BlockDevice> = match identity {
+            PathIdentity::Remote(_) => open_remote(world, &path, &access, AccessMode::Read).await?.device,
+            PathIdentity::Device(..) | PathIdentity::File(..) => {
+                Rc::new(FileDevice::open_shared(&path).await?)
+            }
+        };
         Ok::<_, world::IoError>(read_places(&device).await)
     };
     let places = match with_deadline(world.sleep(ANSWER_WITHIN), read).await {
@@ -83,13 +95,21 @@ pub async fn look_at(world: &World, path: &Path) -> Observation {
         Some(Ok(places)) => places,
     };
     match (places.newest, places.unreadable.first(), places.refused.first()) {
-        (Some(superblock), ..) => Observation::Drive(Box::new(Sighting { path, identity, disk, superblock })),
+        (Some(superblock), ..) => {
+            Observation::Drive(Box::new(Sighting { path, identity, disk, access, superblock }))
+        }
         (None, Some(error), _) => Observation::Nothing(error.to_string()),
         (None, None, Some(refusal)) => {
             Observation::Nothing(format!("no superblock on {} is right: {refusal}", path.display()))
         }
         (None, None, None) => Observation::Nothing(format!("{} holds no drive of a pool", path.display())),
     }
+}
+
+fn of_uri(uri: &Path) -> (PathBuf, PathIdentity, Option<Disk>) {
+    let uri = in_full(uri);
+    let identity = PathIdentity::Remote(uri.display().to_string());
+    (uri, identity, None)
 }
 
 /// Identifies a path before it is opened, or says why it is not opened.
@@ -129,15 +149,15 @@ fn recognise(path: &Path) -> Result<(PathBuf, PathIdentity, Option<Disk>), Obser
     }
 }
 
-/// Identifies many paths at once, so that a slow one does not delay the others.
-pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Observation)> {
-    let looks: Vec<_> = paths
+/// Identifies many places at once, so that a slow one does not delay the others.
+pub async fn look_at_all(world: &World, places: Vec<DrivePlace>) -> Vec<(PathBuf, Observation)> {
+    let looks: Vec<_> = places
         .into_iter()
-        .map(|path| {
+        .map(|place| {
             let inner = world.clone();
             world.spawn("look at a drive", async move {
-                let seen = look_at(&inner, &path).await;
-                (path, seen)
+                let path = place.path.clone();
+                (path, look_at(&inner, place).await)
             })
         })
         .collect();

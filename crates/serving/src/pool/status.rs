@@ -12,6 +12,7 @@ use super::{
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
+    growth::{GrownStatus, grown_of},
     levelling::LevelStatus,
     limits::LimitStatus,
     losses::LossStatus,
@@ -67,6 +68,9 @@ pub struct PoolStatus {
     pub copies: u8,
     /// Segments that lack a copy which the drives in use could hold.
     pub degraded_segments: u64,
+    /// Seconds for which drives that are away are waited for, before copies are made.
+    #[serde(default)]
+    pub copies_wait_s: u64,
     /// Segments of raid0 volumes on missing drives.
     pub lost_segments: u64,
     /// Wrong or unreadable copies rewritten since the pool was opened.
@@ -85,6 +89,9 @@ pub struct PoolStatus {
     /// Fill of the drives.
     #[serde(default)]
     pub levelling: LevelStatus,
+    /// Drives that have become larger than the pool uses.
+    #[serde(default)]
+    pub grown: Vec<GrownStatus>,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -141,7 +148,7 @@ impl DriveStatuses {
     /// Status of the drives that a search found or missed.
     pub fn of(folder: &Path, search: &DriveSearch, warnings: &[String]) -> Self {
         let status = |drive: &PoolDrive| {
-            let recorded_path = folder.join(&drive.recorded.path);
+            let recorded_path = drive.recorded.place(folder).path;
             DriveStatus {
                 name: drive.name(folder),
                 path: drive.state.as_ref().map_or_else(|_| recorded_path.clone(), |open| open.path.clone()),
@@ -335,6 +342,7 @@ impl PoolStatus {
             drives_in_use: pool.drives_present(),
             copies: redundancy.copies,
             degraded_segments: degraded.segments,
+            copies_wait_s: pool.copies_wait().as_secs(),
             lost_segments: degraded.lost,
             mended: pool.repaired(),
             rebuild: RebuildStatus {
@@ -347,6 +355,7 @@ impl PoolStatus {
             losses: LossStatus::of(pool.loss_tolerance()),
             sparing: SparingStatus::of(pool),
             levelling: LevelStatus::of(pool),
+            grown: grown_of(pool, drives),
             volumes: volumes.collect(),
         }
     }

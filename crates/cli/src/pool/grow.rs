@@ -1,0 +1,51 @@
+//! `spindle pool grow`.
+
+use super::reporter::open as open_pool;
+use crate::{console::Console, exit_status::ExitStatus};
+use report::Refusal;
+use serde::Serialize;
+use serving::pool::{departure::drive_named, growth, levelling, status::PoolStatus};
+use std::path::Path;
+use world::{ByteCount, World};
+
+#[derive(Serialize)]
+struct GrowAnswer<'a> {
+    /// Name of the drive.
+    drive: &'a str,
+    uuid: String,
+    gained_bytes: u64,
+    usable_bytes: u64,
+    /// The drives are not equally full: an export levels them, or `pool level`.
+    is_uneven: bool,
+}
+
+/// Uses all of a drive that has become larger.
+pub async fn grow(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(json, false);
+    let open = open_pool(world, folder, &console).await?;
+    let done = async {
+        let named = drive_named(&open, drive)?;
+        let gained = growth::grow(&open, &named).await?;
+        Ok((named, gained))
+    };
+    let done = done.await;
+    let PoolStatus { usable_bytes, .. } = PoolStatus::of_open(&open);
+    let advice = levelling::advice(&open);
+    let closed = open.close().await;
+    let (named, gained_bytes) = done?;
+    closed?;
+    if json {
+        let (uuid, is_uneven) = (named.drive.to_string(), advice.is_some());
+        let answer = GrowAnswer { drive: &named.name, uuid, gained_bytes, usable_bytes, is_uneven };
+        console.json_of(&answer)?;
+    }
+    console.say(&format!(
+        "{}: {} has {} more; {} usable",
+        folder.display(),
+        named.name,
+        ByteCount(gained_bytes),
+        ByteCount(usable_bytes)
+    ));
+    advice.iter().for_each(|line| console.say(&format!("  {line}")));
+    console.finish(ExitStatus::Pass)
+}
