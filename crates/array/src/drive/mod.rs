@@ -14,7 +14,7 @@ use crate::{
         BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentBlock, SegmentKind, SegmentShape, SlotAddress,
         SlotHeader,
     },
-    redundancy::{Copies, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
+    redundancy::{Copies, FailureDomains, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -45,6 +45,8 @@ pub struct Drives {
     departing: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
     /// Writable members whose last allocating write failed for lack of space, with the error.
     out_of_space: Rc<RefCell<BTreeMap<MemberIndex, IoError>>>,
+    /// As the superblock says.
+    domains: Rc<RefCell<Rc<FailureDomains>>>,
     changes: Rc<Cell<u64>>,
 }
 
@@ -61,6 +63,7 @@ impl Drives {
             leaving: Rc::default(),
             departing: Rc::default(),
             out_of_space: Rc::default(),
+            domains: Rc::default(),
             changes: Rc::default(),
         }
     }
@@ -79,6 +82,11 @@ impl Drives {
         self.writable.borrow().keys().copied().collect()
     }
 
+    /// The failure domains of all members, present or not.
+    pub fn domains(&self) -> Rc<FailureDomains> {
+        Rc::clone(&self.domains.borrow())
+    }
+
     /// Number of writable members.
     pub fn count(&self) -> usize {
         self.writable.borrow().len()
@@ -89,7 +97,7 @@ impl Drives {
         self.writable.borrow().contains_key(&member)
     }
 
-    /// Counts changes of which members are present, and which of them have space.
+    /// Counts changes of which members are present, which of them have space, and of their domains.
     pub fn changes(&self) -> u64 {
         self.changes.get()
     }

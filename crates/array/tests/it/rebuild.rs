@@ -139,7 +139,12 @@ fn a_replacement_drive_takes_over() {
             alone.single_copy_bytes > VOLUME_MIB * MIB && alone.total_bytes == 0,
             "no drive for it: {alone:?}"
         );
-        let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: given as _ };
+        let new = NewDrive {
+            drive: DriveId([9; 16]),
+            serial: "SPARE".to_owned(),
+            device: given as _,
+            domain: None,
+        };
         pool.add_drive(&new).await.expect("it is taken in");
         pool.rebuild().await.expect("nothing fails");
         let done = pool.rebuild_progress();

@@ -9,7 +9,10 @@ use super::{
     record::{Hardware, RecordedDrive},
 };
 use crate::{notices::Notices, uuid::random_uuid};
-use array::{format::DriveId, pool::NewDrive};
+use array::{
+    format::{DomainName, DriveId},
+    pool::NewDrive,
+};
 use report::Refusal;
 use std::{
     path::{Path, PathBuf},
@@ -31,6 +34,8 @@ pub struct JoiningDrive {
     /// The entry for the record.
     pub recorded: RecordedDrive,
     pub open: OpenDrive,
+    /// Its failure domain.
+    pub domain: Option<DomainName>,
     drive: DriveId,
 }
 
@@ -41,7 +46,7 @@ impl JoiningDrive {
         let device = Rc::new(FileDevice::create(&path, size).await.map_err(|error| storage(&error))?);
         let drive = DriveId(random_uuid(world));
         let open = OpenDrive { path, disk: None, device };
-        Ok(Self { recorded: RecordedDrive::file(drive, name), open, drive })
+        Ok(Self { recorded: RecordedDrive::file(drive, name), open, domain: None, drive })
     }
 
     /// A device, by a lasting name if there is one.
@@ -61,7 +66,7 @@ impl JoiningDrive {
         let drive = DriveId(random_uuid(world));
         let recorded = RecordedDrive { drive: Some(drive), path, hardware };
         let open = OpenDrive { path: canonical, disk, device: Rc::new(device) };
-        Ok(Self { recorded, open, drive })
+        Ok(Self { recorded, open, domain: None, drive })
     }
 
     /// A drive of the pool that is there and not in use, under a new UUID: it is a new member.
@@ -80,6 +85,8 @@ impl JoiningDrive {
         Ok(Self {
             recorded: RecordedDrive { drive: Some(drive), ..known.recorded.clone() },
             open: there.clone(),
+            // It is where it was.
+            domain: open.pool.domain_of(returned.drive),
             drive,
         })
     }
@@ -103,6 +110,7 @@ impl JoiningDrive {
             drive: self.drive,
             serial: self.serial(),
             device: Rc::clone(&self.open.device) as Rc<dyn BlockDevice>,
+            domain: self.domain,
         }
     }
 

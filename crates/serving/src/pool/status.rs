@@ -9,6 +9,7 @@
 use super::{
     cut::CutStatus,
     departure::{LeavingStatus, leaving_of},
+    domains::DomainReport,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
@@ -85,6 +86,9 @@ pub struct PoolStatus {
     /// Fill of the drives.
     #[serde(default)]
     pub levelling: LevelStatus,
+    /// By name.
+    #[serde(default)]
+    pub domains: Vec<DomainReport>,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -347,6 +351,7 @@ impl PoolStatus {
             losses: LossStatus::of(pool.loss_tolerance()),
             sparing: SparingStatus::of(pool),
             levelling: LevelStatus::of(pool),
+            domains: DomainReport::all(pool),
             volumes: volumes.collect(),
         }
     }

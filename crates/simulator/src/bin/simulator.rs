@@ -80,6 +80,10 @@ struct Array {
     /// Beside that, level drives and keep room for lost ones in every run
     #[arg(long)]
     levelling: bool,
+
+    /// Drives are in failure domains, and all of one may be lost
+    #[arg(long)]
+    domains: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -160,6 +164,7 @@ fn run_array(arguments: Array) -> ExitCode {
         drive_changes,
         compares: arguments.differences,
         levels,
+        domains: arguments.domains,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());
