@@ -154,7 +154,7 @@ pub(super) fn of_new_drives(
             });
             let Some(index) = index else {
                 let remedy = match devices {
-                    Some(_) => "name devices that are given with --device".to_owned(),
+                    Some(_) => "name the devices as they are given for the pool".to_owned(),
                     None => format!("name the drives by their numbers, 1 to {count}"),
                 };
                 return Err(Refusal::new(format!("domain {name}: the pool has no drive {drive}"), remedy));
