@@ -51,6 +51,8 @@ pub fn next_generation(
     if next.geometry.log_copies == 1 && voters > 1 {
         next.geometry.log_copies = LOG_COPIES as u8;
     }
+    // The row of a drive that joined in vain is gone.
+    next.note_domains();
     next
 }
 

@@ -48,7 +48,12 @@ pub async fn make(
         let device = FileDevice::create(&drive_path(folder, index), ByteCount(drive_bytes)).await?;
         write_through(&device).await?;
         let drive = DriveId([index as u8 + 1; 16]);
-        new_drives.push(NewDrive { drive, serial: format!("FILE{index}"), device: Rc::new(device) });
+        new_drives.push(NewDrive {
+            drive,
+            serial: format!("FILE{index}"),
+            device: Rc::new(device),
+            domain: None,
+        });
     }
     // Pools of one cut have different UUIDs; their folders have different last letters.
     let mark = folder.as_os_str().as_encoded_bytes().last().copied().unwrap_or(1);

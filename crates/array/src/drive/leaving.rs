@@ -7,6 +7,7 @@
 use super::Drives;
 use crate::{
     format::{MemberIndex, MemberState, Superblock},
+    redundancy::FailureDomains,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -52,7 +53,8 @@ impl Drives {
         self.leaving.borrow().contains(&member)
     }
 
-    /// Adopts from a superblock which members leave. To be called with each superblock that is written.
+    /// Adopts from a superblock which members leave, and the domains of all. To be called with each superblock that
+    /// is written.
     pub fn follow(&self, superblock: &Superblock) {
         let is_leaving = |member: &MemberIndex| {
             let state = superblock.members[usize::from(member.0)].state;
@@ -62,6 +64,11 @@ impl Drives {
         let leaving: BTreeSet<_> = self.members().into_iter().filter(is_leaving).collect();
         if *self.leaving.borrow() != leaving {
             *self.leaving.borrow_mut() = leaving;
+            self.change();
+        }
+        let domains = FailureDomains::of(&superblock.members);
+        if **self.domains.borrow() != domains {
+            *self.domains.borrow_mut() = Rc::new(domains);
             self.change();
         }
     }

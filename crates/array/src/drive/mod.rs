@@ -14,7 +14,7 @@ use crate::{
         BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentBlock, SegmentKind, SegmentShape, SlotAddress,
         SlotHeader,
     },
-    redundancy::{Copies, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
+    redundancy::{Copies, FailureDomains, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -47,6 +47,8 @@ pub struct Drives {
     out_of_space: Rc<RefCell<BTreeMap<MemberIndex, IoError>>>,
     /// Members that were present and failed.
     lost: Rc<RefCell<BTreeSet<MemberIndex>>>,
+    /// As the superblock says.
+    domains: Rc<RefCell<Rc<FailureDomains>>>,
     changes: Rc<Cell<u64>>,
 }
 
@@ -64,6 +66,7 @@ impl Drives {
             departing: Rc::default(),
             out_of_space: Rc::default(),
             lost: Rc::default(),
+            domains: Rc::default(),
             changes: Rc::default(),
         }
     }
@@ -82,6 +85,11 @@ impl Drives {
         self.writable.borrow().keys().copied().collect()
     }
 
+    /// The failure domains of all members, present or not.
+    pub fn domains(&self) -> Rc<FailureDomains> {
+        Rc::clone(&self.domains.borrow())
+    }
+
     /// Number of writable members.
     pub fn count(&self) -> usize {
         self.writable.borrow().len()
@@ -92,7 +100,7 @@ impl Drives {
         self.writable.borrow().contains_key(&member)
     }
 
-    /// Counts changes of which members are present, and which of them have space.
+    /// Counts changes of which members are present, which of them have space, and of their domains.
     pub fn changes(&self) -> u64 {
         self.changes.get()
     }

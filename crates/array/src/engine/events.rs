@@ -68,6 +68,15 @@ pub enum EventKind {
     DriveForgotten { drive: DriveName },
     /// Room for lost drives is kept, was spent by a loss, or is given up.
     SparingChange { sparing: Sparing },
+    /// Copies of segments lie in one failure domain, for lack of room in others or because drives changed domains: the
+    /// loss of that domain would lose them.
+    DomainsShared {
+        segments: u64,
+        /// Size of those segments, in bytes of one copy.
+        bytes: u64,
+    },
+    /// All copies of segments lie in different failure domains again.
+    DomainsApart,
     /// Data is moved between drives until they are about equally full.
     LevellingStart {
         /// Bytes of slots to move, as far as is known.

@@ -277,6 +277,7 @@ impl Shared {
         if let Some(change) = change {
             change(&mut next);
         }
+        next.note_domains();
         next
     }
 

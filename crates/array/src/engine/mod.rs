@@ -19,6 +19,7 @@ mod block_reads;
 mod branch_stamps;
 mod catalogue;
 mod checkpoint;
+mod domains;
 mod drive_losses;
 pub mod events;
 mod hedged_read;
@@ -43,6 +44,7 @@ mod throttle;
 mod usage;
 
 pub use answer_holds::AnswerHold;
+pub use domains::{DomainLoss, DomainStatus};
 pub use drive_losses::{LossLimit, LossTolerance};
 pub use log_pins::LogPin;
 pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSubscription};

@@ -106,12 +106,15 @@ impl Nodes {
         Ok(())
     }
 
-    /// Closes open segments that lack a copy, so that they can be rebuilt. No node may be placed during the
-    /// call.
+    /// Closes open segments that lack a copy, so that they can be rebuilt, or that lie in one failure domain, so that
+    /// their copies can be moved apart. No node may be placed during the call.
     pub fn leave_degraded(&self) {
         let drives = &self.shared.drives;
-        let lacks =
-            |open: &mut OpenSegment| !drives.has_copies_enough(SegmentKind::Nodes, &open.segment.slots);
+        let state = self.shared.state.borrow();
+        let lacks = |open: &mut OpenSegment| {
+            let slots = &open.segment.slots;
+            !drives.has_copies_enough(SegmentKind::Nodes, slots) || self.shared.could_be_apart(&state, slots)
+        };
         for open in &self.open {
             let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
             self.left.borrow_mut().extend(left);
@@ -126,9 +129,10 @@ impl Nodes {
         self.left.borrow_mut().extend(open.take().map(|left| left.segment.number));
         let segment = {
             let mut state = self.shared.state.borrow_mut();
-            let copies = drives.copies().nodes;
+            let (copies, domains) = (drives.copies().nodes, drives.domains());
             let mut allocate = |members: &[MemberIndex]| {
-                state.segments.allocate(SegmentKind::Nodes, &Raid1, copies, Placement::on(members))
+                let placement = Placement::on(members, &domains);
+                state.segments.allocate(SegmentKind::Nodes, &Raid1, copies, placement)
             };
             // If no drive has space, the write will wait.
             let segment = allocate(&drives.members_for_new_data()).or_else(|| allocate(&drives.members()));

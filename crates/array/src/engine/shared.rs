@@ -10,6 +10,7 @@
 use super::{
     Absences, Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
     branch_stamps::BranchStamps,
+    domains::DomainBasis,
     events::{EventKind, PoolEventLog},
     log_subscribers::LogSubscribers,
     readers::Readers,
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub has_unsaved_rows: Cell<bool>,
     /// Result of the last count, with the change counters of slots and drives.
     pub space_counted: Cell<Option<(SpaceBasis, PoolSpace)>>,
+    /// Segments in one failure domain at the last count, with what it was made of.
+    pub domains_counted: Cell<Option<(DomainBasis, u64)>>,
     /// Slots of the room spared that the missing copies of lost drives will take.
     pub rebuild_slots: Cell<u64>,
     pub demand: SpaceDemand,

@@ -300,7 +300,9 @@ impl Shared {
             return None;
         }
         let (copies, there) = (self.drives.copies().of_kind(kind), self.drives.members_for_new_data());
-        let segment = state.segments.allocate(kind, scheme_of_class(class), copies, Placement::on(&there));
+        let domains = self.drives.domains();
+        let placement = Placement::on(&there, &domains);
+        let segment = state.segments.allocate(kind, scheme_of_class(class), copies, placement);
         let left = self.count_room(&state);
         assert!(
             purpose == Purpose::Checkpoint || left.free >= left.reserve.div_ceil(3),

@@ -51,6 +51,8 @@ pub const INCOMPATIBLE_NOTES: u64 = 1 << 11;
 pub const INCOMPATIBLE_CUTS: u64 = 1 << 12;
 /// Room for a second lost drive is kept out, too.
 pub const INCOMPATIBLE_SPARE_SECOND: u64 = 1 << 13;
+/// A member's row names its failure domain: copies of a segment lie in different ones, as far as there is room.
+pub const INCOMPATIBLE_DOMAINS: u64 = 1 << 14;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

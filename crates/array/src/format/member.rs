@@ -2,6 +2,7 @@
 
 use super::{
     decode_error::{DecodeError, Structure},
+    domain::{DOMAIN_NAME_BYTES_MAX, DomainName},
     units::{DriveId, Generation},
 };
 use std::mem::offset_of;
@@ -79,6 +80,8 @@ pub struct Member {
     pub sector_bytes: u16,
     /// Slots on the drive.
     pub slot_count: u32,
+    /// Drives of one domain fail together; without one the drive fails alone. A gone drive has none.
+    pub domain: Option<DomainName>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -91,7 +94,8 @@ pub(super) struct RawMember {
     sector_bytes: le::U16,
     state: u8,
     serial_length: u8,
-    zero: [u8; 16],
+    domain: [u8; DOMAIN_NAME_BYTES_MAX],
+    zero: [u8; 4],
 }
 
 const _: () = assert!(size_of::<RawMember>() == 96);
@@ -113,6 +117,7 @@ impl Member {
         raw.slot_count = self.slot_count.into();
         raw.sector_bytes = self.sector_bytes.into();
         raw.state = self.state as u8;
+        raw.domain = DomainName::to_bytes(self.domain);
         raw
     }
 }
@@ -129,6 +134,9 @@ impl RawMember {
         THIS.agree(is_serial(serial), serial_at, "a serial is printable ASCII")?;
         THIS.zero(rest, serial_at + length)?;
         THIS.zero(&self.zero, place(offset_of!(Self, zero)))?;
+        let domain = DomainName::of_bytes(self.domain);
+        let rule = "a domain is 1 to 12 letters, digits, '-', '_' and '.', filled up with zeroes";
+        THIS.agree(domain.is_ok(), place(offset_of!(Self, domain)), rule)?;
         let sector_at = place(offset_of!(Self, sector_bytes));
         let sector = self.sector_bytes.get();
         THIS.value(is_sector(sector), sector_at, "sector bytes", sector, "512 or 4096")?;
@@ -139,6 +147,7 @@ impl RawMember {
             since: Generation(self.since.get()),
             sector_bytes: sector,
             slot_count: self.slot_count.get(),
+            domain: domain.expect("looked at above"),
         })
     }
 }

@@ -17,6 +17,8 @@ pub mod superblock;
 
 pub mod features;
 
+pub mod domain;
+
 pub mod member;
 
 pub mod sparing;
@@ -46,6 +48,7 @@ pub mod node;
 pub use checkpoint::{Checkpoint, LogStart, Roots};
 pub use checksum::{BlockKey, ChecksumSeed};
 pub use decode_error::{DecodeError, DecodeFault, Structure};
+pub use domain::DomainName;
 pub use entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write};
 pub use features::{FeatureAccess, Features};
 pub use location::{BlockLocation, Compression, Encoding, InlineBytes, SharedBlock, Stored};

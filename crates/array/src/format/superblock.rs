@@ -7,8 +7,9 @@
 use super::{
     checkpoint::Checkpoint,
     decode_error::{DecodeError, Head, Structure, seal},
-    features::Features,
-    member::{Member, RawMember},
+    domain::features_of_domains,
+    features::{Features, INCOMPATIBLE_DOMAINS},
+    member::{Member, MemberState, RawMember},
     sparing::Sparing,
     units::{BLOCK_BYTES, DriveId, Generation, GenerationMark, MemberIndex, PoolId, WallNanoseconds},
 };
@@ -231,6 +232,15 @@ impl Superblock {
         self.features.sparing()
     }
 
+    /// Sets the feature of domains exactly if a row has one. To be called when rows have changed.
+    pub fn note_domains(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.state == MemberState::Gone) {
+            member.domain = None;
+        }
+        self.features.incompatible &= !INCOMPATIBLE_DOMAINS;
+        self.features.incompatible |= features_of_domains(&self.members);
+    }
+
     /// The same superblock for another drive and place.
     pub fn for_place(&self, this: MemberIndex, place: u8) -> Self {
         Self { this, place, ..self.clone() }
@@ -252,6 +262,13 @@ impl Superblock {
         THIS.value(count <= MEMBERS_MAX, count_at, "member count", count as u64, "at most 256")?;
         let drives: std::collections::BTreeSet<DriveId> = self.members.iter().map(|row| row.drive).collect();
         THIS.agree(drives.len() == count, HEAD_BYTES, "two members are one drive")?;
+        let gone = |member: &&Member| member.state == MemberState::Gone;
+        let none_gone = self.members.iter().filter(gone).all(|member| member.domain.is_none());
+        THIS.agree(none_gone, HEAD_BYTES, "a gone drive has no domain")?;
+        let has_domains = self.features.incompatible & INCOMPATIBLE_DOMAINS;
+        let rule = "feature 14 is set exactly if a member has a domain";
+        let features_at = offset_of!(RawSuperblock, incompatible);
+        THIS.agree(has_domains == features_of_domains(&self.members), features_at, rule)?;
         let is_name = self.name.len() <= POOL_NAME_BYTES_MAX && !self.name.chars().any(char::is_control);
         THIS.agree(is_name, offset_of!(RawSuperblock, name), "a name has no control characters")?;
         self.geometry.check()?;

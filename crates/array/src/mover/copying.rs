@@ -178,27 +178,31 @@ impl Mover {
         if let Some(target) = job.target {
             return self.level_slot_on(target, &job.kept);
         }
-        let members = self.targets_of(job.goal);
+        let (members, domains) = (self.targets_of(job.goal), self.shared.drives.domains());
+        let placement = Placement::on(&members, &domains);
         if let Some(old) = job.old_copy
             && members.contains(&old.member)
-            && self.shared.state.borrow_mut().segments.take_slot(old)
+            && self.shared.state.borrow_mut().segments.take_known_slot(placement, old, &job.kept)
         {
             return Some(old);
         }
-        let placement = Placement::on(&members);
-        let mut targets: Vec<MemberIndex> = placement.apart_from(&job.kept).collect();
-        targets.sort_by_key(|&member| load(member));
-        // The least busy drives first; if they have no room, any.
-        let least = targets.first().map(|&member| load(member));
-        let idle = targets.partition_point(|&member| Some(load(member)) == least);
+        let (apart, others) = placement.beside(&job.kept);
         let segments = &mut self.shared.state.borrow_mut().segments;
-        let mut allocate =
-            |members: &[MemberIndex]| segments.allocate_slot(Placement { members, ..placement }, &job.kept);
-        match job.goal {
-            CopyGoal::Missing => allocate(&targets[..idle]).or_else(|| allocate(&targets)),
-            // The emptiest drive: a new one gets what lay on the one that it replaces.
-            CopyGoal::Leaving | CopyGoal::Level => allocate(&targets),
-        }
+        // Drives in other domains first; if they have no room, any.
+        [apart, others].into_iter().find_map(|mut targets| {
+            targets.sort_by_key(|&member| load(member));
+            // The least busy drives first; if they have no room, any.
+            let least = targets.first().map(|&member| load(member));
+            let idle = targets.partition_point(|&member| Some(load(member)) == least);
+            let mut allocate = |members: &[MemberIndex]| {
+                segments.allocate_slot(Placement { members, ..placement }, &job.kept)
+            };
+            match job.goal {
+                CopyGoal::Missing => allocate(&targets[..idle]).or_else(|| allocate(&targets)),
+                // The emptiest drive: a new one gets what lay on the one that it replaces.
+                CopyGoal::Leaving | CopyGoal::Level => allocate(&targets),
+            }
+        })
     }
 
     fn targets_of(&self, goal: CopyGoal) -> Vec<MemberIndex> {

@@ -6,7 +6,8 @@
 //! 2. The plan follows from the rows alone (`level_plan`, which also says why it ends). Nothing is stored: after
 //!    a crash the next opening plans again.
 //! 3. Missing copies and drives that leave come first. Leaving drives give nothing and get nothing.
-//! 4. A move takes no slot that hosts could need: free room is plenty, or as many segments can be allocated
+//! 4. Copies that share a failure domain are moved apart first (`separation`), and no move puts copies into one.
+//! 5. A move takes no slot that hosts could need: free room is plenty, or as many segments can be allocated
 //!    without the slot.
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
     copying::{CopyGoal, CopyJob},
     emptying::EmptyingProblem,
     level_plan::{LevelPlan, SlotUse},
+    separation::keeps_apart,
 };
 use crate::{
     engine::{
@@ -27,7 +29,7 @@ use crate::{
         checksum::mix,
         row::{SegmentRow, SegmentState},
     },
-    redundancy::{Placement, Reconstruction, SegmentLayout},
+    redundancy::{Reconstruction, SegmentLayout},
     segments::Segments,
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
@@ -42,6 +44,8 @@ use world::Moment;
 const ROUND_SLOTS: usize = 128;
 /// Rounds without a copy, after which the rest is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
+/// Attempts to write on in segments that lie in different failure domains.
+const CLOSINGS_MAX: u32 = 3;
 /// Pause before the drives are compared again.
 const LEVEL_AGAIN: Duration = Duration::from_secs(60);
 /// Segments among which those of a round are chosen, for each drive.
@@ -96,14 +100,15 @@ impl Mover {
     pub(super) fn count_unlevel(&self) {
         if self.levelling_job.progress().is_running {
             let slot_bytes = u64::from(self.shared.drives.geometry().slot_bytes);
-            self.levelling_job.set_lacking(self.level_plan().lacking_slots() * slot_bytes);
+            self.levelling_job.set_lacking(self.slots_to_move() * slot_bytes);
         }
     }
 
     /// Starts the background task if the drives differ much, unless it runs. To be called when no copy is missing,
     /// after an opening or a change of drives.
     pub(crate) fn begin_levelling(&self) {
-        let this = self.this.upgrade().filter(|_| self.differ_much());
+        let is_wanted = self.differ_much() || self.shared.segments_in_one_domain() > 0;
+        let this = self.this.upgrade().filter(|_| is_wanted);
         if let Some(this) = this
             && !self.is_levelling.replace(true)
         {
@@ -125,13 +130,14 @@ impl Mover {
         let now = self.shared.world.now();
         // Levelling that was cancelled waits for a drive to come or go.
         let is_held = self.levelling_held.get() == Some(self.shared.drives.changes());
-        if is_held || self.is_levelling_postponed() || !self.differ_much() {
+        let is_wanted = || self.differ_much() || self.shared.segments_in_one_domain() > 0;
+        if is_held || self.is_levelling_postponed() || !is_wanted() {
             return Ok(None);
         }
         if now < self.levelling_again_at.get() {
             return Ok(Some(self.levelling_again_at.get()));
         }
-        if self.is_uneven() {
+        if self.is_uneven() || self.shared.segments_in_one_domain() > 0 {
             let levelled = self.level_all().await;
             self.shared.report_outcome(BackgroundTask::Levelling, &levelled)?;
         }
@@ -162,6 +168,16 @@ impl Mover {
         LevelPlan::new(drives.staying_members().into_iter().map(slot_use))
     }
 
+    /// True if the drives are about equally full, and no segment lies in one failure domain.
+    fn is_level(&self) -> bool {
+        self.level_plan().is_level() && self.shared.segments_in_one_domain() == 0
+    }
+
+    /// Slots to move, if no segment stands in the way.
+    fn slots_to_move(&self) -> u64 {
+        self.level_plan().lacking_slots().max(self.shared.segments_in_one_domain())
+    }
+
     /// As [`Self::level`]. The future must not be dropped before it ends.
     async fn level_all(&self) -> Result<LevellingOutcome> {
         let _one_at_a_time = self.levelling.lock().await;
@@ -169,6 +185,7 @@ impl Mover {
         let under_way = UnderWay::begin(Sometimes::CutWhileLevelling);
         let slot_bytes = u64::from(self.shared.drives.geometry().slot_bytes);
         let (mut moved_slots, mut fruitless_rounds, mut has_begun) = (0, 0, false);
+        let (mut may_separate, mut closings) = (true, 0);
         let outcome = loop {
             self.shared.check_runs()?;
             self.count_unlevel();
@@ -179,25 +196,35 @@ impl Mover {
                 sometimes::reached(Sometimes::LevellingPostponed);
                 break LevellingOutcome::Postponed;
             }
-            if !has_begun && self.level_plan().is_level() {
+            if !has_begun && self.is_level() {
                 break LevellingOutcome::Level;
             }
             // Held while the plan is made, too: a rebuild or an emptying changes slots until it is.
             let no_rebuild = self.rebuilding.lock().await;
-            let jobs = self.to_level();
+            let to_separate = if may_separate { self.to_separate(ROUND_SLOTS) } else { VecDeque::new() };
+            if to_separate.is_empty() && closings < CLOSINGS_MAX && self.shares_open_segments() {
+                closings += 1;
+                drop(no_rebuild);
+                self.close_shared_segments().await?;
+                continue;
+            }
+            may_separate = !to_separate.is_empty();
+            let jobs = if may_separate { to_separate } else { self.to_level() };
             if jobs.is_empty() || fruitless_rounds == FRUITLESS_ROUNDS_MAX {
-                let is_level = self.level_plan().is_level();
-                break if is_level { LevellingOutcome::Level } else { LevellingOutcome::NoMoveHelps };
+                break if self.is_level() { LevellingOutcome::Level } else { LevellingOutcome::NoMoveHelps };
             }
             if !std::mem::replace(&mut has_begun, true) {
-                let bytes = self.level_plan().lacking_slots() * slot_bytes;
+                let bytes = self.slots_to_move() * slot_bytes;
                 self.shared.events.report(EventKind::LevellingStart { bytes });
             }
             let moved = self.copy_all(CopyGoal::Level, jobs).await;
             drop(no_rebuild);
             moved_slots += moved;
             self.levelled_slots.set(self.levelled_slots.get() + moved);
-            fruitless_rounds = if moved > 0 { 0 } else { fruitless_rounds + 1 };
+            // Where there is no room to separate more, the drives are levelled.
+            fruitless_rounds = if moved > 0 || may_separate { 0 } else { fruitless_rounds + 1 };
+            may_separate &= moved > 0;
+            sometimes::reached_if(may_separate, Sometimes::CopiesMovedApart);
             // Moves count from this checkpoint on.
             self.checkpoints.make().await?;
             self.checkpoints.release_held();
@@ -229,7 +256,7 @@ impl Mover {
     }
 
     fn jobs_to_level(&self, mut plan: LevelPlan, candidates_max: usize) -> VecDeque<CopyJob> {
-        let state = self.shared.state.borrow();
+        let (state, domains) = (self.shared.state.borrow(), self.shared.drives.domains());
         let mut movable = self.movable(&state.segments, &plan.sources(), candidates_max);
         let (mut jobs, mut planned) = (VecDeque::new(), BTreeSet::new());
         // Pairs of drives between which nothing can move.
@@ -242,7 +269,7 @@ impl Mover {
             let rows = movable.entry(source).or_default();
             // Two slots of a segment must not move at once.
             let can_move = |(number, row): &(SegmentNumber, &SegmentRow)| {
-                !planned.contains(number) && is_apart(row, source, target)
+                !planned.contains(number) && keeps_apart(row, &domains, (source, target))
             };
             let Some(index) = rows.iter().rposition(can_move) else {
                 exhausted.insert((source, target));
@@ -287,7 +314,7 @@ impl Mover {
         movable
     }
 
-    fn job_to_level(
+    pub(super) fn job_to_level(
         &self,
         number: SegmentNumber,
         row: &SegmentRow,
@@ -315,7 +342,7 @@ impl Mover {
     pub(super) fn level_slot_on(&self, target: MemberIndex, kept: &[SlotAddress]) -> Option<SlotAddress> {
         let (drives, space) = (&self.shared.drives, self.shared.space());
         let stays = drives.has_space(target) && !drives.is_leaving(target);
-        if !stays || Placement::on(&[target]).apart_from(kept).next().is_none() {
+        if !stays || kept.iter().any(|slot| slot.member == target) {
             return None;
         }
         let segments = &mut self.shared.state.borrow_mut().segments;
@@ -326,10 +353,4 @@ impl Mover {
         }
         segments.allocate_slot_on(target)
     }
-}
-
-/// True if a slot of the segment can move from one drive to the other.
-fn is_apart(row: &SegmentRow, source: MemberIndex, target: MemberIndex) -> bool {
-    let mut others = row.slots.iter().filter(|slot| slot.member != source);
-    others.all(|slot| !Placement::on(&[target]).apart_from(&[*slot]).collect::<Vec<_>>().is_empty())
 }

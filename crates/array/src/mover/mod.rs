@@ -29,6 +29,7 @@ mod old_copies;
 mod rebuild;
 mod scrub;
 mod scrub_segments;
+mod separation;
 mod upkeep;
 mod victim;
 mod victims;

@@ -5,13 +5,13 @@ use crate::{
     drive::{Drives, all_written, first_of},
     error::{Error, Result},
     format::{
-        Checkpoint, CheckpointNumber, DriveId, Features, Fence, Generation, Incarnation, LogStart, Member,
-        MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position, RecordLink, Roots,
-        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Sparing, SparingLevel, Stamp, Superblock,
-        WallNanoseconds, segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
+        Checkpoint, CheckpointNumber, DomainName, DriveId, Features, Fence, Generation, Incarnation,
+        LogStart, Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position,
+        RecordLink, Roots, SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Sparing, SparingLevel, Stamp,
+        Superblock, WallNanoseconds, segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     member_table::LOG_COPIES,
-    redundancy::{Copies, Placement, Raid1},
+    redundancy::{Copies, FailureDomains, Placement, Raid1},
     segments::Segments,
     superblocks::{clear_places, look, write_generation},
 };
@@ -27,6 +27,8 @@ pub struct NewDrive {
     pub drive: DriveId,
     /// Printable ASCII, at most 48 characters.
     pub serial: String,
+    /// Drives of one domain fail together.
+    pub domain: Option<DomainName>,
     pub device: Rc<dyn BlockDevice>,
 }
 
@@ -96,7 +98,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
     }
     let generation = Generation(1);
     let (log_segment, segment_use_next) = first_log_segment(geometry, &members);
-    Ok(Superblock {
+    let mut superblock = Superblock {
         pool: new.pool,
         name: new.name.clone(),
         generation,
@@ -123,7 +125,9 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
             roots: Roots::default(),
             catalogue_segments: Vec::new(),
         },
-    })
+    };
+    superblock.note_domains();
+    Ok(superblock)
 }
 
 /// The row of a new drive in the member table.
@@ -141,6 +145,7 @@ pub(super) fn member_of(geometry: PoolGeometry, index: usize, drive: &NewDrive) 
         since: Generation(1),
         sector_bytes: size.sector as u16,
         slot_count: u32::try_from(slots).unwrap_or(u32::MAX),
+        domain: drive.domain,
     })
 }
 
@@ -149,7 +154,8 @@ fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSeg
     let counts = indexes.iter().copied().zip(members.iter().map(|member| member.slot_count));
     let mut segments = Segments::new(geometry, counts, SegmentUse(1));
     let copies = Copies::of(geometry).log;
-    let log = segments.allocate(SegmentKind::Log, &Raid1, copies, Placement::on(&indexes));
+    let domains = FailureDomains::of(members);
+    let log = segments.allocate(SegmentKind::Log, &Raid1, copies, Placement::on(&indexes, &domains));
     (log.expect("new drives have room"), segments.use_next())
 }
 

@@ -22,6 +22,9 @@ const ALARM_END_MARGIN: u64 = 1;
 /// Interval of the count while copies are missing.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
+/// Interval of the count while segments lie in one failure domain.
+const DOMAINS_EVERY: Duration = Duration::from_secs(10);
+
 /// Time limit for computing what snapshots would free, before a refusal is reported without it.
 const ROOM_LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -41,6 +44,9 @@ struct Reported {
     counted_at: Moment,
     lacks_copies: bool,
     lost_raid0_segments: u64,
+    /// Segments lie in one failure domain.
+    shares_domains: bool,
+    domains_counted_at: Moment,
 }
 
 /// Detects changes of usage and redundancy.
@@ -93,6 +99,7 @@ impl Health {
         self.look_at_alarm(space);
         self.look_at_refusals();
         self.look_at_redundancy();
+        self.look_at_domains();
     }
 
     fn look_at_alarm(&self, space: PoolSpace) {
@@ -125,7 +132,9 @@ impl Health {
     /// The time after which the next check is due, if something is amiss.
     pub fn check_within(&self) -> Option<Duration> {
         let health = self.reported.borrow();
-        (health.lacks_copies || health.refusing_since.is_some()).then_some(COUNT_EVERY)
+        let is_soon = health.lacks_copies || health.refusing_since.is_some();
+        let pause = health.shares_domains.then_some(DOMAINS_EVERY);
+        if is_soon { Some(COUNT_EVERY) } else { pause }
     }
 
     /// True if writes came to be refused, false if they are admitted again, `None` for no change.
@@ -143,6 +152,26 @@ impl Health {
             health.refusing_since = None;
             false
         })
+    }
+
+    fn look_at_domains(&self) {
+        let mut health = self.reported.borrow_mut();
+        let now = self.shared.world.now();
+        let is_due = now.since(health.domains_counted_at) >= DOMAINS_EVERY;
+        if health.shares_domains && !is_due && self.shared.phase.get() != Phase::Closing {
+            return;
+        }
+        // Without any, this reads no rows until slots are placed so.
+        let segments = self.shared.segments_in_one_domain();
+        let shares_domains = segments > 0;
+        if shares_domains && !health.shares_domains {
+            let bytes = segments * u64::from(self.shared.drives.geometry().slot_bytes);
+            self.shared.events.report(EventKind::DomainsShared { segments, bytes });
+        } else if health.shares_domains && !shares_domains {
+            self.shared.events.report(EventKind::DomainsApart);
+        }
+        health.shares_domains = shares_domains;
+        health.domains_counted_at = now;
     }
 
     fn look_at_redundancy(&self) {

@@ -18,6 +18,7 @@ mod create;
 mod cut;
 mod departures;
 mod difference;
+mod domains;
 mod drive_watch;
 mod drives;
 mod filling;
@@ -39,8 +40,8 @@ mod volume_setting;
 mod volumes;
 
 pub use crate::engine::{
-    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, LossLimit,
-    LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, LogPin, LogSubscriber,
+    LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
 };
 pub use clones::NewClone;
 pub use copy::{CopySource, FinishedCopy, RefreshedCopy, is_incomplete_copy};

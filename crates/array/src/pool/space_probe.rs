@@ -70,7 +70,10 @@ impl DriveWatch {
     /// its space is certain even if other slots would find none.
     async fn accepts_a_slot(&self, member: MemberIndex) -> Result<bool> {
         let shared = &self.shared;
-        let slot = shared.state.borrow_mut().segments.allocate_slot(Placement::on(&[member]), &[]);
+        let domains = shared.drives.domains();
+        let members = [member];
+        let placement = Placement::on(&members, &domains);
+        let slot = shared.state.borrow_mut().segments.allocate_slot(placement, &[]);
         // Without a free slot nothing is placed on it.
         let Some(slot) = slot else { return Ok(true) };
         let blocks = usize::from(shared.drives.geometry().slot_blocks());

@@ -7,13 +7,13 @@
 //!    allocated, and by shape from then on.
 
 mod copies;
-mod placement;
+pub(crate) mod placement;
 mod plan;
 mod raid0;
 mod raid1;
 
 pub use copies::Copies;
-pub use placement::{DriveMedium, FailureSet, Placement};
+pub use placement::{DriveMedium, FailureDomain, FailureDomains, Placement};
 pub use plan::{Reconstruction, SegmentLayout, SlotSource, SlotWrite};
 pub use raid0::Raid0;
 pub use raid1::Raid1;

@@ -1,20 +1,29 @@
 //! Placement: the drives that may hold a new slot, and the order in which they are considered.
 //!
-//! 1. No two slots of a segment are in one failure set. This holds at allocation, and for a slot added later.
-//! 2. A preferred medium changes the order of drives, never their number: if no drive of it has room, another
+//! 1. No two slots of a segment are on one drive. This holds at allocation, and for a slot added later.
+//! 2. They are in different failure domains, if drives of as many domains have room. Otherwise some share one: a
+//!    segment in one domain survives the loss of a drive, which is better than no segment.
+//! 3. A preferred medium changes the order of drives, never their number: if no drive of it has room, another
 //!    one is used. A caller that requires a medium lists only its drives.
 
-use crate::format::{MemberIndex, SlotAddress};
+use crate::{
+    format::{DomainName, Member, MemberIndex, SlotAddress},
+    simulation::canary::{self, Canary},
+};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Drives that may fail together.
+/// Drives that fail together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FailureSet(pub u16);
+pub enum FailureDomain {
+    /// A drive of no domain fails alone.
+    Drive(MemberIndex),
+    Named(DomainName),
+}
 
-impl FailureSet {
-    /// Every drive fails alone.
-    pub fn of_drive(member: MemberIndex) -> Self {
-        Self(member.0)
-    }
+/// The failure domains of a pool's drives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureDomains {
+    named: BTreeMap<MemberIndex, DomainName>,
 }
 
 /// Medium of a drive.
@@ -24,6 +33,54 @@ pub enum DriveMedium {
     Rotating,
 }
 
+/// The drives that may hold a new slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a> {
+    pub members: &'a [MemberIndex],
+    pub domains: &'a FailureDomains,
+    pub medium: fn(MemberIndex) -> DriveMedium,
+    /// Its drives are used first.
+    pub preferred: Option<DriveMedium>,
+}
+
+impl FailureDomains {
+    /// Those of a member table.
+    pub fn of(members: &[Member]) -> Self {
+        let rows = members.iter().enumerate();
+        let named = rows.filter_map(|(index, row)| Some((MemberIndex(index as u16), row.domain?)));
+        Self { named: named.collect() }
+    }
+
+    /// True if no drive has a named domain.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    pub fn of_drive(&self, member: MemberIndex) -> FailureDomain {
+        self.named.get(&member).map_or(FailureDomain::Drive(member), |&name| FailureDomain::Named(name))
+    }
+
+    /// The number of domains of these drives.
+    pub fn count(&self, members: impl IntoIterator<Item = MemberIndex>) -> usize {
+        members.into_iter().map(|member| self.of_drive(member)).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The domain whose loss loses all of these drives, if there are several.
+    pub fn shared(&self, members: impl IntoIterator<Item = MemberIndex>) -> Option<DomainName> {
+        // Called for every segment: it allocates nothing.
+        let mut domains = members.into_iter().map(|member| self.of_drive(member));
+        let FailureDomain::Named(name) = domains.next()? else { return None };
+        let mut are_several = false;
+        for domain in domains {
+            if domain != FailureDomain::Named(name) {
+                return None;
+            }
+            are_several = true;
+        }
+        are_several.then_some(name)
+    }
+}
+
 impl DriveMedium {
     /// The member table does not record a medium, so every drive counts as solid state.
     pub fn of_drive(_member: MemberIndex) -> Self {
@@ -31,20 +88,10 @@ impl DriveMedium {
     }
 }
 
-/// The drives that may hold a new slot.
-#[derive(Clone, Copy, Debug)]
-pub struct Placement<'a> {
-    pub members: &'a [MemberIndex],
-    pub failure_set: fn(MemberIndex) -> FailureSet,
-    pub medium: fn(MemberIndex) -> DriveMedium,
-    /// Its drives are used first.
-    pub preferred: Option<DriveMedium>,
-}
-
 impl<'a> Placement<'a> {
-    /// On any of `members`, each of which fails alone.
-    pub fn on(members: &'a [MemberIndex]) -> Self {
-        Self { members, failure_set: FailureSet::of_drive, medium: DriveMedium::of_drive, preferred: None }
+    /// On any of `members`.
+    pub fn on(members: &'a [MemberIndex], domains: &'a FailureDomains) -> Self {
+        Self { members, domains, medium: DriveMedium::of_drive, preferred: None }
     }
 
     /// False for drives of a medium other than the preferred one.
@@ -52,53 +99,85 @@ impl<'a> Placement<'a> {
         self.preferred.is_none_or(|medium| (self.medium)(member) == medium)
     }
 
-    /// The first member of each failure set, in the order given.
-    pub(crate) fn spread(&self, members: impl IntoIterator<Item = MemberIndex>) -> Vec<MemberIndex> {
+    /// The drives for `wanted` slots: in the order given, the first ones of different domains; if these are fewer,
+    /// others, too.
+    pub(crate) fn spread(&self, order: &[MemberIndex], wanted: usize) -> Vec<MemberIndex> {
         let mut chosen: Vec<MemberIndex> = Vec::new();
-        for member in members {
+        for &member in order {
             if chosen.iter().all(|&other| self.is_apart(member, other)) {
                 chosen.push(member);
             }
         }
+        let lacking = wanted.saturating_sub(chosen.len());
+        let others: Vec<_> = order.iter().copied().filter(|member| !chosen.contains(member)).collect();
+        chosen.extend(others.into_iter().take(lacking));
+        chosen.truncate(wanted);
         chosen
     }
 
-    /// Members that share a failure set with none of `slots`, so that they may hold another slot beside them.
-    pub(crate) fn apart_from(&self, slots: &[SlotAddress]) -> impl Iterator<Item = MemberIndex> {
+    /// Members that may hold another slot beside `slots`: those in other domains, and others on other drives.
+    pub(crate) fn beside(&self, slots: &[SlotAddress]) -> (Vec<MemberIndex>, Vec<MemberIndex>) {
         let members = self.members.iter().copied();
-        members.filter(|&member| slots.iter().all(|slot| self.is_apart(member, slot.member)))
+        let others = members.filter(|member| slots.iter().all(|slot| slot.member != *member));
+        others.partition(|&member| slots.iter().all(|slot| self.is_apart(member, slot.member)))
     }
 
     fn is_apart(&self, one: MemberIndex, other: MemberIndex) -> bool {
-        (self.failure_set)(one) != (self.failure_set)(other)
+        let are_apart = self.domains.of_drive(one) != self.domains.of_drive(other);
+        are_apart || canary::is(Canary::CopiesInOneDomain) && one != other
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::format::SlotNumber;
 
     const MEMBERS: [MemberIndex; 6] =
         [MemberIndex(0), MemberIndex(1), MemberIndex(2), MemberIndex(3), MemberIndex(4), MemberIndex(5)];
 
-    /// Three enclosures of two drives.
-    fn in_enclosures() -> Placement<'static> {
-        Placement { failure_set: |member| FailureSet(member.0 / 2), ..Placement::on(&MEMBERS) }
+    /// Drives in domains named by numbers; a drive of domain 0 has none.
+    pub(crate) fn domains(numbers: &[u8]) -> FailureDomains {
+        let named = numbers.iter().enumerate().filter(|&(_, &number)| number > 0).map(|(index, number)| {
+            let name = DomainName::new(&format!("shelf-{number}")).expect("it is a name");
+            (MemberIndex(index as u16), name)
+        });
+        FailureDomains { named: named.collect() }
     }
 
     #[test]
-    fn a_failure_set_is_used_once() {
+    fn each_domain_is_used_once_before_one_is_used_twice() {
         let order = [3, 2, 5, 0, 1, 4].map(MemberIndex);
-        assert_eq!(in_enclosures().spread(order), [3, 5, 0].map(MemberIndex));
-        assert_eq!(Placement::on(&MEMBERS).spread(order), order);
+        let spread = |numbers: &[u8], wanted| {
+            let domains = domains(numbers);
+            Placement::on(&MEMBERS, &domains).spread(&order, wanted).iter().map(|member| member.0).collect()
+        };
+        let shelves: Vec<u16> = spread(&[1, 1, 2, 2, 3, 3], 3);
+        assert_eq!(shelves, [3, 5, 0]);
+        let two_shelves: Vec<u16> = spread(&[1, 1, 1, 2, 2, 2], 3);
+        assert_eq!(two_shelves, [3, 2, 5], "the third beside the first");
+        let alone: Vec<u16> = spread(&[0; 6], 3);
+        assert_eq!(alone, [3, 2, 5]);
+        let mixed: Vec<u16> = spread(&[0, 0, 2, 2, 2, 2], 3);
+        assert_eq!(mixed, [3, 0, 1], "drives without a domain are apart from all");
     }
 
     #[test]
-    fn members_of_a_failure_set_that_has_a_slot_are_refused() {
+    fn another_slot_goes_to_another_drive_and_rather_to_another_domain() {
         let slots = [0, 5].map(|member| SlotAddress { member: MemberIndex(member), slot: SlotNumber(7) });
-        let apart = |placement: Placement<'_>| placement.apart_from(&slots).collect::<Vec<_>>();
-        assert_eq!(apart(in_enclosures()), [2, 3].map(MemberIndex));
-        assert_eq!(apart(Placement::on(&MEMBERS)), [1, 2, 3, 4].map(MemberIndex));
+        let shelves = domains(&[1, 1, 2, 2, 3, 3]);
+        let (apart, near) = Placement::on(&MEMBERS, &shelves).beside(&slots);
+        assert_eq!((&apart[..], &near[..]), (&MEMBERS[2..4], &[MEMBERS[1], MEMBERS[4]][..]));
+        let (apart, near) = Placement::on(&MEMBERS, &FailureDomains::default()).beside(&slots);
+        assert_eq!((&apart[..], near.len()), (&MEMBERS[1..5], 0));
+    }
+
+    #[test]
+    fn drives_share_a_domain_if_all_of_them_have_the_same_name() {
+        let shelves = domains(&[1, 1, 2, 2, 0, 0]);
+        let shared = |members: &[u16]| shelves.shared(members.iter().copied().map(MemberIndex));
+        assert_eq!(shared(&[0, 1]), DomainName::new("shelf-1"));
+        assert_eq!([shared(&[0, 2]), shared(&[4, 5]), shared(&[0]), shared(&[])], [None; 4]);
+        assert_eq!(shelves.count(MEMBERS), 4);
     }
 }

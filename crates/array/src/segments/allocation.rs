@@ -1,6 +1,6 @@
 //! Allocation: the drives on which a new segment lies, or another slot of an old one, and how many fit.
 
-use super::{FreeSlots, Segments};
+use super::Segments;
 use crate::{
     format::{
         MemberIndex, MirroredSegment, SegmentKind, SegmentNumber, SegmentUse, SlotAddress,
@@ -12,13 +12,24 @@ use crate::{
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Drives whose free slots differ by less count as equally free.
-const EVENED_SLOTS: u32 = 8;
+const EVENED_SLOTS: u64 = 8;
 /// Sizes of drives are unlike if one is so many times another.
-const UNLIKE_FROM: u32 = 2;
+const UNLIKE_FROM: u64 = 2;
+
+/// Slots of a drive with free ones.
+struct DriveRoom {
+    member: MemberIndex,
+    free: u64,
+    /// Slots that find partners in an empty pool.
+    paired: u64,
+    /// Those of them that are free.
+    paired_free: u64,
+}
 
 impl Segments {
     /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have
-    /// the most free slots, first of the preferred medium; none if there are too few failure sets with room.
+    /// the most free slots, first of the preferred medium, and in different failure domains as far as there is room;
+    /// none if there are too few drives with room.
     pub fn allocate(
         &mut self,
         kind: SegmentKind,
@@ -29,13 +40,13 @@ impl Segments {
         assert!(copies > 0, "a segment lies somewhere");
         let wanted = scheme.slots(copies);
         let members = self.members_by_room(copies, wanted, placement);
-        let sets = placement.spread(placement.members.iter().copied()).len();
-        if members.len() < wanted.min(sets) || members.is_empty() {
+        if members.len() < wanted.min(placement.members.len()) || members.is_empty() {
             return None;
         }
         self.slot_changes += 1;
+        self.note_placement(placement, &members);
         let mut slots = Vec::with_capacity(wanted);
-        for member in members.into_iter().take(wanted) {
+        for member in members {
             let free = self.slots.get_mut(&member).expect("it has room");
             slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
         }
@@ -55,67 +66,105 @@ impl Segments {
         Some(MirroredSegment { number, segment_use, slots })
     }
 
-    /// A member of each failure set with room, the ones to be used first in front: by the number of free slots; or,
-    /// if their sizes are unlike, by the share of slots that is free, so that they fill up together. That only if
-    /// no fewer segments fit by it.
+    /// Members for a segment of `wanted` slots: the choice by fill, unless another one leaves more room, or has more
+    /// failure domains.
     fn members_by_room(&self, copies: usize, wanted: usize, placement: Placement<'_>) -> Vec<MemberIndex> {
-        let with_room = placement.members.iter().filter_map(|member| self.slots.get_key_value(member));
-        let with_room: Vec<_> = with_room.filter(|(_, slots)| slots.free() > 0).collect();
-        let sizes = || with_room.iter().map(|(_, slots)| slots.all_slots());
-        let largest = sizes().max().unwrap_or(0);
-        let in_order = |free: &dyn Fn(&FreeSlots) -> u32| {
-            self.spread_by(placement, with_room.iter().map(|&(&member, slots)| (free(slots), member)))
+        let rooms = self.rooms(copies, placement.members);
+        let (by_fill, by_free) =
+            (self.by_fill(copies, placement, &rooms), self.by_free_slots(placement, &rooms));
+        let choices = [
+            placement.spread(&by_fill, wanted),
+            placement.spread(&by_free, wanted),
+            by_free[..wanted.min(by_free.len())].to_vec(),
+        ];
+        let cost = |choice: &Vec<MemberIndex>| {
+            let left = self.free_segments_without(copies, placement.members, choice);
+            let lone = self.lone_segments(copies, placement.members, choice);
+            let domains = placement.domains.count(choice.iter().copied());
+            (Reverse(choice.len()), Reverse(left), lone, Reverse(domains))
         };
-        let by_free = in_order(&FreeSlots::free);
-        if sizes().all(|slots| largest < UNLIKE_FROM * slots) {
-            return by_free;
-        }
-        let share = |slots: &FreeSlots| {
-            (u64::from(slots.free()) * u64::from(largest) / u64::from(slots.all_slots())) as u32
-        };
-        let by_share = in_order(&share);
-        let taken: &[MemberIndex] = &by_share[..wanted.min(by_share.len())];
-        let left = self.free_segments_without(copies, placement.members, taken);
-        let fits_as_much = left + 1 >= self.free_segments(copies, placement.members);
-        if fits_as_much { by_share } else { by_free }
+        choices.into_iter().min_by_key(cost).expect("there are some")
     }
 
-    /// Drives with about equal room are paired at random, each with every other: when one is lost, all others help
-    /// to rebuild. Where room is short, the fuller drives are spared.
-    fn spread_by(
-        &self,
-        placement: Placement<'_>,
-        room: impl Iterator<Item = (u32, MemberIndex)>,
-    ) -> Vec<MemberIndex> {
+    fn rooms(&self, copies: usize, there: &[MemberIndex]) -> Vec<DriveRoom> {
+        let paired = self.paired_slots(copies, there);
+        let rooms = there.iter().zip(paired).map(|(&member, paired)| {
+            let (slots, used) = self.slots_of(member);
+            DriveRoom { member, free: slots - used, paired, paired_free: paired.saturating_sub(used) }
+        });
+        rooms.filter(|room| room.free > 0).collect()
+    }
+
+    /// First the drives, then the domains, that every further segment needs, so that the free slots of all find
+    /// partners. Then by the number of free slots; or, if their sizes are unlike, by the share of slots that is free,
+    /// so that they fill up together. Drives with about equal room are paired at random, each with every other: when
+    /// one is lost, all others help to rebuild. Where room is short, the fuller drives are spared.
+    fn by_fill(&self, copies: usize, placement: Placement<'_>, rooms: &[DriveRoom]) -> Vec<MemberIndex> {
+        let further = rooms.iter().map(|room| room.paired_free).sum::<u64>() / copies as u64;
+        let mut free_in = BTreeMap::new();
+        for room in rooms {
+            *free_in.entry(placement.domains.of_drive(room.member)).or_insert(0) += room.paired_free;
+        }
+        let largest = rooms.iter().map(|room| room.paired).max().unwrap_or(0);
+        let are_unlike = rooms.iter().any(|room| largest >= UNLIKE_FROM * room.paired);
+        let fill = |room: &DriveRoom| {
+            if are_unlike { room.paired_free * largest / room.paired.max(1) } else { room.paired_free }
+        };
         let about =
-            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
+            |free: u64| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
         let turn = self.use_next.0;
-        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
-        let mut roomy: Vec<_> = room.collect();
-        roomy
-            .sort_by_key(|&(free, member)| (!placement.prefers(member), Reverse(about(free)), falls(member)));
-        placement.spread(roomy.into_iter().map(|(_, member)| member))
+        let order = |room: &&DriveRoom| {
+            let is_needed = room.paired_free >= further;
+            let is_domain_needed = free_in[&placement.domains.of_drive(room.member)] >= further;
+            let falls = mix(mix(turn) ^ u64::from(room.member.0));
+            (
+                !placement.prefers(room.member),
+                !is_needed,
+                !is_domain_needed,
+                Reverse(about(fill(room))),
+                falls,
+            )
+        };
+        in_order(rooms, order)
+    }
+
+    /// The most free slots first: no choice leaves more segments to allocate.
+    fn by_free_slots(&self, placement: Placement<'_>, rooms: &[DriveRoom]) -> Vec<MemberIndex> {
+        in_order(rooms, |room| (!placement.prefers(room.member), Reverse(room.free), room.member))
     }
 
     /// Allocates another slot for a segment that keeps the slots `kept`, on the member of `placement` that
-    /// has the most free slots, first of the preferred medium; none if there is no failure set with room but
-    /// without a kept slot.
+    /// has the most free slots, first in other failure domains, then of the preferred medium; none if there is no drive
+    /// with room but without a kept slot.
     pub fn allocate_slot(&mut self, placement: Placement<'_>, kept: &[SlotAddress]) -> Option<SlotAddress> {
-        let candidates = placement.apart_from(kept);
-        let roomy = candidates.filter_map(|member| Some((self.slots.get(&member)?.free(), member)));
-        let (_, member) = roomy
-            .filter(|&(free, _)| free > 0)
-            .max_by_key(|&(free, member)| (placement.prefers(member), free, member))?;
+        let (apart, others) = placement.beside(kept);
+        let member = [apart, others].into_iter().find_map(|members| {
+            let roomy =
+                members.into_iter().filter_map(|member| Some((self.slots.get(&member)?.free(), member)));
+            let roomy = roomy.filter(|&(free, _)| free > 0);
+            roomy.max_by_key(|&(free, member)| (placement.prefers(member), free, member))
+        });
+        let (_, member) = member?;
         self.slot_changes += 1;
         let slot = self.slots.get_mut(&member).expect("it has room").take_next()?;
+        let members: Vec<_> = kept.iter().map(|slot| slot.member).chain([member]).collect();
+        self.note_placement(placement, &members);
         Some(SlotAddress { member, slot })
     }
 
-    /// Number of segments of `copies` copies that can still be allocated on `there`.
-    pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
-        let free: Vec<u64> =
-            there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
-        segments_in(&free, copies.min(there.len()))
+    /// Takes a given slot for a segment that keeps the slots `kept`; false if it is not free.
+    pub fn take_known_slot(
+        &mut self,
+        placement: Placement<'_>,
+        slot: SlotAddress,
+        kept: &[SlotAddress],
+    ) -> bool {
+        let is_taken = self.take_slot(slot);
+        if is_taken {
+            let members: Vec<_> = kept.iter().map(|slot| slot.member).chain([slot.member]).collect();
+            self.note_placement(placement, &members);
+        }
+        is_taken
     }
 
     /// Allocates a slot on one drive; none if it has no free one.
@@ -124,65 +173,12 @@ impl Segments {
         self.slot_changes += 1;
         Some(SlotAddress { member, slot })
     }
-
-    /// Number of segments that can still be allocated if each of `taken` had one free slot fewer.
-    fn free_segments_without(&self, copies: usize, there: &[MemberIndex], taken: &[MemberIndex]) -> u64 {
-        let free =
-            there.iter().filter_map(|member| Some((member, u64::from(self.slots.get(member)?.free()))));
-        let free = free.map(|(member, free)| free.saturating_sub(u64::from(taken.contains(member))));
-        segments_in(&free.collect::<Vec<_>>(), copies.min(there.len()))
-    }
-
-    /// True if as many segments of `copies` copies can be allocated on `there` without a free slot of `member`.
-    pub fn can_spare_slot(&self, copies: usize, there: &[MemberIndex], member: MemberIndex) -> bool {
-        self.free_segments_without(copies, there, &[member]) == self.free_segments(copies, there)
-    }
-
-    /// Slots of a drive that segments name, now and not in an earlier checkpoint, by drive.
-    pub fn named_slots(&self) -> BTreeMap<MemberIndex, u64> {
-        let mut named = BTreeMap::new();
-        for slot in self.iter().flat_map(|(_, row)| &row.slots) {
-            *named.entry(slot.member).or_default() += 1;
-        }
-        named
-    }
-
-    /// Slots of a drive, and those in use.
-    pub fn slots_of(&self, member: MemberIndex) -> (u64, u64) {
-        self.slots.get(&member).map_or((0, 0), |slots| {
-            let all = u64::from(slots.all_slots());
-            (all, all - u64::from(slots.free()))
-        })
-    }
-
-    /// Segments that the largest drives hold, `drives` of them; fewer if the others would be too few for the
-    /// copies.
-    pub fn spare_segments(&self, copies: usize, there: &[MemberIndex], drives: usize) -> u64 {
-        let drives = drives.min(there.len().saturating_sub(copies));
-        let mut rest = there.to_vec();
-        rest.sort_by_key(|&member| (Reverse(self.slots_of(member).0), member));
-        rest.drain(..drives);
-        self.all_segments(copies, there) - self.all_segments(copies, &rest)
-    }
-
-    /// Number of segments if all slots of `there` were free.
-    pub fn all_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
-        let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
-        slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
-    }
 }
 
-/// Number of segments of `copies` slots, each on another drive, that fit into drives with so many slots.
-pub fn segments_in(slots: &[u64], copies: usize) -> u64 {
-    // An upper bound: the largest drives cannot be paired with themselves.
-    let copies = copies.max(1) as u64;
-    let (mut low, mut high) = (0, slots.iter().sum::<u64>() / copies);
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        let fits = slots.iter().map(|&slots| slots.min(middle)).sum::<u64>() >= middle * copies;
-        (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
-    }
-    low
+fn in_order<K: Ord>(rooms: &[DriveRoom], order: impl FnMut(&&DriveRoom) -> K) -> Vec<MemberIndex> {
+    let mut rooms: Vec<&DriveRoom> = rooms.iter().collect();
+    rooms.sort_by_key(order);
+    rooms.into_iter().map(|room| room.member).collect()
 }
 
 #[cfg(test)]
@@ -190,7 +186,8 @@ mod tests {
     use super::*;
     use crate::{
         format::{PoolGeometry, SlotNumber},
-        redundancy::{DriveMedium, FailureSet, Raid1},
+        redundancy::{DriveMedium, FailureDomains, Raid1, placement::tests::domains},
+        segments::segments_in,
     };
 
     /// Four drives of 20 slots.
@@ -201,37 +198,97 @@ mod tests {
     }
 
     /// Two enclosures of two drives.
-    fn in_enclosures(members: &[MemberIndex]) -> Placement<'_> {
-        Placement { failure_set: |member| FailureSet(member.0 / 2), ..Placement::on(members) }
+    fn enclosures() -> FailureDomains {
+        domains(&[1, 1, 2, 2])
     }
 
     #[test]
-    fn copies_are_never_in_one_failure_set() {
+    fn copies_are_in_different_domains_while_there_is_room() {
         let (members, mut segments) = of_four_drives();
-        let placement = in_enclosures(&members);
-        for _ in 0..30 {
+        let enclosures = enclosures();
+        let placement = Placement::on(&members, &enclosures);
+        for _ in 0..40 {
             let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
-            let sets: Vec<_> = segment.slots.iter().map(|slot| slot.member.0 / 2).collect();
-            assert!(sets.len() == 2 && sets[0] != sets[1], "{segment:?}");
+            let pair: Vec<_> = segment.slots.iter().map(|slot| slot.member.0 / 2).collect();
+            assert!(pair.len() == 2 && pair[0] != pair[1], "{segment:?}");
         }
-        let one_set = Placement { members: &members[..2], ..placement };
-        let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, one_set).expect("as many as there are");
-        assert_eq!(segment.slots.len(), 1);
+        assert_eq!((segments.free_segments(2, &members), segments.shared_placements()), (0, 0));
+        assert!(segments.in_one_domain(&enclosures, |_| true).is_empty());
     }
 
     #[test]
-    fn a_later_copy_is_refused_in_the_failure_set_of_one_that_stays() {
+    fn copies_share_a_domain_if_no_other_has_room() {
         let (members, mut segments) = of_four_drives();
-        let placement = in_enclosures(&members);
+        // Three drives in one, and one in the other.
+        let shelves = domains(&[1, 1, 1, 2]);
+        let placement = Placement::on(&members, &shelves);
+        let mut apart = 0;
+        for _ in 0..40 {
+            let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
+            assert_ne!(segment.slots[0].member, segment.slots[1].member);
+            let is_shared = shelves.shared(segment.slots.iter().map(|slot| slot.member)).is_some();
+            assert!(!is_shared || segments.slots_of(members[3]) == (20, 20), "{segment:?}");
+            apart += u32::from(!is_shared);
+        }
+        assert_eq!((apart, segments.shared_placements()), (20, 20));
+        let shared = segments.in_one_domain(&shelves, |_| true);
+        assert_eq!(shared.into_values().collect::<Vec<_>>(), [20]);
+        let one_shelf = Placement { members: &members[..2], ..placement };
+        let none = segments.allocate(SegmentKind::Data, &Raid1, 2, one_shelf);
+        assert!(none.is_none(), "no slot is free: {none:?}");
+    }
+
+    #[test]
+    fn as_many_segments_fit_with_domains_as_without() {
+        let geometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+        let mut random = world::Random::new(8, "domains");
+        for _ in 0..100 {
+            let count = 2 + random.below(8) as u16;
+            let members: Vec<MemberIndex> = (0..count).map(MemberIndex).collect();
+            let sizes: Vec<u32> = members.iter().map(|_| 1 + random.below(60) as u32).collect();
+            let numbers: Vec<u8> = members.iter().map(|_| random.below(4) as u8).collect();
+            let shelves = domains(&numbers);
+            let copies = if count > 2 && random.percent(30.0) { 3 } else { 2 };
+            let slots = members.iter().copied().zip(sizes.iter().copied());
+            let mut segments = Segments::new(geometry, slots, SegmentUse(1));
+            for left in (0..segments.all_segments(copies, &members)).rev() {
+                let placement = Placement::on(&members, &shelves);
+                segments.allocate(SegmentKind::Data, &Raid1, copies, placement).expect("there is room");
+                assert_eq!(segments.free_segments(copies, &members), left, "{sizes:?} in {numbers:?}");
+            }
+            let mut per_domain = BTreeMap::new();
+            for (&member, &size) in members.iter().zip(&sizes) {
+                *per_domain.entry(shelves.of_drive(member)).or_insert(0) += u64::from(size);
+            }
+            let all = segments.all_segments(2, &members);
+            let apart = segments_in(&per_domain.into_values().collect::<Vec<_>>(), 2);
+            let shared: u64 = segments.in_one_domain(&shelves, |_| true).into_values().sum();
+            if copies == 2 {
+                // No more of them than the sizes of the domains force.
+                assert!(shared <= all.saturating_sub(apart), "{shared} of {all}: {sizes:?} in {numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_copy_is_in_the_domain_of_another_one_only_for_lack_of_room() {
+        let (members, mut segments) = of_four_drives();
+        let enclosures = enclosures();
+        let placement = Placement::on(&members, &enclosures);
         let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");
         let (kept, lost) = (&segment.slots[..1], segment.slots[1]);
         for _ in 0..39 {
             let new = segments.allocate_slot(placement, kept).expect("the other enclosure has room");
             assert_eq!(new.member.0 / 2, lost.member.0 / 2, "{new:?} beside {kept:?}");
         }
-        assert_eq!(segments.allocate_slot(placement, kept), None, "the room left is beside the other copy");
+        assert_eq!(segments.shared_placements(), 0);
+        for _ in 0..20 {
+            let new = segments.allocate_slot(placement, kept).expect("a drive beside it has room");
+            assert!(new.member != kept[0].member && new.member.0 / 2 == kept[0].member.0 / 2, "{new:?}");
+        }
+        assert_eq!((segments.allocate_slot(placement, kept), segments.shared_placements()), (None, 20));
         let alone = segments.allocate_slot(placement, &[]).expect("nothing stays");
-        assert_eq!(alone.member.0 / 2, kept[0].member.0 / 2);
+        assert_eq!(alone.member, kept[0].member);
     }
 
     #[test]
@@ -243,7 +300,14 @@ mod tests {
             let mut segments = Segments::new(geometry, slots, SegmentUse(1));
             let all = segments.free_segments(2, &members);
             let allocate = |segments: &mut Segments| {
-                segments.allocate(SegmentKind::Data, &Raid1, 2, Placement::on(&members)).map(drop)
+                segments
+                    .allocate(
+                        SegmentKind::Data,
+                        &Raid1,
+                        2,
+                        Placement::on(&members, &FailureDomains::default()),
+                    )
+                    .map(drop)
             };
             (0..all / 2).for_each(|_| allocate(&mut segments).expect("there is room"));
             let fills = members.map(|member| segments.slots_of(member).1 * 100 / segments.slots_of(member).0);
@@ -257,12 +321,45 @@ mod tests {
     }
 
     #[test]
+    fn drives_of_any_sizes_fill_up_to_the_last_slot_that_finds_a_partner_whatever_became_free_before() {
+        let geometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+        let mut random = world::Random::new(7, "sizes");
+        let fixed = [vec![100, 200, 400], vec![100, 200, 290], vec![50; 5]];
+        let drawn = (0..60).map(|_| (0..2 + random.below(7)).map(|_| 1 + random.below(120) as u32).collect());
+        for sizes in fixed.into_iter().chain(drawn.collect::<Vec<_>>()) {
+            let members: Vec<MemberIndex> = (0..sizes.len() as u16).map(MemberIndex).collect();
+            let copies = if sizes.len() > 2 && random.percent(40.0) { 3 } else { 2 };
+            let slots = members.iter().copied().zip(sizes.iter().copied());
+            let mut segments = Segments::new(geometry, slots, SegmentUse(1));
+            let all = segments.all_segments(copies, &members);
+            let (mut there, alone) = (Vec::new(), FailureDomains::default());
+            for step in 0..6 * all {
+                let is_filling = step >= 5 * all
+                    || random.percent(if (step / all).is_multiple_of(2) { 75.0 } else { 30.0 });
+                let free = segments.free_segments(copies, &members);
+                assert_eq!(free + there.len() as u64, all, "{copies} copies on {sizes:?}: {there:?}");
+                if is_filling && free > 0 {
+                    let placement = Placement::on(&members, &alone);
+                    let new = segments.allocate(SegmentKind::Data, &Raid1, copies, placement);
+                    there.push(new.expect("there is room").number);
+                } else if !is_filling && !there.is_empty() {
+                    let gone = there.swap_remove(random.below(there.len() as u64) as usize);
+                    segments.condemn(gone, crate::format::CheckpointNumber(step));
+                    segments.release(crate::format::CheckpointNumber(step), None);
+                }
+            }
+            assert_eq!(there.len() as u64, all, "{copies} copies on {sizes:?}");
+        }
+    }
+
+    #[test]
     fn drives_of_the_preferred_medium_are_filled_first() {
         let (members, mut segments) = of_four_drives();
+        let alone = FailureDomains::default();
         let placement = Placement {
             medium: |member| if member.0 < 2 { DriveMedium::Rotating } else { DriveMedium::SolidState },
             preferred: Some(DriveMedium::Rotating),
-            ..Placement::on(&members)
+            ..Placement::on(&members, &alone)
         };
         let mut members_of_next = || {
             let segment = segments.allocate(SegmentKind::Data, &Raid1, 2, placement).expect("there is room");

@@ -8,13 +8,16 @@
 //!    negative. `raid0_grains` is its sum over segments without redundancy, each of one slot, by drive.
 //! 4. The slots of a segment become free only when a checkpoint without it is complete, and all readers from
 //!    before that are done.
-//! 5. A new slot of a segment is never in the failure set of a slot that the segment keeps.
+//! 5. A new slot of a segment is never on the drive of a slot that the segment keeps, and in its failure domain only
+//!    if no other one has room.
 
 mod allocation;
+mod domains;
 mod free_slots;
 mod heat;
+mod room;
 
-pub use allocation::segments_in;
+pub use room::segments_in;
 
 use crate::{
     format::{
@@ -55,6 +58,9 @@ pub struct Segments {
     raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
     slot_changes: u64,
+    /// Counts slots that were allocated in the domain of all other slots of their segment, and other changes after which
+    /// a segment may lie in one domain.
+    shared_placements: u64,
     heat: Heat,
 }
 
@@ -87,6 +93,7 @@ impl Segments {
             node_grains: 0,
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
+            shared_placements: 0,
             heat: Heat::default(),
         }
     }
@@ -150,6 +157,8 @@ impl Segments {
         row.slots.retain(|&other| other != slot);
         row.shape = scheme_of(row.shape).shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
+        // The others may be in one domain.
+        self.shared_placements += 1;
         self.dropped.push_back((from, slot));
     }
 
@@ -403,7 +412,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::{Placement, Raid0, Raid1};
+    use crate::redundancy::{FailureDomains, Placement, Raid0, Raid1};
 
     const MEMBER: MemberIndex = MemberIndex(0);
 
@@ -413,12 +422,15 @@ mod tests {
             crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };
         let members = [MEMBER, MemberIndex(1)];
         let mut segments = Segments::new(geometry, members.map(|member| (member, 4)), SegmentUse(1));
-        let segment =
-            segments.allocate(SegmentKind::Data, &Raid0, 1, Placement::on(&[MEMBER])).expect("there is room");
+        let segment = segments
+            .allocate(SegmentKind::Data, &Raid0, 1, Placement::on(&[MEMBER], &FailureDomains::default()))
+            .expect("there is room");
         segments.seal(segment.number);
         segments.add_live(segment.number, 64);
         let old = segment.slots[0];
-        let new = segments.allocate_slot(Placement::on(&members[1..]), &[]).expect("there is room");
+        let new = segments
+            .allocate_slot(Placement::on(&members[1..], &FailureDomains::default()), &[])
+            .expect("there is room");
         segments.move_copy(segment.number, (old, new), CheckpointNumber(5));
         assert_eq!(segments.raid0_grains().collect::<Vec<_>>(), [(MEMBER, 0), (members[1], 64)]);
         segments.release(CheckpointNumber(4), None);
@@ -437,8 +449,9 @@ mod tests {
         let geometry =
             crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };
         let mut segments = Segments::new(geometry, [(MEMBER, 4)], SegmentUse(1));
-        let segment =
-            segments.allocate(SegmentKind::Log, &Raid1, 1, Placement::on(&[MEMBER])).expect("there is room");
+        let segment = segments
+            .allocate(SegmentKind::Log, &Raid1, 1, Placement::on(&[MEMBER], &FailureDomains::default()))
+            .expect("there is room");
         segments.seal(segment.number);
         segments.condemn(segment.number, CheckpointNumber(5));
         segments

@@ -87,6 +87,8 @@ listed! {
         VoteGivenUpFirst,
         /// Levelling records the new copy, and gives the old one up, before the new one is written.
         LevellingRecordsTheNewCopyFirst,
+        /// Copies are placed as if each drive failed alone.
+        CopiesInOneDomain,
     }
 }
 

@@ -103,6 +103,10 @@ listed! {
         SlotLevelled,
         /// Drives: interrupted while they were being levelled.
         CutWhileLevelling,
+        /// Drives: copies of a segment were put into one failure domain for lack of room elsewhere.
+        DomainShared,
+        /// Drives: copies in one failure domain were moved apart.
+        CopiesMovedApart,
         /// Drives: levelling gave way to a rebuild or to a drive that leaves.
         LevellingPostponed,
         /// Drives: interrupted while a leaving one was being emptied.

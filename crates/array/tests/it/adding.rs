@@ -22,7 +22,7 @@ use world::{
 const NEW: DriveId = DriveId([9; 16]);
 
 fn added(device: Rc<dyn BlockDevice>) -> NewDrive {
-    NewDrive { drive: NEW, serial: "SECOND".to_owned(), device }
+    NewDrive { drive: NEW, serial: "SECOND".to_owned(), device, domain: None }
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn member(given: usize) -> Member {
         since: Generation(1),
         sector_bytes: 512,
         slot_count: 100,
+        domain: None,
     }
 }
 

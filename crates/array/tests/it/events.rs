@@ -48,6 +48,8 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::DriveKept { drive } => format!("{} is kept", drive.serial),
         EventKind::DriveForgotten { drive } => format!("{} is forgotten", drive.serial),
         EventKind::SparingChange { sparing } => format!("room for {} drives", sparing.kept_drives),
+        EventKind::DomainsShared { segments, .. } => format!("{segments} segments in one domain"),
+        EventKind::DomainsApart => "domains apart".to_owned(),
         EventKind::LevellingStart { .. } => "levelling".to_owned(),
         EventKind::LevellingEnd { outcome, .. } => format!("{outcome:?}"),
         EventKind::LogPinLoss { bytes } => format!("{bytes} bytes of pinned log"),
@@ -118,7 +120,12 @@ fn a_pool_of_two_drives_that_loses_one_lacks_redundancy_until_another_is_added()
         assert_eq!(labels(&events), ["S0 lost", "redundancy lost"], "one drive has no second copy");
         let EventKind::DriveLoss { drive, error } = &events[0].kind else { unreachable!() };
         assert_eq!((drive.given, error.kind()), (None, IoErrorKind::NotFound));
-        let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: spare as _ };
+        let new = NewDrive {
+            drive: DriveId([9; 16]),
+            serial: "SPARE".to_owned(),
+            device: spare as _,
+            domain: None,
+        };
         pool.add_drive(&new).await.expect("it is taken in");
         pool.rebuild().await.expect("nothing fails");
         world.sleep(Duration::from_secs(5)).await;

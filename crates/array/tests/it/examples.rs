@@ -76,6 +76,7 @@ pub fn superblock() -> Superblock {
         since: Generation(since),
         sector_bytes: if index.is_multiple_of(2) { 512 } else { 4096 },
         slot_count: 2048,
+        domain: None,
     };
     Superblock {
         pool: POOL,
@@ -131,6 +132,16 @@ pub fn superblock_with_sparing() -> Superblock {
     let mut superblock = superblock_after_checkpoint();
     let double = Sparing::whole(SparingLevel::Double);
     superblock.features = superblock.features.with_sparing(double.after_losses(1));
+    superblock
+}
+
+/// A pool with drives in two shelves; one of its drives is in none, and the gone one neither.
+pub fn superblock_with_domains() -> Superblock {
+    let mut superblock = superblock_after_checkpoint();
+    for (index, name) in [(0, "shelf-1"), (1, "rack_2.unit7"), (2, "shelf-1"), (4, "shelf-1")] {
+        superblock.members[index].domain = DomainName::new(name);
+    }
+    superblock.note_domains();
     superblock
 }
 

@@ -15,7 +15,7 @@ use array::{
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Random, Stability, World,
-    sim::{DriveOptions, ServiceTime},
+    sim::{DriveOptions, ServiceTime, Simulation},
 };
 
 const CHUNK: u64 = 65536;
@@ -290,6 +290,47 @@ fn upkeep_leaves_the_last_third_of_the_reserve_to_checkpoints() {
             assert!(least.free >= least.reserve.div_ceil(3), "seed {seed}: {least:?}");
             assert!(least.free < least.reserve, "seed {seed}: upkeep took nothing of it: {least:?}");
             assert_eq!(pool.failure(), None);
+        });
+    }
+}
+
+/// A pool of drives of these sizes, in slots of 1 MiB.
+fn scene_of_sizes(seed: u64, slots: &[u64]) -> Scene {
+    let mut simulation = Simulation::new(seed);
+    let drive = |&slots: &u64| simulation.add_drive(DriveOptions::new(ByteCount((slots + 1) * MIB)));
+    let drives = slots.iter().map(drive).collect();
+    Scene::on(simulation, drives, 2)
+}
+
+#[test]
+fn drives_of_any_sizes_are_used_to_the_last_slot_that_finds_a_partner() {
+    let pools: [(&[u64], u64); 4] =
+        [(&[50, 100, 200], 150), (&[60, 70, 110], 120), (&[50, 60, 60, 160], 165), (&[60, 90], 60)];
+    for (seed, (slots, segments)) in pools.into_iter().enumerate() {
+        let seed = 20 + seed as u64;
+        let mut scene = scene_of_sizes(seed, slots);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, setting()).await.expect("it opens");
+            assert_eq!(pool.space().segments, segments, "{slots:?}");
+            let (volume, other, filled) = full_pool(&pool).await.expect("it is made");
+            let space = pool.space();
+            assert!(space.used_percent() > 99.0, "{slots:?}: {space:?}");
+            let mut random = Random::new(seed, "overwrites");
+            assert_eq!(overwrite(&volume, filled, 3000, &mut random).await, 0, "{slots:?}: {space:?}");
+            assert_eq!(overwrite(&other, 4 * MIB, 100, &mut random).await, 0, "{slots:?}");
+            // Most of it goes, and comes again elsewhere: no drive is left with slots that find no partner.
+            for round in 0..3 {
+                let begin = random.below(filled / MIB / 4) * MIB;
+                let length = filled / MIB / 2 * MIB;
+                volume.discard(ByteOffset(begin), ByteCount(length)).await.expect("it takes no room");
+                for at in (begin..begin + length).step_by(CHUNK as usize) {
+                    try_write(&volume, at, 9, CHUNK).await.unwrap_or_else(|error| {
+                        panic!("{slots:?}, round {round}, {at}: {error}: {:?}", pool.space())
+                    });
+                }
+            }
+            assert_eq!(overwrite(&volume, filled, 1000, &mut random).await, 0, "{slots:?}");
+            pool.close().await.expect("it closes");
         });
     }
 }

@@ -62,6 +62,7 @@ fn made_smaller(seed: u64) -> (Simulation, Vec<Rc<SimDrive>>) {
         let new = devices.into_iter().enumerate().map(|(index, device)| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("S{index}"),
+            domain: None,
             device,
         });
         create_with_copies(&world, &pool, &new.collect::<Vec<_>>(), 2).await.expect("a pool is made");

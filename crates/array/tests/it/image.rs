@@ -51,6 +51,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-filling-1", &examples::superblock_with_fillings()),
         superblock("superblock-groups-1", &examples::superblock_with_groups()),
         superblock("superblock-sparing-1", &examples::superblock_with_sparing()),
+        superblock("superblock-domains-1", &examples::superblock_with_domains()),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),

@@ -26,7 +26,7 @@ fn drive(index: usize) -> DriveId {
 }
 
 fn new_drive(index: usize, device: Rc<SimDrive>) -> NewDrive {
-    NewDrive { drive: drive(index), serial: format!("S{index}"), device }
+    NewDrive { drive: drive(index), serial: format!("S{index}"), device, domain: None }
 }
 
 /// Neighbours differ, and so does what lies at the same place after a move.

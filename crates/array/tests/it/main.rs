@@ -10,6 +10,7 @@ mod clones;
 mod copies;
 mod cuts;
 mod difference;
+mod domains;
 mod dump;
 mod election;
 mod events;

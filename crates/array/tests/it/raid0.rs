@@ -186,7 +186,12 @@ fn a_mirrored_segment_that_lacks_a_copy_is_rebuilt_and_raid0_is_not() {
         fill(&scratch, 8, 1).await;
         fill(&safe, 8, 2).await;
         assert_eq!(pool.destage().await.expect("it ends").blocks, 0, "one copy is what there is");
-        let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: spare as _ };
+        let new = NewDrive {
+            drive: DriveId([9; 16]),
+            serial: "SPARE".to_owned(),
+            device: spare as _,
+            domain: None,
+        };
         pool.add_drive(&new).await.expect("it is taken in");
         pool.rebuild().await.expect("nothing fails");
         assert_eq!(pool.degraded().segments, 0, "raid0 has what it should");

@@ -107,8 +107,12 @@ fn a_drive_that_was_pulled_is_waited_for_until_another_one_takes_its_place() {
         let rest = [&devices[0], &devices[3]].map(Rc::clone);
         let pool = open(&world, &rest, OpenSetting::default()).await.expect("it opens with two of three");
         assert!(pool.degraded().segments > 0 && pool.copies_wait() > Duration::from_secs(298));
-        let new =
-            NewDrive { drive: DriveId([77; 16]), serial: "new".to_owned(), device: Rc::clone(&devices[2]) };
+        let new = NewDrive {
+            drive: DriveId([77; 16]),
+            serial: "new".to_owned(),
+            domain: None,
+            device: Rc::clone(&devices[2]),
+        };
         pool.add_drive(&new).await.expect("it is added");
         assert_eq!(pool.copies_wait(), Duration::ZERO);
         world.sleep(Duration::from_secs(30)).await;
@@ -176,7 +180,12 @@ fn a_replacement_drive_takes_over() {
             alone.single_copy_bytes > VOLUME_MIB * MIB && alone.total_bytes == 0,
             "no drive for it: {alone:?}"
         );
-        let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: given as _ };
+        let new = NewDrive {
+            drive: DriveId([9; 16]),
+            serial: "SPARE".to_owned(),
+            device: given as _,
+            domain: None,
+        };
         pool.add_drive(&new).await.expect("it is taken in");
         pool.rebuild().await.expect("nothing fails");
         let done = pool.rebuild_progress();

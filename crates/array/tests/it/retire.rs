@@ -22,7 +22,7 @@ fn drive(index: usize) -> DriveId {
 }
 
 fn added(device: Rc<dyn BlockDevice>) -> NewDrive {
-    NewDrive { drive: NEW, serial: "NEW".to_owned(), device }
+    NewDrive { drive: NEW, serial: "NEW".to_owned(), device, domain: None }
 }
 
 /// A volume of so many MiB, each with another byte.

@@ -55,7 +55,7 @@ fn forced() -> OpenSetting {
 }
 
 fn back(device: &Rc<dyn BlockDevice>) -> NewDrive {
-    NewDrive { drive: DriveId([90; 16]), serial: "BACK".to_owned(), device: Rc::clone(device) }
+    NewDrive { drive: DriveId([90; 16]), serial: "BACK".to_owned(), device: Rc::clone(device), domain: None }
 }
 
 fn content(mib: u64, round: u8) -> u8 {

@@ -36,6 +36,11 @@ impl Scene {
     pub fn with_copies(seed: u64, drives: usize, options: &DriveOptions, copies: usize) -> Self {
         let mut simulation = Simulation::new(seed);
         let drives = (0..drives).map(|_| simulation.add_drive(options.clone())).collect();
+        Self::on(simulation, drives, copies)
+    }
+
+    /// A pool on these drives.
+    pub fn on(simulation: Simulation, drives: Vec<Rc<SimDrive>>, copies: usize) -> Self {
         let mut scene = Self { simulation, drives };
         scene.run(|world, devices| async move {
             let new = NewPool {
@@ -48,6 +53,7 @@ impl Scene {
                 drive: DriveId([index as u8 + 1; 16]),
                 serial: format!("S{index}"),
                 device,
+                domain: None,
             });
             let drives: Vec<_> = drives.collect();
             create_with_copies(&world, &new, &drives, copies).await.expect("a pool is made");

@@ -26,7 +26,7 @@ fn byte_of(mib: u64) -> u8 {
 }
 
 fn new_drive(index: usize, device: Rc<dyn BlockDevice>) -> NewDrive {
-    NewDrive { drive: DriveId([index as u8 + 1; 16]), serial: format!("S{index}"), device }
+    NewDrive { drive: DriveId([index as u8 + 1; 16]), serial: format!("S{index}"), device, domain: None }
 }
 
 /// Drives of 100 slots, and a pool of `members` of them.

@@ -29,6 +29,7 @@ fn superblock(generation: u64, drives: usize) -> Superblock {
             since: Generation(1),
             sector_bytes: 512,
             slot_count: 4,
+            domain: None,
         })
         .collect();
     superblock

@@ -66,8 +66,12 @@ fn more_copies_than_drives_or_than_three_are_refused() {
             slot_bytes: MIB as u32,
             sparing: SparingLevel::None,
         };
-        let drive =
-            |id: u8| NewDrive { drive: DriveId([id; 16]), serial: "S".to_owned(), device: spare.clone() };
+        let drive = |id: u8| NewDrive {
+            drive: DriveId([id; 16]),
+            serial: "S".to_owned(),
+            device: spare.clone(),
+            domain: None,
+        };
         let refused = create_with_copies(&world, &new, &[drive(1)], 3).await.expect_err("one drive");
         assert!(matches!(refused, Error::TooFewDrives { present: 1, needed: 3 }), "{refused}");
         let four = [drive(1), drive(2), drive(3), drive(4)];

@@ -38,6 +38,7 @@ impl TwoPools {
                     drive: DriveId([(16 * index + number) as u8 + 1; 16]),
                     serial: format!("S{index}{number}"),
                     device,
+                    domain: None,
                 });
                 create(&world, &new, &drives.collect::<Vec<_>>()).await.expect("it is made");
             }

@@ -176,8 +176,12 @@ fn a_pool_of_two_loses_a_drive_and_gets_another() {
         let pool = open(&world, &devices, small_tables()).await.expect("one of two, and the other lost now");
         let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
         write(&volume, 0, 1, 65536).await;
-        let new =
-            NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: Rc::clone(&spare) as _ };
+        let new = NewDrive {
+            drive: DriveId([9; 16]),
+            serial: "SPARE".to_owned(),
+            device: Rc::clone(&spare) as _,
+            domain: None,
+        };
         pool.add_drive(&new).await.expect("it is taken in");
         assert!(pool.degraded().segments > 0, "what was written has one copy");
         for _ in 0..4 {

@@ -261,14 +261,17 @@ fn member() -> impl Strategy<Value = Member> {
         MemberState::Withdrawn,
     ];
     let serial = vec(32..127_u8, 0..=48).prop_map(|bytes| String::from_utf8(bytes).expect("ASCII"));
-    (serial, select(states.to_vec()), any::<u64>(), select(vec![512_u16, 4096]), any::<u32>()).prop_map(
-        |(serial, state, since, sector_bytes, slot_count)| Member {
+    let domain = option::of("[a-zA-Z0-9._-]{1,12}").prop_map(|name| DomainName::new(&name?));
+    let sector = select(vec![512_u16, 4096]);
+    (serial, select(states.to_vec()), any::<u64>(), sector, any::<u32>(), domain).prop_map(
+        |(serial, state, since, sector_bytes, slot_count, domain)| Member {
             drive: DriveId::NONE,
             serial,
             state,
             since: Generation(since),
             sector_bytes,
             slot_count,
+            domain,
         },
     )
 }
@@ -284,7 +287,7 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
                 member.drive.0[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
             }
             let generation = Generation(numbers[0].max(1));
-            Superblock {
+            let mut superblock = Superblock {
                 pool: checkpoint.pool,
                 name,
                 generation,
@@ -306,7 +309,9 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
                 members,
                 place: superblock::superblock_places(generation)[usize::from(picks[1] % 2)],
                 checkpoint,
-            }
+            };
+            superblock.note_domains();
+            superblock
         },
     )
 }

@@ -5,6 +5,7 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
 };
+use array::format::DomainName;
 use report::Refusal;
 use serving::{
     notices::Notices,
@@ -21,12 +22,13 @@ use world::{ByteCount, World};
 pub async fn add(
     world: &World,
     folder: &Path,
-    source: DriveSource<'_>,
+    (source, domain): (DriveSource<'_>, Option<DomainName>),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     check_source(world, source).await?;
-    let join =
-        async |open: &mut OpenPool, notices: &dyn Notices| add_drive(world, open, source, notices).await;
+    let join = async |open: &mut OpenPool, notices: &dyn Notices| {
+        add_drive(world, open, (source, domain), notices).await
+    };
     let told = |answer: &AddDriveAnswer| {
         vec![format!(
             "{}: {} added, {}; {} of copies made, {} segments still lack one",

@@ -2,8 +2,9 @@
 
 use super::volume_limits::VolumeLimits;
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments};
-use array::format::{SparingLevel, row::WriteCache};
+use array::format::{DomainName, SparingLevel, row::WriteCache};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use serving::pool::domains::{NamedDomain, parse_name};
 use std::path::PathBuf;
 use world::ByteCount;
 
@@ -24,6 +25,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool grow mail drive-1.spindle              use all of a drive that has become larger
   spindle pool level mail                             move data until all drives are about equally full
   spindle pool set mail --sparing single              keep room for a lost drive
+  spindle pool set mail --domain shelf-2=/dev/sdc     which drives fail together
   spindle pool import mail                            rebuild a lost record from the drives
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
@@ -47,8 +49,14 @@ pub enum PoolVerb {
   spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail
   spindle pool create mail --size 100GiB --drives 5 --copies 3
   spindle pool create mail --device /dev/sdb --device nbds://shelf2/disk1 --device iscsi://shelf3/iqn.2026-11.org.x:disks/1
+  spindle pool create mail --size 100GiB --drives 6 --domain a=1,2 --domain b=3,4 --domain c=5,6
 
-A drive on another machine may be out of reach for less than 30 s at any time: hosts wait, and nothing is lost. Its URI and the path of its CHAP secret are recorded in the folder of the pool, the secret is not. Nothing keeps another machine from writing to the same export: let its server admit this one alone.")]
+A drive on another machine may be out of reach for less than 30 s at any time: hosts wait, and nothing is lost. Its URI and the path of its CHAP secret are recorded in the folder of the pool, the secret is not. Nothing keeps another machine from writing to the same export: let its server admit this one alone.
+
+A domain is what drives share that can fail: a shelf, a controller, a machine. Copies lie in different domains, so the \
+loss of one loses nothing; where room forbids that, they lie on different drives of one, and 'pool show' says how many. \
+A pool opens by itself while more than half of its drives are there: three domains of one size survive the loss of one, \
+of two the other has to be forced.")]
     Create {
         /// Folder of the pool, which must be missing or empty; its name is the pool's
         #[arg(value_name = "POOL")]
@@ -78,6 +86,9 @@ A drive on another machine may be out of reach for less than 30 s at any time: h
 
         #[command(flatten)]
         remote: RemoteArguments,
+        /// Drives that fail together, by their devices or numbers (repeatable) [default: each drive fails alone]
+        #[arg(long, value_name = "NAME=DRIVE,DRIVE", value_parser = NamedDomain::parse)]
+        domain: Vec<NamedDomain>,
     },
     /// Add a drive to a pool, and make missing copies
     #[command(
@@ -104,6 +115,9 @@ data has copies elsewhere."
 
         #[command(flatten)]
         remote: RemoteArguments,
+        /// Failure domain of the drive: the shelf or machine it is in [default: it fails alone]
+        #[arg(long, value_name = "NAME", value_parser = parse_name)]
+        domain: Option<DomainName>,
     },
     /// Take back a drive that fell behind, and copy to it what changed
     #[command(after_help = "Example:
@@ -169,6 +183,9 @@ the old one; if that is interrupted, 'pool retire' of the old one waits for the 
 
         #[command(flatten)]
         remote: RemoteArguments,
+        /// Failure domain of the new drive [default: that of the old one]
+        #[arg(long, value_name = "NAME", value_parser = parse_name)]
+        domain: Option<DomainName>,
     },
     /// Remove a drive that is gone from a pool
     #[command(after_help = "Example:
@@ -211,12 +228,20 @@ what was moved stays moved. --json prints {\"outcome\", \"moved_bytes\", \"fulle
         pool: PathBuf,
     },
     /// Change the settings of a pool
-    #[command(after_help = "Examples:
+    #[command(
+        group = ArgGroup::new("what the pool gets")
+            .args(["sparing", "domain", "no_domain"]).required(true).multiple(true),
+        override_usage = "spindle pool set [OPTIONS] <POOL>",
+        after_help = "Examples:
   spindle pool set mail --sparing single              keeps room to copy again what is on one lost drive
   spindle pool set mail --sparing none                gives that room to volumes
+  spindle pool set mail --domain shelf-2=/dev/sdc     the drive was moved to another shelf
+  spindle pool set mail --no-domain /dev/sdc          it fails alone
 
 A lost drive takes the room of one; the next drive that is added gives it back. Ends with 2 if the drives are too few, or
-if data needs the room, with the bytes that lack.")]
+if data needs the room, with the bytes that lack. Copies that lie in one domain then are moved apart while the pool is
+exported, or by 'pool level'."
+    )]
     Set {
         /// Folder of the pool
         #[arg(value_name = "POOL")]
@@ -224,7 +249,15 @@ if data needs the room, with the bytes that lack.")]
 
         /// Lost drives for which room is kept, spread over all drives
         #[arg(long, value_name = "LEVEL", ignore_case = true)]
-        sparing: SparingArgument,
+        sparing: Option<SparingArgument>,
+
+        /// Drives that fail together, by path, file name, serial number or UUID (repeatable)
+        #[arg(long, value_name = "NAME=DRIVE,DRIVE", value_parser = NamedDomain::parse)]
+        domain: Vec<NamedDomain>,
+
+        /// Drive that fails alone from now on (repeatable)
+        #[arg(long, value_name = "DRIVE")]
+        no_domain: Vec<String>,
     },
     /// Find pools by the superblocks of their drives, and rebuild a lost record
     #[command(after_help = "Examples:

@@ -8,7 +8,7 @@ use array::format::SparingLevel;
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
-    create::{CreatedPool, NewPoolDrives, create as create_pool},
+    create::{CreatedPool, NewPoolDrives, NewPoolSetting, create as create_pool},
     sparing::{level_name, level_text},
 };
 use std::path::Path;
@@ -25,16 +25,16 @@ struct CreateAnswer<'a> {
     sparing: &'static str,
 }
 
-/// Makes a pool in `folder` with `copies` of everything, and room for lost drives; as is usual if `None`.
+/// Makes a pool in `folder`.
 pub async fn create(
     world: &World,
     folder: &Path,
     drives: NewPoolDrives<'_>,
-    copies_and_sparing: (Option<usize>, Option<SparingLevel>),
+    setting: NewPoolSetting<'_>,
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let made = create_pool(world, folder, drives, copies_and_sparing, &StderrNotices::default()).await?;
+    let made = create_pool(world, folder, drives, setting, &StderrNotices::default()).await?;
     let CreatedPool { sparing, drive_count: count, bytes, copies } = made;
     let often = match copies {
         1 => "everything once: what one drive loses is lost",

@@ -6,6 +6,7 @@ use crate::{
     exit_status::ExitStatus,
     progress::ProgressView,
 };
+use array::format::DomainName;
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serde::Serialize;
@@ -70,10 +71,10 @@ pub async fn retire(
 pub async fn replace(
     world: &World,
     folder: &Path,
-    (old, new): (&str, DriveSource<'_>),
+    (old, new): (&str, (DriveSource<'_>, Option<DomainName>)),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(world, new).await?;
+    check_source(world, new.0).await?;
     let console = Console::new(json, false);
     let notices = StderrNotices::shared();
     let mut open = open_pool(world, folder, &console).await?;

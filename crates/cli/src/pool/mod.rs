@@ -32,7 +32,11 @@ use crate::exit_status::ExitStatus;
 use arguments::{PoolArguments, PoolVerb, SparingArgument};
 use report::Refusal;
 use serving::{
-    pool::{add_drive::DriveSource, create::NewPoolDrives, import::ImportRequest},
+    pool::{
+        add_drive::DriveSource,
+        create::{NewPoolDrives, NewPoolSetting},
+        import::ImportRequest,
+    },
     remote::RemoteSettings,
 };
 use std::path::Path;
@@ -45,24 +49,27 @@ use world::{
 pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
     let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
-        PoolVerb::Create { pool, size, drives, device, copies, sparing, remote } => {
+        PoolVerb::Create { pool, size, drives, device, copies, sparing, remote, domain } => {
             let access = remote.settings();
             let drives = match size {
                 Some(size) => NewPoolDrives::Files { count: *drives, size: *size },
                 None => NewPoolDrives::Devices(device, &access),
             };
             let sparing = sparing.map(SparingArgument::level);
-            create::create(&world, pool, drives, (*copies, sparing), json).await
+            let setting = NewPoolSetting { copies: *copies, sparing, domains: domain };
+            create::create(&world, pool, drives, setting, json).await
         }
-        PoolVerb::AddDrive { pool, size, device, remote } => {
+        PoolVerb::AddDrive { pool, size, device, remote, domain } => {
             let access = remote.settings();
-            add_drive::add(&world, pool, source_of(*size, device.as_deref(), &access), json).await
+            let source = source_of(*size, device.as_deref(), &access);
+            add_drive::add(&world, pool, (source, *domain), json).await
         }
         PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, json).await,
         PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
-        PoolVerb::Replace { pool, old, new, size, remote } => {
+        PoolVerb::Replace { pool, old, new, size, remote, domain } => {
             let access = remote.settings();
-            departure::replace(&world, pool, (old, source_of(*size, new.as_deref(), &access)), json).await
+            let new = (source_of(*size, new.as_deref(), &access), *domain);
+            departure::replace(&world, pool, (old, new), json).await
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
         PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, json).await,
@@ -79,7 +86,14 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             cut::settle_pools(&world, pools, give_up.as_deref(), json).await
         }
         PoolVerb::Level { pool } => level::level(&world, pool, json).await,
-        PoolVerb::Set { pool, sparing } => set::set(&world, pool, sparing.level(), json).await,
+        PoolVerb::Set { pool, sparing, domain, no_domain } => {
+            let change = set::PoolChange {
+                sparing: sparing.map(SparingArgument::level),
+                domains: domain,
+                without_domain: no_domain,
+            };
+            set::set(&world, pool, change, json).await
+        }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
         PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,
         PoolVerb::Salvage { volume, out } => salvage::salvage(&world, volume, out, json).await,

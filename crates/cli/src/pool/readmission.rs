@@ -18,7 +18,7 @@ use world::{ByteCount, World};
 pub async fn readmit(world: &World, folder: &Path, given: &str, json: bool) -> Result<ExitStatus, Refusal> {
     let join = async |open: &mut OpenPool, notices: &dyn Notices| {
         let drive = drive_named(open, given)?;
-        add_drive(world, open, DriveSource::Returned(&drive), notices).await
+        add_drive(world, open, (DriveSource::Returned(&drive), None), notices).await
     };
     let told = |answer: &AddDriveAnswer| {
         let mut lines = vec![format!(

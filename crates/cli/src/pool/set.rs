@@ -6,36 +6,68 @@ use array::format::SparingLevel;
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
+    domains::{DomainReport, NamedDomain, advice, domain_changes, set_domains},
+    folder::OpenPool,
     sparing::{self, SparingStatus, level_text},
     status::PoolStatus,
 };
 use std::path::Path;
 use world::{ByteCount, World};
 
+/// What a pool gets.
+pub struct PoolChange<'a> {
+    pub sparing: Option<SparingLevel>,
+    pub domains: &'a [NamedDomain],
+    /// Drives that fail alone from then on.
+    pub without_domain: &'a [String],
+}
+
 #[derive(Serialize)]
 struct SetAnswer<'a> {
     path: &'a Path,
     sparing: &'a SparingStatus,
+    domains: &'a [DomainReport],
     usable_bytes: u64,
 }
 
-/// Changes the level of sparing.
+impl PoolChange<'_> {
+    fn has_domains(&self) -> bool {
+        !self.domains.is_empty() || !self.without_domain.is_empty()
+    }
+
+    /// Changes all of it, or nothing.
+    async fn apply(&self, open: &OpenPool) -> Result<(), Refusal> {
+        let changes = domain_changes(open, self.domains, self.without_domain)?;
+        if let Some(level) = self.sparing {
+            sparing::set_level(open, level).await?;
+        }
+        set_domains(open, &changes).await
+    }
+}
+
+/// Changes the level of sparing, and the domains of drives.
 pub async fn set(
     world: &World,
     folder: &Path,
-    level: SparingLevel,
+    change: PoolChange<'_>,
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let open = open_pool(world, folder, &console).await?;
-    let done = sparing::set_level(&open, level).await;
-    let PoolStatus { sparing, usable_bytes, .. } = PoolStatus::of_open(&open);
+    let done = change.apply(&open).await;
+    let PoolStatus { sparing, domains, drives, usable_bytes, .. } = PoolStatus::of_open(&open);
+    let advice = advice(&open);
     let closed = open.close().await;
     done?;
     closed?;
     if json {
-        console.json_of(&SetAnswer { path: folder, sparing: &sparing, usable_bytes })?;
+        console.json_of(&SetAnswer { path: folder, sparing: &sparing, domains: &domains, usable_bytes })?;
     }
-    console.say(&format!("{}: {}; {} usable", folder.display(), level_text(level), ByteCount(usable_bytes)));
+    let level = change.sparing.map_or(String::new(), |level| format!("{}; ", level_text(level)));
+    console.say(&format!("{}: {level}{} usable", folder.display(), ByteCount(usable_bytes)));
+    if change.has_domains() {
+        domains.iter().for_each(|domain| console.say(&format!("  {}", domain.text(&drives))));
+        advice.iter().for_each(|line| console.say(&format!("  {line}")));
+    }
     console.finish(ExitStatus::Pass)
 }

@@ -32,6 +32,7 @@ mod next_steps;
 mod out_of_space;
 mod paper_plans;
 mod plans;
+mod pool_domains;
 mod pool_drives;
 mod pool_levelling;
 mod pool_verbs;

@@ -137,6 +137,7 @@ async fn make(
                 drive: DriveId(uuid(&mut random)),
                 serial: slot.name.trim_end_matches(".spindle").to_owned(),
                 device: Rc::new(device),
+                domain: None,
             }),
             Err(error) => drop(failed.get_or_insert(error)),
         }

@@ -10,7 +10,7 @@ use super::{
     sparing::SparingStatus,
 };
 use crate::{notices::Notices, remote::RemoteSettings};
-use array::format::DriveId;
+use array::format::{DomainName, DriveId};
 use report::Refusal;
 use serde::Serialize;
 use std::{
@@ -59,30 +59,33 @@ pub async fn check_source(world: &World, source: DriveSource<'_>) -> Result<(), 
     }
 }
 
-/// Adds the drive to an open pool, and makes the copies that are missing, as far as there is room.
+/// Adds the drive to an open pool in a failure domain, and makes the copies that are missing, as far as there is room.
 pub async fn add_drive(
     world: &World,
     open: &mut OpenPool,
-    source: DriveSource<'_>,
+    (source, domain): (DriveSource<'_>, Option<DomainName>),
     notices: &dyn Notices,
 ) -> Result<AddDriveAnswer, Refusal> {
-    let (path, size) = join(world, open, source, None, notices).await?;
+    let (path, size) = join(world, open, (source, domain), None, notices).await?;
     rebuild(open, path, size).await
 }
 
-/// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on.
+/// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on; without
+/// another domain the new drive has that of the replaced one.
 pub(super) async fn join(
     world: &World,
     open: &mut OpenPool,
-    source: DriveSource<'_>,
+    (source, domain): (DriveSource<'_>, Option<DomainName>),
     replaced: Option<&NamedDrive>,
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
-    let joining = match source {
+    let mut joining = match source {
         DriveSource::Device(device, access) => JoiningDrive::device(world, device, access).await?,
         DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
         DriveSource::Returned(drive) => JoiningDrive::returned(world, open, drive)?,
     };
+    let inherited = || replaced.and_then(|replaced| open.pool.domain_of(replaced.drive));
+    joining.domain = domain.or(joining.domain).or_else(inherited);
     joining.warn(open.folder(), notices).await;
     let (path, size) = (joining.recorded.path.clone(), joining.size());
     // Recorded first: a drive of the pool that the record does not list would be missing at the next opening, while

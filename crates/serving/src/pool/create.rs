@@ -1,6 +1,7 @@
 //! Creating a pool of new files or of blank raw devices.
 
 use super::{
+    domains::{NamedDomain, of_new_drives},
     folder::{hold, refusal},
     joining_drive::{JoiningDrive, check_apart, check_distinct},
     record::PoolRecord,
@@ -14,7 +15,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{PoolId, SparingLevel},
+    format::{DomainName, PoolId, SparingLevel},
     pool::{NewPool, create_with_copies},
     superblocks::read_places,
 };
@@ -37,6 +38,8 @@ const SLOT_BYTES: u32 = 4 << 20;
 const SLOT_BYTES_SMALL: u32 = 1 << 20;
 /// Smaller drives get small slots.
 const LARGE_BYTES: u64 = 1 << 30;
+
+/// The drives of a new pool.
 pub enum NewPoolDrives<'a> {
     /// Files in its folder.
     Files { count: u16, size: ByteCount },
@@ -45,12 +48,30 @@ pub enum NewPoolDrives<'a> {
 }
 
 impl NewPoolDrives<'_> {
+    fn devices(&self) -> Option<&[PathBuf]> {
+        match self {
+            Self::Files { .. } => None,
+            Self::Devices(devices, _) => Some(devices),
+        }
+    }
+
     fn count(&self) -> usize {
         match self {
             Self::Files { count, .. } => usize::from(*count),
             Self::Devices(devices, _) => devices.len(),
         }
     }
+}
+
+/// What is given for a new pool, besides its drives.
+#[derive(Clone, Copy, Default)]
+pub struct NewPoolSetting<'a> {
+    /// Two if `None`, or one in a pool of one drive.
+    pub copies: Option<usize>,
+    /// As is usual for the number of drives if `None`.
+    pub sparing: Option<SparingLevel>,
+    /// Drives that none of them names fail alone.
+    pub domains: &'a [NamedDomain],
 }
 
 /// A pool that was made.
@@ -62,18 +83,18 @@ pub struct CreatedPool {
     pub copies: usize,
 }
 
-/// Makes a pool in `folder` with `copies` of everything, two if `None`; and with room for lost drives, as is usual
-/// for their number if `None`.
+/// Makes a pool in `folder`.
 pub async fn create(
     world: &World,
     folder: &Path,
     drives: NewPoolDrives<'_>,
-    (copies, sparing): (Option<usize>, Option<SparingLevel>),
+    setting: NewPoolSetting<'_>,
     notices: &dyn Notices,
 ) -> Result<CreatedPool, Refusal> {
     // Everything is checked first: a refusal changes nothing.
-    let copies = check_copies(copies, drives.count())?;
-    let sparing = check_sparing(sparing, copies, drives.count())?;
+    let copies = check_copies(setting.copies, drives.count())?;
+    let sparing = check_sparing(setting.sparing, copies, drives.count())?;
+    let domains = of_new_drives(setting.domains, drives.devices(), drives.count())?;
     let is_new = check_folder(folder)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.ok_or_else(|| {
@@ -88,7 +109,7 @@ pub async fn create(
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
     }
-    let made = make(world, folder, name, &drives, (copies, sparing), notices).await;
+    let made = make(world, folder, name, (&drives, &domains), (copies, sparing), notices).await;
     if made.is_err() {
         undo(folder, &drives, is_new);
     }
@@ -196,7 +217,7 @@ async fn make(
     world: &World,
     folder: &Path,
     name: String,
-    drives: &NewPoolDrives<'_>,
+    (drives, domains): (&NewPoolDrives<'_>, &[Option<DomainName>]),
     (copies, sparing): (usize, SparingLevel),
     notices: &dyn Notices,
 ) -> Result<ByteCount, Refusal> {
@@ -215,6 +236,7 @@ async fn make(
         }
     }
     check_apart(&joining).await?;
+    joining.iter_mut().zip(domains).for_each(|(drive, &domain)| drive.domain = domain);
     let least = joining.iter().map(|drive| drive.size().0).min().unwrap_or(0);
     let all = joining.iter().fold(ByteCount(0), |all, drive| all + drive.size());
     for drive in &joining {

@@ -9,7 +9,7 @@ use super::{
 use crate::{notices::Notices, remote::is_uri, uuid::parse_uuid};
 use array::{
     error::Error,
-    format::DriveId,
+    format::{DomainName, DriveId},
     mover::{EmptyingProblem, JobKind, LeavingDrive},
     pool::Pool,
 };
@@ -146,7 +146,7 @@ pub async fn keep(open: &OpenPool, drive: &NamedDrive) -> Result<(), Refusal> {
     kept.map_err(|error| open.refusal(&error, "nothing was changed"))
 }
 
-/// Makes or opens a new drive, and lets `old` leave. Returns the path of the new one, and its size.
+/// Makes or opens a new drive, in the failure domain of the old one if `None` is given, and lets `old` leave. Returns the path of the new one, and its size.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ pub async fn replace(
     world: &World,
     open: &mut OpenPool,
     old: &NamedDrive,
-    source: DriveSource<'_>,
+    source: (DriveSource<'_>, Option<DomainName>),
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
     if open.pool.leaving().iter().any(|leaving| leaving.drive == old.drive) {

@@ -384,6 +384,7 @@ mod tests {
                 drive: DriveId([1; 16]),
                 serial: "Z1".into(),
                 device: Rc::clone(&device),
+                domain: None,
             };
             let pool = array::pool::NewPool {
                 pool: PoolId([2; 16]),

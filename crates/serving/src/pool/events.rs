@@ -66,6 +66,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
             | EventKind::StaleDrive { .. }
             | EventKind::RedundancyLoss(_)
             | EventKind::SparingChange { .. }
+            | EventKind::DomainsShared { .. }
             | EventKind::Alarm { .. }
             | EventKind::WriteRefusal { .. }
             | EventKind::ScrubFindings { .. }
@@ -193,6 +194,20 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
         ),
         EventKind::RedundancyLoss(lost) => redundancy_lost(lost, context),
         EventKind::SparingChange { sparing } => sparing_changed(*sparing, context),
+        EventKind::DomainsShared { segments, bytes } => say(
+            "domains_shared",
+            Severity::Warning,
+            format!("{segments} segments ({}) lie in one failure domain with all copies", ByteCount(*bytes)),
+            context.adding("they are moved apart as soon as another domain has room"),
+            json!({ "segments": segments, "bytes": bytes }),
+        ),
+        EventKind::DomainsApart => say(
+            "domains_apart",
+            Severity::Note,
+            "copies lie in different failure domains".to_owned(),
+            String::new(),
+            json!({}),
+        ),
         EventKind::LevellingStart { bytes } => say(
             "levelling_started",
             Severity::Note,

@@ -14,7 +14,10 @@ use crate::{
     remote::{RemoteSettings, is_uri},
     uuid::random_uuid,
 };
-use array::{format::DriveId, pool::NewDrive};
+use array::{
+    format::{DomainName, DriveId},
+    pool::NewDrive,
+};
 use report::Refusal;
 use std::{
     path::{Path, PathBuf},
@@ -37,6 +40,8 @@ pub struct JoiningDrive {
     /// The entry for the record.
     pub recorded: RecordedDrive,
     pub open: OpenDrive,
+    /// Its failure domain.
+    pub domain: Option<DomainName>,
     drive: DriveId,
     /// What it carries can be read on its way over a network.
     is_in_the_clear: bool,
@@ -49,7 +54,13 @@ impl JoiningDrive {
         let device = FileDevice::create(&path, size).await.map_err(|error| storage(&error))?;
         let drive = DriveId(random_uuid(world));
         let open = OpenDrive::local(path, None, device);
-        Ok(Self { recorded: RecordedDrive::file(drive, name), open, drive, is_in_the_clear: false })
+        Ok(Self {
+            recorded: RecordedDrive::file(drive, name),
+            open,
+            domain: None,
+            drive,
+            is_in_the_clear: false,
+        })
     }
 
     /// A device, by a lasting name if there is one; or one on another machine, by its URI.
@@ -67,7 +78,7 @@ impl JoiningDrive {
         let drive = DriveId(random_uuid(world));
         let recorded = RecordedDrive { drive: Some(drive), path: path.clone(), hardware, access };
         let open = OpenDrive::remote(path, there.device);
-        Ok(Self { recorded, open, drive, is_in_the_clear: remote.is_in_the_clear() })
+        Ok(Self { recorded, open, domain: None, drive, is_in_the_clear: remote.is_in_the_clear() })
     }
 
     fn device_here(world: &World, given: &Path) -> Result<Self, Refusal> {
@@ -87,7 +98,7 @@ impl JoiningDrive {
         let recorded =
             RecordedDrive { drive: Some(drive), path, hardware, access: RemoteSettings::default() };
         let open = OpenDrive::local(canonical, disk, device);
-        Ok(Self { recorded, open, drive, is_in_the_clear: false })
+        Ok(Self { recorded, open, domain: None, drive, is_in_the_clear: false })
     }
 
     /// A drive of the pool that is there and not in use, under a new UUID: it is a new member.
@@ -106,6 +117,8 @@ impl JoiningDrive {
         Ok(Self {
             recorded: RecordedDrive { drive: Some(drive), ..known.recorded.clone() },
             open: there.clone(),
+            // It is where it was.
+            domain: open.pool.domain_of(returned.drive),
             drive,
             is_in_the_clear: false,
         })
@@ -132,7 +145,12 @@ impl JoiningDrive {
     }
 
     pub fn new_drive(&self) -> NewDrive {
-        NewDrive { drive: self.drive, serial: self.serial(), device: Rc::clone(&self.open.device) }
+        NewDrive {
+            drive: self.drive,
+            serial: self.serial(),
+            device: Rc::clone(&self.open.device),
+            domain: self.domain,
+        }
     }
 
     /// Serial number, or the file's name: printable, and not too long.

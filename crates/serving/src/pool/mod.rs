@@ -9,6 +9,7 @@ pub mod cut;
 pub mod damaged;
 pub mod departure;
 pub mod difference;
+pub mod domains;
 pub mod drive_search;
 pub mod events;
 pub mod filling;

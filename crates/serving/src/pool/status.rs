@@ -9,6 +9,7 @@
 use super::{
     cut::CutStatus,
     departure::{LeavingStatus, leaving_of},
+    domains::DomainReport,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
@@ -92,6 +93,9 @@ pub struct PoolStatus {
     /// Drives that have become larger than the pool uses.
     #[serde(default)]
     pub grown: Vec<GrownStatus>,
+    /// By name.
+    #[serde(default)]
+    pub domains: Vec<DomainReport>,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -356,6 +360,7 @@ impl PoolStatus {
             sparing: SparingStatus::of(pool),
             levelling: LevelStatus::of(pool),
             grown: grown_of(pool, drives),
+            domains: DomainReport::all(pool),
             volumes: volumes.collect(),
         }
     }

@@ -124,6 +124,11 @@ impl Bug {
         self == Self::InPool(Canary::LevellingRecordsTheNewCopyFirst)
     }
 
+    /// True if it needs failure domains.
+    pub fn domains(self) -> bool {
+        self == Self::InPool(Canary::CopiesInOneDomain)
+    }
+
     /// True if it needs comparisons of points.
     pub fn compares(self) -> bool {
         matches!(self, Self::InPool(Canary::DifferenceOffByOne | Canary::DifferenceForgetsABranch))

@@ -30,6 +30,10 @@ impl PoolFixture {
         if !wait_until(world, pool, || self.have_left(pool)).await? {
             return Err(PoolViolation::NotConverged(format!("{:?}", pool.leaving())).into());
         }
+        let is_apart = || !self.plan.keeps_apart() || pool.segments_in_one_domain() == 0;
+        if !wait_until(world, pool, is_apart).await? {
+            return Err(PoolViolation::NotConverged(format!("{:?}", pool.domains())).into());
+        }
         // A scrub pass that fixes something may leave a superblock place to the next generation.
         for is_last in [false, false, true] {
             let scrubbed =

@@ -3,12 +3,12 @@
 
 use super::{
     fixture::PoolFixture,
-    plan::SLOT_BYTES,
+    plan::{SHELVES, SLOT_BYTES},
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, DriveId, SparingLevel, superblock::DATA_START_BYTES_MIN},
+    format::{BLOCK_BYTES, DomainName, DriveId, SparingLevel, superblock::DATA_START_BYTES_MIN},
     mover::EmptyingProblem,
     pool::{NewDrive, Pool, events::LevellingOutcome},
 };
@@ -30,6 +30,10 @@ pub enum DriveFate {
 pub struct DriveChangeLog {
     /// By drive, since the pool was made; none while a verb about it is under way, or has been interrupted.
     answered: BTreeMap<DriveId, DriveFate>,
+    /// Domains answered, by drive; none while a verb about it is under way, or has been interrupted.
+    domains: BTreeMap<DriveId, Option<DomainName>>,
+    /// Verbs about domains under way.
+    domains_under_way: usize,
     /// Verbs under way, by drive.
     under_way: BTreeMap<DriveId, usize>,
     /// Names of drives that are not the ones of the start, by index.
@@ -69,7 +73,9 @@ impl DriveChanger {
         for _ in 0..1 + self.random.below(5) {
             world.sleep(Duration::from_micros(1 << self.random.below(PAUSE_MAX_LOG2))).await;
             let kinds = if self.fixture.plan.levels { 16 } else { 10 };
-            let done = match self.random.below(kinds) {
+            let of_domains = if self.fixture.plan.has_domains { 4 } else { 0 };
+            let done = match self.random.below(kinds + of_domains) {
+                change if change >= kinds => self.set_domains().await,
                 10..=13 => self.level().await,
                 14.. => self.set_sparing().await,
                 0..=4 => self.retire().await,
@@ -186,6 +192,36 @@ impl DriveChanger {
         Ok(())
     }
 
+    /// Moves up to two drives to other shelves, or to none.
+    async fn set_domains(&mut self) -> Result<(), PoolRunError> {
+        let in_use = self.pool.drives_in_use();
+        let (Some(first), Some(second)) = (self.pick(&in_use), self.pick(&in_use)) else { return Ok(()) };
+        let mut changes = BTreeMap::new();
+        for drive in [first, second] {
+            let shelf = self.random.below(SHELVES as u64 + 1) as usize;
+            let domain = (shelf < SHELVES).then(|| self.fixture.plan.domain(shelf)).flatten();
+            changes.insert(drive, domain);
+            self.fixture.bay.borrow_mut().changes.domains.remove(&drive);
+        }
+        self.fixture.bay.borrow_mut().changes.domains_under_way += 1;
+        let wanted: Vec<_> = changes.into_iter().collect();
+        self.fixture.tell(format!("domains become {wanted:?}"));
+        let set = self.pool.set_domains(&wanted).await;
+        let changes = &mut self.fixture.bay.borrow_mut().changes;
+        changes.domains_under_way -= 1;
+        match set {
+            Ok(()) => {
+                self.fixture.tally.borrow_mut().domains_changed += 1;
+                if changes.domains_under_way == 0 {
+                    changes.domains.extend(wanted);
+                }
+                Ok(())
+            }
+            Err(Error::NoDrive(_)) => Ok(()),
+            Err(error) => Err(PoolRefusal::of_pool("changing domains", &error).into()),
+        }
+    }
+
     /// A drive that is no member: one that was never given, that had left at the last audit, or that the others
     /// continued without.
     fn pick_blank(&mut self) -> Option<usize> {
@@ -237,7 +273,8 @@ impl DriveChanger {
             bay.changes.left.retain(|&left| left != index);
             drive
         };
-        NewDrive { drive, serial: format!("extra {index}"), device: self.fixture.device(&self.world, index) }
+        let (device, domain) = (self.fixture.device(&self.world, index), self.fixture.plan.domain(index));
+        NewDrive { drive, serial: format!("extra {index}"), domain, device }
     }
 
     fn begin(&self, doing: &str, drive: DriveId) {
@@ -292,6 +329,13 @@ impl PoolFixture {
     pub fn check_drive_changes(&self, pool: &Pool) -> Result<(), PoolViolation> {
         let (in_use, leaving) = (pool.drives_in_use(), pool.leaving());
         self.bay.borrow_mut().changes.under_way.clear();
+        self.bay.borrow_mut().changes.domains_under_way = 0;
+        for (drive, domain) in &self.bay.borrow().changes.domains {
+            if in_use.contains(drive) && pool.domain_of(*drive) != *domain {
+                let what = format!("{drive} was put into {domain:?}, and is in {:?}", pool.domain_of(*drive));
+                return Err(PoolViolation::DriveChange(what));
+            }
+        }
         for (drive, answered) in &self.bay.borrow().changes.answered {
             let leaves = leaving.iter().any(|leaving| leaving.drive == *drive);
             let is_wrong = match answered {

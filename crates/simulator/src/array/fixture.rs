@@ -103,6 +103,12 @@ pub struct PoolTally {
     pub sparing_refused: u64,
     /// Times that a connection to a drive, or to all, broke.
     pub connections_broken: u64,
+    /// Changes of the failure domains of drives.
+    pub domains_changed: u64,
+    /// Failure domains of which all drives were lost at once.
+    pub shelves_lost: u64,
+    /// Openings without any drive of a failure domain.
+    pub openings_without_shelf: u64,
     /// Differences of two points applied, with the right result.
     pub differences: u64,
     /// Those between points of different branches.
@@ -229,6 +235,11 @@ impl PoolFixture {
         self.tally.borrow_mut().audits += 1;
         let audited = audit(&Platters(self.drives.to_vec()), self.copies.get());
         let audit = audited.map_err(|what| PoolViolation::Foreign { when, what })?;
+        // A pool that is not short of room puts no copies into one domain.
+        if let Some(number) = audit.in_one_domain.first().filter(|_| self.plan.keeps_apart()) {
+            let what = format!("all copies of segment {number} lie in one failure domain");
+            return Err(PoolViolation::Foreign { when, what });
+        }
         let mut bay = self.bay.borrow_mut();
         bay.counting = audit.drives.values().copied().collect();
         bay.changes.left = audit.left.clone();

@@ -31,8 +31,8 @@ use world::{BlockDevice, Random, World, sim::FaultPlan, with_deadline};
 #[derive(Clone, Debug, Default)]
 pub struct PoolScenario {
     pub absent: Vec<usize>,
-    /// A drive becomes faulty after this time.
-    pub becomes_faulty: Option<(usize, FaultPlan, Duration)>,
+    /// Drives that become faulty, each after this time.
+    pub becomes_faulty: Vec<(usize, FaultPlan, Duration)>,
     /// A shortage that several drives share for a while.
     pub shortage: Option<ShortageEpisode>,
     /// Reads contents after the opening; each snapshot with this probability, in percent.
@@ -64,6 +64,7 @@ impl PoolFixture {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("drive {index}"),
             device: self.device(&world, index),
+            domain: self.plan.domain(index),
         });
         let drives: Vec<_> = drives.collect();
         let created = create_with_copies(&world, &new, &drives, self.plan.copies).await;
@@ -136,6 +137,7 @@ impl PoolFixture {
         tally.openings += 1;
         tally.openings_without += u64::from(!absent.is_empty());
         tally.openings_without_two += u64::from(absent.len() > 1);
+        tally.openings_without_shelf += u64::from(absent.len() > 1 && self.plan.has_domains);
         tally.story.push(match absent {
             [] => "opened".to_owned(),
             absent => format!("opened without {absent:?}"),
@@ -218,7 +220,7 @@ impl PoolFixture {
                 created => created?,
             }
         }
-        if let Some((drive, faults, after)) = scenario.becomes_faulty.clone() {
+        for (drive, faults, after) in scenario.becomes_faulty.clone() {
             let (fixture, own) = (self.clone(), world.clone());
             world.spawn("illness", async move {
                 own.sleep(after).await;
@@ -292,6 +294,7 @@ impl PoolFixture {
             drive: DriveId([100 + attempt; 16]),
             serial: format!("spare {attempt}"),
             device: self.device(&world, spare),
+            domain: self.plan.domain(spare),
         };
         if let Some(ill_after) = ill_after {
             let (fixture, own) = (self.clone(), world.clone());

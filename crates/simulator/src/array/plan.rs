@@ -9,7 +9,7 @@ use super::{
     shortage::ShortageEpisode,
 };
 use array::{
-    format::{SparingLevel, superblock::DATA_START_BYTES_MIN},
+    format::{DomainName, SparingLevel, superblock::DATA_START_BYTES_MIN},
     pool::OpenSetting,
 };
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct PoolRunOptions {
     pub levels: bool,
     /// Drives are on other machines, and connections to them break.
     pub remote: bool,
+    /// Drives are in three shelves, and one of these may be lost.
+    pub domains: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -136,7 +138,14 @@ pub struct PoolRunPlan {
     pub shortages: Vec<Option<ShortageEpisode>>,
     /// Some volumes are stored in one copy: only where no drive is faulty, or nothing is guaranteed.
     pub has_raid0: bool,
+    /// Drives are in failure domains.
+    pub has_domains: bool,
+    /// The domain of which all drives are lost, and the cycle.
+    pub lost_shelf: Option<(usize, usize)>,
 }
+
+/// Failure domains of a pool that has any; its drives are at least twice as many.
+pub const SHELVES: usize = 3;
 
 impl PoolRunPlan {
     pub fn draw(random: &mut Random, options: PoolRunOptions) -> Self {
@@ -193,11 +202,14 @@ impl PoolRunPlan {
             is_tight,
             shortages: Vec::new(),
             has_raid0: false,
+            has_domains: options.domains,
+            lost_shelf: None,
         };
         plan.has_raid0 = plan.faulty_drive.is_none() && random.percent(60.0);
         // Later additions are drawn last, so that runs of older seeds stay the same.
         let more = if plan.drives.len() == 6 && random.percent(50.0) { 2 } else { 0 };
-        let more = more.max(options.drives_min.saturating_sub(plan.drives.len()));
+        let drives_min = options.drives_min.max(if options.domains { 2 * SHELVES } else { 0 });
+        let more = more.max(drives_min.saturating_sub(plan.drives.len()));
         plan.drives.extend((0..more).map(|_| draw_drive(random, is_tight, options)));
         if plan.drives.len() > 1 {
             // One copy is for a single drive, and the pool may have got others.
@@ -248,6 +260,16 @@ impl PoolRunPlan {
             plan.drive_faults.fill(None);
             plan.shortages.fill(None);
         }
+        if plan.has_domains {
+            // A faulty drive beside a lost shelf may have the last copy of something.
+            (plan.faulty_drive, plan.spare) = (None, None);
+            plan.drive_faults.fill(None);
+            plan.shortages.fill(None);
+            let lost = (random.below(SHELVES as u64) as usize, random.below(cycles) as usize);
+            // Where room is short, both copies may lie there.
+            let may_lose = plan.keeps_apart() && !plan.has_raid0 && random.percent(70.0);
+            plan.lost_shelf = may_lose.then_some(lost);
+        }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.
             (plan.verbs, plan.faulty_drive, plan.spare) = (0, None, None);
@@ -257,6 +279,22 @@ impl PoolRunPlan {
             plan.setting.table_entries = 100_000;
         }
         plan
+    }
+
+    /// The failure domain of a drive.
+    pub fn domain(&self, drive: usize) -> Option<DomainName> {
+        let name = || DomainName::new(&format!("shelf-{}", drive % SHELVES + 1)).expect("it is a name");
+        self.has_domains.then(name)
+    }
+
+    /// True if no copies may share a failure domain: there is room enough, and no drive leaves.
+    pub fn keeps_apart(&self) -> bool {
+        self.has_domains && !self.is_tight && !self.drive_changes
+    }
+
+    /// The drives of a shelf at the start.
+    pub fn drives_in(&self, shelf: usize) -> Vec<usize> {
+        (0..self.drives.len()).filter(|drive| drive % SHELVES == shelf).collect()
     }
 
     /// True if what the faulty drive has stored stays as it was, and all of it can be read again.

@@ -6,7 +6,7 @@ use super::{
     fixture::{PoolFixture, PoolTally},
     incarnation::PoolScenario,
     independent_reader::{Audit, CopyRule},
-    plan::{Branching, PoolRunOptions, PoolRunPlan},
+    plan::{Branching, PoolRunOptions, PoolRunPlan, SHELVES},
     shortage::ShortageEpisode,
     violation::{PoolRunError, PoolViolation},
 };
@@ -64,10 +64,11 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         (false, true) => " --drive-changes",
         (false, false) => "",
     };
+    let domains = if options.domains { " --domains" } else { "" };
     let differences = if options.compares { " --differences" } else { "" };
     let remote = if options.remote { " --remote" } else { "" };
     format!(
-        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{differences}{remote}"
+        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{differences}{remote}"
     )
 }
 
@@ -245,6 +246,7 @@ impl Run {
             let absent: Vec<usize> = (0..away)
                 .map(|_| counting.swap_remove(self.random.below(counting.len() as u64) as usize))
                 .collect();
+            let absent = self.shelf_to_leave_out().unwrap_or(absent);
             self.left_out = Some(absent[0]);
             self.undisturbed(PoolScenario {
                 absent,
@@ -260,6 +262,14 @@ impl Run {
             self.excuse(refused.completed())?;
         }
         Ok(())
+    }
+
+    /// All drives of a shelf, if more than half are in the others, and all of its data, too.
+    fn shelf_to_leave_out(&mut self) -> Option<Vec<usize>> {
+        let plan = Rc::clone(&self.fixture.plan);
+        let counting = self.fixture.bay.borrow().counting.len();
+        let is_possible = plan.keeps_apart() && counting == plan.drives.len();
+        is_possible.then(|| plan.drives_in(self.random.below(SHELVES as u64) as usize))
     }
 
     /// An incarnation without an early end.
@@ -283,6 +293,11 @@ impl Run {
         if scenario.shortage.is_some() && self.fixture.copies.get() == CopyRule::All {
             // A header that found no space is missing until the next checkpoint's row leaves that copy out.
             self.fixture.copies.set(CopyRule::AllButSomeHeaders);
+        }
+        if let Some((shelf, of_cycle)) = plan.lost_shelf
+            && of_cycle == cycle
+        {
+            self.lose_shelf(&plan.drives_in(shelf), scenario);
         }
         let is_swapped = self.fixture.bay.borrow().taken_out.is_some();
         if plan.spare.as_ref().is_some_and(|(_, from)| cycle as u64 >= *from) {
@@ -317,7 +332,23 @@ impl Run {
             self.fixture.drives[faulty_drive].set_faults(faults);
         } else {
             let after = Duration::from_micros(1 << self.illness.below(20));
-            scenario.becomes_faulty = Some((faulty_drive, faults, after));
+            scenario.becomes_faulty = vec![(faulty_drive, faults, after)];
+        }
+    }
+
+    /// All drives of a failure domain are away from the start, or die later, at about the same time.
+    fn lose_shelf(&mut self, drives: &[usize], scenario: &mut PoolScenario) {
+        self.fixture.tally.borrow_mut().shelves_lost += 1;
+        if self.illness.percent(40.0) {
+            self.fixture.tell(format!("drives {drives:?} are away"));
+            scenario.absent = drives.to_vec();
+            return;
+        }
+        let after = 1 << self.illness.below(20);
+        for &drive in drives {
+            let faults = DriveFault::Dies.faults(&mut self.illness);
+            let after = Duration::from_micros(after + self.illness.below(200));
+            scenario.becomes_faulty.push((drive, faults, after));
         }
     }
 
@@ -348,7 +379,7 @@ impl Run {
         let limits =
             SimLimits { polls: crashes.then_some(polls), in_a_stable_write, ..SimLimits::generous() };
         let is_whole = scenario.absent.is_empty()
-            && scenario.becomes_faulty.is_none()
+            && scenario.becomes_faulty.is_empty()
             && self.fixture.plan.drive_faults[cycle].is_none();
         let found_behind_kill = self.found_behind_kill.take().filter(|_| is_whole);
         let openings = self.fixture.tally.borrow().openings;

@@ -83,6 +83,10 @@ struct Array {
     /// Reach the drives over connections that break, in every run
     #[arg(long)]
     remote: bool,
+
+    /// Drives are in failure domains, and all of one may be lost
+    #[arg(long)]
+    domains: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -164,6 +168,7 @@ fn run_array(arguments: Array) -> ExitCode {
         compares: arguments.differences,
         levels,
         remote: arguments.remote,
+        domains: arguments.domains,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

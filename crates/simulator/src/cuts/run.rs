@@ -117,6 +117,7 @@ impl Run {
                     drive: DriveId([(16 * index + number) as u8 + 1; 16]),
                     serial: format!("S{index}{number}"),
                     device,
+                    domain: None,
                 });
                 create(&world, &new, &drives.collect::<Vec<_>>()).await?;
             }

@@ -79,7 +79,7 @@ async fn new_drive(folder: &Path, number: u64) -> NewDrive {
     let device = FileDevice::create(&path, DRIVE).await.expect("a file");
     let mut drive = [1; 16];
     drive[..8].copy_from_slice(&(number + 1).to_le_bytes());
-    NewDrive { drive: DriveId(drive), serial: format!("FILE{number}"), device: Rc::new(device) }
+    NewDrive { drive: DriveId(drive), serial: format!("FILE{number}"), device: Rc::new(device), domain: None }
 }
 
 async fn make_pool(world: &World, folder: &Path) {

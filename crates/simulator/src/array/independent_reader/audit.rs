@@ -53,6 +53,8 @@ pub struct Audit {
     pub intents: usize,
     /// Indices of the drives that have left.
     pub left: Vec<usize>,
+    /// Segments in use of which all copies, several, lie in one failure domain.
+    pub in_one_domain: Vec<u32>,
 }
 
 impl Audit {
@@ -84,6 +86,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     adopt(&mut segments, &superblock, &catalogue);
     segments.check_slots()?;
     superblock.check_leaving()?;
+    superblock.check_domains()?;
     let left = left_drives(platters);
     check_left(&superblock, &segments, &left)?;
     let head = walk(&segments, RawTree::Head, head)?;
@@ -125,11 +128,13 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         live_bytes += check_run(&segments, run, &mut space, &mut wrong)?;
     }
     space.check(&segments.all, &superblock)?;
-    let mut copies_least = usize::MAX;
+    let (mut copies_least, mut in_one_domain) = (usize::MAX, Vec::new());
     for (&number, segment) in segments.all.iter().filter(|(number, _)| space.live.contains_key(number)) {
         let there = segment.copies(0)?.into_iter().filter(|(slot, _)| drives.contains_key(&slot.0));
         if segment.is_mirror() {
-            copies_least = copies_least.min(there.count());
+            let members: Vec<u16> = there.map(|(slot, _)| slot.0).collect();
+            copies_least = copies_least.min(members.len());
+            in_one_domain.extend(superblock.share_a_domain(&members).then_some(number));
         }
         let headers = (0..segment.slots.len()).map(|index| segments.check_header(number, segment, index));
         let wrong_headers: Vec<_> = headers.filter_map(Result::err).collect();
@@ -162,6 +167,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         drives: drives.clone(),
         intents: catalogue.intents.len(),
         left: left.iter().map(|&(drive, ..)| drive).collect(),
+        in_one_domain,
     })
 }
 

@@ -21,6 +21,8 @@ pub struct RawMember {
     pub state: u8,
     /// Number of slots.
     pub slot_count: u32,
+    /// Name of the failure domain, filled up with zeroes; all zero for none.
+    pub domain: [u8; 12],
 }
 
 impl RawMember {
@@ -58,6 +60,8 @@ pub struct RawSuperblock {
     pub may_have_forks: bool,
     /// Its features say that a drive may be leaving.
     may_have_leaving: bool,
+    /// Its features say that a drive has a domain.
+    has_domains: bool,
     /// Its features say that a branch may be being filled.
     pub may_have_fillings: bool,
     /// Its features say that volumes may be in groups.
@@ -109,6 +113,23 @@ impl Pointer {
 
 impl RawSuperblock {
     /// Checks that the features announce leaving drives.
+    /// Checks that the features say whether a drive has a domain.
+    pub fn check_domains(&self) -> ReadResult<()> {
+        let has_domains = self.members.iter().any(|member| member.domain != [0; 12]);
+        if has_domains == self.has_domains {
+            Ok(())
+        } else {
+            Err(format!("domains: {has_domains}, and by the superblock's features {}", self.has_domains))
+        }
+    }
+
+    /// True if all of these members, several, are in one domain.
+    pub fn share_a_domain(&self, members: &[u16]) -> bool {
+        let domains: Vec<_> =
+            members.iter().map(|&member| self.members[usize::from(member)].domain).collect();
+        domains.len() > 1 && domains[0] != [0; 12] && domains.iter().all(|domain| *domain == domains[0])
+    }
+
     pub fn check_leaving(&self) -> ReadResult<()> {
         if self.may_have_leaving || self.members.iter().all(|member| member.state != 4) {
             return Ok(());
@@ -133,7 +154,12 @@ impl RawSuperblock {
         }
         let members = (0..usize::from(u16_at(image, 112))).map(|index| {
             let row = &image[256 + 96 * index..][..96];
-            RawMember { drive: array(row, 0), state: row[78], slot_count: u32_at(row, 72) }
+            RawMember {
+                drive: array(row, 0),
+                state: row[78],
+                slot_count: u32_at(row, 72),
+                domain: array(row, 80),
+            }
         });
         let checkpoint = &image[u32_at(image, 108) as usize..];
         let checkpoint = &checkpoint[..u32_at(checkpoint, 224) as usize];
@@ -148,6 +174,7 @@ impl RawSuperblock {
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
             may_have_forks: u64_at(image, 72) & 1 != 0,
             may_have_leaving: u64_at(image, 72) & 1 << 7 != 0,
+            has_domains: u64_at(image, 72) & 1 << 14 != 0,
             may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
             may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,

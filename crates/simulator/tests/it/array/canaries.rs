@@ -77,6 +77,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             compares: bug.compares(),
             drive_changes: bug.drive_changes(),
             levels: bug.levels(),
+            domains: bug.domains(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

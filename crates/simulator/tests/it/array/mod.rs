@@ -12,6 +12,9 @@ mod canaries;
 /// Differences of points.
 mod differences;
 
+/// Failure domains, one of which is lost.
+mod domains;
+
 /// Drives that leave.
 mod connections;
 mod drive_changes;
@@ -115,6 +118,9 @@ const OF_DRIVE_CHANGES: [Sometimes; 14] = [
     Sometimes::CutWhileDeparting,
 ];
 
+/// Branches that only pools with failure domains take, and are looked for there.
+const OF_DOMAINS: [Sometimes; 2] = [Sometimes::DomainShared, Sometimes::CopiesMovedApart];
+
 /// Branches that only cuts over several pools take.
 const OF_CUTS: [Sometimes; 3] =
     [Sometimes::CutAbandoned, Sometimes::CutConfirmedLater, Sometimes::CutRemovedLater];
@@ -129,7 +135,8 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
         let is_elsewhere = |branch: &Sometimes| {
-            let elsewhere = [&OF_FILLING[..], &OF_DIFFERENCES, &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES];
+            let elsewhere =
+                [&OF_FILLING[..], &OF_DIFFERENCES, &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES, &OF_DOMAINS];
             elsewhere.iter().any(|branches| branches.contains(branch))
         };
         let is_missed =
