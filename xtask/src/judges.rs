@@ -10,6 +10,7 @@
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
+//! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
 //! | Linux's initiator and multipath in an emulated guest | Debian packages unpacked under the target folder, for full runs | our iSCSI target |
 //! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
@@ -121,8 +122,15 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("tgtadm", "--version", "tgt"),
         ("ddrescuelog", "--version", "gddrescue"),
     ];
+    let of_ceph = [
+        ("ceph-mon", "--version", "ceph-mon"),
+        ("ceph-mgr", "--version", "ceph-mgr"),
+        ("ceph-osd", "--version", "ceph-osd"),
+        ("rbd", "--version", "ceph-common"),
+    ];
+    let of_ceph = of_ceph.into_iter().filter(|_| full);
     let mut missing: Vec<Missing> = Vec::new();
-    for (program, version, package) in programs {
+    for (program, version, package) in programs.into_iter().chain(of_ceph) {
         if !step::succeeds(Command::new(program).arg(version)) {
             missing.push(Missing::Package { program, package });
         }

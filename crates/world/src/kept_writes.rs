@@ -77,6 +77,10 @@ impl KeptChanges {
         Some(number)
     }
 
+    fn is_full(&self) -> bool {
+        self.bytes.get() > KEPT_BYTES_MAX
+    }
+
     /// Records the answer to an operation. One that failed promises nothing, and is kept no longer.
     fn end(&self, number: u64, is_done: bool) {
         let mut changes = self.changes.borrow_mut();
@@ -183,8 +187,13 @@ async fn make(
     change: Change,
     stability: Stability,
 ) -> IoResult<()> {
-    if open(&session)?.kept.bytes.get() > KEPT_BYTES_MAX {
-        flush_kept(&session, &locks).await?;
+    if open(&session)?.kept.is_full() {
+        let one_at_a_time = locks.flushing.lock().await;
+        // Another write may have waited for the same.
+        if open(&session)?.kept.is_full() {
+            flush_alone(&session, &locks).await?;
+        }
+        drop(one_at_a_time);
     }
     loop {
         let (number, done) = {
@@ -208,9 +217,13 @@ async fn make(
     }
 }
 
-/// Flushes, and repeats what may be lost until nothing may be.
 async fn flush_kept(session: &Weak<Session>, locks: &Locks) -> IoResult<()> {
     let _one_at_a_time = locks.flushing.lock().await;
+    flush_alone(session, locks).await
+}
+
+/// Flushes, and repeats what may be lost until nothing may be. The caller holds the lock of flushes.
+async fn flush_alone(session: &Weak<Session>, locks: &Locks) -> IoResult<()> {
     let mut upto = open(session)?.kept.answers.get();
     loop {
         if open(session)?.may_have_lost.get() {

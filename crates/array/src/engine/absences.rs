@@ -47,6 +47,11 @@ impl Absences {
         self.absent.borrow_mut().entry(member).or_insert(absence);
     }
 
+    /// Nothing lacks a copy: whatever is absent is not needed.
+    pub fn forget_all(&self) {
+        self.absent.borrow_mut().clear();
+    }
+
     /// A drive joined: nothing is waited for any more.
     pub fn note_addition(&self) {
         self.absent.borrow_mut().values_mut().for_each(|absence| *absence = Absence::Failed);
@@ -83,5 +88,8 @@ mod tests {
         absences.note_missing(MemberIndex(1), second(0));
         absences.note_addition();
         assert_eq!(absences.wait_until(second(1)), None, "another one takes its place");
+        absences.forget_all();
+        absences.note_missing(MemberIndex(2), second(9));
+        assert_eq!(absences.wait_until(second(10)), Some(second(309)), "the first is not needed any more");
     }
 }

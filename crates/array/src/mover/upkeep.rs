@@ -108,6 +108,7 @@ impl Mover {
             match self.degraded().segments {
                 0 => {
                     *self.whole_with.borrow_mut() = members;
+                    self.shared.absences.forget_all();
                     self.shared.note_rebuilt(u64::MAX);
                     self.shared.wakes.wake(BackgroundTask::DriveWatch);
                     // After each opening and change of drives.

@@ -23,6 +23,7 @@ mod group_verbs;
 mod guest;
 mod helps;
 mod identities;
+mod judged_by_ceph;
 mod judged_by_linux;
 mod judged_by_qemu;
 mod judged_changes;

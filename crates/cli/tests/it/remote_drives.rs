@@ -9,7 +9,7 @@ use crate::{
 use std::{
     fs,
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
     thread,
@@ -20,9 +20,10 @@ use world::{BlockDevice, Buffer, ByteOffset, Stability};
 const MIB: usize = 1 << 20;
 
 /// A drive behind `qemu-nbd`, killed when dropped.
-struct Shelf {
+pub struct Shelf {
     child: Child,
-    image: PathBuf,
+    /// As `qemu-nbd` takes it.
+    image: String,
     socket: PathBuf,
     options: Vec<&'static str>,
 }
@@ -30,8 +31,14 @@ struct Shelf {
 impl Shelf {
     /// Serves a new image of zeroes.
     fn begin(bench: &Bench, name: &str, options: &[&'static str]) -> Self {
-        let (image, socket) = (bench.path(&format!("{name}.img")), bench.path(&format!("{name}.socket")));
+        let image = bench.path(&format!("{name}.img"));
         fs::File::create(&image).unwrap().set_len(200 << 20).unwrap();
+        Self::of(bench, name, text(&image), options)
+    }
+
+    /// Serves an image.
+    pub fn of(bench: &Bench, name: &str, image: String, options: &[&'static str]) -> Self {
+        let socket = bench.path(&format!("{name}.socket"));
         let child = serve(&image, &socket, options);
         Self { child, image, socket, options: options.to_vec() }
     }
@@ -41,13 +48,13 @@ impl Shelf {
     }
 
     /// Ends it as a crash does. Its image stays.
-    fn crash(&mut self) {
+    pub fn crash(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Serves the image again.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.child = serve(&self.image, &self.socket, &self.options);
     }
 }
@@ -59,7 +66,7 @@ impl Drop for Shelf {
     }
 }
 
-fn serve(image: &PathBuf, socket: &PathBuf, options: &[&str]) -> Child {
+fn serve(image: &str, socket: &Path, options: &[&str]) -> Child {
     let mut command = Command::new("qemu-nbd");
     command.args(["--format=raw", "--persistent", "--shared=0", "--socket"]).arg(socket);
     let child = command.args(options).arg(image).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -77,14 +84,19 @@ fn pool_of_three(bench: &Bench) -> Option<[Shelf; 3]> {
         return None;
     }
     let shelves = ["one", "two", "three"].map(|name| Shelf::begin(bench, name, &[]));
-    let uris = shelves.each_ref().map(Shelf::uri);
-    let devices: Vec<&str> = uris.iter().flat_map(|uri| ["--device", uri]).collect();
-    done(&bench.run(&[&["pool", "create", "mail"], &devices[..]].concat()));
-    done(&bench.run(&["volume", "create", "mail/store", "120MiB"]));
+    pool_on(bench, &shelves);
     Some(shelves)
 }
 
-fn letters(mib: usize, seed: u64) -> Vec<u8> {
+/// A pool with a volume.
+pub fn pool_on(bench: &Bench, shelves: &[Shelf]) {
+    let uris: Vec<String> = shelves.iter().map(Shelf::uri).collect();
+    let devices: Vec<&str> = uris.iter().flat_map(|uri| ["--device", uri]).collect();
+    done(&bench.run(&[&["pool", "create", "mail"], &devices[..]].concat()));
+    done(&bench.run(&["volume", "create", "mail/store", "120MiB"]));
+}
+
+pub fn letters(mib: usize, seed: u64) -> Vec<u8> {
     noise(mib * MIB, seed)
 }
 
@@ -101,7 +113,7 @@ fn write(bench: &Bench, at_mib: usize, bytes: &[u8]) {
 }
 
 #[track_caller]
-fn check(bench: &Bench, at_mib: usize, bytes: &[u8]) {
+pub fn check(bench: &Bench, at_mib: usize, bytes: &[u8]) {
     while_exported(bench, async |client| {
         let into = vec![Buffer::zeroed(bytes.len())];
         let read = client.read(ByteOffset((at_mib * MIB) as u64), into).await.unwrap();
@@ -110,7 +122,7 @@ fn check(bench: &Bench, at_mib: usize, bytes: &[u8]) {
 }
 
 #[track_caller]
-fn is_whole(bench: &Bench, drives: u64) {
+pub fn is_whole(bench: &Bench, drives: u64) {
     let shown = json(bench, &["pool", "show", "mail"]);
     assert_eq!(
         (&shown["drives_in_use"], &shown["degraded_segments"]),
