@@ -165,7 +165,7 @@ fn what_cannot_be_a_pool_or_a_volume_is_refused_in_a_line() {
     done(&bench.run(&["pool", "show", "two"]));
     fs::write(bench.path("mail/spindle-pool.json"), "{\"format\": 9, \"drives\": []}").unwrap();
     let refused = bench.refused(&["pool", "show", "mail"]);
-    assert!(refused.contains("it has format 9, and 1 to 2 are known"), "{refused}");
+    assert!(refused.contains("it has format 9, and 1 to 3 are known"), "{refused}");
 }
 
 #[test]
