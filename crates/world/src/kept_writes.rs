@@ -314,7 +314,7 @@ mod tests {
         (simulation, drive)
     }
 
-    /// Overwrites, discards and flushes, while the connection breaks. Returns what the last flush promised, or the error
+    /// Overwrites and flushes, while the connection breaks. Returns what the last flush promised, or the error
     /// of a flush.
     async fn work(
         world: World,

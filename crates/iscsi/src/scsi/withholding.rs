@@ -36,9 +36,12 @@ pub(super) struct Withholding {
 }
 
 impl Withholding {
-    pub fn begin_session(&mut self, nexus: &Nexus) {
-        *self.sessions.entry(nexus.clone()).or_default() += 1;
+    /// Begins a session. True if it replaces another one of the nexus, which ends later.
+    pub fn begin_session(&mut self, nexus: &Nexus) -> bool {
+        let count = self.sessions.entry(nexus.clone()).or_default();
+        *count += 1;
         self.broken.remove(nexus);
+        *count > 1
     }
 
     /// Ends a session. True if the nexus has no other.
@@ -128,8 +131,7 @@ mod tests {
     fn a_session_that_replaces_another_keeps_its_nexus() {
         let mut unit = Withholding::default();
         let own = nexus("a", 1);
-        unit.begin_session(&own);
-        unit.begin_session(&own);
+        assert!(!unit.begin_session(&own) && unit.begin_session(&own));
         assert!(!unit.end_session(&own, SessionEnd::Broken), "the new one is there");
         assert_eq!(unit.withhold(), ["iqn.x:a"]);
         assert!(unit.end_session(&own, SessionEnd::LoggedOut));

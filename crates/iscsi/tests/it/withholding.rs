@@ -57,3 +57,20 @@ fn a_readmitted_initiator_is_told_that_the_contents_changed() {
         Initiator::done(own.execute(&unit, &[0; 6], &[]).await);
     });
 }
+
+#[test]
+fn a_session_that_replaces_another_one_has_its_attention_and_not_its_reservation() {
+    with_unit(5, properties(), |_, unit| async move {
+        let own = Initiator::awake(&unit, "own").await;
+        let other = Initiator::awake(&unit, "other").await;
+        Initiator::done(own.execute(&unit, &[code::RESERVE_6, 0, 0, 0, 0, 0], &[]).await);
+        assert!(matches!(other.execute(&unit, &[0; 6], &[]).await, CommandStatus::ReservationConflict));
+        // The new session begins before the old one has ended.
+        unit.begin_session(&own.0);
+        Initiator::done(other.execute(&unit, &[0; 6], &[]).await);
+        unit.end_session(&own.0, SessionEnd::Broken);
+        let heard = own.execute(&unit, &[0; 6], &[]).await;
+        assert_eq!(sense_of(&heard), (SenseKey::UnitAttention, AdditionalSense::RESET_OCCURRED));
+        Initiator::done(own.execute(&unit, &[0; 6], &[]).await);
+    });
+}

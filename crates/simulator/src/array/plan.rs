@@ -124,7 +124,7 @@ pub struct PoolRunPlan {
     pub drive_changes: bool,
     /// Drives are levelled, and the level of sparing changes.
     pub levels: bool,
-    /// Drives are on other machines, and connections to them break. They have no other fault.
+    /// Drives are on other machines, and connections to them break. One may be away at openings.
     pub remote: bool,
     /// Level of sparing at first.
     pub sparing: SparingLevel,
@@ -256,9 +256,11 @@ impl PoolRunPlan {
             plan.setting.throttle.ceiling_bytes_per_second = [0, 4 << 20, 16 << 20][random.below(3) as usize];
         }
         if plan.remote {
-            plan.faulty_drive = None;
-            plan.drive_faults.fill(None);
+            // A server may be away when the pool is opened, too, and is waited for.
+            plan.drive_faults.iter_mut().flatten().for_each(|fault| *fault = DriveFault::Absent);
             plan.shortages.fill(None);
+            plan.setting.copies_after =
+                Duration::from_millis([0, 1, 1_000, 300_000][random.below(4) as usize]);
         }
         if plan.has_domains {
             // A faulty drive beside a lost shelf may have the last copy of something.
@@ -337,6 +339,8 @@ fn draw_setting(random: &mut Random) -> OpenSetting {
         table_entries: [8, 64, 1_000, 100_000][random.below(4) as usize],
         log_blocks: [16, 256, 2_048, 100_000][random.below(4) as usize],
         interval: Duration::from_millis([50, 1_000, 30_000][random.below(3) as usize]),
+        // Runs are short: nothing would be rebuilt.
+        copies_after: Duration::ZERO,
         ..OpenSetting::default()
     }
 }

@@ -206,17 +206,22 @@ impl LogicalUnit {
 
     /// A nexus begins: RESET OCCURRED is pending for it, as after power on.
     pub fn begin_session(&self, nexus: &Nexus) {
-        self.withholding.borrow_mut().begin_session(nexus);
+        if self.withholding.borrow_mut().begin_session(nexus) {
+            self.end_nexus(nexus);
+        }
         self.removable_medium.borrow_mut().allow(Some(nexus));
         self.attentions.borrow_mut().insert(nexus.clone(), [AdditionalSense::RESET_OCCURRED].into());
     }
 
     /// A nexus ends: its RESERVE(6) reservation, its PREVENT and its copy results go with it.
     pub fn end_session(&self, nexus: &Nexus, end: SessionEnd) {
-        if !self.withholding.borrow_mut().end_session(nexus, end) {
-            // Another session of the nexus has begun in its place.
-            return;
+        if self.withholding.borrow_mut().end_session(nexus, end) {
+            self.end_nexus(nexus);
         }
+    }
+
+    /// The last session of a nexus has ended, or another one has taken its place.
+    fn end_nexus(&self, nexus: &Nexus) {
         self.attentions.borrow_mut().remove(nexus);
         self.removable_medium.borrow_mut().allow(Some(nexus));
         self.copies.borrow_mut().retain(|(asker, _), _| asker != nexus);

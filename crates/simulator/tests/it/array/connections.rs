@@ -12,6 +12,13 @@ fn broken_connections_cost_a_pool_no_drive_and_lose_nothing() {
     let broken: u64 = reports.iter().map(|report| report.tally.connections_broken).sum();
     let lost = reports.iter().flat_map(|report| &report.drives);
     let lost: u64 = lost.filter_map(|drive| drive.faults.get(&SimFault::FailedFlush)).sum();
-    println!("note: {} seeds: {broken} breaks, {lost} caches lost", reports.len());
-    assert!(broken > 100 && lost > 20, "too few to show much: {broken} breaks, {lost} caches lost");
+    let without: u64 = reports.iter().map(|report| report.tally.openings_without).sum();
+    println!(
+        "note: {} seeds: {broken} breaks, {lost} caches lost, {without} openings without one",
+        reports.len()
+    );
+    assert!(
+        broken > 100 && lost > 20 && without > 10,
+        "too few to show much: {broken} breaks, {lost} caches lost, {without} openings without one"
+    );
 }
