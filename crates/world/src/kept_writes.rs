@@ -37,14 +37,14 @@ enum Change {
     Discard(ByteCount),
 }
 
-struct Kept {
+struct KeptChange {
     at: ByteOffset,
     change: Change,
     /// Number of its answer, in the order of answers; `None` while it is under way.
     answered: Option<u64>,
 }
 
-impl Kept {
+impl KeptChange {
     fn bytes(&self) -> usize {
         match &self.change {
             Change::Write(from) => from.iter().map(|buffer| buffer.len()).sum(),
@@ -53,10 +53,10 @@ impl Kept {
     }
 }
 
-/// Kept operations, by the order of their starts.
+/// Changes that are kept, by the order of their starts.
 #[derive(Default)]
 struct KeptChanges {
-    changes: RefCell<BTreeMap<u64, Kept>>,
+    changes: RefCell<BTreeMap<u64, KeptChange>>,
     bytes: Cell<usize>,
     started: Cell<u64>,
     answers: Cell<u64>,
@@ -71,7 +71,7 @@ impl KeptChanges {
         }
         let number = self.started.get() + 1;
         self.started.set(number);
-        let kept = Kept { at, change: change.clone(), answered: None };
+        let kept = KeptChange { at, change: change.clone(), answered: None };
         self.bytes.set(self.bytes.get() + kept.bytes());
         assert!(changes.insert(number, kept).is_none(), "numbers are used once");
         Some(number)
@@ -102,7 +102,7 @@ impl KeptChanges {
 
     /// Drops what was answered up to that answer: it is stable.
     fn flushed(&self, upto: u64) {
-        let is_stable = |kept: &Kept| kept.answered.is_some_and(|answered| answered <= upto);
+        let is_stable = |kept: &KeptChange| kept.answered.is_some_and(|answered| answered <= upto);
         self.changes.borrow_mut().retain(|_, kept| {
             let stays = !is_stable(kept);
             if !stays {

@@ -1,52 +1,20 @@
 //! Drives that have become larger in their places.
 
-use crate::scene::{MIB, POOL, make_volume, read, small, write};
+use crate::{
+    front_drive::FrontDrive,
+    scene::{MIB, POOL, make_volume, read, small, write},
+};
 use array::{
     error::Error,
     format::{DriveId, SparingLevel},
     pool::{NewDrive, NewPool, create_with_copies, open},
     volume::VolumeDevice,
 };
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, World,
+    BlockDevice, ByteCount, ByteOffset, World,
     sim::{DriveOptions, SimDrive, SimLimits, Simulation},
 };
-
-/// The first bytes of a drive, as it was before it became larger.
-struct Front {
-    drive: Rc<SimDrive>,
-    size: ByteCount,
-}
-
-impl BlockDevice for Front {
-    fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, ..self.drive.geometry() }
-    }
-
-    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        self.drive.read(at, into)
-    }
-
-    fn write(
-        &self,
-        at: ByteOffset,
-        from: Vec<Arc<Buffer>>,
-        stability: Stability,
-    ) -> LocalFuture<IoResult<()>> {
-        let end = at.0 + from.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
-        assert!(end <= self.size.0, "nothing is placed behind the end of a drive");
-        self.drive.write(at, from, stability)
-    }
-
-    fn flush(&self) -> LocalFuture<IoResult<()>> {
-        self.drive.flush()
-    }
-
-    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.drive.discard(at, length)
-    }
-}
 
 type Devices = Vec<Rc<dyn BlockDevice>>;
 
@@ -71,9 +39,14 @@ fn made_smaller(seed: u64) -> (Simulation, Vec<Rc<SimDrive>>) {
     (simulation, drives)
 }
 
+/// The drives as they were when they had so many MiB.
 fn of_size(drives: &[Rc<SimDrive>], mib: u64) -> Devices {
+    let size = ByteCount(mib * MIB);
+    let within = move |at: ByteOffset, length: u64| {
+        assert!(at.0 + length <= size.0, "nothing is placed behind the end of a drive");
+    };
     let front = |drive: &Rc<SimDrive>| {
-        Rc::new(Front { drive: Rc::clone(drive), size: ByteCount(mib * MIB) }) as Rc<dyn BlockDevice>
+        Rc::new(FrontDrive::over(Rc::clone(drive) as _, within).of_size(size)) as Rc<dyn BlockDevice>
     };
     drives.iter().map(front).collect()
 }

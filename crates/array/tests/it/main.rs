@@ -16,6 +16,7 @@ mod election;
 mod events;
 mod examples;
 mod filling;
+mod front_drive;
 mod full;
 mod golden;
 mod groups;

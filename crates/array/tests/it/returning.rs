@@ -1,54 +1,20 @@
 //! Drives that come back: what they still hold is compared, completed and used; nothing on them is believed.
 
-use crate::scene::{MIB, Scene, make_volume, make_volume_with, read, small, write};
+use crate::{
+    front_drive::FrontDrive,
+    scene::{MIB, Scene, make_volume, make_volume_with, read, small, write},
+};
 use array::{
     format::{DriveId, RedundancyClass},
     pool::{NewDrive, OpenSetting, Pool, VolumeSetting, open},
     volume::VolumeDevice,
 };
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
-use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, World,
-    sim::SimDrive,
-};
+use std::{cell::Cell, rc::Rc, time::Duration};
+use world::{BlockDevice, World, sim::SimDrive};
 
 /// The second of three drives goes away.
 const AWAY: usize = 1;
 const VOLUME_MIB: u64 = 24;
-
-/// Counts the bytes that are written.
-struct CountedDrive {
-    inner: Rc<dyn BlockDevice>,
-    written: Rc<Cell<u64>>,
-}
-
-impl BlockDevice for CountedDrive {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        self.inner.read(at, into)
-    }
-
-    fn write(
-        &self,
-        at: ByteOffset,
-        from: Vec<Arc<Buffer>>,
-        stability: Stability,
-    ) -> LocalFuture<IoResult<()>> {
-        self.written.set(self.written.get() + from.iter().map(|part| part.len() as u64).sum::<u64>());
-        self.inner.write(at, from, stability)
-    }
-
-    fn flush(&self) -> LocalFuture<IoResult<()>> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.inner.discard(at, length)
-    }
-}
 
 fn forced() -> OpenSetting {
     OpenSetting { forced: true, ..small() }
@@ -100,7 +66,8 @@ fn take_back(scene: &mut Scene, written_again: u64) -> u64 {
     let written = Rc::new(Cell::new(0));
     let counted = Rc::clone(&written);
     scene.run(move |world, mut devices| async move {
-        devices[AWAY] = Rc::new(CountedDrive { inner: Rc::clone(&devices[AWAY]), written: counted });
+        let count = move |_, length: u64| counted.set(counted.get() + length);
+        devices[AWAY] = Rc::new(FrontDrive::over(Rc::clone(&devices[AWAY]), count));
         let pool = open(&world, &devices, forced()).await.expect("it opens");
         assert_eq!(pool.drives_present(), 1, "the other one is behind");
         pool.add_drive(&back(&devices[AWAY])).await.expect("it is taken in");

@@ -40,7 +40,12 @@ fn domains_are_given_at_creation_and_shown_with_what_their_loss_loses() {
         fs::remove_file(bench.path(&format!("mail/drive-{number}.spindle"))).unwrap();
     }
     let lines = domain_lines(&bench);
-    assert!(lines.contains("domain shelf-2: 2 missing; copies are made on the other drives"), "{lines}");
+    assert!(
+        lines.contains(
+            "domain shelf-2: 2 missing; what lies there is copied to the other drives unless they come back"
+        ),
+        "{lines}"
+    );
 }
 
 #[test]

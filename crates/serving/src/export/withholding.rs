@@ -96,7 +96,8 @@ impl ServedAs {
 
     /// Readmits an initiator, whatever it has cached. False if the export is not withheld from it.
     pub fn readmit(&self, initiator: &str) -> bool {
-        self.units().iter().fold(false, |readmitted, unit| unit.readmit(initiator) || readmitted)
+        // Of each unit.
+        self.units().iter().filter(|unit| unit.readmit(initiator)).count() > 0
     }
 
     /// Readmits NBD clients, over new connections.

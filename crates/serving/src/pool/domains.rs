@@ -121,7 +121,7 @@ impl DomainReport {
                               as the others are no majority"
                     .to_owned()
             }
-            "absent" => "copies are made on the other drives".to_owned(),
+            "absent" => "what lies there is copied to the other drives unless they come back".to_owned(),
             _ => "its loss loses nothing".to_owned(),
         };
         format!("domain {name}: {}; {loss}", listed.join(", "))

@@ -98,7 +98,7 @@ enum StoredDrive {
         #[serde(flatten)]
         hardware: Hardware,
         #[serde(flatten)]
-        access: RemoteSettings,
+        access: Box<RemoteSettings>,
     },
 }
 
@@ -187,14 +187,19 @@ impl RecordedDrive {
             }
             StoredDrive::Drive { drive, path, hardware, access } => {
                 let drive = drive.as_deref().map(parse_uuid).transpose()?.map(DriveId);
-                Self { drive, path, hardware, access }
+                Self { drive, path, hardware, access: *access }
             }
         })
     }
 
     fn stored(&self) -> StoredDrive {
         let Self { drive, path, hardware, access } = self.clone();
-        StoredDrive::Drive { drive: drive.map(|drive| drive.to_string()), path, hardware, access }
+        StoredDrive::Drive {
+            drive: drive.map(|drive| drive.to_string()),
+            path,
+            hardware,
+            access: access.into(),
+        }
     }
 }
 
@@ -219,7 +224,7 @@ mod tests {
         let device = RecordedDrive { hardware, ..RecordedDrive::found(DriveId([7; 16]), "/dev/sdh".into()) };
         let file = RecordedDrive::file(DriveId([8; 16]), "drive-2.spindle".into());
         let mut record = PoolRecord { pool: Some(PoolId([9; 16])), drives: vec![device, file] };
-        let stored = || std::fs::read_to_string(folder.path().join(RECORD_NAME)).unwrap();
+        let stored = || host_files::read_to_string(&folder.path().join(RECORD_NAME)).unwrap();
         record.write(folder.path()).unwrap();
         assert_eq!(PoolRecord::read(folder.path()).unwrap(), record);
         assert!(stored().contains("\"format\": 2"), "older programs may read it");
