@@ -79,15 +79,10 @@ impl Shared {
     /// The failure domains, by name. Reads the rows of all segments.
     pub fn domains(&self) -> Vec<DomainStatus> {
         let (superblock, domains) = (self.superblock.borrow(), self.drives.domains());
-        // One that is absent and on which nothing lies has left, or is not needed.
-        let named = self.state.borrow().segments.named_slots();
         let mut members: BTreeMap<DomainName, Vec<MemberIndex>> = BTreeMap::new();
         for (index, row) in superblock.members.iter().enumerate() {
-            let member = MemberIndex(index as u16);
-            if let Some(name) = row.domain
-                && (self.drives.has(member) || named.contains_key(&member))
-            {
-                members.entry(name).or_default().push(member);
+            if let Some(name) = row.domain {
+                members.entry(name).or_default().push(MemberIndex(index as u16));
             }
         }
         let shared = self.state.borrow().segments.in_one_domain(&domains, |member| self.drives.has(member));
