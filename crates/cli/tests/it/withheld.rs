@@ -165,7 +165,7 @@ fn after_a_forced_rollback_no_write_of_a_session_from_before_arrives() {
         assert!(!refused.contains(WROTE), "{refused}");
         assert_eq!(values(&shared.device).await, [1, 1], "nothing of it arrived");
 
-        // The initiator logs out by command; whoever has no name must be readmitted.
+        // The initiator logs out by command; NBD clients have no names and must be readmitted.
         by_iscsi.end().await;
         assert!(shared.served.withheld_from().initiators.is_empty());
         let mut later = Client::begin(&bench, &world, "iscsi-later", &uris.1);

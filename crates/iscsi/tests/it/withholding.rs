@@ -32,7 +32,7 @@ fn a_withheld_initiator_reaches_nothing_until_it_has_logged_out() {
         unit.end_session(&own.0, SessionEnd::Broken);
         unit.begin_session(&own.0);
         assert_eq!(sense_of(&own.execute(&unit, &write, &block).await), WITHHELD);
-        // Whoever was not connected is not concerned.
+        // An initiator that was not connected is not concerned.
         let other = Initiator::awake(&unit, "other").await;
         Initiator::done(other.execute(&unit, &write, &block).await);
         unit.end_session(&own.0, SessionEnd::LoggedOut);
