@@ -15,11 +15,24 @@ pub fn workspace_root() -> &'static Path {
 }
 
 /// The cargo that runs this program, ready for arguments.
+///
+/// It sees nothing of this package: build scripts of dependencies (ring's) watch such variables, and everything above
+/// them was compiled anew by each chore that followed a plain cargo.
 pub fn cargo() -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.current_dir(workspace_root());
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(describes_a_package) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// True for the variables by which cargo tells a program of the package it belongs to.
+fn describes_a_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// The folder cargo builds into, as cargo itself sees it (configuration and environment included).

@@ -9,10 +9,10 @@
 //! [`database::incarnation`] (from opening to a crash), [`database::run()`] (a whole run).
 //!
 //! [`array`](mod@array) tests whole pools of drives. Reading order there: [`array::plan`] (the decisions of a
-//! seed), [`array::fault_model`] (faults of drives, and the guarantees under them), [`array::content`] and
-//! [`array::register`] (the contents of a sector, actual and allowed), [`array::model`], [`array::host`] and
-//! [`array::administrator`] (the work), [`array::inspection`], [`array::incarnation`],
-//! [`array::independent_reader`] (a second reader of the format), [`array::run()`].
+//! seed), [`array::fault_model`] (faults of drives, and the guarantees under them), [`array::register`] (what
+//! a sector may hold), [`array::model`], [`array::host`] and [`array::administrator`] (the work),
+//! [`array::inspection`], [`array::incarnation`], [`array::independent_reader`] (a second reader of the
+//! format), [`array::run()`].
 //!
 //! [`cuts`] tests cuts over two pools.
 
