@@ -364,16 +364,16 @@ async fn abandon(directory: &ExtentDirectory, random: &mut Random) {
     });
     for _ in 0..turns {
         let mut yielded = false;
-        std::future::poll_fn(|context| {
-            if change.as_mut().poll(context).is_ready() || yielded {
-                return Poll::Ready(());
+        let ends = std::future::poll_fn(|context| {
+            let ends = change.as_mut().poll(context).is_ready();
+            if ends || yielded {
+                return Poll::Ready(ends);
             }
             yielded = true;
             context.waker().wake_by_ref();
             Poll::Pending
-        })
-        .await;
-        if !yielded {
+        });
+        if ends.await {
             return;
         }
     }
