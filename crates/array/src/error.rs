@@ -5,8 +5,9 @@ use crate::{
     election::OpenRefusal,
     format::{
         BlockIndex, BranchNumber, DecodeError, DriveId, MemberIndex, PoolId, SegmentNumber, SlotAddress,
-        SnapshotId, Stamp, VolumeNumber,
+        Stamp, VolumeNumber,
     },
+    pool::UnsettledId,
 };
 use std::fmt;
 use world::{ByteCount, IoError};
@@ -230,7 +231,9 @@ pub enum Error {
     )]
     NothingInCommon { earlier: String, later: String },
     /// The volume is being copied or refreshed, or that was interrupted.
-    #[error("volume {0:?} is an incomplete copy: copy or refresh it again to complete it, or delete it")]
+    #[error(
+        "volume {0:?} is an incomplete copy: copy, refresh or move it again to complete it, or delete it"
+    )]
     IncompleteCopy(String),
     /// An incomplete copy is in the way.
     #[error("volume {0:?} is an incomplete copy of something else; delete it first")]
@@ -241,6 +244,20 @@ pub enum Error {
          stays then"
     )]
     CopyWritten { volume: String, snapshot: String },
+    /// The volume stays in its pool.
+    #[error("the volume cannot be moved: {0}")]
+    NotMovable(String),
+    /// Hosts change the volume as fast as it is copied.
+    #[error(
+        "hosts write as fast as the volume is copied: {passes} passes did not become short; limit its rate, or move it when \
+         it is less busy: what was copied stays"
+    )]
+    MoveTooSlow { passes: u32 },
+    /// The volume is complete in another pool than the one given, or under another name.
+    #[error(
+        "volume {0:?} was moved to another pool, and is complete there: 'spindle volume move' to that pool ends it"
+    )]
+    MovedElsewhere(String),
     /// There is less free space than data to copy.
     #[error("the pool lacks {} for the copy; add a drive, or delete data or snapshots", ByteCount(*lacking_bytes))]
     TooSmallForCopy { lacking_bytes: u64 },
@@ -297,6 +314,21 @@ pub enum Error {
         "snapshot {snapshot:?} is one of all volumes of group {group:?}; delete it there, or first the group"
     )]
     PartOfGroupSnapshot { snapshot: String, group: String },
+    /// The group has volumes in other pools, which take part in whatever happens to it.
+    #[error("group {0:?} has volumes in several pools: all of them are needed for this")]
+    GroupOfSeveralPools(String),
+    /// The pools named are not those of the group.
+    #[error("group {group:?} is one of {expected} pools, and {given} were named, or others")]
+    OtherPools { group: String, expected: usize, given: usize },
+    /// An operation on a group of several pools did not happen, in any of them.
+    #[error("nothing was changed in any pool: {0}")]
+    OperationFailed(String),
+    /// The other pools of an operation on a group were not seen yet.
+    #[error(
+        "a clone or rollback of group {0:?} is not settled in all its pools; 'spindle pool settle' with all of them \
+         does it, '--give-up' gives up waiting"
+    )]
+    OperationPending(String),
     /// Too few pools for a cut, too many, or one twice.
     #[error(
         "a cut over several pools cannot have {pools} of them: at least two different ones, and at most {at_most}"
@@ -316,8 +348,8 @@ pub enum Error {
          them decides it, '--give-up' gives up waiting"
     )]
     CutPending(String),
-    #[error("no snapshot {0} of several pools waits to be settled")]
-    NoCut(SnapshotId),
+    #[error("no {0} of several pools waits to be settled")]
+    NoCut(UnsettledId),
     /// Too many volumes for one snapshot.
     #[error("a snapshot cannot span {volumes} volumes; the limit is {at_most}")]
     TooManyAtOnce {

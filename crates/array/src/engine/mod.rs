@@ -18,6 +18,7 @@ mod background;
 mod block_reads;
 mod branch_stamps;
 mod catalogue;
+mod change_lock;
 mod checkpoint;
 mod domains;
 mod drive_losses;
@@ -59,6 +60,7 @@ pub(crate) use block_reads::StoredRun;
 pub(crate) use catalogue::{
     BranchLoss, Catalogue, ForkPoint, NewVolumeLabel, PlannedDeletion, clone_row, left_name, left_row,
 };
+pub(crate) use change_lock::ChangeLock;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
 pub(crate) use log_sink::PoolLog;
 pub(crate) use map_reader::MapReader;

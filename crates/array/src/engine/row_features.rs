@@ -11,7 +11,7 @@ use crate::{
         MemberState, Superblock,
         features::{
             INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-            INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES,
+            INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_SHARED_GROUPS,
         },
     },
 };
@@ -23,7 +23,8 @@ pub(crate) const ROW_FEATURES: u64 = INCOMPATIBLE_BRANCHES
     | INCOMPATIBLE_GROUPS
     | INCOMPATIBLE_LEAVING
     | INCOMPATIBLE_NOTES
-    | INCOMPATIBLE_CUTS;
+    | INCOMPATIBLE_CUTS
+    | INCOMPATIBLE_SHARED_GROUPS;
 
 /// The features of the verbs under way, one entry a verb.
 pub(crate) type FeaturesUnderWay = Rc<RefCell<Vec<u64>>>;

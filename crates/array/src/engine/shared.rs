@@ -10,6 +10,7 @@
 use super::{
     Absences, Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
     branch_stamps::BranchStamps,
+    change_lock::CatalogueLock,
     domains::DomainBasis,
     events::{EventKind, PoolEventLog},
     log_subscribers::LogSubscribers,
@@ -80,7 +81,7 @@ pub(crate) struct Shared {
     /// Features of the rows that verbs are about to log.
     pub features_under_way: FeaturesUnderWay,
     /// Held while a verb changes the catalogue.
-    pub changing: tokio::sync::Mutex<()>,
+    pub changing: CatalogueLock,
 }
 
 /// Phases of a pool that is open, or being opened.

@@ -53,6 +53,8 @@ pub const INCOMPATIBLE_CUTS: u64 = 1 << 12;
 pub const INCOMPATIBLE_SPARE_SECOND: u64 = 1 << 13;
 /// A member's row names its failure domain: copies of a segment lie in different ones, as far as there is room.
 pub const INCOMPATIBLE_DOMAINS: u64 = 1 << 14;
+/// The row of a group, or of an operation on one, names several pools.
+pub const INCOMPATIBLE_SHARED_GROUPS: u64 = 1 << 16;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

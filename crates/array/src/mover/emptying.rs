@@ -213,7 +213,7 @@ impl Mover {
                 continue;
             }
             // No verb changes the members meanwhile.
-            let _nobody_changes_them = self.shared.changing.lock().await;
+            let _nobody_changes_them = self.shared.lock_changes().await;
             let drive = self.shared.drive_name(member);
             if self.shared.publish_departure(member).await? {
                 self.count_leaving();

@@ -95,7 +95,7 @@ impl Mover {
 
     /// Moves the log on to a segment that has all its copies, by logging a row again, in case no host writes.
     async fn move_log_on(&self) -> Result<()> {
-        let _nobody_changes_it = self.shared.changing.lock().await;
+        let _nobody_changes_it = self.shared.lock_changes().await;
         let row = {
             let state = self.shared.state.borrow();
             // The row with the highest number: another one may be removed before this is logged.

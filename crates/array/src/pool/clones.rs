@@ -54,7 +54,7 @@ impl Pool {
         let before = self.volume_row(number);
         let above = at.map(|at| self.snapshot_of(source, at)).transpose()?.map_or(before.branch, |at| at.0);
         let is_filled = self.must_be_filled(above, source)? || new.is_independent;
-        let _feature = self.begin_fork(is_filled).await?;
+        let feature = self.begin_fork(is_filled).await?;
         let fork = match at {
             Some(at) => self.fork_at(source, at)?,
             None => {
@@ -74,7 +74,7 @@ impl Pool {
             LogItem::Put { row: RowKey::of_point(fork.branch, fork.stamp), bytes: fork.row.encode() },
             LogItem::Put { row: RowKey::of_volume(volume), bytes: row.encode() },
         ];
-        self.answer(one_at_a_time, self.log.append_together(parts)).await?;
+        self.answer((one_at_a_time, feature), self.log.append_together(parts)).await?;
         if is_filled {
             self.begin_filling();
         }
@@ -95,8 +95,9 @@ impl Pool {
         self.check_volume_count()
     }
 
-    /// Fails if there are too many volumes for another one.
+    /// Fails if there are too many volumes for another one, or none may be made now.
     pub(super) fn check_volume_count(&self) -> Result<()> {
+        self.check_no_operation()?;
         let count = self.shared.state.borrow().catalogue.live_volumes();
         if count >= VOLUMES_MAX { Err(Error::TooManyVolumes(VOLUMES_MAX)) } else { Ok(()) }
     }

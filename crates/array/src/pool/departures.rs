@@ -23,7 +23,7 @@ impl Pool {
     ///
     /// It never was a member, or is not present; the others are too few or have too little room; or the pool has stopped.
     pub async fn retire(&self, drive: DriveId) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         if self.row(drive).is_some_and(|(_, state)| state == MemberState::Gone) {
             return Ok(());
@@ -54,7 +54,7 @@ impl Pool {
     ///
     /// As [`Pool::retire`] and [`Pool::add_drive`], with the new drive counted among the others.
     pub async fn replace(&self, old: DriveId, new: &NewDrive) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         let (member, _) = self.member(old)?;
         let slots = {
@@ -78,7 +78,7 @@ impl Pool {
     ///
     /// It is no member or not present, or the pool has stopped.
     pub async fn keep(&self, drive: DriveId) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         let member = match self.member(drive)? {
             (member, MemberState::Leaving) => member,
@@ -102,7 +102,7 @@ impl Pool {
     /// It was never a member, or is present; data lacks copies that are not made yet, or lies there alone; or
     /// the pool has stopped.
     pub async fn forget(&self, drive: DriveId) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         let (member, state) = self.row(drive).ok_or(Error::NoDrive(drive))?;
         if state == MemberState::Gone {

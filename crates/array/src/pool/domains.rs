@@ -32,7 +32,7 @@ impl Pool {
     ///
     /// A drive is no member; nothing was changed. Or the pool has stopped.
     pub async fn set_domains(&self, domains: &[(DriveId, Option<DomainName>)]) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         let mut rows = Vec::new();
         for &(drive, domain) in domains {

@@ -17,7 +17,7 @@ impl Pool {
     ///
     /// The drive is too small, already a member, or cannot be written; or the pool has stopped.
     pub async fn add_drive(&self, new: &NewDrive) -> Result<()> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.add(new, None).await?;
         self.log.check_copies();
         Ok(())

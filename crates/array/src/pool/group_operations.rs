@@ -5,7 +5,8 @@
 //! 3. A record for each volume makes its clone, or rolls it back; the last one removes the intent.
 //!
 //! An opening completes an intent that it finds, before it serves anything: the rows of steps that are missing
-//! follow from the intent and from the rows there are (`Catalogue::completion`).
+//! follow from the intent and from the rows there are (`Catalogue::completion`). Groups of several pools:
+//! `shared_operations`.
 
 use super::{
     Pool, SnapshotKey,
@@ -17,7 +18,9 @@ use crate::{
     error::{Error, Result},
     format::{
         GroupNumber, RowKey, SnapshotId, VolumeNumber,
-        features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS},
+        features::{
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_SHARED_GROUPS,
+        },
         row::{GroupOperation, IdSeed, IntentRow, VolumeRow},
     },
     log::LogItem,
@@ -67,7 +70,23 @@ impl Pool {
         new: &NewGroupClone,
     ) -> Result<Vec<GroupMemberChange>> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let (group, snapshot) = self.group_snapshot_of(group.into(), snapshot.into())?;
+        let goal = self.group_snapshot_of(group.into(), snapshot.into())?;
+        self.check_in_one_pool(goal.0)?;
+        let (made, fills) = self.check_clones(goal, new)?;
+        let features = self.begin_operation(fills, false).await?;
+        let is_independent = new.is_independent;
+        let operation = GroupOperation::Clone { suffix: new.suffix.clone(), is_independent };
+        drop(self.decide_and_complete((one_at_a_time, features), goal, (operation, new.seed)).await?);
+        self.shared.wait_for_release().await?;
+        Ok(made)
+    }
+
+    /// The clones that a group would get, and whether a branch is filled. The catalogue must be locked for changes.
+    pub(super) fn check_clones(
+        &self,
+        (group, snapshot): (GroupNumber, SnapshotId),
+        new: &NewGroupClone,
+    ) -> Result<(Vec<GroupMemberChange>, bool)> {
         let members = self.members_to_change(group, snapshot)?;
         check_name(&new.suffix)?;
         let made = members.iter().map(|member| {
@@ -77,13 +96,7 @@ impl Pool {
             Ok(GroupMemberChange { volume: member.row.name.clone(), made })
         });
         let made: Vec<GroupMemberChange> = made.collect::<Result<_>>()?;
-        let is_independent = new.is_independent;
-        let _features = self.begin_operation(is_independent || is_any_deep(&members)).await?;
-        let operation = GroupOperation::Clone { suffix: new.suffix.clone(), is_independent };
-        self.decide_and_complete((group, snapshot), operation, new.seed).await?;
-        drop(one_at_a_time);
-        self.shared.wait_for_release().await?;
-        Ok(made)
+        Ok((made, new.is_independent || is_any_deep(&members)))
     }
 
     /// Rolls all volumes of a group back to one of its snapshots, as [`Pool::roll_back`]. After a crash all are
@@ -103,37 +116,61 @@ impl Pool {
         is_forced: bool,
     ) -> Result<Vec<GroupMemberChange>> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let (group, snapshot) = self.group_snapshot_of(group.into(), snapshot.into())?;
+        let goal = self.group_snapshot_of(group.into(), snapshot.into())?;
+        self.check_in_one_pool(goal.0)?;
+        let (members, fills) = self.check_rollback(goal, is_forced)?;
+        let features = self.begin_operation(fills, false).await?;
+        let mut no_writes = Vec::new();
+        for (number, _) in &members {
+            no_writes.push(self.handles.locks_of(*number).close().await);
+        }
+        let locks = (one_at_a_time, features, no_writes);
+        let locks = self.decide_and_complete(locks, goal, (GroupOperation::RollBack, seed)).await?;
+        let made = self.left_by(seed, members);
+        drop(locks);
+        self.shared.wait_for_release().await?;
+        Ok(made)
+    }
+
+    /// The volumes that would be rolled back, and whether a branch is filled. The catalogue must be locked for changes.
+    pub(super) fn check_rollback(
+        &self,
+        (group, snapshot): (GroupNumber, SnapshotId),
+        is_forced: bool,
+    ) -> Result<(Vec<(VolumeNumber, VolumeRow)>, bool)> {
         let members = self.members_to_change(group, snapshot)?;
         for member in &members {
             self.check_changeable(&member.row)?;
             self.check_unused(member.number, is_forced)?;
         }
-        let _features = self.begin_operation(is_any_deep(&members)).await?;
-        let mut no_writes = Vec::new();
-        for member in &members {
-            no_writes.push(self.handles.locks_of(member.number).close().await);
-        }
-        self.decide_and_complete((group, snapshot), GroupOperation::RollBack, seed).await?;
-        let made = members.into_iter().map(|GroupVolume { row, .. }| {
+        let fills = is_any_deep(&members);
+        Ok((members.into_iter().map(|member| (member.number, member.row)).collect(), fills))
+    }
+
+    /// The volumes of a group with those that a rollback with this seed left.
+    pub(super) fn left_by(
+        &self,
+        seed: IdSeed,
+        members: Vec<(VolumeNumber, VolumeRow)>,
+    ) -> Vec<GroupMemberChange> {
+        let state = self.shared.state.borrow();
+        let made = members.into_iter().map(|(_, row)| {
             let id = seed.volume_of(row.volume);
-            let state = self.shared.state.borrow();
             let mut left = state.catalogue.volumes().filter(|(_, left)| left.volume == id);
             let (_, left) = left.next().expect("the operation made it");
             GroupMemberChange { volume: row.name, made: left.name.clone() }
         });
-        let made = made.collect();
-        drop((one_at_a_time, no_writes));
-        self.shared.wait_for_release().await?;
-        Ok(made)
+        made.collect()
     }
 
     /// The volumes of a group, if each can get another branch at the snapshot.
     fn members_to_change(&self, group: GroupNumber, snapshot: SnapshotId) -> Result<Vec<GroupVolume>> {
+        self.check_no_operation()?;
         let points: Vec<(VolumeNumber, _)> = {
             let state = self.shared.state.borrow();
-            let points = state.catalogue.group_points(group, snapshot).into_iter();
-            points.map(|point| (point.volume, point.branch)).collect()
+            let points = state.catalogue.group_points(group, snapshot);
+            points.first().map_or(Ok(()), |point| self.check_offered(point.row))?;
+            points.into_iter().map(|point| (point.volume, point.branch)).collect()
         };
         let count = self.shared.state.borrow().catalogue.live_volumes() + points.len();
         if count > VOLUMES_MAX {
@@ -147,35 +184,39 @@ impl Pool {
         members.collect()
     }
 
-    /// Decides an operation, and does it. The catalogue must be locked for changes.
-    async fn decide_and_complete(
+    /// Decides an operation, and does it. The catalogue must be locked for changes, by one of `locks`, which are given
+    /// back.
+    async fn decide_and_complete<L: Unpin + 'static>(
         &self,
+        locks: L,
         (group, snapshot): (GroupNumber, SnapshotId),
-        operation: GroupOperation,
-        seed: IdSeed,
-    ) -> Result<()> {
-        let intent = IntentRow { operation, snapshot, seed, created_at: self.shared.wall_now() };
+        (operation, seed): (GroupOperation, IdSeed),
+    ) -> Result<L> {
+        let created_at = self.shared.wall_now();
+        let intent = IntentRow { operation, snapshot, seed, created_at, shared: None };
         let put = LogItem::Put { row: RowKey::of_intent(group), bytes: intent.encode() };
         let under_way = UnderWay::begin(Sometimes::CutBehindAnIntent);
-        self.log_operation(group, &intent, Some(put)).await?;
+        let locks = self.log_operation(locks, group, &intent, Some(put)).await?;
         under_way.end();
-        Ok(())
+        Ok(locks)
     }
 
     /// Sets the features of the records of an operation.
-    async fn begin_operation(&self, fills: bool) -> Result<FeatureUse> {
+    pub(super) async fn begin_operation(&self, fills: bool, is_shared: bool) -> Result<FeatureUse> {
         let filling = if fills { INCOMPATIBLE_FILLING } else { 0 };
-        self.shared.begin_rows(INCOMPATIBLE_GROUPS | INCOMPATIBLE_BRANCHES | filling).await
+        let shared = if is_shared { INCOMPATIBLE_SHARED_GROUPS } else { 0 };
+        self.shared.begin_rows(INCOMPATIBLE_GROUPS | INCOMPATIBLE_BRANCHES | filling | shared).await
     }
 
     /// Logs what is missing of an operation, after the intent if that is new. The catalogue must be locked for
-    /// changes.
-    async fn log_operation(
+    /// changes, by one of `locks`, which are given back.
+    pub(super) async fn log_operation<L: Unpin + 'static>(
         &self,
+        locks: L,
         group: GroupNumber,
         intent: &IntentRow,
         put: Option<LogItem>,
-    ) -> Result<()> {
+    ) -> Result<L> {
         let (records, fills) = {
             let state = self.shared.state.borrow();
             (state.catalogue.completion(group, intent), state.catalogue.completion_fills(group, intent))
@@ -184,31 +225,36 @@ impl Pool {
         // caller that is dropped does not leave an intent without its steps.
         let records = put.into_iter().map(|put| vec![put]).chain(records);
         let logged: Vec<_> = records.map(|record| self.log.append_together(record)).collect();
-        for logged in logged {
-            logged.await?;
-        }
+        let all = async move {
+            for logged in logged {
+                logged.await?;
+            }
+            Ok(())
+        };
+        let locks = self.shared.logged_under(locks, Box::pin(all)).await?;
         if fills {
             self.begin_filling();
         }
-        Ok(())
+        Ok(locks)
     }
 
-    /// Completes the operations that the last process has left. Called by an opening, before it serves
-    /// anything.
+    /// Completes the operations that the last process has left; those that other pools may not know of stay pending.
+    /// Called by an opening, before it serves anything.
     ///
     /// # Errors
     ///
     /// The pool cannot write.
     pub(super) async fn complete_intents(&self) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let intents: Vec<_> = {
             let state = self.shared.state.borrow();
-            state.catalogue.intents().map(|(group, intent)| (group, intent.clone())).collect()
+            let decided = state.catalogue.intents().filter(|(_, intent)| !intent.is_pending());
+            decided.map(|(group, intent)| (group, intent.clone())).collect()
         };
         for (group, intent) in intents {
             let fills = self.shared.state.borrow().catalogue.completion_fills(group, &intent);
-            let _features = self.begin_operation(fills).await?;
-            self.log_operation(group, &intent, None).await?;
+            let features = self.begin_operation(fills, intent.shared.is_some()).await?;
+            drop(self.log_operation(features, group, &intent, None).await?);
             sometimes::reached(Sometimes::IntentCompleted);
         }
         drop(one_at_a_time);

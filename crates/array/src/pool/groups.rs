@@ -11,10 +11,10 @@ use crate::{
     engine::Catalogue,
     error::{Error, Result},
     format::{
-        Fence, GroupId, GroupNumber, RowKey, SnapshotId, VolumeNumber, WallNanoseconds,
-        features::INCOMPATIBLE_GROUPS,
+        Fence, GroupId, GroupNumber, PoolId, RowKey, SnapshotId, VolumeNumber, WallNanoseconds,
+        features::{INCOMPATIBLE_GROUPS, INCOMPATIBLE_SHARED_GROUPS},
         record::ENTRIES_MAX,
-        row::{GroupRow, PointRow, VolumeRow},
+        row::{CUT_POOLS_MAX, CutRow, GroupRow, PointRow, VolumeRow},
     },
     log::LogItem,
     simulation::canary::{self, Canary},
@@ -26,8 +26,10 @@ use std::collections::BTreeSet;
 pub struct NewGroup {
     /// Unique among the groups of the pool.
     pub name: String,
-    /// Globally unique.
+    /// Globally unique; the same in all its pools.
     pub group: GroupId,
+    /// All pools of the group, this one among them, if it has volumes in several; 2 to 32, ascending.
+    pub pools: Vec<PoolId>,
 }
 
 /// A group of a pool.
@@ -44,7 +46,9 @@ pub struct GroupInfo {
     pub name: String,
     pub group: GroupId,
     pub created_at: WallNanoseconds,
-    /// Names of its volumes, in the order of their creation; at least one.
+    /// All its pools, ascending, if they are several.
+    pub pools: Vec<PoolId>,
+    /// Names of its volumes in this pool, in the order of their creation; at least one.
     pub volumes: Vec<String>,
     /// In the order in which they were taken.
     pub snapshots: Vec<GroupSnapshot>,
@@ -58,6 +62,9 @@ pub struct GroupSnapshot {
     pub snapshot: SnapshotId,
     pub created_at: WallNanoseconds,
     pub note: Vec<u8>,
+    /// The cut over several pools that it is part of, while that is not settled. If it is pending, the snapshot cannot
+    /// be used.
+    pub cut: Option<CutRow>,
 }
 
 impl GroupInfo {
@@ -69,12 +76,14 @@ impl GroupInfo {
                 snapshot,
                 created_at: row.created_at,
                 note: row.note.clone(),
+                cut: catalogue.cut(snapshot).cloned(),
             }
         });
         Self {
             name: row.name.clone(),
             group: row.group,
             created_at: row.created_at,
+            pools: row.pools.clone(),
             volumes: catalogue.members(number).map(|(_, row)| row.name.clone()).collect(),
             snapshots: snapshots.collect(),
         }
@@ -82,11 +91,11 @@ impl GroupInfo {
 }
 
 impl Pool {
-    /// Makes a group of volumes, at most 124.
+    /// Makes a group of volumes, at most 124; at most 123 in each of several pools. Each of those makes its part.
     ///
     /// # Errors
     ///
-    /// The name is taken or invalid; no volume is given, or too many; no such volume; one is named twice, is in
+    /// The name is taken or invalid; the pools are too many; no volume is given, or too many; no such volume; one is named twice, is in
     /// a group already, or is what a rollback left; or the pool cannot write.
     pub async fn create_group<'k>(
         &self,
@@ -94,8 +103,12 @@ impl Pool {
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
     ) -> Result<()> {
         check_name(&new.name)?;
+        self.check_new_pools(&new.pools)?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let members = self.new_members(volumes)?;
+        self.check_no_operation()?;
+        // The record that ends the group, and each of its cuts, has a row more.
+        let at_most = ENTRIES_MAX - usize::from(!new.pools.is_empty());
+        let members = self.new_members(volumes, at_most)?;
         let group = {
             let state = self.shared.state.borrow();
             if state.catalogue.groups().any(|(_, row)| row.name == new.name) {
@@ -103,27 +116,31 @@ impl Pool {
             }
             state.catalogue.group_next()
         };
-        let _feature = self.shared.begin_rows(INCOMPATIBLE_GROUPS).await?;
+        let shared = if new.pools.is_empty() { 0 } else { INCOMPATIBLE_SHARED_GROUPS };
+        let feature = self.shared.begin_rows(INCOMPATIBLE_GROUPS | shared).await?;
         let row = GroupRow {
             group: new.group,
             name: new.name.clone(),
             fence: Fence(0),
             created_at: self.shared.wall_now(),
+            pools: new.pools.clone(),
         };
         // Without volumes it does not count, and its number is the highest, which no checkpoint removes.
-        self.log.append(vec![LogItem::Put { row: RowKey::of_group(group), bytes: row.encode() }]).await?;
+        let row = LogItem::Put { row: RowKey::of_group(group), bytes: row.encode() };
+        let locks = self.shared.logged_under((one_at_a_time, feature), self.log.append(vec![row])).await?;
         let puts =
             members.into_iter().map(|(number, row)| put(number, VolumeRow { group: Some(group), ..row }));
-        self.answer(one_at_a_time, self.log.append_together(puts.collect())).await
+        self.answer(locks, self.log.append_together(puts.collect())).await
     }
 
     /// The volumes of a new group.
     fn new_members<'k>(
         &self,
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
+        at_most: usize,
     ) -> Result<Vec<(VolumeNumber, VolumeRow)>> {
-        if volumes.is_empty() || volumes.len() > ENTRIES_MAX {
-            return Err(Error::BadGroupSize { volumes: volumes.len(), at_most: ENTRIES_MAX });
+        if volumes.is_empty() || volumes.len() > at_most {
+            return Err(Error::BadGroupSize { volumes: volumes.len(), at_most });
         }
         let mut numbers = BTreeSet::new();
         let mut members = Vec::new();
@@ -140,18 +157,33 @@ impl Pool {
         Ok(members)
     }
 
-    /// Deletes a group. Its volumes stay, and its snapshots stay as snapshots of the single volumes.
+    fn check_new_pools(&self, pools: &[PoolId]) -> Result<()> {
+        let is_sorted = pools.is_sorted_by(|one, next| one < next) && pools.contains(&self.id());
+        if pools.is_empty() || is_sorted && (2..=CUT_POOLS_MAX).contains(&pools.len()) {
+            return Ok(());
+        }
+        Err(Error::BadCutSize { pools: pools.len(), at_most: CUT_POOLS_MAX })
+    }
+
+    /// Deletes a group, or the part of it that this pool has. Its volumes stay, and its snapshots stay as snapshots of
+    /// the single volumes.
     ///
     /// # Errors
     ///
-    /// No such group; or the pool cannot write.
+    /// No such group; an operation on a group waits for other pools; or the pool cannot write.
     pub async fn delete_group<'k>(&self, group: impl Into<GroupKey<'k>>) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let group = self.group_number(group.into())?;
+        self.check_no_operation()?;
         let puts: Vec<LogItem> = {
             let state = self.shared.state.borrow();
             let members = state.catalogue.members(group);
-            members.map(|(number, row)| put(number, VolumeRow { group: None, ..row.clone() })).collect()
+            let members = members.map(|(number, row)| put(number, VolumeRow { group: None, ..row.clone() }));
+            // Its row stays as a number, and is to name no other pools: older programs could not read it.
+            let row = state.catalogue.group(group).filter(|row| !row.pools.is_empty()).cloned();
+            let row = row.map(|row| GroupRow { pools: Vec::new(), ..row });
+            let row = row.map(|row| LogItem::Put { row: RowKey::of_group(group), bytes: row.encode() });
+            members.chain(row).collect()
         };
         self.answer(one_at_a_time, self.log.append_together(puts)).await
     }
@@ -166,8 +198,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such group; one of its volumes has a snapshot of that name; the note is too long; or the pool cannot
-    /// write.
+    /// No such group, or one of several pools ([`Pool::take_part_in_group_cut`]); one of its volumes has a snapshot of
+    /// that name; the note is too long; or the pool cannot write.
     pub async fn snapshot_group<'k>(
         &self,
         group: impl Into<GroupKey<'k>>,
@@ -176,7 +208,8 @@ impl Pool {
         new.check()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let group = self.group_number(group.into())?;
-        let _feature = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_GROUPS).await?;
+        self.check_in_one_pool(group)?;
+        let feature = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_GROUPS).await?;
         let members: Vec<VolumeNumber> = {
             let state = self.shared.state.borrow();
             state.catalogue.members(group).map(|(number, _)| number).collect()
@@ -188,25 +221,28 @@ impl Pool {
             self.log.append(parts).await?;
             parts = rest;
         }
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        self.answer((one_at_a_time, feature), self.log.append_together(parts)).await
     }
 
-    /// Deletes a snapshot of a group, of all its volumes at once.
+    /// Deletes a snapshot of a group, of all its volumes in this pool at once.
     ///
     /// # Errors
     ///
-    /// No such group or snapshot; or the pool cannot write.
+    /// No such group or snapshot; it is part of a cut over several pools that is not settled; an operation on a group
+    /// waits for other pools; or the pool cannot write.
     pub async fn delete_group_snapshot<'k>(
         &self,
         group: impl Into<GroupKey<'k>>,
         snapshot: impl Into<SnapshotKey<'k>>,
     ) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let (group, snapshot) = self.group_snapshot_of(group.into(), snapshot.into())?;
+        self.check_no_operation()?;
         let puts: Vec<LogItem> = {
             let state = self.shared.state.borrow();
-            let points = state.catalogue.group_points(group, snapshot).into_iter();
-            let deleted = points.map(|point| LogItem::Put {
+            let points = state.catalogue.group_points(group, snapshot);
+            points.first().map_or(Ok(()), |point| self.check_no_cut(point.row))?;
+            let deleted = points.into_iter().map(|point| LogItem::Put {
                 row: RowKey::of_point(point.branch, point.stamp),
                 bytes: row_of_deleted(point.row.clone()).encode(),
             });

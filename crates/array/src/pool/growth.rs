@@ -41,7 +41,7 @@ impl Pool {
     ///
     /// The drive is no member, is not present or leaves; or the pool has stopped.
     pub async fn grow(&self, drive: DriveId) -> Result<u64> {
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         let member = match self.member(drive)? {
             (member, MemberState::Active) => member,

@@ -2,13 +2,14 @@
 //!
 //! A name may be given to another volume at any time. A program looks it up once and goes on with the id.
 
-use super::{Pool, snapshots::no_snapshot};
+use super::{Pool, copy::INCOMPLETE_END, snapshots::no_snapshot};
 use crate::{
     error::{Error, Result},
     format::{
         BranchNumber, SnapshotId, Stamp, VolumeId, VolumeNumber,
         row::{PointRow, VolumeState},
     },
+    volume::MOVED_END,
 };
 use std::fmt;
 
@@ -69,7 +70,17 @@ impl Pool {
                 live.find(|(_, row)| row.volume == id).map(|(number, _)| number)
             }
         };
-        number.ok_or_else(|| Error::NoVolume(volume.to_string()))
+        number.ok_or_else(|| {
+            // A copy or a move may have it under another name for a while.
+            let has = |end: &str| state.catalogue.volume_named(&format!("{volume}{end}")).is_some();
+            match volume {
+                VolumeKey::Name(_) if has(MOVED_END) => Error::MovedElsewhere(format!("{volume}{MOVED_END}")),
+                VolumeKey::Name(_) if has(INCOMPLETE_END) => {
+                    Error::IncompleteCopy(format!("{volume}{INCOMPLETE_END}"))
+                }
+                _ => Error::NoVolume(volume.to_string()),
+            }
+        })
     }
 
     /// The branch, point and row of a snapshot that is not pending.

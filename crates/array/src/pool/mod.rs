@@ -31,6 +31,7 @@ mod only_copies;
 mod open;
 mod read_only;
 mod rollback;
+mod shared_operations;
 mod snapshot_room;
 mod snapshots;
 mod space_probe;
@@ -44,9 +45,11 @@ pub use crate::engine::{
     LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
 };
 pub use clones::NewClone;
-pub use copy::{CopySource, FinishedCopy, RefreshedCopy, is_incomplete_copy};
+pub use copy::{CopySource, FinishedCopy, MovedVolume, RefreshedCopy, is_incomplete_copy, is_moved};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
-pub use cut::{CutMember, CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
+pub use cut::{
+    CutMember, CutSettlement, UnsettledCut, UnsettledId, UnsettledState, settle_cuts, settlements,
+};
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use filling::FillStatus;
 pub use group_operations::{GroupMemberChange, NewGroupClone};

@@ -59,7 +59,7 @@ impl Pool {
             }
             RollbackGoal::Left(key) => (self.end_left((number, &before), key, is_forced)?, false),
         };
-        let _feature = self.begin_fork(is_filled).await?;
+        let feature = self.begin_fork(is_filled).await?;
         let mut no_writes = vec![self.handles.locks_of(number).close().await];
         if let RollbackGoal::Left(key) = goal {
             // Nobody writes it, but it may be filled.
@@ -87,7 +87,7 @@ impl Pool {
             rows.push((RowKey::of_volume(next), left_row.encode()));
         }
         let parts = rows.into_iter().map(|(row, bytes)| LogItem::Put { row, bytes }).collect();
-        self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await?;
+        self.answer((one_at_a_time, no_writes, feature), self.log.append_together(parts)).await?;
         if is_filled {
             self.begin_filling();
         }

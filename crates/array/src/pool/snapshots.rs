@@ -100,12 +100,26 @@ impl Pool {
     ) -> Result<()> {
         new.check()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let _feature = self.shared.begin_rows(new_features(new)).await?;
+        let feature = self.shared.begin_rows(new_features(new)).await?;
         let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
         self.check_snapshot(&numbers, new, ENTRIES_MAX)?;
         let parts = self.cut_of(&numbers, new, None);
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        self.answer((one_at_a_time, feature), self.log.append_together(parts)).await
+    }
+
+    /// Takes a snapshot of a volume as [`Pool::take_snapshot`], under any name and with any time.
+    pub(super) async fn take_snapshot_as(
+        &self,
+        number: VolumeNumber,
+        new: &NewSnapshot<'_>,
+        created_at: WallNanoseconds,
+    ) -> Result<()> {
+        let one_at_a_time = self.host.admission.admit_rows().await?;
+        let feature = self.shared.begin_rows(new_features(new)).await?;
+        self.check_snapshot(&[number], new, ENTRIES_MAX)?;
+        let parts = self.cut_of_time(&[number], new, None, created_at);
+        self.answer((one_at_a_time, feature), self.log.append_together(parts)).await
     }
 
     /// The rows of a snapshot of several volumes, perhaps those of a group, that was checked
@@ -117,9 +131,18 @@ impl Pool {
         new: &NewSnapshot<'_>,
         group: Option<GroupNumber>,
     ) -> Vec<LogItem> {
+        self.cut_of_time(volumes, new, group, self.shared.wall_now())
+    }
+
+    fn cut_of_time(
+        &self,
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        group: Option<GroupNumber>,
+        created_at: WallNanoseconds,
+    ) -> Vec<LogItem> {
         let mut state = self.shared.state.borrow_mut();
         let stamp = state.next_stamp_of([]);
-        let created_at = self.shared.wall_now();
         let mut parts = Vec::new();
         for &number in volumes {
             let volume = state.catalogue.volume(number).expect("it was checked");
@@ -230,7 +253,7 @@ impl Pool {
         volume: impl Into<VolumeKey<'k>>,
         snapshot: impl Into<SnapshotKey<'k>>,
     ) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         self.check_single(&row)?;
         self.check_no_cut(&row)?;

@@ -27,7 +27,7 @@ impl Pool {
             self.check_spare_room(level.drives())?;
             self.make_spare_room(level.drives()).await?;
         }
-        let _one_at_a_time = self.shared.changing.lock().await;
+        let _one_at_a_time = self.shared.lock_changes().await;
         self.shared.check_runs()?;
         self.check_spare_room(level.drives())?;
         let sparing = Sparing::whole(level);

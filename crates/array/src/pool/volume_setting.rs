@@ -2,6 +2,7 @@
 
 use super::{Pool, VolumeKey};
 use crate::{
+    engine::ChangeLock,
     error::Result,
     format::{
         BLOCK_BYTES, BlockCount, RedundancyClass, RowKey, VolumeNumber,
@@ -10,7 +11,6 @@ use crate::{
     log::LogItem,
     volume::{Bounds, Rates},
 };
-use tokio::sync::MutexGuard;
 
 /// Settings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,20 +77,20 @@ impl Pool {
     ///
     /// No such volume; the reserve exceeds the limit; or there is no room for the reserve.
     pub async fn set_bounds<'k>(&self, volume: impl Into<VolumeKey<'k>>, bounds: Bounds) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let number = self.number_of(volume.into())?;
         self.host.admission.check_bounds(Some(number), bounds).await?;
         self.set_row(one_at_a_time, number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
     }
 
     async fn set(&self, volume: VolumeKey<'_>, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         self.set_row(one_at_a_time, self.number_of(volume)?, change).await
     }
 
     async fn set_row(
         &self,
-        one_at_a_time: MutexGuard<'_, ()>,
+        one_at_a_time: ChangeLock,
         number: VolumeNumber,
         change: impl FnOnce(&mut VolumeRow),
     ) -> Result<()> {

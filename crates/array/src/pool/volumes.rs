@@ -164,9 +164,11 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume.
+    /// No such volume; or it may have to be rolled back once the other pools of its group are seen.
     pub fn volume<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<Rc<Volume>> {
-        Ok(self.handle(self.number_of(volume.into())?))
+        let number = self.number_of(volume.into())?;
+        self.check_awaits_no_rollback(number)?;
+        Ok(self.handle(number))
     }
 
     pub(super) fn handle(&self, number: VolumeNumber) -> Rc<Volume> {
@@ -202,7 +204,8 @@ impl Pool {
 
     /// As [`Pool::rename_volume`], whatever both names.
     pub(super) async fn rename(&self, volume: VolumeKey<'_>, new_name: &str) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
+        self.check_no_operation()?;
         let number = self.number_of(volume)?;
         if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
             return Err(Error::NameTaken(new_name.to_owned()));
@@ -219,7 +222,7 @@ impl Pool {
     ///
     /// No such volume, or the size is invalid.
     pub async fn resize_volume<'k>(&self, volume: impl Into<VolumeKey<'k>>, size_bytes: u64) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let sectors = check_size(size_bytes)?;
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
@@ -264,10 +267,11 @@ impl Pool {
         volume: impl Into<VolumeKey<'k>>,
         with_snapshots: bool,
     ) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
         self.check_ungrouped(&row)?;
+        self.check_no_operation()?;
         let snapshots = self.shared.state.borrow().catalogue.unsorted_snapshots_of(number).count();
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
@@ -335,15 +339,18 @@ impl Pool {
         Ok(grains / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
     }
 
-    /// Answers a verb: releases its locks when its record is applied, then waits until the log's subscribers
-    /// let it be answered.
+    /// Answers a verb: releases its locks when its record is applied, even if its caller goes away before; then waits
+    /// until the log's subscribers let it be answered.
     ///
     /// # Errors
     ///
     /// Those of the append; or the pool stopped while the answer was held.
-    pub(super) async fn answer<L>(&self, locks: L, logged: LocalFuture<Result<()>>) -> Result<()> {
-        logged.await?;
-        drop(locks);
+    pub(super) async fn answer<L: Unpin + 'static>(
+        &self,
+        locks: L,
+        logged: LocalFuture<Result<()>>,
+    ) -> Result<()> {
+        drop(self.shared.logged_under(locks, logged).await?);
         self.shared.wait_for_release().await
     }
 

@@ -77,6 +77,10 @@ listed! {
         CutNotHeld,
         /// A snapshot is offered although another pool may lack its part of the cut.
         HalfACutServed,
+        /// A pool does its part of an operation on a group before the other pools have theirs.
+        OperationDecidedAlone,
+        /// A volume is opened although another pool may have rolled back its part of the group.
+        HalfARollbackServed,
         /// A difference of two points lacks the last block of each run.
         DifferenceOffByOne,
         /// A difference across branches leaves out the one that is farthest from the later point.

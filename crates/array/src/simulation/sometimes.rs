@@ -189,6 +189,10 @@ listed! {
         CutConfirmedLater,
         /// Cuts: one that ended early was removed, because a pool lacked its part.
         CutRemovedLater,
+        /// A volume that is moved is complete in the new pool, and has its name in neither.
+        VolumeBetweenPools,
+        /// The caller of a verb went away while its records were on their way into the log.
+        CallerWentAway,
         /// Rebuild: a segment has its copy back.
         CopyRebuilt,
         /// Rebuild: a segment became free, or the new drive failed, before its copy was complete.

@@ -31,13 +31,13 @@ use super::{
     space_promise::WriteScope,
 };
 use crate::{
-    engine::{Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
+    engine::{ChangeLock, Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
     error::{Error, Result},
     format::{BLOCK_BYTES, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
     simulation::sometimes::{self, Sometimes},
 };
 use std::{rc::Rc, time::Duration};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 /// Limit of the bytes of host writes in the log's queue: two batches.
 const LOGGED_AT_ONCE_MAX: u64 = 2 << 20;
@@ -109,11 +109,11 @@ impl Admission {
     /// # Errors
     ///
     /// [`Error::Full`]; or the pool has stopped.
-    pub async fn admit_rows(&self) -> Result<MutexGuard<'_, ()>> {
+    pub async fn admit_rows(&self) -> Result<ChangeLock> {
         let wait = RoomWait::new(&self.shared.demand, 1);
         loop {
             self.shared.check_has_space()?;
-            let one_at_a_time = self.shared.changing.lock().await;
+            let one_at_a_time = self.shared.lock_changes().await;
             self.shared.check_runs()?;
             if self.shared.space().free_for(Purpose::Comfort) > 0 {
                 return Ok(one_at_a_time);

@@ -1,7 +1,7 @@
 //! A volume as a block device: commands on its head.
 
 use super::{
-    HostPath,
+    HostPath, MOVED_END,
     block_locks::{BlockLock, BlockLocks, BlockSpan},
     check_range, io_error,
     rate_limiter::{RateLimiter, Rates},
@@ -90,12 +90,14 @@ impl Volume {
         self.with_row(|row| row.left_by.is_some()) == Some(true)
     }
 
-    /// Fails if the volume was deleted, or is what a rollback left.
+    /// Fails if the volume was deleted, is what a rollback left, or was moved to another pool.
     pub(super) fn check_writable(&self) -> Result<()> {
-        match self.with_row(|row| row.left_by.is_some().then(|| row.name.clone())) {
-            Some(Some(name)) => Err(Error::LeftByRollback(name)),
-            _ => self.check_exists(),
-        }
+        let refusal = self.with_row(|row| match row {
+            row if row.left_by.is_some() => Some(Error::LeftByRollback(row.name.clone())),
+            row if row.name.ends_with(MOVED_END) => Some(Error::MovedElsewhere(row.name.clone())),
+            _ => None,
+        });
+        refusal.flatten().map_or_else(|| self.check_exists(), Err)
     }
 
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.

@@ -20,10 +20,11 @@ mod rate_limiter;
 mod read;
 mod snapshot;
 mod space_promise;
+mod switch;
 mod write;
 
 pub(crate) use admission::Admission;
-pub(crate) use block_locks::BlockLocks;
+pub(crate) use block_locks::{BlockLock, BlockLocks};
 pub use bounds::Bounds;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
@@ -32,6 +33,7 @@ pub(crate) use host_path::HostPath;
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};
 pub use snapshot::SnapshotDevice;
+pub use switch::{MOVED_END, SwitchedVolume};
 
 use crate::{
     error::Error,

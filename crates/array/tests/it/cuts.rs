@@ -8,7 +8,10 @@ use crate::{
 use array::{
     error::Error,
     format::{PoolId, SnapshotId, VolumeId, features::INCOMPATIBLE_CUTS, row::CutState},
-    pool::{CutMember, CutSettlement, NewSnapshot, Pool, RollbackGoal, UnsettledState, open, settle_cuts},
+    pool::{
+        CutMember, CutSettlement, NewSnapshot, Pool, RollbackGoal, UnsettledId, UnsettledState, open,
+        settle_cuts,
+    },
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
@@ -254,10 +257,10 @@ fn given_up_a_pending_snapshot_goes() {
         volumes(&pools).await;
         cut_as_logs_fail(&world, &pools, &logs).await.expect_err("the logs could not be written");
         let pool = &pools[0];
-        pool.give_up_cut(MONDAY).await.expect("it waits");
+        pool.give_up_cut(UnsettledId::Snapshot(MONDAY)).await.expect("it waits");
         assert_eq!(snapshots(pool), named("sunday", None));
-        let again = pool.give_up_cut(MONDAY).await.expect_err("nothing waits");
-        assert!(matches!(again, Error::NoCut(MONDAY)));
+        let again = pool.give_up_cut(UnsettledId::Snapshot(MONDAY)).await.expect_err("nothing waits");
+        assert!(matches!(again, Error::NoCut(UnsettledId::Snapshot(MONDAY))));
         pool.delete_volume("store", true).await.expect("nothing keeps it");
     });
 }

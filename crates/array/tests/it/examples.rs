@@ -10,8 +10,8 @@ use array::format::{
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
-        PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, VolumeRow,
-        VolumeState, WriteCache,
+        PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, SharedDecision,
+        VolumeRow, VolumeState, WriteCache,
     },
     *,
 };
@@ -366,7 +366,12 @@ pub fn group_row() -> GroupRow {
         name: "mail".to_owned(),
         fence: Fence(3),
         created_at: WallNanoseconds(1_790_500_000_000_000_000),
+        pools: Vec::new(),
     }
+}
+
+pub fn shared_group_row() -> GroupRow {
+    GroupRow { pools: vec![PoolId([0x11; 16]), PoolId([0x22; 16])], ..group_row() }
 }
 
 pub fn clone_intent_row() -> IntentRow {
@@ -376,7 +381,14 @@ pub fn clone_intent_row() -> IntentRow {
         snapshot: SnapshotId([0x55; 16]),
         seed: IdSeed([0x5e; 16]),
         created_at: WallNanoseconds(1_792_500_000_000_000_000),
+        shared: None,
     }
+}
+
+/// Of a group of two pools.
+pub fn shared_intent_row() -> IntentRow {
+    let pools = vec![PoolId([0x11; 16]), PoolId([0x22; 16])];
+    IntentRow { shared: Some(SharedDecision { state: CutState::Pending, pools }), ..clone_intent_row() }
 }
 
 pub fn rollback_intent_row() -> IntentRow {

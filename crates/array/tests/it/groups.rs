@@ -28,7 +28,7 @@ const SEED: IdSeed = IdSeed([0x5e; 16]);
 
 async fn group(pool: &Rc<Pool>, name: &str, volumes: &[&str]) -> Result<(), Error> {
     let group = GroupId([name.as_bytes()[0]; 16]);
-    pool.create_group(&NewGroup { name: name.to_owned(), group }, volumes).await
+    pool.create_group(&NewGroup { name: name.to_owned(), group, pools: Vec::new() }, volumes).await
 }
 
 async fn cut(pool: &Rc<Pool>, group: &str, name: &str) -> Result<(), Error> {

@@ -101,7 +101,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 14] {
+fn rows() -> [Image; 16] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -122,8 +122,10 @@ fn rows() -> [Image; 14] {
         row!("row-point-1", PointRow, examples::point_row()),
         row!("row-point-2", PointRow, examples::noted_point_row()),
         row!("row-group-1", GroupRow, examples::group_row()),
+        row!("row-group-2", GroupRow, examples::shared_group_row()),
         row!("row-intent-clone-1", IntentRow, examples::clone_intent_row()),
         row!("row-intent-rollback-1", IntentRow, examples::rollback_intent_row()),
+        row!("row-intent-clone-2", IntentRow, examples::shared_intent_row()),
         row!("row-cut-1", CutRow, examples::cut_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),

@@ -60,7 +60,7 @@ impl Administrator {
             return Ok(());
         }
         let key = self.fixture.model.borrow_mut().begin_group(&members);
-        let new = NewGroup { name: self.group_name(key), group: key.id() };
+        let new = NewGroup { name: self.group_name(key), group: key.id(), pools: Vec::new() };
         let names: Vec<String> = members.iter().map(|&key| self.name_of(key)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let made = self.pool.create_group(&new, &names).await;

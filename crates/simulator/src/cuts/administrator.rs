@@ -11,6 +11,8 @@ use world::{Random, World, with_deadline};
 
 /// The volume of each pool.
 pub const VOLUME: &str = "mail";
+/// The group of the volumes of both.
+pub const GROUP: &str = "all";
 
 pub struct CutAdministrator {
     pub world: World,
@@ -50,7 +52,8 @@ impl CutAdministrator {
 
     async fn cut(&mut self) -> Result<(), CutRunError> {
         let answered = self.chains.iter().map(Chain::answered).collect();
-        let (snapshot, name) = self.ledger.begin(answered);
+        let is_of_group = self.random.percent(self.plan.group_percent);
+        let (snapshot, name) = self.ledger.begin(answered, is_of_group);
         let mut parts =
             CutMember::of_pools(&[self.pools[0].id(), self.pools[1].id()]).expect("two pools").into_iter();
         let leaves = self.random.percent(self.plan.leaving_percent).then(|| self.random.below(2) as usize);
@@ -60,7 +63,13 @@ impl CutAdministrator {
             let patience = (leaves == Some(index)).then(|| Duration::from_micros(1 << self.random.below(14)));
             let part = async move {
                 let new = NewSnapshot { name: &name, snapshot, note: b"" };
-                let taken = pool.take_part_in_cut(&[VOLUME], &new, part);
+                let taken = async {
+                    if is_of_group {
+                        pool.take_part_in_group_cut(GROUP, &new, part).await
+                    } else {
+                        pool.take_part_in_cut(&[VOLUME], &new, part).await
+                    }
+                };
                 match patience {
                     None => Some(taken.await),
                     Some(patience) => with_deadline(world.sleep(patience), Box::pin(taken)).await,
@@ -96,22 +105,28 @@ impl CutAdministrator {
     /// Deletes a cut that was acknowledged, in one pool or both.
     async fn delete(&mut self) -> Result<(), CutRunError> {
         let known = self.ledger.all();
-        let taken: Vec<SnapshotId> = known
+        let taken: Vec<(SnapshotId, bool)> = known
             .iter()
             .filter(|(_, cut)| cut.fate == CutFate::Acknowledged)
-            .map(|&(snapshot, _)| snapshot)
+            .map(|&(snapshot, ref cut)| (snapshot, cut.is_of_group))
             .collect();
         if taken.is_empty() {
             return Ok(());
         }
-        let snapshot = taken[self.random.below(taken.len() as u64) as usize];
+        let (snapshot, is_of_group) = taken[self.random.below(taken.len() as u64) as usize];
         let both = self.random.percent(50.0);
         let first = self.random.below(2) as usize;
         let mut is_gone = false;
         for pool in [first, 1 - first].into_iter().take(1 + usize::from(both)) {
             // From here on it may be gone, whatever comes in between.
             self.ledger.set_fate(snapshot, CutFate::Deleted);
-            match self.pools[pool].delete_snapshot(VOLUME, snapshot).await {
+            let pool = &self.pools[pool];
+            let deleted = if is_of_group {
+                pool.delete_group_snapshot(GROUP, snapshot).await
+            } else {
+                pool.delete_snapshot(VOLUME, snapshot).await
+            };
+            match deleted {
                 Ok(()) => is_gone = true,
                 // One caller was stopped, so this pool does not know of the other yet.
                 Err(Error::CutPending(_)) if is_gone => return Ok(()),

@@ -2,12 +2,18 @@
 
 use super::{
     Chain, CutFate, CutRunError, CutRunPlan, Ledger,
-    administrator::{CutAdministrator, VOLUME},
+    administrator::{CutAdministrator, GROUP, VOLUME},
 };
 use array::{
     error::Error,
-    format::{SnapshotId, VolumeId, row::WriteCache},
-    pool::{NewVolume, OpenSetting, Pool, UnsettledState, VolumeSetting, open, settle_cuts},
+    format::{
+        GroupId, SnapshotId, VolumeId,
+        row::{GroupOperation, WriteCache},
+    },
+    pool::{
+        NewGroup, NewVolume, OpenSetting, Pool, UnsettledCut, UnsettledId, UnsettledState, VolumeSetting,
+        open, settle_cuts,
+    },
     volume::VolumeDevice,
 };
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
@@ -46,8 +52,12 @@ impl CutFixture {
         let pools = [self.open(&world, 0).await?, self.open(&world, 1).await?];
         settle_cuts(&pools).await?;
         self.check(&pools).await?;
+        self.check_operation(&pools).await?;
         if scenario.works {
+            self.group(&pools).await?;
+            self.operate(&world, &pools).await?;
             self.work(&world, &pools).await?;
+            self.operate(&world, &pools).await?;
         }
         if scenario.closes {
             for pool in &pools {
@@ -73,26 +83,31 @@ impl CutFixture {
         Ok(pool)
     }
 
+    /// Makes the group, or the part of it that a crash has prevented.
+    async fn group(&self, pools: &[Rc<Pool>; 2]) -> Result<(), CutRunError> {
+        for pool in pools.iter().filter(|pool| pool.groups().is_empty()) {
+            let pools = pools.iter().map(|pool| pool.id()).collect();
+            let new = NewGroup { name: GROUP.to_owned(), group: GroupId([3; 16]), pools };
+            pool.create_group(&new, &[VOLUME]).await?;
+        }
+        Ok(())
+    }
+
     /// One pool without the other: nothing pending is offered, or settled; some are given up.
     async fn open_alone(&self, world: &World, index: usize) -> Result<(), CutRunError> {
         let pool = self.open(world, index).await?;
         settle_cuts(&[Rc::clone(&pool)]).await?;
         let mut random = world.random("alone");
         for cut in pool.unsettled_cuts() {
-            let offered = pool.snapshot_device(VOLUME, cut.snapshot).map(drop);
-            match (cut.state, offered) {
-                (UnsettledState::Pending, Err(Error::CutPending(_))) | (UnsettledState::Whole, Ok(())) => {}
-                (state, offered) => {
-                    let what = format!("{} is {state:?} in one pool, and opens as {offered:?}", cut.name);
-                    return Err(CutRunError::Broken(what));
-                }
-            }
+            check_offered(&pool, &cut)?;
             if random.percent(50.0) {
                 self.ledger.tell(format!("{} is given up in pool {index}, {:?}", cut.name, cut.state));
-                if cut.state == UnsettledState::Pending {
-                    self.ledger.set_fate(cut.snapshot, CutFate::GivenUp);
+                match cut.id {
+                    _ if cut.state != UnsettledState::Pending => {}
+                    UnsettledId::Snapshot(snapshot) => self.ledger.set_fate(snapshot, CutFate::GivenUp),
+                    UnsettledId::Operation(_) => self.ledger.give_up_operation(),
                 }
-                pool.give_up_cut(cut.snapshot).await?;
+                pool.give_up_cut(cut.id).await?;
                 self.ledger.tally.borrow_mut().given_up += 1;
             }
         }
@@ -106,6 +121,9 @@ impl CutFixture {
             let snapshots = pool.snapshots(VOLUME).expect("it is there").into_iter();
             snapshots.map(|snapshot| (snapshot.snapshot, snapshot.cut.is_some())).collect()
         });
+        if let Some(cut) = pools.iter().flat_map(|pool| pool.unsettled_cuts()).next() {
+            return broken(format!("{} is not settled although both pools were seen", cut.id));
+        }
         for (snapshot, cut) in self.ledger.all() {
             let (name, fate) = (&cut.name, cut.fate);
             let there = found.each_ref().map(|found| found.get(&snapshot).copied());
@@ -186,6 +204,24 @@ impl CutFixture {
             if random.percent(50.0) {
                 world.sleep(Duration::from_micros(1 << random.below(10))).await;
             }
+        }
+    }
+}
+
+/// Checks that one pool alone offers what is whole, and nothing that is pending.
+fn check_offered(pool: &Pool, cut: &UnsettledCut) -> Result<(), CutRunError> {
+    let offered = match cut.id {
+        UnsettledId::Snapshot(snapshot) => pool.snapshot_device(VOLUME, snapshot).map(drop),
+        UnsettledId::Operation(_) => pool.volume(VOLUME).map(drop),
+    };
+    let is_offered =
+        cut.state == UnsettledState::Whole || matches!(cut.operation, Some(GroupOperation::Clone { .. }));
+    match offered {
+        Ok(()) if is_offered => Ok(()),
+        Err(Error::CutPending(_) | Error::OperationPending(_)) if !is_offered => Ok(()),
+        offered => {
+            let what = format!("{} is {:?} in one pool, and opens as {offered:?}", cut.name, cut.state);
+            Err(CutRunError::Broken(what))
         }
     }
 }

@@ -1,7 +1,13 @@
 //! The model of a run: for each cut the answers that its callers got, and the bounds of its contents.
 
-use array::format::SnapshotId;
-use std::{cell::RefCell, collections::BTreeMap};
+use array::format::{
+    SnapshotId,
+    row::{GroupOperation, IdSeed},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+};
 
 /// The fate of a cut, by the answers that its callers got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +28,23 @@ pub enum CutFate {
 #[derive(Clone, Debug)]
 pub struct KnownCut {
     pub name: String,
+    /// It is one of the group, not of single volumes.
+    pub is_of_group: bool,
     pub fate: CutFate,
     /// Of each chain: the last number answered before it began, and begun before it ended.
     pub bounds: Vec<(u64, u64)>,
+}
+
+/// A clone or rollback of the group, from its beginning until it was checked.
+#[derive(Clone, Debug)]
+pub struct KnownOperation {
+    pub operation: GroupOperation,
+    pub seed: IdSeed,
+    /// By the answers of its callers; open, refused, acknowledged or given up.
+    pub fate: CutFate,
+    /// The numbers of each chain in the volumes before it, and in the snapshot.
+    pub before: Vec<[u64; 2]>,
+    pub goal: Vec<[u64; 2]>,
 }
 
 /// Counters of a run, and its events.
@@ -39,6 +59,9 @@ pub struct CutTally {
     /// Cuts whose contents were checked, each time they were.
     pub checked: u64,
     pub given_up: u64,
+    /// Clones and rollbacks that were found in both pools, and in none.
+    pub operations: u64,
+    pub operations_refused: u64,
     pub deleted: u64,
     /// Writes answered.
     pub writes: u64,
@@ -51,19 +74,28 @@ pub struct CutTally {
 #[derive(Debug, Default)]
 pub struct Ledger {
     cuts: RefCell<BTreeMap<SnapshotId, KnownCut>>,
+    /// The one that is under way, or was not checked yet.
+    pub operation: RefCell<Option<KnownOperation>>,
+    operations: Cell<u64>,
     pub tally: RefCell<CutTally>,
 }
 
 impl Ledger {
     /// Begins a cut with a new identity and name.
-    pub fn begin(&self, answered: Vec<u64>) -> (SnapshotId, String) {
+    pub fn begin(&self, answered: Vec<u64>, is_of_group: bool) -> (SnapshotId, String) {
         let mut cuts = self.cuts.borrow_mut();
         let number = cuts.len() as u64 + 1;
         let (snapshot, name) =
             (SnapshotId((u128::from(number) | 5 << 64).to_be_bytes()), format!("cut{number}"));
         let bounds = answered.into_iter().map(|answered| (answered, u64::MAX)).collect();
-        cuts.insert(snapshot, KnownCut { name: name.clone(), fate: CutFate::Open, bounds });
+        cuts.insert(snapshot, KnownCut { name: name.clone(), is_of_group, fate: CutFate::Open, bounds });
         (snapshot, name)
+    }
+
+    /// A seed for another operation on the group.
+    pub fn next_seed(&self) -> IdSeed {
+        self.operations.set(self.operations.get() + 1);
+        IdSeed((u128::from(self.operations.get()) | 7 << 64).to_be_bytes())
     }
 
     /// Its callers have returned, or were stopped: later writes are not in it.
@@ -78,6 +110,13 @@ impl Ledger {
 
     pub fn set_fate(&self, snapshot: SnapshotId, fate: CutFate) {
         self.cuts.borrow_mut().get_mut(&snapshot).expect("it was begun").fate = fate;
+    }
+
+    /// One pool has given up waiting for the other: it may have happened in one alone.
+    pub fn give_up_operation(&self) {
+        if let Some(operation) = self.operation.borrow_mut().as_mut() {
+            operation.fate = CutFate::GivenUp;
+        }
     }
 
     /// After a crash: nothing that is written from here on is in any cut so far.

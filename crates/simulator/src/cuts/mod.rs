@@ -1,18 +1,20 @@
-//! Cuts over two pools, while hosts write to both, under power cuts, kills, and drives of one pool that fail.
+//! Cuts over two pools, of single volumes and of a group, while hosts write to both, under power cuts, kills, and drives of one pool that fail.
 //!
 //! Each host writes numbers to both pools in turn, each after the answer to the one before: so a cut is right
 //! only if its two parts have numbers that follow each other ([`Chain`]). After each crash both pools are opened
-//! and their cuts settled; then each is in both pools or in none, and those that were acknowledged are there.
+//! and their cuts settled; then each is in both pools or in none, and those that were acknowledged are there. Between
+//! the hosts' times the group is cloned and rolled back, in both pools or in none.
 
 mod administrator;
 mod chain;
 mod incarnation;
 mod ledger;
+mod operations;
 mod plan;
 mod run;
 
 pub use chain::Chain;
-pub use ledger::{CutFate, CutTally, Ledger};
+pub use ledger::{CutFate, CutTally, KnownOperation, Ledger};
 pub use plan::{CutRunOptions, CutRunPlan};
 pub use run::{CutRunReport, replay_command, run};
 

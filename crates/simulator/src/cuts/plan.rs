@@ -35,6 +35,10 @@ pub struct CutRunPlan {
     pub failing_percent: f64,
     /// Of a hundred incarnations, those in which one pool is opened alone first.
     pub alone_percent: f64,
+    /// Of a hundred cuts, those of the group.
+    pub group_percent: f64,
+    /// Clones and rollbacks of the group in each incarnation, at most.
+    pub operations: u64,
 }
 
 impl CutRunPlan {
@@ -53,6 +57,8 @@ impl CutRunPlan {
             leaving_percent,
             failing_percent,
             alone_percent,
+            group_percent: if random.percent(80.0) { 60.0 } else { 0.0 },
+            operations: random.below(9),
         }
     }
 }

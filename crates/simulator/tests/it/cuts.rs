@@ -12,24 +12,41 @@ const SEEDS_MAX: u64 = 200;
 #[test]
 fn cuts_are_in_both_pools_or_in_none() {
     let (mut reached, mut taken, mut checked, mut given_up, mut deleted) = (BTreeSet::new(), 0, 0, 0, 0);
+    let (mut happened, mut refused) = (0, 0);
     for seed in 0..SEEDS {
         let report = run(seed, CutRunOptions::default()).unwrap_or_else(|failure| panic!("{failure}"));
         taken += report.tally.taken;
         checked += report.tally.checked;
         given_up += report.tally.given_up;
         deleted += report.tally.deleted;
+        happened += report.tally.operations;
+        refused += report.tally.operations_refused;
         reached.extend(report.reached.into_keys());
     }
-    for branch in [Sometimes::CutAbandoned, Sometimes::CutConfirmedLater, Sometimes::CutRemovedLater] {
+    let expected = [
+        Sometimes::CutAbandoned,
+        Sometimes::CutConfirmedLater,
+        Sometimes::CutRemovedLater,
+        Sometimes::CallerWentAway,
+    ];
+    for branch in expected {
         assert!(reached.contains(&branch), "no seed reached {branch:?}");
     }
     println!("note: {taken} cuts taken, {checked} checked, {given_up} given up, {deleted} deleted");
+    println!("note: {happened} clones and rollbacks in both pools, {refused} in none");
     assert!(taken > SEEDS && checked > SEEDS && given_up > 0 && deleted > 0);
+    assert!(happened > SEEDS && refused > 0);
 }
 
 #[test]
 fn planted_bugs_of_cuts_are_caught_within_200_seeds() {
-    for bug in [Canary::CutNotHeld, Canary::HalfACutServed] {
+    let bugs = [
+        Canary::CutNotHeld,
+        Canary::HalfACutServed,
+        Canary::OperationDecidedAlone,
+        Canary::HalfARollbackServed,
+    ];
+    for bug in bugs {
         let options = CutRunOptions { bug: Some(bug) };
         let failure = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
         let failure = failure.unwrap_or_else(|| panic!("{bug:?} was not caught"));

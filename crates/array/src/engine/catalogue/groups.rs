@@ -8,6 +8,8 @@
 //!    hold the lock `changing` from before the intent until it is removed, and an opening completes the
 //!    intents that it finds before it serves anything.
 //! 3. An operation has happened to a volume exactly if the volume that it makes of it is there.
+//! 4. The intent of an operation over several pools stays until all of them are known to have decided it. It happens
+//!    to no volume while it is pending.
 
 use super::{
     Catalogue,
@@ -16,7 +18,9 @@ use super::{
 use crate::{
     format::{
         BranchNumber, GroupNumber, RowKey, SnapshotId, Stamp, VolumeId, VolumeNumber,
-        row::{BRANCH_DEPTH_MAX, GroupOperation, GroupRow, IntentRow, PointRow, VolumeRow, VolumeState},
+        row::{
+            BRANCH_DEPTH_MAX, GroupOperation, GroupRow, IdSeed, IntentRow, PointRow, VolumeRow, VolumeState,
+        },
     },
     log::LogItem,
 };
@@ -82,6 +86,30 @@ impl Catalogue {
         self.intents.iter().map(|(&group, row)| (group, row))
     }
 
+    /// True if a row names several pools for a group, or for an operation on one.
+    pub(super) fn has_shared_groups(&self) -> bool {
+        self.groups.values().any(|row| !row.pools.is_empty())
+            || self.intents.values().any(|intent| intent.shared.is_some())
+    }
+
+    /// An operation over several pools that is not settled.
+    pub fn shared_intents(&self) -> impl Iterator<Item = (GroupNumber, &IntentRow)> {
+        self.intents().filter(|(_, intent)| intent.shared.is_some())
+    }
+
+    /// True if a volume may have to be rolled back once the other pools of its group are seen.
+    pub fn awaits_rollback(&self, row: &VolumeRow) -> bool {
+        let intent = row.group.and_then(|group| self.intents.get(&group));
+        intent.is_some_and(|intent| intent.is_pending() && intent.operation == GroupOperation::RollBack)
+    }
+
+    /// True if an operation with this seed has happened to a volume of a group.
+    pub fn has_happened(&self, seed: IdSeed) -> bool {
+        let made: BTreeSet<VolumeId> =
+            self.grouped.iter().map(|number| seed.volume_of(self.volumes[number].volume)).collect();
+        self.volumes.values().any(|row| made.contains(&row.volume))
+    }
+
     /// Removes rows of groups without volumes. The highest number stays in use.
     pub fn forget_groups(&mut self) {
         let Some(&highest) = self.groups.keys().next_back() else { return };
@@ -96,8 +124,8 @@ impl Catalogue {
         gone.into_iter().for_each(|number| self.remove(RowKey::of_group(number)));
     }
 
-    /// The records that complete an operation on a group: one for each volume that it has not happened to, and
-    /// the removal of the intent. Volumes of which rows are missing, in a damaged catalogue, are left out.
+    /// The records that complete an operation on a group that is decided: one for each volume that it has not
+    /// happened to, and the removal of the intent, if no other pool needs it. Volumes of which rows are missing, in a damaged catalogue, are left out.
     pub fn completion(&self, group: GroupNumber, intent: &IntentRow) -> Vec<Vec<LogItem>> {
         let ids: BTreeSet<VolumeId> = self.volumes.values().map(|row| row.volume).collect();
         let mut names: BTreeSet<String> = self.names.keys().cloned().collect();
@@ -121,7 +149,9 @@ impl Catalogue {
             records.push(self.step(intent, point, new));
             (volume_next.0, branch_next.0) = (volume_next.0 + 1, branch_next.0 + 1);
         }
-        records.push(vec![LogItem::Remove(RowKey::of_intent(group))]);
+        if intent.shared.is_none() {
+            records.push(vec![LogItem::Remove(RowKey::of_intent(group))]);
+        }
         records
     }
 
@@ -174,7 +204,8 @@ impl Catalogue {
     ///
     /// A row is invalid.
     pub fn complete_for_reading(&mut self) -> Result<(), crate::format::DecodeError> {
-        let intents: Vec<_> = self.intents.clone().into_iter().collect();
+        let decided = self.intents.iter().filter(|(_, intent)| !intent.is_pending());
+        let intents: Vec<_> = decided.map(|(&group, intent)| (group, intent.clone())).collect();
         let records = intents.iter().flat_map(|(group, intent)| self.completion(*group, intent));
         let items: Vec<LogItem> = records.flatten().collect();
         for item in items {

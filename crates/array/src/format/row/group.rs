@@ -1,9 +1,12 @@
 //! Rows of consistency groups and of the epochs of their lineage.
 
-use super::{THIS, VERSION, is_name, name, nothing_behind, open};
+use super::{
+    CUT_POOLS_MAX, NAME_BYTES_MAX, THIS, VERSION, VERSION_POOLS, is_name, name, nothing_behind, open,
+    open_as, pools,
+};
 use crate::format::{
     decode_error::DecodeError,
-    units::{EpochId, Fence, GroupId, Stamp, WallNanoseconds},
+    units::{EpochId, Fence, GroupId, PoolId, Stamp, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -17,6 +20,9 @@ pub struct GroupRow {
     /// The fencing epoch it was last written under.
     pub fence: Fence,
     pub created_at: WallNanoseconds,
+    /// All pools with volumes of the group, the one with this row among them; 2 to 32, ascending. Empty for a group
+    /// of one pool.
+    pub pools: Vec<PoolId>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -24,26 +30,33 @@ pub struct GroupRow {
 struct RawGroup {
     version: le::U16,
     name_length: u8,
-    zero: [u8; 5],
+    /// Zero in version 1.
+    pools: u8,
+    zero: [u8; 4],
     group: [u8; 16],
     fence: le::U64,
     created_at: le::U64,
 }
 
 const _: () = assert!(size_of::<RawGroup>() == 40);
+const _: () = assert!(
+    size_of::<RawGroup>() + CUT_POOLS_MAX * size_of::<PoolId>() + NAME_BYTES_MAX <= super::ROW_BYTES_MAX
+);
 
 impl GroupRow {
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
+        let pools = if self.pools.is_empty() { Vec::new() } else { pools::encode(&self.pools) };
         let raw = RawGroup {
-            version: VERSION.into(),
+            version: if self.pools.is_empty() { VERSION } else { VERSION_POOLS }.into(),
             name_length: self.name.len() as u8,
-            zero: [0; 5],
+            pools: self.pools.len() as u8,
+            zero: [0; 4],
             group: self.group.0,
             fence: self.fence.0.into(),
             created_at: self.created_at.0.into(),
         };
-        [raw.as_bytes(), self.name.as_bytes()].concat()
+        [raw.as_bytes(), &pools, self.name.as_bytes()].concat()
     }
 
     /// Decodes a row.
@@ -52,11 +65,20 @@ impl GroupRow {
     ///
     /// Bytes that are no such row of a known version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (raw, rest) = open::<RawGroup>(bytes)?;
+        let (version, raw, rest) = open_as::<RawGroup>(bytes, &[VERSION, VERSION_POOLS])?;
         THIS.zero(&raw.zero, offset_of!(RawGroup, zero))?;
+        let pools_at = offset_of!(RawGroup, pools);
+        let (pools, rest) = if version == VERSION {
+            THIS.zero(&[raw.pools], pools_at)?;
+            (Vec::new(), rest)
+        } else {
+            pools::decode(rest, (raw.pools, pools_at), size_of::<RawGroup>())?
+        };
+        let name_at = size_of::<RawGroup>() + pools.len() * size_of::<PoolId>();
         Ok(Self {
             group: GroupId(raw.group),
-            name: name(rest, raw.name_length, offset_of!(RawGroup, name_length), size_of::<RawGroup>())?,
+            pools,
+            name: name(rest, raw.name_length, offset_of!(RawGroup, name_length), name_at)?,
             fence: Fence(raw.fence.get()),
             created_at: WallNanoseconds(raw.created_at.get()),
         })

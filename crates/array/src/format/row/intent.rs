@@ -1,11 +1,13 @@
 //! Rows of intents: operations on the snapshot of a group that take several records, and are completed after a
 //! crash.
 
-use super::{THIS, VERSION, is_name, name, open};
+use super::{
+    CUT_POOLS_MAX, CutState, NAME_BYTES_MAX, THIS, VERSION, VERSION_POOLS, is_name, name, open_as, pools,
+};
 use crate::format::{
     checksum::mix,
     decode_error::DecodeError,
-    units::{SnapshotId, VolumeId, WallNanoseconds},
+    units::{PoolId, SnapshotId, VolumeId, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -20,6 +22,18 @@ pub struct IntentRow {
     pub seed: IdSeed,
     /// Of the new volumes.
     pub created_at: WallNanoseconds,
+    /// None for a group of one pool.
+    pub shared: Option<SharedDecision>,
+}
+
+/// A pool's knowledge of an operation on a group of several pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedDecision {
+    /// Pending: it has not happened here, and may have in no pool. Whole: all pools have the intent, so it happens
+    /// in all.
+    pub state: CutState,
+    /// All pools of the group, the one with this row among them; 2 to 32, ascending.
+    pub pools: Vec<PoolId>,
 }
 
 /// An operation on each volume of a group.
@@ -32,7 +46,7 @@ pub enum GroupOperation {
 }
 
 /// Random bytes from which identities of volumes are derived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdSeed(pub [u8; 16]);
 
 impl IdSeed {
@@ -57,13 +71,20 @@ struct RawIntent {
     kind: u8,
     is_independent: u8,
     suffix_length: u8,
-    zero: [u8; 3],
+    /// Zero in version 1.
+    state: u8,
+    /// Zero in version 1.
+    pools: u8,
+    zero: u8,
     snapshot: [u8; 16],
     seed: [u8; 16],
     created_at: le::U64,
 }
 
 const _: () = assert!(size_of::<RawIntent>() == 48);
+const _: () = assert!(
+    size_of::<RawIntent>() + CUT_POOLS_MAX * size_of::<PoolId>() + NAME_BYTES_MAX <= super::ROW_BYTES_MAX
+);
 
 const KIND_CLONE: u8 = 1;
 const KIND_ROLLBACK: u8 = 2;
@@ -76,17 +97,23 @@ impl IntentRow {
         };
         assert!(is_name(suffix), "a suffix is at most 128 bytes without control characters");
         assert!((kind == KIND_CLONE) != suffix.is_empty(), "a clone has another name than its source");
+        let (version, state, pools) = match &self.shared {
+            None => (VERSION, 0, Vec::new()),
+            Some(shared) => (VERSION_POOLS, shared.state as u8, pools::encode(&shared.pools)),
+        };
         let raw = RawIntent {
-            version: VERSION.into(),
+            version: version.into(),
             kind,
             is_independent: is_independent.into(),
             suffix_length: suffix.len() as u8,
-            zero: [0; 3],
+            state,
+            pools: self.shared.as_ref().map_or(0, |shared| shared.pools.len() as u8),
+            zero: 0,
             snapshot: self.snapshot.0,
             seed: self.seed.0,
             created_at: self.created_at.0.into(),
         };
-        [raw.as_bytes(), suffix.as_bytes()].concat()
+        [raw.as_bytes(), &pools, suffix.as_bytes()].concat()
     }
 
     /// Decodes a row.
@@ -95,11 +122,12 @@ impl IntentRow {
     ///
     /// Bytes that are no such row of a known version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (raw, rest) = open::<RawIntent>(bytes)?;
-        THIS.zero(&raw.zero, offset_of!(RawIntent, zero))?;
+        let (version, raw, rest) = open_as::<RawIntent>(bytes, &[VERSION, VERSION_POOLS])?;
+        THIS.zero(&[raw.zero], offset_of!(RawIntent, zero))?;
+        let (shared, rest) = Self::decode_shared(version, raw, rest)?;
         let independent_at = offset_of!(RawIntent, is_independent);
         let length_at = offset_of!(RawIntent, suffix_length);
-        let suffix = name(rest, raw.suffix_length, length_at, size_of::<RawIntent>())?;
+        let suffix = name(rest, raw.suffix_length, length_at, bytes.len() - rest.len())?;
         let operation = match raw.kind {
             KIND_CLONE => {
                 let is_flag = raw.is_independent <= 1;
@@ -121,7 +149,29 @@ impl IntentRow {
             snapshot: SnapshotId(raw.snapshot),
             seed: IdSeed(raw.seed),
             created_at: WallNanoseconds(raw.created_at.get()),
+            shared,
         })
+    }
+
+    /// The fields of version 2, and the bytes behind them.
+    fn decode_shared<'b>(
+        version: u16,
+        raw: &RawIntent,
+        rest: &'b [u8],
+    ) -> Result<(Option<SharedDecision>, &'b [u8]), DecodeError> {
+        let (state_at, pools_at) = (offset_of!(RawIntent, state), offset_of!(RawIntent, pools));
+        if version == VERSION {
+            THIS.zero(&[raw.state, raw.pools], state_at)?;
+            return Ok((None, rest));
+        }
+        let state = CutState::decode(raw.state, state_at)?;
+        let (pools, rest) = pools::decode(rest, (raw.pools, pools_at), size_of::<RawIntent>())?;
+        Ok((Some(SharedDecision { state, pools }), rest))
+    }
+
+    /// True if it may not have happened in any pool, and must not here.
+    pub fn is_pending(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.state == CutState::Pending)
     }
 }
 

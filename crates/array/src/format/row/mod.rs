@@ -10,16 +10,18 @@ mod discard;
 mod group;
 mod intent;
 mod point;
+mod pools;
 mod scrub;
 mod segment;
 mod volume;
 
 pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
-pub use cut::{CUT_POOLS_MAX, CutRow, CutState};
+pub use cut::{CutRow, CutState};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
-pub use intent::{GroupOperation, IdSeed, IntentRow};
+pub use intent::{GroupOperation, IdSeed, IntentRow, SharedDecision};
 pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
+pub use pools::CUT_POOLS_MAX;
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
@@ -146,18 +148,29 @@ pub const NAME_BYTES_MAX: usize = 128;
 
 const THIS: Structure = Structure::Row;
 const VERSION: u16 = 1;
+/// Of rows of groups, and of operations on them, in several pools.
+const VERSION_POOLS: u16 = 2;
 
 /// Splits a row into its fixed part, if its version is known, and the rest.
 fn open<T>(bytes: &[u8]) -> Result<(&T, &[u8]), DecodeError>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
+    let (_, raw, rest) = open_as(bytes, &[VERSION])?;
+    Ok((raw, rest))
+}
+
+/// Splits a row of one of these versions, which have the same fixed part, into its version, that part and the rest.
+fn open_as<'b, T>(bytes: &'b [u8], versions: &[u16]) -> Result<(u16, &'b T, &'b [u8]), DecodeError>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
     let version: &le::U16 = THIS.view(bytes, 0)?;
-    if version.get() != VERSION {
-        return Err(THIS.refuse(0, DecodeFault::Version(version.get())));
+    let version = version.get();
+    if !versions.contains(&version) {
+        return Err(THIS.refuse(0, DecodeFault::Version(version)));
     }
-    let raw = THIS.view(bytes, 0)?;
-    Ok((raw, &bytes[size_of::<T>()..]))
+    Ok((version, THIS.view(bytes, 0)?, &bytes[size_of::<T>()..]))
 }
 
 /// The rest of a row, as a name.

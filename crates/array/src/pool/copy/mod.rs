@@ -19,8 +19,10 @@
 mod identity;
 mod pieces;
 mod refresh;
+mod relocation;
 
 pub use refresh::RefreshedCopy;
+pub use relocation::{MovedVolume, is_moved};
 
 use super::{
     NewSnapshot, NewVolume, Pool, SnapshotKey, VolumeInfo, VolumeKey, VolumeSetting, volumes::check_name,

@@ -120,7 +120,12 @@ impl Pool {
     }
 
     /// Applies a difference of the source. Returns the bytes that were copied and discarded.
-    async fn apply(&self, walk: &mut Difference, incomplete: &str, job: &Job) -> Result<(u64, u64)> {
+    pub(super) async fn apply(
+        &self,
+        walk: &mut Difference,
+        incomplete: &str,
+        job: &Job,
+    ) -> Result<(u64, u64)> {
         let [before, after] = walk.sizes_bytes();
         if before != after {
             self.resize_volume(incomplete, after).await?;

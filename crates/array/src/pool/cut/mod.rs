@@ -15,14 +15,15 @@ mod rendezvous;
 mod settlement;
 
 pub use rendezvous::CutMember;
-pub use settlement::{CutSettlement, UnsettledCut, UnsettledState, settle_cuts, settlements};
+pub(super) use rendezvous::CutStep;
+pub use settlement::{CutSettlement, UnsettledCut, UnsettledId, UnsettledState, settle_cuts, settlements};
 
-use super::{NewSnapshot, Pool, VolumeKey, snapshots::new_features};
+use super::{GroupKey, NewSnapshot, Pool, VolumeKey, snapshots::new_features};
 use crate::{
     error::{Error, Result},
     format::{
-        PoolId, RowKey, SnapshotId, VolumeNumber,
-        features::INCOMPATIBLE_CUTS,
+        GroupNumber, PoolId, RowKey, VolumeNumber,
+        features::{INCOMPATIBLE_CUTS, INCOMPATIBLE_GROUPS},
         record::ENTRIES_MAX,
         row::{CutRow, CutState, PointRow},
     },
@@ -33,33 +34,32 @@ use crate::{
         thread_delays,
     },
 };
-use rendezvous::CutStep;
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 use world::LocalFuture;
 
 /// The cut fails if hosts would have to wait longer than this for their answers.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// The cuts that a pool takes part in just now.
-pub(super) type CutsUnderWay = Rc<RefCell<BTreeSet<SnapshotId>>>;
+/// The cuts, and the operations over several pools, that a pool takes part in just now.
+pub(super) type CutsUnderWay = Rc<RefCell<BTreeSet<UnsettledId>>>;
 
-/// A cut that is under way in this process: nobody else settles it.
-struct CutUnderWay {
+/// A cut or an operation that is under way in this process: nobody else settles it.
+pub(super) struct CutUnderWay {
     all: CutsUnderWay,
-    snapshot: SnapshotId,
+    id: UnsettledId,
 }
 
 impl CutUnderWay {
-    fn begin(all: &CutsUnderWay, snapshot: SnapshotId) -> Self {
-        let is_new = all.borrow_mut().insert(snapshot);
-        assert!(is_new, "each cut has a snapshot of its own");
-        Self { all: Rc::clone(all), snapshot }
+    pub(super) fn begin(all: &CutsUnderWay, id: UnsettledId) -> Self {
+        let is_new = all.borrow_mut().insert(id);
+        assert!(is_new, "each has an identity of its own");
+        Self { all: Rc::clone(all), id }
     }
 }
 
 impl Drop for CutUnderWay {
     fn drop(&mut self) {
-        self.all.borrow_mut().remove(&self.snapshot);
+        self.all.borrow_mut().remove(&self.id);
     }
 }
 
@@ -85,27 +85,55 @@ impl Pool {
         new: &NewSnapshot<'_>,
         part: CutMember,
     ) -> Result<Duration> {
-        assert_eq!(part.pool(), self.id(), "a part is for one pool");
-        let taken = self.take_part(volumes, new, &part).await;
+        let numbers = || {
+            let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
+            Ok((numbers.collect::<Result<_>>()?, None))
+        };
+        let taken = self.take_part(numbers, new, &part).await;
         taken.inspect_err(|error| part.fail(error))
     }
 
-    async fn take_part<'k>(
+    /// As [`Pool::take_part_in_cut`], with the volumes that a group has in this pool. The other pools are those of the
+    /// group.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::take_part_in_cut`]; no such group; or the group is one of other pools.
+    pub async fn take_part_in_group_cut<'k>(
         &self,
-        volumes: &[impl Into<VolumeKey<'k>> + Copy],
+        group: impl Into<GroupKey<'k>>,
+        new: &NewSnapshot<'_>,
+        part: CutMember,
+    ) -> Result<Duration> {
+        let group = group.into();
+        let members = || {
+            let number = self.group_number(group)?;
+            self.check_pools_of(number, part.pools())?;
+            let state = self.shared.state.borrow();
+            Ok((state.catalogue.members(number).map(|(volume, _)| volume).collect(), Some(number)))
+        };
+        let taken = self.take_part(members, new, &part).await;
+        taken.inspect_err(|error| part.fail(error))
+    }
+
+    /// The volumes are looked up when the catalogue is locked.
+    async fn take_part(
+        &self,
+        members: impl FnOnce() -> Result<(Vec<VolumeNumber>, Option<GroupNumber>)>,
         new: &NewSnapshot<'_>,
         part: &CutMember,
     ) -> Result<Duration> {
+        assert_eq!(part.pool(), self.id(), "a part is for one pool");
         let snapshot = new.snapshot;
         part.wait_for_turn().await?;
         new.check()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));
-        let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
+        let (numbers, group) = members()?;
         // One entry is the cut's row.
         self.check_snapshot(&numbers, new, ENTRIES_MAX - 1)?;
-        let under_way = CutUnderWay::begin(&self.cuts_under_way, snapshot);
-        let _features = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_CUTS).await?;
+        let under_way = CutUnderWay::begin(&self.cuts_under_way, UnsettledId::Snapshot(snapshot));
+        let of_group = group.map_or(0, |_| INCOMPATIBLE_GROUPS);
+        let features = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_CUTS | of_group).await?;
         part.reach(CutStep::Prepared).await?;
 
         let (logged, held_for) = {
@@ -113,13 +141,15 @@ impl Pool {
             let held = (!canary::is(Canary::CutNotHeld)).then(|| self.shared.hold_answers());
             part.reach_within(&self.shared.world, CutStep::Held, HOLD_MAX).await?;
             thread_delays::pass(&self.shared.world).await;
-            let logged = self.place(&numbers, new, part.pools());
+            let placed = self.place((&numbers, group), new, part.pools());
+            let logged = self.shared.logged_under((one_at_a_time, features, under_way), placed);
             let placed = part.reach_within(&self.shared.world, CutStep::Placed, HOLD_MAX).await;
             drop(held);
             if let Err(failed) = placed {
                 sometimes::reached(Sometimes::CutAbandoned);
-                logged.await?;
-                self.log.append_together(self.without_cut(snapshot)).await?;
+                let locks = logged.await?;
+                let removed = self.log.append_together(self.without_cut(snapshot));
+                drop(self.shared.logged_under(locks, removed).await?);
                 return Err(failed);
             }
             (logged, self.shared.world.now().since(began))
@@ -128,7 +158,7 @@ impl Pool {
             Error::CutFailed(reason) => Error::CutUnsettled { snapshot: new.name.to_owned(), reason },
             other => other,
         };
-        logged.await?;
+        let (one_at_a_time, _features, under_way) = logged.await?;
         drop(one_at_a_time);
         thread_delays::pass(&self.shared.world).await;
         part.reach(CutStep::Durable).await.map_err(unsettled)?;
@@ -146,13 +176,13 @@ impl Pool {
     /// Puts the rows of a pending cut into the log's queue.
     fn place(
         &self,
-        volumes: &[VolumeNumber],
+        (volumes, group): (&[VolumeNumber], Option<GroupNumber>),
         new: &NewSnapshot<'_>,
         pools: &[PoolId],
     ) -> LocalFuture<Result<()>> {
         let cut =
             CutRow { state: CutState::Pending, created_at: self.shared.wall_now(), pools: pools.to_vec() };
-        let mut parts = self.cut_of(volumes, new, None);
+        let mut parts = self.cut_of(volumes, new, group);
         parts.push(LogItem::Put { row: RowKey::of_cut(new.snapshot), bytes: cut.encode() });
         self.log.append_together(parts)
     }

@@ -18,9 +18,9 @@ use std::{
 use tokio::sync::Notify;
 use world::{World, with_deadline};
 
-/// A step of a cut.
+/// A step of a cut. An operation on a group has those in which nothing is held or placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum CutStep {
+pub(in crate::pool) enum CutStep {
     /// All is checked and locked, so that placing it cannot be refused.
     Prepared,
     /// No host gets an answer.
@@ -83,7 +83,7 @@ impl CutMember {
     }
 
     /// All pools of the cut, ascending.
-    pub(super) fn pools(&self) -> &[PoolId] {
+    pub(in crate::pool) fn pools(&self) -> &[PoolId] {
         &self.pools
     }
 
@@ -92,7 +92,7 @@ impl CutMember {
     /// # Errors
     ///
     /// Another pool has failed.
-    pub(super) async fn wait_for_turn(&self) -> Result<()> {
+    pub(in crate::pool) async fn wait_for_turn(&self) -> Result<()> {
         let index = self.index;
         self.wait(|progress| progress.count(CutStep::Prepared) >= index).await
     }
@@ -102,7 +102,7 @@ impl CutMember {
     /// # Errors
     ///
     /// A pool has failed before.
-    pub(super) async fn reach(&self, step: CutStep) -> Result<()> {
+    pub(in crate::pool) async fn reach(&self, step: CutStep) -> Result<()> {
         {
             let mut progress = self.progress();
             progress.check()?;
@@ -132,7 +132,7 @@ impl CutMember {
     }
 
     /// Makes the cut fail, if a step is left.
-    pub(super) fn fail(&self, reason: impl ToString) {
+    pub(in crate::pool) fn fail(&self, reason: impl ToString) {
         self.progress().failure.get_or_insert_with(|| reason.to_string());
         self.meeting.changed.notify_waiters();
     }

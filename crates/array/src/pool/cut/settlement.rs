@@ -1,4 +1,6 @@
-//! Settling cuts that ended early, once their pools are seen together.
+//! Settling cuts, and operations on groups of several pools, that ended early, once their pools are seen together.
+//! What is said of a cut holds for an operation: its pools have an intent in place of a cut row, and what it makes in
+//! place of the snapshot.
 //!
 //! A cut is *whole* in some pool only after it was durable in all. So if one pool of those seen has it whole, or
 //! has the snapshot and no cut row any more, or all pools are there and each has it, it is confirmed. If all pools are
@@ -7,22 +9,43 @@
 
 use super::super::{Pool, difference::row_of_deleted};
 use crate::{
+    engine::Catalogue,
     error::{Error, Result},
     format::{
-        PoolId, RowKey, SnapshotId, WallNanoseconds,
-        row::{CutRow, CutState},
+        GroupNumber, PoolId, RowKey, SnapshotId, WallNanoseconds,
+        row::{CutRow, CutState, GroupOperation, IdSeed, IntentRow},
     },
     log::LogItem,
     simulation::sometimes::{self, Sometimes},
 };
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
-/// A cut that a pool does not know to be settled.
+/// The same in all pools of a cut, or of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnsettledId {
+    /// A snapshot.
+    Snapshot(SnapshotId),
+    /// A clone of a group, or its rollback: the seed of what it makes.
+    Operation(IdSeed),
+}
+
+impl fmt::Display for UnsettledId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(snapshot) => write!(f, "snapshot {snapshot}"),
+            Self::Operation(seed) => write!(f, "clone or rollback {}", SnapshotId(seed.0)),
+        }
+    }
+}
+
+/// A cut, or an operation on a group, that a pool does not know to be settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsettledCut {
-    pub snapshot: SnapshotId,
-    /// Name of the snapshot; empty while the cut is under way.
+    pub id: UnsettledId,
+    /// Name of the snapshot, or the group's and the snapshot's; empty while it is under way.
     pub name: String,
+    /// None for a cut, and while it is under way.
+    pub operation: Option<GroupOperation>,
     pub created_at: WallNanoseconds,
     pub state: UnsettledState,
     /// All pools of the cut, ascending; none while it is under way, or once it is settled.
@@ -34,11 +57,11 @@ pub struct UnsettledCut {
 pub enum UnsettledState {
     /// This process takes it just now.
     UnderWay,
-    /// Another pool may lack its part; the snapshot cannot be used.
+    /// Another pool may lack its part; the snapshot cannot be used, the operation has not happened here.
     Pending,
-    /// All pools have their parts; the snapshot can be used, but not deleted.
+    /// All pools have their parts; the snapshot can be used, but not deleted. The operation has happened.
     Whole,
-    /// The pool has the snapshot, and needs no other any more: so all had their parts.
+    /// The pool has the snapshot, or what the operation made, and needs no other any more: so all had their parts.
     Settled,
 }
 
@@ -49,20 +72,20 @@ pub enum CutSettlement {
     Confirm,
     /// All pools know that it is whole: its row is removed, the snapshot stays.
     Forget,
-    /// A pool lacks its part: the snapshot is deleted.
+    /// A pool lacks its part: the snapshot is deleted, the operation does not happen.
     Remove,
 }
 
 /// The next steps for the cuts of these pools. Once they are done, call it again, until there are none.
-pub fn settlements(seen: &BTreeMap<PoolId, Vec<UnsettledCut>>) -> Vec<(PoolId, SnapshotId, CutSettlement)> {
+pub fn settlements(seen: &BTreeMap<PoolId, Vec<UnsettledCut>>) -> Vec<(PoolId, UnsettledId, CutSettlement)> {
     let all = seen.values().flatten();
-    let known: BTreeMap<SnapshotId, &[PoolId]> =
-        all.filter(|cut| !cut.pools.is_empty()).map(|cut| (cut.snapshot, &cut.pools[..])).collect();
+    let known: BTreeMap<UnsettledId, &[PoolId]> =
+        all.filter(|cut| !cut.pools.is_empty()).map(|cut| (cut.id, &cut.pools[..])).collect();
     let mut steps = Vec::new();
-    for (snapshot, pools) in known {
+    for (id, pools) in known {
         let state_in = |pool: &PoolId| {
             let cuts = seen.get(pool)?;
-            Some(cuts.iter().find(|cut| cut.snapshot == snapshot).map(|cut| cut.state))
+            Some(cuts.iter().find(|cut| cut.id == id).map(|cut| cut.state))
         };
         let states: Vec<(PoolId, Option<Option<UnsettledState>>)> =
             pools.iter().map(|pool| (*pool, state_in(pool))).collect();
@@ -83,13 +106,13 @@ pub fn settlements(seen: &BTreeMap<PoolId, Vec<UnsettledCut>>) -> Vec<(PoolId, S
             () => continue,
         };
         let concerned = states.into_iter().filter(|(_, found)| *found == Some(Some(of)));
-        steps.extend(concerned.map(|(pool, _)| (pool, snapshot, settlement)));
+        steps.extend(concerned.map(|(pool, _)| (pool, id, settlement)));
     }
     steps
 }
 
-/// Settles the cuts of these pools, as far as the pools that they need are among them. Returns what became of each
-/// snapshot in each pool; those without an entry stay as they are.
+/// Settles the cuts of these pools, and the operations on groups, as far as the pools that they need are among them.
+/// Returns what became of each in each pool; those without an entry stay as they are.
 ///
 /// # Errors
 ///
@@ -99,46 +122,47 @@ pub async fn settle_cuts(pools: &[Rc<Pool>]) -> Result<Vec<(PoolId, UnsettledCut
     loop {
         let mut seen: BTreeMap<PoolId, Vec<UnsettledCut>> =
             pools.iter().map(|pool| (pool.id(), pool.unsettled_cuts())).collect();
-        let unsettled: Vec<SnapshotId> = seen.values().flatten().map(|cut| cut.snapshot).collect();
+        let unsettled: Vec<UnsettledId> = seen.values().flatten().map(|cut| cut.id).collect();
         for pool in pools {
-            let settled = unsettled.iter().filter_map(|&snapshot| pool.settled_cut(snapshot));
+            let settled = unsettled.iter().filter_map(|&id| pool.settled_cut(id));
             seen.get_mut(&pool.id()).expect("put above").extend(settled);
         }
         let steps = settlements(&seen);
         if steps.is_empty() {
             return Ok(done);
         }
-        for (id, snapshot, settlement) in steps {
-            let pool = pools.iter().find(|pool| pool.id() == id).expect("it was seen");
-            pool.settle_cut(snapshot, settlement).await?;
-            let cut = seen[&id].iter().find(|cut| cut.snapshot == snapshot).expect("it has a step");
-            done.push((id, cut.clone(), settlement));
+        for (of, id, settlement) in steps {
+            let pool = pools.iter().find(|pool| pool.id() == of).expect("it was seen");
+            pool.settle_cut(id, settlement).await?;
+            let cut = seen[&of].iter().find(|cut| cut.id == id).expect("it has a step");
+            done.push((of, cut.clone(), settlement));
         }
     }
 }
 
 impl Pool {
-    /// The cuts that this pool does not know to be settled.
+    /// The cuts, and the operations on groups, that this pool does not know to be settled.
     pub fn unsettled_cuts(&self) -> Vec<UnsettledCut> {
         let (state, under_way) = (self.shared.state.borrow(), self.cuts_under_way.borrow());
         let catalogue = &state.catalogue;
-        let rows = catalogue.cuts().filter(|(snapshot, _)| !under_way.contains(snapshot));
-        let known = rows.map(|(snapshot, row)| {
+        let cuts = catalogue.cuts().map(|(snapshot, row)| {
             let name = catalogue.points_of_snapshot(snapshot).next().map(|(_, _, row)| row.name.clone());
             UnsettledCut {
-                snapshot,
+                id: UnsettledId::Snapshot(snapshot),
                 name: name.unwrap_or_default(),
+                operation: None,
                 created_at: row.created_at,
-                state: match row.state {
-                    CutState::Pending => UnsettledState::Pending,
-                    CutState::Whole => UnsettledState::Whole,
-                },
+                state: row.state.into(),
                 pools: row.pools.clone(),
             }
         });
-        let begun = under_way.iter().map(|&snapshot| UnsettledCut {
-            snapshot,
+        let operations =
+            catalogue.shared_intents().map(|(group, row)| unsettled_operation(catalogue, group, row));
+        let known = cuts.chain(operations).filter(|cut| !under_way.contains(&cut.id));
+        let begun = under_way.iter().map(|&id| UnsettledCut {
+            id,
             name: String::new(),
+            operation: None,
             created_at: WallNanoseconds(0),
             state: UnsettledState::UnderWay,
             pools: Vec::new(),
@@ -146,28 +170,35 @@ impl Pool {
         known.chain(begun).collect()
     }
 
-    /// The cut, if this pool has its snapshot and no cut row any more.
-    pub fn settled_cut(&self, snapshot: SnapshotId) -> Option<UnsettledCut> {
+    /// The cut or operation, if this pool has its snapshot, or what it made, and no other row of it any more.
+    pub fn settled_cut(&self, id: UnsettledId) -> Option<UnsettledCut> {
         let state = self.shared.state.borrow();
-        let is_unsettled =
-            state.catalogue.cut(snapshot).is_some() || self.cuts_under_way.borrow().contains(&snapshot);
-        let (_, _, row) = state.catalogue.points_of_snapshot(snapshot).next().filter(|_| !is_unsettled)?;
-        Some(UnsettledCut {
-            snapshot,
-            name: row.name.clone(),
-            created_at: row.created_at,
-            state: UnsettledState::Settled,
-            pools: Vec::new(),
-        })
+        let catalogue = &state.catalogue;
+        if self.cuts_under_way.borrow().contains(&id) {
+            return None;
+        }
+        let (name, created_at) = match id {
+            UnsettledId::Snapshot(snapshot) => {
+                let is_settled = catalogue.cut(snapshot).is_none();
+                let (_, _, row) = catalogue.points_of_snapshot(snapshot).next().filter(|_| is_settled)?;
+                (row.name.clone(), row.created_at)
+            }
+            UnsettledId::Operation(seed) => {
+                let is_settled = catalogue.shared_intents().all(|(_, intent)| intent.seed != seed);
+                (is_settled && catalogue.has_happened(seed)).then_some((String::new(), WallNanoseconds(0)))?
+            }
+        };
+        let state = UnsettledState::Settled;
+        Some(UnsettledCut { id, name, operation: None, created_at, state, pools: Vec::new() })
     }
 
-    /// Does a step of settling a cut. Does nothing if it is done already.
+    /// Does a step of settling a cut or an operation. Does nothing if it is done already.
     ///
     /// # Errors
     ///
-    /// The cut is under way; or the pool cannot write.
-    pub async fn settle_cut(&self, snapshot: SnapshotId, settlement: CutSettlement) -> Result<()> {
-        if self.cuts_under_way.borrow().contains(&snapshot) {
+    /// It is under way; or the pool cannot write.
+    pub async fn settle_cut(&self, id: UnsettledId, settlement: CutSettlement) -> Result<()> {
+        if self.cuts_under_way.borrow().contains(&id) {
             return Err(Error::CutFailed("it is still under way".to_owned()));
         }
         match settlement {
@@ -175,28 +206,31 @@ impl Pool {
             CutSettlement::Forget => (),
             CutSettlement::Remove => sometimes::reached(Sometimes::CutRemovedLater),
         }
-        self.settle(snapshot, settlement).await
+        match id {
+            UnsettledId::Snapshot(snapshot) => self.settle(snapshot, settlement).await,
+            UnsettledId::Operation(seed) => self.settle_operation(seed, settlement).await,
+        }
     }
 
-    /// Gives up waiting for the other pools of a cut: a pending snapshot is deleted, a whole one stays, and is
-    /// settled for this pool.
+    /// Gives up waiting for the other pools of a cut or an operation: a pending snapshot is deleted, a whole one stays,
+    /// and is settled for this pool; a pending operation does not happen here, a whole one has.
     ///
     /// # Errors
     ///
-    /// No cut with this snapshot waits; it is under way; or the pool cannot write.
-    pub async fn give_up_cut(&self, snapshot: SnapshotId) -> Result<()> {
-        let state = self.shared.state.borrow().catalogue.cut(snapshot).map(|row| row.state);
-        let settlement = match state {
-            Some(CutState::Pending) => CutSettlement::Remove,
-            Some(CutState::Whole) => CutSettlement::Forget,
-            None => return Err(Error::NoCut(snapshot)),
+    /// None with this identity waits; it is under way; or the pool cannot write.
+    pub async fn give_up_cut(&self, id: UnsettledId) -> Result<()> {
+        let waiting = self.unsettled_cuts().into_iter().find(|cut| cut.id == id);
+        let settlement = match waiting.map(|cut| cut.state) {
+            Some(UnsettledState::Pending | UnsettledState::UnderWay) => CutSettlement::Remove,
+            Some(UnsettledState::Whole | UnsettledState::Settled) => CutSettlement::Forget,
+            None => return Err(Error::NoCut(id)),
         };
-        self.settle_cut(snapshot, settlement).await
+        self.settle_cut(id, settlement).await
     }
 
     /// Logs a step of settling a cut; nothing, if it is done already.
     pub(super) async fn settle(&self, snapshot: SnapshotId, settlement: CutSettlement) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let Some(row) = self.shared.state.borrow().catalogue.cut(snapshot).cloned() else { return Ok(()) };
         let key = RowKey::of_cut(snapshot);
         let items = match (settlement, row.state) {
@@ -226,20 +260,44 @@ impl Pool {
     }
 }
 
+impl From<CutState> for UnsettledState {
+    fn from(state: CutState) -> Self {
+        match state {
+            CutState::Pending => Self::Pending,
+            CutState::Whole => Self::Whole,
+        }
+    }
+}
+
+fn unsettled_operation(catalogue: &Catalogue, group: GroupNumber, intent: &IntentRow) -> UnsettledCut {
+    let shared = intent.shared.as_ref().expect("it is one of several pools");
+    let points = catalogue.group_points(group, intent.snapshot);
+    let snapshot = points.first().map_or("", |point| &point.row.name);
+    UnsettledCut {
+        id: UnsettledId::Operation(intent.seed),
+        name: format!("{}@{snapshot}", catalogue.group_name(group).unwrap_or_default()),
+        operation: Some(intent.operation.clone()),
+        created_at: intent.created_at,
+        state: shared.state.into(),
+        pools: shared.pools.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const A: PoolId = PoolId([1; 16]);
     const B: PoolId = PoolId([2; 16]);
-    const CUT: SnapshotId = SnapshotId([9; 16]);
+    const CUT: UnsettledId = UnsettledId::Snapshot(SnapshotId([9; 16]));
 
     /// The steps for a cut of two pools, each in a state, without it, or not seen.
     fn steps(states: [Option<Option<UnsettledState>>; 2]) -> Vec<(PoolId, CutSettlement)> {
         let seen = [A, B].into_iter().zip(states).filter_map(|(pool, state)| {
             let cuts = state?.map(|state| UnsettledCut {
-                snapshot: CUT,
+                id: CUT,
                 name: "monday".to_owned(),
+                operation: None,
                 created_at: WallNanoseconds(1),
                 state,
                 pools: if matches!(state, UnsettledState::UnderWay | UnsettledState::Settled) {

@@ -162,7 +162,7 @@ impl Pool {
         later: &PointHold,
         (from, to): (PointOfVolume<'_, SnapshotKey<'_>>, PointOfVolume<'_, Option<SnapshotKey<'_>>>),
     ) -> Result<RouteHold> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let points = ((earlier.branch, earlier.stamp), (later.branch, Some(later.stamp)));
         let route = self.route_of(points, (from, to))?;
         let hold = self.holds.hold_route(route);

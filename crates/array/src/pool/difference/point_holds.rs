@@ -74,15 +74,15 @@ impl PointHolds {
         volume: VolumeKey<'_>,
         snapshot: SnapshotKey<'_>,
     ) -> Result<PointHold> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let (branch, stamp, row) = pool.snapshot_of(volume, snapshot)?;
         let hold = self.add((branch, stamp), row.sectors);
         if !row.uses.reader {
             let uses = PointUses { reader: true, ..row.uses };
             let row = PointRow { uses, references: row.references + 1, ..row };
-            self.log.append(vec![put((branch, stamp), &row)]).await?;
+            let logged = self.log.append(vec![put((branch, stamp), &row)]);
+            drop(self.shared.logged_under(one_at_a_time, logged).await?);
         }
-        drop(one_at_a_time);
         Ok(hold)
     }
 
@@ -96,8 +96,7 @@ impl PointHolds {
         let uses = PointUses { reader: true, ..PointUses::default() };
         let (point, row) = pool.present_point(pool.number_of(volume)?, uses);
         let hold = self.add(point, row.sectors);
-        self.log.append(vec![put(point, &row)]).await?;
-        drop(one_at_a_time);
+        drop(self.shared.logged_under(one_at_a_time, self.log.append(vec![put(point, &row)])).await?);
         Ok(hold)
     }
 
@@ -161,11 +160,12 @@ impl PointHolds {
     ///
     /// The pool cannot write.
     pub async fn release_unread(&self) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let mut one_at_a_time = self.shared.lock_changes().await;
         let puts: Vec<LogItem> = self.unread().iter().map(|(key, row)| put(*key, &released(row))).collect();
         let mut left = puts.into_iter().peekable();
         while left.peek().is_some() {
-            self.log.append_together(left.by_ref().take(ENTRIES_MAX).collect()).await?;
+            let logged = self.log.append_together(left.by_ref().take(ENTRIES_MAX).collect());
+            one_at_a_time = self.shared.logged_under(one_at_a_time, logged).await?;
         }
         drop(one_at_a_time);
         Ok(())

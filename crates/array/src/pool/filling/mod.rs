@@ -180,7 +180,7 @@ impl Filler {
             match filled {
                 Ok(false) => {}
                 Ok(true) => {
-                    let changing = self.interruptible(self.shared.changing.lock()).await;
+                    let changing = self.interruptible(self.shared.lock_changes()).await;
                     let Some(one_at_a_time) = changing else { continue };
                     // Never given up halfway: another verb would put the row that it has read before.
                     self.leave_parent(target).await?;

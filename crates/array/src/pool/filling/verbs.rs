@@ -42,10 +42,10 @@ impl Pool {
         let (_, branch) = self.branch_of(volume.into())?;
         let row = self.branch_row(branch);
         if row.parent.is_some() && row.filled_below.is_none() {
-            let _feature = self.begin_fork(true).await?;
+            let feature = self.begin_fork(true).await?;
             let row = BranchRow { filled_below: Some(BlockIndex(0)), ..row };
             let put = LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() };
-            self.answer(one_at_a_time, self.log.append(vec![put])).await?;
+            self.answer((one_at_a_time, feature), self.log.append(vec![put])).await?;
         }
         self.begin_filling();
         Ok(())
@@ -58,7 +58,7 @@ impl Pool {
     ///
     /// No such volume; reads of the clone would search too many branches; or the pool cannot write.
     pub async fn cancel_filling<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<()> {
-        let one_at_a_time = self.shared.changing.lock().await;
+        let one_at_a_time = self.shared.lock_changes().await;
         let volume = volume.into();
         let (_, branch) = self.branch_of(volume)?;
         let row = self.branch_row(branch);
@@ -70,7 +70,7 @@ impl Pool {
         }
         let row = BranchRow { filled_below: None, ..row };
         let put = LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() };
-        self.log.append(vec![put]).await?;
+        let one_at_a_time = self.shared.logged_under(one_at_a_time, self.log.append(vec![put])).await?;
         // Before another verb can begin to fill the branch again.
         self.filler.cancellations.set(self.filler.cancellations.get() + 1);
         drop(one_at_a_time);

@@ -57,6 +57,8 @@ pub struct RawCatalogue {
     pub points: BTreeMap<(u32, u64), RawPoint>,
     /// Names of groups by number.
     groups: BTreeMap<u32, Vec<u8>>,
+    /// The row of a group, or of an operation on one, names several pools.
+    are_groups_shared: bool,
     /// Operations on groups: the snapshot of each, by the group's number.
     pub intents: BTreeMap<u32, [u8; 16]>,
     /// Cuts over several pools that are not settled, by snapshot.
@@ -73,7 +75,7 @@ impl RawCatalogue {
                 return Err("versions among rows".to_owned());
             };
             let version = u16_at(row, 0);
-            if version != 1 && !(version == 2 && [2, 4].contains(table)) {
+            if version != 1 && !(version == 2 && [2, 4, 5, 9].contains(table)) {
                 return Err(format!("row {id} of table {table} has version {version}"));
             }
             let number = *id as u32;
@@ -122,14 +124,18 @@ impl RawCatalogue {
                 }
                 7 => catalogue.discards.push((number, u64_at(row, 8), u64_at(row, 16))),
                 5 => {
-                    catalogue.groups.insert(number, row[40..].to_vec());
+                    let name_at = 40 + pools_bytes(row, version, row[3])?;
+                    catalogue.are_groups_shared |= version == 2;
+                    catalogue.groups.insert(number, row[name_at..].to_vec());
                 }
                 9 => {
-                    if !matches!((row[2], row[4]), (1, 1..=128) | (2, 0))
-                        || row.len() != 48 + usize::from(row[4])
-                    {
+                    let suffix_at = 48 + pools_bytes(row, version, row[6])?;
+                    let is_state = matches!((version, row[5]), (1, 0) | (2, 1 | 2));
+                    let is_kind = matches!((row[2], row[4]), (1, 1..=128) | (2, 0));
+                    if !is_kind || !is_state || row.len() != suffix_at + usize::from(row[4]) {
                         return Err(format!("an intent of kind {} with {} bytes", row[2], row.len()));
                     }
+                    catalogue.are_groups_shared |= version == 2;
                     catalogue.intents.insert(number, array(row, 8));
                 }
                 10 => {
@@ -277,6 +283,11 @@ impl RawCatalogue {
         self.volumes.values().any(is_grouped) || !self.intents.is_empty()
     }
 
+    /// True if the pool must say that groups, or operations on them, have several pools.
+    pub fn has_shared_groups(&self) -> bool {
+        self.are_groups_shared
+    }
+
     /// True if the pool must say that points have notes.
     pub fn has_notes(&self) -> bool {
         self.points.values().any(|point| point.has_note)
@@ -321,6 +332,16 @@ impl RawCatalogue {
     /// True if a point, deleted or not, lies in [birth, death).
     pub fn is_seen(&self, branch: u32, birth: u64, death: u64) -> bool {
         self.points.range((branch, birth)..(branch, death)).next().is_some()
+    }
+}
+
+/// The bytes of the pools that a row of a group, or of an operation on one, names: none in version 1.
+fn pools_bytes(row: &[u8], version: u16, count: u8) -> ReadResult<usize> {
+    let is_count = if version == 2 { (2..=32).contains(&count) } else { count == 0 };
+    if is_count {
+        Ok(16 * usize::from(count))
+    } else {
+        Err(format!("{count} pools in a row of {} bytes", row.len()))
     }
 }
 

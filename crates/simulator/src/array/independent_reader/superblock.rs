@@ -70,6 +70,7 @@ pub struct RawSuperblock {
     pub may_have_notes: bool,
     /// Its features say that cuts over several pools may not be settled.
     pub may_have_cuts: bool,
+    pub may_have_shared_groups: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -179,6 +180,7 @@ impl RawSuperblock {
             may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,
             may_have_cuts: u64_at(image, 72) & 1 << 12 != 0,
+            may_have_shared_groups: u64_at(image, 72) & 1 << 16 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

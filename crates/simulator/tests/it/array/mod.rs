@@ -121,9 +121,14 @@ const OF_DRIVE_CHANGES: [Sometimes; 14] = [
 /// Branches that only pools with failure domains take, and are looked for there.
 const OF_DOMAINS: [Sometimes; 2] = [Sometimes::DomainShared, Sometimes::CopiesMovedApart];
 
-/// Branches that only cuts over several pools take.
-const OF_CUTS: [Sometimes; 3] =
-    [Sometimes::CutAbandoned, Sometimes::CutConfirmedLater, Sometimes::CutRemovedLater];
+/// Branches that only runs with two pools take, or callers that go away.
+const OF_CUTS: [Sometimes; 5] = [
+    Sometimes::CutAbandoned,
+    Sometimes::CutConfirmedLater,
+    Sometimes::CutRemovedLater,
+    Sometimes::CallerWentAway,
+    Sometimes::VolumeBetweenPools,
+];
 
 /// Runs seeds; the first failure fails the test. Once all have run, every branch of the pool must have been
 /// taken.
