@@ -290,20 +290,21 @@ them is a copy, and nothing is written. Ends with 0 if a record was written or p
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Find out what became of snapshots of several pools that ended early
+    /// Find out what became of snapshots, clones and rollbacks in several pools that ended early
     #[command(after_help = "Examples:
   spindle pool settle mail logs                       the pools of the snapshot, all of them
   spindle pool settle mail --give-up monday           pool logs is gone for good
 
 A snapshot of several pools that was interrupted is pending: it can neither be used nor deleted, since another pool may
 lack its part. Seen together, the pools keep it if all have it, and remove it if one has not. --give-up removes it from
-the pools given, or keeps it if it is known that all had it. Ends with 1 if a snapshot still waits.")]
+the pools given, or keeps it if it is known that all had it. The same holds for a clone or rollback of a group in several
+pools, whose name here is GROUP@SNAPSHOT: it happens in all of them, or in none. Ends with 1 if something still waits.")]
     Settle {
         /// Folders of the pools
         #[arg(value_name = "POOL", required = true)]
         pools: Vec<PathBuf>,
 
-        /// Name of a snapshot that does not wait for pools not given
+        /// Name of a snapshot, or of a group's, that does not wait for pools not given
         #[arg(long, value_name = "SNAPSHOT")]
         give_up: Option<String>,
     },
@@ -556,6 +557,25 @@ the clone is filled, and independent when that snapshot is deleted. --json print
         /// Give the filling up: the clone goes on sharing data
         #[arg(long)]
         cancel: bool,
+    },
+    /// Move a volume to another pool, with its snapshots
+    #[command(after_help = "Examples:
+  spindle volume move mail/store fast/store
+  spindle volume move mail/store fast/store --json
+
+The volume keeps identity, settings and snapshots, whose names, notes and times are the same. While it is copied, it stays \
+in its pool; then it changes pools in a moment, and the old one is deleted. If this command is interrupted, the same \
+command goes on: the volume is in one of both pools, or waits between them under the names store~moved and store~copy, \
+which nobody can use. It is refused for a volume in a group, or with states that rollbacks left; clones of it stay where \
+they are. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \"snapshots\"}.")]
+    Move {
+        /// The volume
+        #[arg(value_name = "POOL/VOLUME")]
+        source: PathBuf,
+
+        /// Its pool and name afterwards
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
     },
     /// Bring a copy in another pool up to a later snapshot of its source
     #[command(after_help = "Examples:

@@ -1,4 +1,4 @@
-//! `spindle volume clone` to another pool, and `spindle volume refresh`.
+//! `spindle volume clone` to another pool, `spindle volume refresh` and `spindle volume move`.
 
 use super::reporter::{close_all, open_all};
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
@@ -6,7 +6,7 @@ use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serde::Serialize;
 use serving::pool::{
-    copying::{SnapshotToCopy, copy, refresh as refresh_copy},
+    copying::{SnapshotToCopy, copy, move_volume, refresh as refresh_copy},
     folder::VolumePath,
 };
 use std::path::Path;
@@ -123,6 +123,59 @@ pub fn refresh(json: bool, (path, wanted): NamedVolume<'_>, source: &Path) -> Re
             ByteCount(refreshed.size_bytes),
             ByteCount(refreshed.copied_bytes),
             ByteCount(refreshed.discarded_bytes)
+        ));
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// The answer of a move as JSON.
+#[derive(Serialize)]
+struct MoveAnswer<'a> {
+    path: &'a Path,
+    done: &'static str,
+    size_bytes: u64,
+    copied_bytes: u64,
+    /// Those that came along.
+    snapshots: usize,
+}
+
+/// Moves a volume to another pool.
+pub fn relocate(json: bool, source: &Path, (path, wanted): NamedVolume<'_>) -> Result<ExitStatus, Refusal> {
+    let from = VolumePath::of(source).filter(|from| from.snapshot.is_none()).ok_or_else(|| {
+        Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME")
+    })?;
+    if from.folder == wanted.folder {
+        let problem = format!("{} and {} are in one pool", source.display(), path.display());
+        return Err(Refusal::new(problem, "'spindle volume rename' gives a volume another name"));
+    }
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let opened = open_all(&world, &[&from.folder, &wanted.folder], &console).await?;
+        let mut show = progress_of("move", &world, &console);
+        let (old, new) = ((&opened[0], &*from.volume), (&opened[1], &*wanted.volume));
+        let moved = move_volume(&world, old, new, &mut show).await;
+        let closed = close_all(opened).await;
+        let moved = moved?;
+        closed?;
+        if json {
+            console.json_of(&MoveAnswer {
+                path,
+                done: "moved",
+                size_bytes: moved.size_bytes,
+                copied_bytes: moved.copied_bytes,
+                snapshots: moved.snapshots,
+            })?;
+        }
+        console.say(&format!(
+            "{}: moved from {}, {}; {} copied, {}",
+            path.display(),
+            source.display(),
+            ByteCount(moved.size_bytes),
+            ByteCount(moved.copied_bytes),
+            match moved.snapshots {
+                1 => "1 snapshot came along".to_owned(),
+                count => format!("{count} snapshots came along"),
+            }
         ));
         console.finish(ExitStatus::Pass)
     })

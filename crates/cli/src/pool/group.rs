@@ -3,15 +3,17 @@
 use super::{
     filling::wait_until_filled,
     group_arguments::{GroupArguments, GroupVerb},
-    reporter::open,
+    reporter::{close_all, open, open_all},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
+    cut::PoolVolumes,
     folder::{OpenPool, VolumePath},
     group::{self, GroupStatus, NewClones},
     record::is_pool,
+    shared_group,
 };
 use std::path::{Path, PathBuf};
 use world::{
@@ -56,43 +58,62 @@ pub fn group(arguments: &GroupArguments) -> Result<ExitStatus, Refusal> {
     match &arguments.verb {
         GroupVerb::Create { name, volumes } => create(json, name, volumes),
         GroupVerb::Show { group } => show(json, group),
-        GroupVerb::Delete { group } => change(json, group, &arguments.verb),
+        GroupVerb::Delete { group } => change(arguments, group),
         GroupVerb::Snapshot { snapshot, .. } | GroupVerb::Clone { snapshot, .. } => {
-            change(json, snapshot, &arguments.verb)
+            change(arguments, snapshot)
         }
         GroupVerb::Rollback { snapshot, yes } => {
             confirm(&Console::new(json, false), snapshot, yes.as_deref())?;
-            change(json, snapshot, &arguments.verb)
+            change(arguments, snapshot)
         }
     }
 }
 
 fn create(json: bool, name: &str, volumes: &[PathBuf]) -> Result<ExitStatus, Refusal> {
-    let members = volumes.iter().map(|path| match VolumePath::of(path) {
-        Some(VolumePath { folder, volume, snapshot: None }) => Ok((folder, volume)),
-        _ => Err(Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")),
-    });
-    let members: Vec<(PathBuf, String)> = members.collect::<Result<_, _>>()?;
-    let folder = members[0].0.clone();
-    if let Some((other, _)) = members.iter().find(|(other, _)| *other != folder) {
-        let problem = format!("{} and {} are different pools", folder.display(), other.display());
-        return Err(Refusal::new(problem, "a group has volumes of one pool"));
-    }
-    let names: Vec<String> = members.into_iter().map(|(_, name)| name).collect();
+    let requests = requests_of(volumes)?;
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
-        let open = open(&world, &folder, &console).await?;
-        let created = group::create(&world, &open, name, &names).await;
-        let closed = open.close().await;
+        let folders: Vec<&Path> = requests.iter().map(|(folder, _)| folder.as_path()).collect();
+        let opened = open_all(&world, &folders, &console).await?;
+        let created = match (&opened[..], &requests[..]) {
+            ([open], [(_, names)]) => group::create(&world, open, name, names).await,
+            _ => {
+                let parts = opened.iter().zip(&requests);
+                let parts = parts.map(|(open, (_, names))| PoolVolumes { open, volumes: names.clone() });
+                shared_group::create(&world, &parts.collect::<Vec<_>>(), name).await
+            }
+        };
+        let closed = close_all(opened).await;
         created?;
         closed?;
-        let path = folder.join(name);
-        let text = format!("{}: a group of {}", path.display(), volumes_text(names.len()));
-        answer(&console, &path, VerbOutcome { word: "created", text, made: Vec::new() })
+        let paths: Vec<String> =
+            folders.iter().map(|folder| folder.join(name).display().to_string()).collect();
+        let text = format!("{}: a group of {}", paths.join(", "), volumes_text(volumes.len()));
+        let done = VerbOutcome { word: "created", text, made: Vec::new() };
+        answer(&console, &folders[0].join(name), done)
     })
 }
 
-fn change(json: bool, path: &Path, verb: &GroupVerb) -> Result<ExitStatus, Refusal> {
+/// The names of volumes by their pools, in the order of the first of each.
+fn requests_of(volumes: &[PathBuf]) -> Result<Vec<(PathBuf, Vec<String>)>, Refusal> {
+    let mut requests: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    for path in volumes {
+        let Some(VolumePath { folder, volume, snapshot: None }) = VolumePath::of(path) else {
+            return Err(Refusal::new(
+                format!("{} names no volume of a pool", path.display()),
+                "say POOL/VOLUME",
+            ));
+        };
+        match requests.iter_mut().find(|(known, _)| *known == folder) {
+            Some((_, names)) => names.push(volume),
+            None => requests.push((folder, vec![volume])),
+        }
+    }
+    Ok(requests)
+}
+
+fn change(arguments: &GroupArguments, path: &Path) -> Result<ExitStatus, Refusal> {
+    let (json, verb) = (arguments.json, &arguments.verb);
     let wanted = VolumePath::of(path).ok_or_else(|| {
         Refusal::new(format!("{} names no group of a pool", path.display()), "say POOL/GROUP")
     })?;
@@ -102,9 +123,15 @@ fn change(json: bool, path: &Path, verb: &GroupVerb) -> Result<ExitStatus, Refus
     }
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
-        let open = open(&world, &wanted.folder, &console).await?;
-        let done = perform(&world, &open, (path, &wanted), verb, &console).await;
-        let closed = open.close().await;
+        let mut opened = open_all(&world, &[&wanted.folder], &console).await?;
+        let done = async {
+            let others = shared_group::partners(&opened[0], &wanted.volume, &arguments.with)?;
+            let others: Vec<&Path> = others.iter().map(PathBuf::as_path).collect();
+            opened.extend(open_all(&world, &others, &console).await?);
+            perform(&world, &opened, (path, &wanted), verb, &console).await
+        };
+        let done = done.await;
+        let closed = close_all(opened).await;
         let done = done?;
         closed?;
         answer(&console, path, done)
@@ -113,7 +140,7 @@ fn change(json: bool, path: &Path, verb: &GroupVerb) -> Result<ExitStatus, Refus
 
 async fn perform(
     world: &World,
-    open: &OpenPool,
+    pools: &[OpenPool],
     (path, wanted): (&Path, &VolumePath),
     verb: &GroupVerb,
     console: &Console,
@@ -124,23 +151,36 @@ async fn perform(
         text: format!("{}: {text}", path.display()),
         made: Vec::new(),
     };
+    let alone = if let [open] = pools { Some(open) } else { None };
     match verb {
         GroupVerb::Snapshot { note, .. } => {
             let note = note.as_deref().unwrap_or_default();
-            let count = group::snapshot(world, open, (name, snapshot), note).await?;
+            let count = match alone {
+                Some(open) => group::snapshot(world, open, (name, snapshot), note).await?,
+                None => shared_group::snapshot(world, pools, (name, snapshot), note).await?.0,
+            };
             Ok(plain("snapshot", &format!("a snapshot of {}", volumes_text(count))))
         }
         GroupVerb::Delete { .. } if wanted.snapshot.is_some() => {
-            group::delete_snapshot(open, (name, snapshot)).await?;
+            match alone {
+                Some(open) => group::delete_snapshot(open, (name, snapshot)).await?,
+                None => shared_group::delete_snapshot(pools, (name, snapshot)).await?,
+            }
             Ok(plain("deleted", "deleted"))
         }
         GroupVerb::Delete { .. } => {
-            group::delete(open, name).await?;
+            match alone {
+                Some(open) => group::delete(open, name).await?,
+                None => shared_group::delete(pools, name).await?,
+            }
             Ok(plain("deleted", "deleted; its volumes and their snapshots stay"))
         }
         GroupVerb::Clone { suffix, independent, .. } => {
             let new = NewClones { suffix, is_independent: *independent };
-            let made = group::clone(world, open, (name, snapshot), &new).await?;
+            let made = match alone {
+                Some(open) => group::clone(world, open, (name, snapshot), &new).await?,
+                None => shared_group::clone(world, pools, (name, snapshot), &new).await?,
+            };
             let lines = made.iter().map(|(volume, clone)| {
                 format!("{}: a clone of {}@{snapshot}", clone.display(), volume.display())
             });
@@ -148,6 +188,7 @@ async fn perform(
             for (_, clone) in &made {
                 let clone_name = clone.file_name().map(|name| name.to_string_lossy().into_owned());
                 let clone_name = clone_name.unwrap_or_default();
+                let Some(open) = pools.iter().find(|open| clone.starts_with(open.folder())) else { continue };
                 if let Some(end) = wait_until_filled(world, open, clone, &clone_name, console).await? {
                     lines.push(end.text(clone));
                 }
@@ -155,7 +196,10 @@ async fn perform(
             Ok(VerbOutcome { word: "cloned", text: lines.join("\n"), made })
         }
         GroupVerb::Rollback { .. } => {
-            let made = group::roll_back(world, open, (name, snapshot)).await?;
+            let made = match alone {
+                Some(open) => group::roll_back(world, open, (name, snapshot)).await?,
+                None => shared_group::roll_back(world, pools, (name, snapshot)).await?,
+            };
             let lines = made.iter().map(|(volume, left)| {
                 format!("{}: now → as of @{snapshot}; what it was is {}", volume.display(), left.display())
             });

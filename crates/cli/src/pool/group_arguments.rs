@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  spindle group create mail-all mail/store mail/queue
+  spindle group create mail-all mail/store logs/store-log
   spindle group snapshot mail/mail-all@monday         both volumes, at one moment
   spindle group show mail/mail-all
   spindle group clone mail/mail-all@monday --suffix -try
-  spindle group rollback mail/mail-all@monday         what is there now stays as mail/store~1 and mail/queue~1
+  spindle group rollback mail/mail-all@monday         what is there now stays as mail/store~1 and logs/store-log~1
   spindle group delete mail/mail-all@monday           the snapshot
   spindle group delete mail/mail-all                  the group: its volumes and snapshots stay
 
-Each of these happens to all volumes of the group or to none, whatever interrupts it. No other process may have the
-pool open: end its export first. Ends with 0 on success, 2 on failure.")]
+Each of these happens to all volumes of the group or to none, whatever interrupts it; only the deletion of a group in
+several pools, or of its snapshot, goes pool by pool, and is called again if it was interrupted. A group may have volumes
+in several pools: name it by any of them. The others are found if their folders lie beside that one; otherwise say
+--with. No other process may have a pool open: end its export first. Ends with 0 on success, 2 on failure.")]
 pub struct GroupArguments {
     #[command(subcommand)]
     pub verb: GroupVerb,
@@ -22,22 +24,27 @@ pub struct GroupArguments {
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
     pub json: bool,
+
+    /// Folder of another pool of the group, if it does not lie beside the one named; repeatable
+    #[arg(long, global = true, value_name = "POOL")]
+    pub with: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum GroupVerb {
-    /// Make a group of volumes of one pool
-    #[command(after_help = "Example:
+    /// Make a group of volumes, of one pool or several
+    #[command(after_help = "Examples:
   spindle group create mail-all mail/store mail/queue
+  spindle group create mail-all mail/store logs/store-log
 
-A group has up to 124 volumes, and a volume is in one group at most. A volume of a group is not deleted; clones and
-rollbacks of it alone are possible.")]
+A group has up to 124 volumes, up to 123 in each of several pools, and a volume is in one group at most. A volume of a
+group is not deleted; clones and rollbacks of it alone are possible.")]
     Create {
         /// Name of the group, without the pool
         #[arg(value_name = "NAME")]
         name: String,
 
-        /// Volumes of one pool
+        /// Volumes of one pool or several
         #[arg(value_name = "POOL/VOLUME", required = true)]
         volumes: Vec<PathBuf>,
     },

@@ -63,6 +63,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Clone { volume: path, .. }
     | VolumeVerb::Fill { volume: path, .. }
     | VolumeVerb::Refresh { volume: path, .. }
+    | VolumeVerb::Move { volume: path, .. }
     | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
@@ -90,6 +91,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         VolumeVerb::Refresh { source, .. } => {
             return copying::refresh(arguments.json, (path, &wanted), source);
         }
+        VolumeVerb::Move { source, .. } => return copying::relocate(arguments.json, source, (path, &wanted)),
         VolumeVerb::Rollback { yes, .. } => {
             return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
         }
@@ -126,6 +128,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             VolumeVerb::Clone { .. }
             | VolumeVerb::Fill { .. }
             | VolumeVerb::Refresh { .. }
+            | VolumeVerb::Move { .. }
             | VolumeVerb::Rollback { .. } => unreachable!("done by `branching`, `filling` and `copying`"),
         };
         if arguments.json {
@@ -149,7 +152,7 @@ fn cache_text(write_cache: Option<WriteCacheState>) -> &'static str {
 fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
     let shown = path.display();
     match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { .. } | VolumeVerb::Clone { .. }, Some(_)) => {
+        (VolumeVerb::Create { .. } | VolumeVerb::Clone { .. } | VolumeVerb::Move { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
         }
         (
@@ -218,10 +221,11 @@ async fn perform(
             VolumeVerb::Clone { .. }
             | VolumeVerb::Fill { .. }
             | VolumeVerb::Refresh { .. }
+            | VolumeVerb::Move { .. }
             | VolumeVerb::Rollback { .. },
             _,
         ) => unreachable!("done by `branching`, `filling` and `copying`"),
-        (_, None) => pool.delete_volume(volume, false).await,
+        (VolumeVerb::Delete { .. }, None) => pool.delete_volume(volume, false).await,
     }
 }
 

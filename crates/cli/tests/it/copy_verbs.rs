@@ -102,3 +102,42 @@ fn what_cannot_be_copied_or_refreshed_is_refused_in_a_line() {
     assert_eq!(bytes_at(&bench, "safe/copy", &[0, 20 * MIB]), [1, 3]);
     assert_eq!(bytes_at(&bench, "safe/copy~1", &[0]), [7], "what was written stays");
 }
+
+#[test]
+fn a_volume_is_moved_to_another_pool_with_its_snapshots() {
+    let bench = two_pools();
+    let before = bytes_at(&bench, "mail/store", &[0, MIB, 3 * MIB, 20 * MIB]);
+    let moved = done(&bench.run(&["volume", "move", "mail/store", "safe/inbox"]));
+    let words: Vec<&str> = moved.split("; ").collect();
+    assert_eq!(words[0], "safe/inbox: moved from mail/store, 64.0 MiB");
+    assert!(words[1].ends_with("MiB copied, 2 snapshots came along\n"), "{moved}");
+    assert_eq!(bytes_at(&bench, "safe/inbox", &[0, MIB, 3 * MIB, 20 * MIB]), before);
+    let shown = done(&bench.run(&["pool", "show", "safe"]));
+    assert!(shown.contains("snapshot inbox@a") && shown.contains("snapshot inbox@b"), "{shown}");
+    assert!(!shown.contains('~'), "nothing of the move is left: {shown}");
+    assert!(!done(&bench.run(&["pool", "show", "mail"])).contains("store"));
+    let back = json_of(&done(&bench.run(&["volume", "move", "safe/inbox", "mail/store", "--json"])));
+    assert_eq!(
+        (&back["done"], &back["snapshots"], &back["path"]),
+        (&json!("moved"), &json!(2), &json!("mail/store"))
+    );
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused_in_a_line() {
+    let bench = two_pools();
+    done(&bench.run(&["volume", "create", "safe/taken", "1MiB"]));
+    for (words, story) in [
+        (["mail/store", "safe/taken"], "safe: \"taken\" exists already"),
+        (["mail/nobody", "safe/store"], "mail: the pool has no volume \"nobody\""),
+        (["mail/store@a", "safe/store"], "mail/store@a names no volume of a pool"),
+        (["mail/store", "mail/other"], "are in one pool; 'spindle volume rename'"),
+    ] {
+        let said = bench.run(&[&["volume", "move"], &words[..]].concat());
+        assert_eq!(said.code, Some(2), "{}", said.stdout);
+        assert!(said.stderr.contains(story), "{}", said.stderr);
+    }
+    done(&bench.run(&["group", "create", "all", "mail/store"]));
+    let said = bench.run(&["volume", "move", "mail/store", "safe/store"]);
+    assert!(said.stderr.contains("volume \"store\" is in group \"all\""), "{}", said.stderr);
+}

@@ -113,10 +113,7 @@ fn a_group_is_cut_cloned_rolled_back_and_deleted_by_its_path() {
 fn what_a_group_cannot_be_or_do_is_refused_in_a_line() {
     let bench = Bench::new();
     pool(&bench);
-    done(&bench.run(&["pool", "create", "logs", "--size", "64MiB"]));
-    done(&bench.run(&["volume", "create", "logs/log", "8MiB"]));
     let create = |volumes: &[&'static str]| [&["group", "create", "all"], volumes].concat();
-    refused(&bench, &create(&["mail/store", "logs/log"]), "mail and logs are different pools");
     refused(&bench, &create(&["mail/store", "mail/store"]), "volume \"store\" is named twice");
     refused(&bench, &create(&["mail/store@monday"]), "names no volume of a pool");
     refused(&bench, &create(&["mail/nobody"]), "the pool has no volume \"nobody\"");
@@ -139,4 +136,86 @@ fn what_a_group_cannot_be_or_do_is_refused_in_a_line() {
         &["group", "rollback", "mail/all@monday"],
         "a rollback is confirmed with the group's name",
     );
+}
+
+/// A group of a volume in each of two pools.
+fn two_pools(bench: &Bench) {
+    for (pool, volume) in [("mail", "mail/store"), ("logs", "logs/log")] {
+        done(&bench.run(&["pool", "create", pool, "--size", "64MiB"]));
+        done(&bench.run(&["volume", "create", volume, "8MiB"]));
+    }
+    let said = done(&bench.run(&["group", "create", "all", "mail/store", "logs/log"]));
+    assert_eq!(said, "mail/all, logs/all: a group of 2 volumes\n");
+}
+
+#[test]
+fn a_group_of_two_pools_is_cut_cloned_rolled_back_and_deleted_by_the_path_of_either() {
+    let bench = Bench::new();
+    two_pools(&bench);
+    for volume in ["mail/store", "logs/log"] {
+        first_byte(&bench, volume, Some(1));
+    }
+    let said = done(&bench.run(&["group", "snapshot", "logs/all@monday", "--note", "vor dem Update"]));
+    assert_eq!(said, "logs/all@monday: a snapshot of 2 volumes\n");
+    for volume in ["mail/store", "logs/log"] {
+        first_byte(&bench, volume, Some(2));
+    }
+    let shown = done(&bench.run(&["group", "show", "mail/all"]));
+    let lines: Vec<&str> = shown.lines().skip(1).collect();
+    assert_eq!(lines, ["  volume store", "  and volumes in logs", "  snapshot all@monday: vor dem Update"]);
+    let said = done(&bench.run(&["group", "clone", "mail/all@monday", "--suffix", "-try", "--independent"]));
+    assert!(
+        said.starts_with("mail/store-try: a clone of mail/store@monday\nlogs/log-try: a clone of "),
+        "{said}"
+    );
+    assert_eq!(
+        (first_byte(&bench, "mail/store-try", None), first_byte(&bench, "logs/log-try", None)),
+        (1, 1)
+    );
+    let rollback = ["group", "rollback", "mail/all@monday", "--yes", "all", "--json"];
+    let said = json_of(&done(&bench.run(&rollback)));
+    assert_eq!(
+        said["made"],
+        json!([
+            { "volume": "mail/store", "made": "mail/store~1" },
+            { "volume": "logs/log", "made": "logs/log~1" },
+        ])
+    );
+    assert_eq!((first_byte(&bench, "mail/store", None), first_byte(&bench, "logs/log", None)), (1, 1));
+    assert_eq!((first_byte(&bench, "mail/store~1", None), first_byte(&bench, "logs/log~1", None)), (2, 2));
+    assert_eq!(done(&bench.run(&["group", "delete", "logs/all@monday"])), "logs/all@monday: deleted\n");
+    done(&bench.run(&["group", "delete", "mail/all"]));
+    for pool in ["mail", "logs"] {
+        assert_eq!(done(&bench.run(&["group", "show", pool])), format!("{pool}: no groups\n"));
+        assert!(
+            !done(&bench.run(&["pool", "show", pool])).contains("snapshot "),
+            "its snapshots went before it"
+        );
+    }
+}
+
+#[test]
+fn a_group_of_two_pools_needs_both_and_goes_on_where_it_was_interrupted() {
+    let bench = Bench::new();
+    two_pools(&bench);
+    let create = ["group", "create", "all", "mail/store", "logs/log"];
+    refused(&bench, &create, "\"all\" exists already");
+    refused(&bench, &["group", "create", "all", "mail/store"], "volume \"store\" is in group \"all\"");
+    refused(&bench, &["group", "create", "two", "mail/nobody", "logs/log"], "no volume \"nobody\"");
+    // A pool that is not beside the other one.
+    std::fs::create_dir(bench.path("elsewhere")).unwrap();
+    std::fs::rename(bench.path("logs"), bench.path("elsewhere/logs")).unwrap();
+    let snapshot = ["group", "snapshot", "mail/all@monday"];
+    refused(&bench, &snapshot, "which was not found; say where it is: --with POOL");
+    let said = done(&bench.run(&[&snapshot[..], &["--with", "elsewhere/logs"]].concat()));
+    assert_eq!(said, "mail/all@monday: a snapshot of 2 volumes\n");
+    std::fs::rename(bench.path("elsewhere/logs"), bench.path("logs")).unwrap();
+    // One of the clones cannot be made, so none is.
+    done(&bench.run(&["volume", "create", "logs/log-try", "8MiB"]));
+    refused(
+        &bench,
+        &["group", "clone", "mail/all@monday", "--suffix", "-try"],
+        "logs: \"log-try\" exists already",
+    );
+    assert!(!done(&bench.run(&["pool", "show", "mail"])).contains("store-try"));
 }

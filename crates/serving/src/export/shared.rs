@@ -17,7 +17,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    pool::{Pool, Snapshot, VolumeInfo, is_incomplete_copy},
+    pool::{Pool, Snapshot, VolumeInfo, is_incomplete_copy, is_moved},
     volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
@@ -133,6 +133,9 @@ impl OpenExports {
             Some(_) => None,
             None if is_incomplete_copy(&wanted.volume) => {
                 return Err(refused(Error::IncompleteCopy(wanted.volume.clone())));
+            }
+            None if is_moved(&wanted.volume) => {
+                return Err(refused(Error::MovedElsewhere(wanted.volume.clone())));
             }
             None => Some(pool.volume(&wanted.volume).map_err(refused)?),
         };

@@ -3,7 +3,7 @@
 use super::folder::{OpenPool, VolumePath};
 use array::{
     error::{Error, Result as PoolResult},
-    pool::{CopySource, FinishedCopy, RefreshedCopy},
+    pool::{CopySource, FinishedCopy, MovedVolume, RefreshedCopy},
 };
 use report::Refusal;
 use std::{path::Path, pin::pin, time::Duration};
@@ -90,6 +90,36 @@ pub async fn refresh(
     let job = Job::under_way(world);
     let refreshed = shown(world, &job, show, target.pool.refresh_from(source.source(), name, &job)).await;
     refreshed.map_err(|error| source.refusal(target, path, &error))
+}
+
+/// Moves a volume to another pool, or goes on with that. Nobody has it open.
+///
+/// # Errors
+///
+/// A refusal of one of both pools. The volume is under its name in one of them, unless the refusal says that the move
+/// waits.
+pub async fn move_volume(
+    world: &World,
+    (source, volume): (&OpenPool, &str),
+    (target, name): (&OpenPool, &str),
+    show: &mut dyn FnMut(JobProgress),
+) -> Result<MovedVolume, Refusal> {
+    let job = Job::under_way(world);
+    let moved = shown(world, &job, show, target.pool.move_from(&source.pool, volume, name, None, &job)).await;
+    moved.map_err(|error| {
+        let of_target = match &error {
+            Error::NameTaken(_) | Error::OtherCopy(_) | Error::TooSmallForCopy { .. } | Error::BadName(_) => {
+                true
+            }
+            Error::IncompleteCopy(of) => of != volume,
+            _ => false,
+        };
+        let remedy = match error {
+            Error::Copy(_) | Error::Full => "what was copied stays: run the command again to go on",
+            _ => "see 'spindle volume move --help'",
+        };
+        if of_target { target.refusal(&error, remedy) } else { source.refusal(&error, remedy) }
+    })
 }
 
 /// Shows a job until its work ends.

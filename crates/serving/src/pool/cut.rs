@@ -1,11 +1,17 @@
 //! Snapshots of volumes in several pools that this process has open, and the settlement of those that ended early.
 
-use super::folder::OpenPool;
+use super::{folder::OpenPool, partner_pools::Partners};
 use crate::uuid::random_uuid;
 use array::{
     error::Error,
-    format::{PoolId, SnapshotId, row::CutState},
-    pool::{CutMember, CutSettlement, NewSnapshot, Snapshot, UnsettledState, settle_cuts},
+    format::{
+        PoolId, SnapshotId,
+        row::{CutState, GroupOperation},
+    },
+    pool::{
+        CutMember, CutSettlement, GroupSnapshot, NewSnapshot, Pool, Snapshot, UnsettledCut, UnsettledId,
+        UnsettledState, settle_cuts,
+    },
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -18,7 +24,7 @@ pub struct CutStatus {
     pub snapshot: String,
     /// It can be used: all its pools have their parts.
     pub is_whole: bool,
-    /// UUIDs of its pools.
+    /// Folders or UUIDs of its pools.
     pub pools: Vec<String>,
 }
 
@@ -30,6 +36,16 @@ impl CutStatus {
             snapshot: snapshot.name.clone(),
             is_whole: cut.state == CutState::Whole,
             pools: cut.pools.iter().map(PoolId::to_string).collect(),
+        })
+    }
+
+    /// As [`Self::of`], for a snapshot of a group.
+    pub fn of_group(snapshot: &GroupSnapshot, partners: &Partners) -> Option<Self> {
+        let cut = snapshot.cut.as_ref()?;
+        Some(Self {
+            snapshot: snapshot.name.clone(),
+            is_whole: cut.state == CutState::Whole,
+            pools: cut.pools.iter().map(|&pool| partners.name_of(pool)).collect(),
         })
     }
 
@@ -63,50 +79,65 @@ pub async fn snapshot_over_pools(
     name: &str,
     note: &str,
 ) -> Result<Duration, Refusal> {
-    let ids: Vec<PoolId> = pools.iter().map(|pool| pool.open.pool.id()).collect();
-    let parts =
-        CutMember::of_pools(&ids).map_err(|error| pools[0].open.refusal(&error, "name each pool once"))?;
     let snapshot = SnapshotId(random_uuid(world));
-    let callers: Vec<_> = pools
-        .iter()
-        .zip(parts)
-        .map(|(pool, part)| {
-            let (name, note) = (name.to_owned(), note.to_owned());
-            let (pool, volumes) = (Rc::clone(&pool.open.pool), pool.volumes.clone());
-            world.spawn("part of a cut", async move {
-                let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
-                let new = NewSnapshot { name: &name, snapshot, note: note.as_bytes() };
-                pool.take_part_in_cut(&volumes, &new, part).await
-            })
-        })
-        .collect();
-    let mut answers = Vec::new();
-    for (pool, caller) in pools.iter().zip(callers) {
-        answers.push((pool.open, caller.await));
-    }
-    let failed = |is_cause: bool| {
-        answers.iter().find_map(|(open, taken)| match taken {
-            Err(error) if is_cause != matches!(error, Error::CutFailed(_) | Error::CutUnsettled { .. }) => {
-                Some((*open, error))
-            }
-            _ => None,
-        })
-    };
-    // A pool that failed for a reason of its own is the cause of the other failures.
-    match failed(true).or_else(|| failed(false)) {
-        Some((open, error)) => Err(open.refusal(error, "see 'spindle volume snapshot --help'")),
-        None => {
-            Ok(answers.iter().filter_map(|(_, taken)| taken.as_ref().ok()).max().copied().unwrap_or_default())
+    let opened = pools.iter().map(|pool| pool.open);
+    let held = with_all_pools(world, opened, "see 'spindle volume snapshot --help'", |pool, part| {
+        let (name, note) = (name.to_owned(), note.to_owned());
+        let of_pool = pools.iter().find(|of_pool| of_pool.open.pool.id() == pool.id());
+        let volumes = of_pool.expect("it is one of them").volumes.clone();
+        async move {
+            let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
+            let new = NewSnapshot { name: &name, snapshot, note: note.as_bytes() };
+            pool.take_part_in_cut(&volumes, &new, part).await
         }
-    }
+    });
+    Ok(held.await?.into_iter().max().unwrap_or_default())
 }
 
-/// The outcome of a snapshot of several pools that ended early.
+/// Has all pools take part in something at the same time. Returns their answers, in the same order.
+///
+/// # Errors
+///
+/// The first refusal of a pool; rather of one that failed for a reason of its own, which is the cause of the others.
+pub(super) async fn with_all_pools<T: 'static, F>(
+    world: &World,
+    pools: impl IntoIterator<Item = &OpenPool>,
+    remedy: &str,
+    take_part: impl Fn(Rc<Pool>, CutMember) -> F,
+) -> Result<Vec<T>, Refusal>
+where
+    F: Future<Output = Result<T, Error>> + 'static,
+{
+    let pools: Vec<&OpenPool> = pools.into_iter().collect();
+    let ids: Vec<PoolId> = pools.iter().map(|open| open.pool.id()).collect();
+    let parts = CutMember::of_pools(&ids).map_err(|error| pools[0].refusal(&error, "name each pool once"))?;
+    let begun = pools.iter().zip(parts);
+    let begun = begun
+        .map(|(open, part)| world.spawn("part of several pools", take_part(Rc::clone(&open.pool), part)));
+    let callers: Vec<_> = begun.collect();
+    let (mut answers, mut errors) = (Vec::new(), Vec::new());
+    for (open, caller) in pools.iter().zip(callers) {
+        match caller.await {
+            Ok(answer) => answers.push(answer),
+            Err(error) => errors.push((open, error)),
+        }
+    }
+    let is_effect = |error: &Error| {
+        matches!(error, Error::CutFailed(_) | Error::OperationFailed(_) | Error::CutUnsettled { .. })
+    };
+    let cause = errors.iter().find(|(_, error)| !is_effect(error)).or(errors.first());
+    cause.map_or(Ok(answers), |(open, error)| Err(open.refusal(error, remedy)))
+}
+
+/// The outcome of a snapshot of several pools, or of a clone or rollback of a group, that ended early.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SettledCut {
+    /// Its name; the group's and the snapshot's for an operation.
     pub snapshot: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<SettledOperation>,
     pub outcome: CutOutcome,
-    /// UUIDs of the pools that were not seen.
+    /// Folders or UUIDs of the pools that were not seen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
 }
@@ -126,10 +157,48 @@ pub enum CutOutcome {
     Kept,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettledOperation {
+    Clone,
+    Rollback,
+}
+
+impl SettledOperation {
+    pub fn of(operation: &GroupOperation) -> Self {
+        match operation {
+            GroupOperation::Clone { .. } => Self::Clone,
+            GroupOperation::RollBack => Self::Rollback,
+        }
+    }
+
+    /// The past of the verb.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Clone => "cloned",
+            Self::Rollback => "rolled back",
+        }
+    }
+}
+
 impl SettledCut {
     /// In a line.
     pub fn text(&self) -> String {
-        let Self { snapshot, outcome, waits_for } = self;
+        let Self { snapshot, operation, outcome, waits_for } = self;
+        if let Some(operation) = operation {
+            let done = operation.word();
+            return match outcome {
+                CutOutcome::Whole => format!("{snapshot}: {done} in all its pools"),
+                CutOutcome::Removed => {
+                    format!("{snapshot}: not {done} in any pool, since one of them never had its part")
+                }
+                CutOutcome::Waits => {
+                    format!("{snapshot}: {done} once it was seen with {}", waits_for.join(", "))
+                }
+                CutOutcome::GivenUp => format!("{snapshot}: not {done} here, whatever its other pools did"),
+                CutOutcome::Kept => format!("{snapshot}: {done} here; all its pools had decided it"),
+            };
+        }
         match outcome {
             CutOutcome::Whole => format!("{snapshot}: in all its pools"),
             CutOutcome::Removed => format!("{snapshot}: removed, since one of its pools never had its part"),
@@ -140,7 +209,8 @@ impl SettledCut {
     }
 }
 
-/// Settles the snapshots of these pools that ended early. Those named `give_up` do not wait for other pools.
+/// Settles the snapshots of these pools, and the operations on groups, that ended early. Those named `give_up` do not
+/// wait for other pools.
 ///
 /// # Errors
 ///
@@ -148,21 +218,21 @@ impl SettledCut {
 pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<SettledCut>, Refusal> {
     let all: Vec<_> = pools.iter().map(|open| Rc::clone(&open.pool)).collect();
     let done = settle_cuts(&all).await.map_err(|error| pools[0].refusal(&error, "check the drives"))?;
-    let mut outcomes: BTreeMap<SnapshotId, SettledCut> = BTreeMap::new();
+    let mut outcomes: BTreeMap<UnsettledId, SettledCut> = BTreeMap::new();
     for (_, cut, settlement) in done {
         let outcome = match settlement {
             CutSettlement::Confirm | CutSettlement::Forget => CutOutcome::Whole,
             CutSettlement::Remove => CutOutcome::Removed,
         };
-        outcomes.insert(cut.snapshot, SettledCut { snapshot: cut.name, outcome, waits_for: Vec::new() });
+        outcomes.insert(cut.id, settled(cut, outcome));
     }
     let seen: Vec<PoolId> = all.iter().map(|pool| pool.id()).collect();
     for open in pools {
+        let partners = Partners::near(open.folder(), &[]);
         for cut in open.pool.unsettled_cuts() {
-            let mut settled =
-                SettledCut { snapshot: cut.name.clone(), outcome: CutOutcome::Waits, waits_for: Vec::new() };
+            let mut settled = settled(cut.clone(), CutOutcome::Waits);
             if give_up == Some(cut.name.as_str()) {
-                let given_up = open.pool.give_up_cut(cut.snapshot).await;
+                let given_up = open.pool.give_up_cut(cut.id).await;
                 given_up.map_err(|error| open.refusal(&error, "check the drives"))?;
                 settled.outcome = match cut.state {
                     UnsettledState::Whole | UnsettledState::Settled => CutOutcome::Kept,
@@ -170,16 +240,21 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
                 };
             } else {
                 let unseen = cut.pools.iter().filter(|pool| !seen.contains(pool));
-                settled.waits_for = unseen.map(PoolId::to_string).collect();
+                settled.waits_for = unseen.map(|&pool| partners.name_of(pool)).collect();
             }
-            outcomes.insert(cut.snapshot, settled);
+            outcomes.insert(cut.id, settled);
         }
     }
     if let Some(name) = give_up
         && !outcomes.values().any(|cut| cut.snapshot == name)
     {
-        let problem = format!("no snapshot {name:?} of several pools waits in these pools");
+        let problem = format!("no snapshot {name:?} of several pools waits in these pools, nor an operation");
         return Err(Refusal::new(problem, "see 'spindle pool show'"));
     }
     Ok(outcomes.into_values().collect())
+}
+
+fn settled(cut: UnsettledCut, outcome: CutOutcome) -> SettledCut {
+    let operation = cut.operation.as_ref().map(SettledOperation::of);
+    SettledCut { snapshot: cut.name, operation, outcome, waits_for: Vec::new() }
 }

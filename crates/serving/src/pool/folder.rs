@@ -13,6 +13,7 @@ use super::{
     events::{KnownDrive, PoolContext},
     publisher::Publisher,
     record::PoolRecord,
+    shared_group,
     status::{self, DriveStatuses},
 };
 use crate::notices::Notices;
@@ -204,6 +205,9 @@ impl HeldPool {
         };
         if open.record != record {
             open.keep_record(&**notices);
+        }
+        for warning in shared_group::unsettled_warnings(&open) {
+            notices.warn(&warning);
         }
         Ok(open)
     }

@@ -1,18 +1,23 @@
 //! Consistency groups by their paths, in a pool that this process has open.
 
-use super::{folder::OpenPool, note::NoteStatus};
+use super::{
+    cut::{CutStatus, SettledOperation},
+    folder::OpenPool,
+    note::NoteStatus,
+    partner_pools::Partners,
+};
 use crate::uuid::random_uuid;
 use array::{
     error::Error,
     format::{GroupId, SnapshotId, row::IdSeed},
-    pool::{GroupInfo, GroupMemberChange, NewGroup, NewGroupClone, NewSnapshot},
+    pool::{GroupInfo, GroupMemberChange, NewGroup, NewGroupClone, NewSnapshot, UnsettledState},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use world::World;
 
-const HELP: &str = "see 'spindle group --help'";
+pub(super) const HELP: &str = "see 'spindle group --help'";
 
 /// Clones of all volumes of a group.
 #[derive(Clone, Copy, Debug)]
@@ -30,16 +35,66 @@ pub struct GroupStatus {
     pub group: String,
     /// In UTC.
     pub created_at: String,
+    /// Those in this pool.
     pub volumes: Vec<String>,
+    /// Folders or UUIDs of its other pools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_pools: Vec<String>,
     pub snapshots: Vec<String>,
+    /// Of the snapshots of several pools that are not settled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<CutStatus>,
+    /// A clone or rollback in several pools that is not settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<UnsettledOperation>,
     /// Of the snapshots that have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<NoteStatus>,
 }
 
+/// A clone or rollback of a group of which other pools may not know.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnsettledOperation {
+    pub operation: SettledOperation,
+    /// Of the group.
+    pub snapshot: String,
+    /// It has happened in this pool: all pools have decided it.
+    pub has_happened: bool,
+}
+
+impl UnsettledOperation {
+    /// Of that group, if there is one.
+    fn of(open: &OpenPool, group: &str) -> Option<Self> {
+        open.pool.unsettled_cuts().into_iter().find_map(|cut| {
+            let snapshot = cut.name.strip_prefix(group)?.strip_prefix('@')?.to_owned();
+            let operation = SettledOperation::of(cut.operation.as_ref()?);
+            Some(Self { operation, snapshot, has_happened: cut.state == UnsettledState::Whole })
+        })
+    }
+
+    /// In a line.
+    pub fn text(&self) -> String {
+        let (done, snapshot) = (self.operation.word(), &self.snapshot);
+        if self.has_happened {
+            format!("{done} to @{snapshot}, which its other pools may not know: 'spindle pool settle'")
+        } else {
+            format!("not {done} to @{snapshot} until its pools were seen together: 'spindle pool settle'")
+        }
+    }
+}
+
 impl GroupStatus {
-    fn of(info: GroupInfo) -> Self {
+    fn of(open: &OpenPool, info: GroupInfo) -> Self {
+        let partners = Partners::near(open.folder(), &[]);
+        let others = info.pools.iter().filter(|pool| **pool != open.pool.id());
         Self {
+            other_pools: others.map(|&pool| partners.name_of(pool)).collect(),
+            cuts: info
+                .snapshots
+                .iter()
+                .filter_map(|snapshot| CutStatus::of_group(snapshot, &partners))
+                .collect(),
+            unsettled: UnsettledOperation::of(open, &info.name),
             name: info.name,
             group: info.group.to_string(),
             created_at: utc_time((info.created_at.0 / 1_000_000_000) as i64),
@@ -58,10 +113,14 @@ impl GroupStatus {
         let path = folder.join(&self.name).display().to_string();
         let mut lines = vec![format!("{path}: a group since {}", self.created_at)];
         lines.extend(self.volumes.iter().map(|volume| format!("  volume {volume}")));
+        lines.extend(self.other_pools.iter().map(|pool| format!("  and volumes in {pool}")));
+        lines.extend(self.unsettled.iter().map(|operation| format!("  {}", operation.text())));
         lines.extend(self.snapshots.iter().map(|snapshot| {
+            let cut = self.cuts.iter().find(|cut| cut.snapshot == *snapshot);
+            let cut = cut.map_or(String::new(), |cut| format!(", {}", cut.text()));
             let note = self.notes.iter().find(|note| note.snapshot == *snapshot);
             let note = note.map_or(String::new(), |note| format!(": {}", note.text()));
-            format!("  snapshot {}@{snapshot}{note}", self.name)
+            format!("  snapshot {}@{snapshot}{cut}{note}", self.name)
         }));
         lines.join("\n")
     }
@@ -73,7 +132,7 @@ impl GroupStatus {
 ///
 /// A refusal of the pool; nothing was changed.
 pub async fn create(world: &World, open: &OpenPool, name: &str, volumes: &[String]) -> Result<(), Refusal> {
-    let new = NewGroup { name: name.to_owned(), group: GroupId(random_uuid(world)) };
+    let new = NewGroup { name: name.to_owned(), group: GroupId(random_uuid(world)), pools: Vec::new() };
     let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
     let created = open.pool.create_group(&new, &volumes).await;
     created.map_err(|error| open.refusal(&error, HELP))
@@ -150,7 +209,7 @@ pub async fn roll_back(
     Ok(paths(open, done.map_err(|error| open.refusal(&error, HELP))?))
 }
 
-fn paths(open: &OpenPool, changes: Vec<GroupMemberChange>) -> Vec<(PathBuf, PathBuf)> {
+pub(super) fn paths(open: &OpenPool, changes: Vec<GroupMemberChange>) -> Vec<(PathBuf, PathBuf)> {
     let path = |name: String| open.folder().join(name);
     changes.into_iter().map(|change| (path(change.volume), path(change.made))).collect()
 }
@@ -168,5 +227,5 @@ pub fn list(open: &OpenPool, wanted: Option<&str>) -> Result<Vec<GroupStatus>, R
             return Err(open.refusal(&Error::NoGroup(wanted.to_owned()), HELP));
         }
     }
-    Ok(groups.into_iter().map(GroupStatus::of).collect())
+    Ok(groups.into_iter().map(|info| GroupStatus::of(open, info)).collect())
 }

@@ -25,7 +25,7 @@ use super::{
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy},
+    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy, is_moved},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -281,7 +281,12 @@ impl VolumeStatus {
         }
         if is_incomplete_copy(name) {
             return format!(
-                "volume {name}: {size}, an incomplete copy: copy or refresh it again to complete it, or delete it"
+                "volume {name}: {size}, an incomplete copy: copy, refresh or move it again to complete it, or delete it"
+            );
+        }
+        if is_moved(name) {
+            return format!(
+                "volume {name}: {size}, complete in the pool that it was moved to: move it again to end that"
             );
         }
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
