@@ -50,6 +50,9 @@ impl CutFixture {
             self.open_alone(&world, index).await?;
         }
         let pools = [self.open(&world, 0).await?, self.open(&world, 1).await?];
+        for pool in &pools {
+            pool.unsettled_cuts().iter().try_for_each(|cut| check_offered(pool, cut))?;
+        }
         settle_cuts(&pools).await?;
         self.check(&pools).await?;
         self.check_operation(&pools).await?;

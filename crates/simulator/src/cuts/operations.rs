@@ -46,6 +46,11 @@ impl CutFixture {
             let suffix = format!("-{}", seed.0[15]);
             GroupOperation::Clone { suffix, is_independent: random.percent(20.0) }
         };
+        // What a write cache has may be lost with the power, whatever happens to the group.
+        for pool in pools {
+            let flushed = live(pool, VOLUME)?.flush().await;
+            flushed.map_err(|error| CutRunError::Refused(Error::Stopped(error.to_string())))?;
+        }
         let (mut before, mut goal) = (Vec::new(), Vec::new());
         for index in 0..self.chains.len() {
             before.push(self.numbers(pools, index, |pool| live(pool, VOLUME)).await?);
