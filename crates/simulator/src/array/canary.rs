@@ -41,8 +41,14 @@ impl Bug {
             DriveBug::RecordsBeforeTheirHeader,
             DriveBug::GenerationNotStable,
         ];
-        // Those of cuts need two pools: `cuts`. The last one has a seed of its own: one of a thousand shows it.
-        let elsewhere = [Canary::CutNotHeld, Canary::HalfACutServed, Canary::PassedSegmentGivenBack];
+        // Those of cuts and of groups over pools need two pools: `cuts`. The last one has a seed of its own: one of a thousand shows it.
+        let elsewhere = [
+            Canary::CutNotHeld,
+            Canary::HalfACutServed,
+            Canary::OperationDecidedAlone,
+            Canary::HalfARollbackServed,
+            Canary::PassedSegmentGivenBack,
+        ];
         let in_pool =
             Canary::ALL.iter().copied().filter(move |bug| !elsewhere.contains(bug)).map(Self::InPool);
         in_pool.chain(spoilings.into_iter().map(Self::BeforeDrives))
