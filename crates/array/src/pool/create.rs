@@ -146,6 +146,7 @@ pub(super) fn member_of(geometry: PoolGeometry, index: usize, drive: &NewDrive) 
         sector_bytes: size.sector as u16,
         slot_count: u32::try_from(slots).unwrap_or(u32::MAX),
         domain: drive.domain,
+        set: None,
     })
 }
 
