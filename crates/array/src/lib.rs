@@ -8,6 +8,7 @@ pub mod drive;
 pub mod election;
 mod engine;
 pub mod error;
+mod failure_sets;
 pub mod format;
 
 pub mod lineage;

@@ -53,6 +53,7 @@ pub fn next_generation(
     }
     // The row of a drive that joined in vain is gone.
     next.note_domains();
+    next.note_sets();
     next
 }
 
@@ -76,6 +77,8 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
         if member.state.holds_superblocks() && !is_there(index) {
             // Room was kept for drives that stay.
             lost += usize::from(member.state == MemberState::Active);
+            // It is as good as empty, and counts for its set no more.
+            member.set = member.set.filter(|_| member.state != MemberState::Leaving);
             let left_out = match member.state {
                 MemberState::Joining => MemberState::Withdrawn,
                 _ => MemberState::Missing,
@@ -135,6 +138,7 @@ impl MemberChange {
         if row.state == from {
             row.state = to;
             row.since = if self == Self::Keep { row.since } else { generation };
+            row.set = row.set.filter(|_| self != Self::GiveUpVote);
         }
     }
 }

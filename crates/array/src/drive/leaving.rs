@@ -7,7 +7,7 @@
 use super::Drives;
 use crate::{
     format::{MemberIndex, MemberState, Superblock},
-    redundancy::FailureDomains,
+    redundancy::{FailureDomains, FailureSets},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -53,7 +53,7 @@ impl Drives {
         self.leaving.borrow().contains(&member)
     }
 
-    /// Adopts from a superblock which members leave, and the domains of all. To be called with each superblock that
+    /// Adopts from a superblock which members leave, and the domains and sets of all. To be called with each superblock that
     /// is written.
     pub fn follow(&self, superblock: &Superblock) {
         let is_leaving = |member: &MemberIndex| {
@@ -69,6 +69,11 @@ impl Drives {
         let domains = FailureDomains::of(&superblock.members);
         if **self.domains.borrow() != domains {
             *self.domains.borrow_mut() = Rc::new(domains);
+            self.change();
+        }
+        let sets = FailureSets::of(&superblock.members);
+        if **self.sets.borrow() != sets {
+            *self.sets.borrow_mut() = Rc::new(sets);
             self.change();
         }
     }

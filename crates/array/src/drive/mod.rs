@@ -14,7 +14,9 @@ use crate::{
         BLOCK_BYTES, MemberIndex, PoolGeometry, SegmentBlock, SegmentKind, SegmentShape, SlotAddress,
         SlotHeader,
     },
-    redundancy::{Copies, FailureDomains, Raid1, Reconstruction, RedundancyScheme, SegmentLayout},
+    redundancy::{
+        Copies, FailureDomains, FailureSets, Raid1, Reconstruction, RedundancyScheme, SegmentLayout,
+    },
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
@@ -49,6 +51,8 @@ pub struct Drives {
     lost: Rc<RefCell<BTreeSet<MemberIndex>>>,
     /// As the superblock says.
     domains: Rc<RefCell<Rc<FailureDomains>>>,
+    /// As the superblock says.
+    sets: Rc<RefCell<Rc<FailureSets>>>,
     changes: Rc<Cell<u64>>,
 }
 
@@ -67,6 +71,7 @@ impl Drives {
             out_of_space: Rc::default(),
             lost: Rc::default(),
             domains: Rc::default(),
+            sets: Rc::default(),
             changes: Rc::default(),
         }
     }
@@ -90,6 +95,11 @@ impl Drives {
         Rc::clone(&self.domains.borrow())
     }
 
+    /// The failure sets of all members, present or not.
+    pub fn sets(&self) -> Rc<FailureSets> {
+        Rc::clone(&self.sets.borrow())
+    }
+
     /// Number of writable members.
     pub fn count(&self) -> usize {
         self.writable.borrow().len()
@@ -100,7 +110,7 @@ impl Drives {
         self.writable.borrow().contains_key(&member)
     }
 
-    /// Counts changes of which members are present, which of them have space, and of their domains.
+    /// Counts changes of which members are present, which of them have space, and of their domains and sets.
     pub fn changes(&self) -> u64 {
         self.changes.get()
     }

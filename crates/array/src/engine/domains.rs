@@ -69,9 +69,12 @@ impl Shared {
         }
         let present = slots.iter().map(|slot| slot.member).filter(|&member| self.drives.has(member));
         let Some(shared) = domains.shared(present) else { return false };
+        // A new segment would stay in its failure set.
+        let (sets, of_slots) = (self.drives.sets(), || slots.iter().map(|slot| slot.member));
+        let stays = |member| sets.count(of_slots().chain([member])) == sets.count(of_slots());
         let has_room = |member: MemberIndex| {
             let (slots, used) = state.segments.slots_of(member);
-            used < slots && domains.of_drive(member) != FailureDomain::Named(shared)
+            used < slots && stays(member) && domains.of_drive(member) != FailureDomain::Named(shared)
         };
         self.drives.members_for_new_data().into_iter().any(has_room)
     }

@@ -77,7 +77,9 @@ impl Shared {
         LossTolerance { at_once, limit_at_once, in_turn, limit_in_turn }
     }
 
-    fn losses_at_once(&self) -> (usize, LossLimit) {
+    /// Copies that each mirrored segment has at least, and bytes of one copy of those that lack one. Reads the rows of
+    /// all segments.
+    fn copies_least(&self) -> (usize, u64) {
         let (mut least, mut degraded_bytes) = (usize::MAX, 0);
         let copies = self.drives.copies();
         for (_, row) in self.state.borrow().segments.iter() {
@@ -89,11 +91,18 @@ impl Shared {
                 degraded_bytes += u64::from(is_degraded) * u64::from(self.drives.geometry().slot_bytes);
             }
         }
-        let least = least.min(copies.most());
+        (least.min(copies.most()), degraded_bytes)
+    }
+
+    /// Drives of one failure set that may be lost at once, if no segment lies across sets.
+    pub(super) fn losses_per_set(&self) -> usize {
+        self.copies_least().0.saturating_sub(1)
+    }
+
+    fn losses_at_once(&self) -> (usize, LossLimit) {
+        let (copies, (least, degraded_bytes)) = (self.drives.copies(), self.copies_least());
         let of_copies = least.saturating_sub(1);
-        // The remaining drives must be half of the voters.
-        let members = &self.superblock.borrow().members;
-        let of_votes = members.iter().filter(|member| member.state.has_vote()).count() / 2;
+        let of_votes = self.losses_by_votes();
         match of_copies {
             _ if of_votes < of_copies => (of_votes, LossLimit::Votes),
             _ if degraded_bytes > 0 && least < copies.most() => {
@@ -101,6 +110,12 @@ impl Shared {
             }
             _ => (of_copies, LossLimit::Copies(least)),
         }
+    }
+
+    /// Drives that may be lost at once by votes: the remaining ones must be half of the voters.
+    pub(super) fn losses_by_votes(&self) -> usize {
+        let members = &self.superblock.borrow().members;
+        members.iter().filter(|member| member.state.has_vote()).count() / 2
     }
 
     /// The largest drives are lost first.

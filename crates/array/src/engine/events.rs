@@ -77,6 +77,20 @@ pub enum EventKind {
     },
     /// All copies of segments lie in different failure domains again.
     DomainsApart,
+    /// Copies of segments lie across failure sets, for lack of room in one or because drives changed sets: the loss of a
+    /// drive in each of two sets may lose them.
+    SetsSpanned {
+        segments: u64,
+        /// Size of those segments, in bytes of one copy.
+        bytes: u64,
+    },
+    /// All copies of each segment lie in one failure set again.
+    SetsKept,
+    /// Drives are divided into another number of failure sets.
+    SetChange {
+        /// 0 if they are in no sets any more.
+        sets: usize,
+    },
     /// Data is moved between drives until they are about equally full.
     LevellingStart {
         /// Bytes of slots to move, as far as is known.

@@ -12,6 +12,7 @@ use crate::{
     drive::WriteFailures,
     election::can_go_on_as_of,
     error::{Error, Result},
+    failure_sets::assign_sets,
     format::{
         Generation, GenerationMark, Member, MemberIndex, MemberState, SlotAddress, Superblock,
         row::SegmentRow,
@@ -24,7 +25,7 @@ use crate::{
     },
     superblocks::write_generation,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use world::{IoError, World};
 
 /// Interval of checks for space.
@@ -152,7 +153,15 @@ impl Shared {
     pub(crate) async fn publish_joining(&self, member: Member, replaced: Option<MemberIndex>) -> Result<()> {
         let _one_at_a_time = self.publishing.lock().await;
         let leave = |superblock: &mut Superblock| {
-            replaced.into_iter().for_each(|replaced| MemberChange::Leave.apply(superblock, replaced));
+            let Some(replaced) = replaced else { return };
+            MemberChange::Leave.apply(superblock, replaced);
+            // The new one takes its place, unless it is lost already.
+            let set = superblock.members[usize::from(replaced.0)].set;
+            if let Some(joining) =
+                superblock.members.last_mut().filter(|row| row.state == MemberState::Joining)
+            {
+                joining.set = set;
+            }
         };
         self.publish_alone(Some(member), leave).await
     }
@@ -205,6 +214,7 @@ impl Shared {
             let spare_before = self.space().spare;
             let last = self.superblock.replace(next);
             self.note_sparing(&last, spare_before);
+            self.note_set_change(&last);
             match written {
                 Ok(()) if has_successor => settled = generation,
                 Ok(()) => {
@@ -238,6 +248,18 @@ impl Shared {
         drop((superblock, state));
         self.keep_room_to_rebuild(used_slots, spare_before);
         self.events.report(EventKind::SparingChange { sparing });
+    }
+
+    /// Reports another number of failure sets than in `last`.
+    fn note_set_change(&self, last: &Superblock) {
+        let count = |members: &[Member]| {
+            let numbers = members.iter().filter_map(|member| member.set);
+            numbers.collect::<BTreeSet<_>>().len()
+        };
+        let sets = count(&self.superblock.borrow().members);
+        if sets != count(&last.members) {
+            self.events.report(EventKind::SetChange { sets });
+        }
     }
 
     /// Writes a generation. If a drive lacks the space for it, no later one is written before that drive has
@@ -278,6 +300,7 @@ impl Shared {
             change(&mut next);
         }
         next.note_domains();
+        assign_sets(&mut next);
         next
     }
 

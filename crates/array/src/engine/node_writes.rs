@@ -149,8 +149,8 @@ impl Shared {
         let staying: Vec<_> =
             slots.iter().copied().filter(|&slot| slot != old && is_present(slot.member)).collect();
         let members = self.drives.members_for_new_data();
-        let domains = self.drives.domains();
-        let placement = Placement::on(&members, &domains);
+        let (domains, sets) = (self.drives.domains(), self.drives.sets());
+        let placement = Placement::on(&members, &domains).within(&sets);
         let new = self.state.borrow_mut().segments.allocate_slot(placement, &staying);
         let Some(new) = new else { return self.wait_for_space().await };
         let moved = self.fill_slot(&plan, new).await;

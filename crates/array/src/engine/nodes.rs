@@ -106,14 +106,15 @@ impl Nodes {
         Ok(())
     }
 
-    /// Closes open segments that lack a copy, so that they can be rebuilt, or that lie in one failure domain, so that
-    /// their copies can be moved apart. No node may be placed during the call.
+    /// Closes open segments that lack a copy, so that they can be rebuilt, or that could lie better, so that
+    /// their copies can be moved. No node may be placed during the call.
     pub fn leave_degraded(&self) {
         let drives = &self.shared.drives;
         let state = self.shared.state.borrow();
         let lacks = |open: &mut OpenSegment| {
             let slots = &open.segment.slots;
-            !drives.has_copies_enough(SegmentKind::Nodes, slots) || self.shared.could_be_apart(&state, slots)
+            !drives.has_copies_enough(SegmentKind::Nodes, slots)
+                || self.shared.could_lie_better(&state, slots)
         };
         for open in &self.open {
             let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
@@ -129,9 +130,9 @@ impl Nodes {
         self.left.borrow_mut().extend(open.take().map(|left| left.segment.number));
         let segment = {
             let mut state = self.shared.state.borrow_mut();
-            let (copies, domains) = (drives.copies().nodes, drives.domains());
+            let (copies, domains, sets) = (drives.copies().nodes, drives.domains(), drives.sets());
             let mut allocate = |members: &[MemberIndex]| {
-                let placement = Placement::on(members, &domains);
+                let placement = Placement::on(members, &domains).within(&sets);
                 state.segments.allocate(SegmentKind::Nodes, &Raid1, copies, placement)
             };
             // If no drive has space, the write will wait.

@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// A free slot of one of `members` whose header says that it has the copy that lay in `lost`, and that lies
-    /// on another drive than the slots `kept`, and in another domain if there is one. Its content may be of any age.
+    /// on another drive than the slots `kept`, in their failure set and in another domain if there is one. Its content may be of any age.
     pub(crate) async fn find_old_copy(
         &self,
         segment: (SegmentNumber, SegmentUse),
@@ -48,11 +48,12 @@ impl Shared {
         members: &[MemberIndex],
     ) -> Option<SlotAddress> {
         let free: Vec<SlotAddress> = {
-            let (state, domains) = (self.state.borrow(), self.drives.domains());
-            let (apart, others) = Placement::on(members, &domains).beside(kept);
-            // A copy in the domain of another one is better made elsewhere.
-            let members = if apart.is_empty() { others } else { apart };
-            let later = members.into_iter().filter(|&member| member > lost.member);
+            let state = self.state.borrow();
+            let (domains, sets) = (self.drives.domains(), self.drives.sets());
+            let choices = Placement::on(members, &domains).within(&sets).choices_beside(kept);
+            // A copy in another set, or in the domain of another one, is better made elsewhere.
+            let best = choices.into_iter().find(|members| !members.is_empty()).unwrap_or_default();
+            let later = best.into_iter().filter(|&member| member > lost.member);
             let slots = later.map(|member| SlotAddress { member, ..lost });
             slots.filter(|&slot| state.segments.is_free(slot)).collect()
         };

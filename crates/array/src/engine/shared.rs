@@ -13,6 +13,7 @@ use super::{
     change_lock::CatalogueLock,
     domains::DomainBasis,
     events::{EventKind, PoolEventLog},
+    failure_sets::SetBasis,
     log_subscribers::LogSubscribers,
     readers::Readers,
     reverse_map::ReverseMap,
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub space_counted: Cell<Option<(SpaceBasis, PoolSpace)>>,
     /// Segments in one failure domain at the last count, with what it was made of.
     pub domains_counted: Cell<Option<(DomainBasis, u64)>>,
+    /// Segments across failure sets at the last count, with what it was made of.
+    pub sets_counted: Cell<Option<(SetBasis, u64)>>,
     /// Slots of the room spared that the missing copies of lost drives will take.
     pub rebuild_slots: Cell<u64>,
     pub demand: SpaceDemand,

@@ -300,8 +300,8 @@ impl Shared {
             return None;
         }
         let (copies, there) = (self.drives.copies().of_kind(kind), self.drives.members_for_new_data());
-        let domains = self.drives.domains();
-        let placement = Placement::on(&there, &domains);
+        let (domains, sets) = (self.drives.domains(), self.drives.sets());
+        let placement = Placement::on(&there, &domains).within(&sets);
         let segment = state.segments.allocate(kind, scheme_of_class(class), copies, placement);
         let left = self.count_room(&state);
         assert!(

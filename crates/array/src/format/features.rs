@@ -18,6 +18,8 @@ pub struct Features {
 pub const COMPATIBLE_SPARING_SINGLE: u64 = 1 << 0;
 /// And for a second one.
 pub const COMPATIBLE_SPARING_DOUBLE: u64 = 1 << 1;
+/// Drives should be divided into failure sets, as soon as they are enough.
+pub const COMPATIBLE_SETS: u64 = 1 << 2;
 /// Segments of class raid5, raid6 or raid50 exist: writers must maintain parity.
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
 /// Rows of branches have their highest stamp: writers must keep it. Without this it is not known.
@@ -53,6 +55,8 @@ pub const INCOMPATIBLE_CUTS: u64 = 1 << 12;
 pub const INCOMPATIBLE_SPARE_SECOND: u64 = 1 << 13;
 /// A member's row names its failure domain: copies of a segment lie in different ones, as far as there is room.
 pub const INCOMPATIBLE_DOMAINS: u64 = 1 << 14;
+/// A member's row names its failure set: copies of a segment lie in one, as far as there is room.
+pub const INCOMPATIBLE_SETS: u64 = 1 << 15;
 /// The row of a group, or of an operation on one, names several pools.
 pub const INCOMPATIBLE_SHARED_GROUPS: u64 = 1 << 16;
 

@@ -3,6 +3,7 @@
 use super::{
     decode_error::{DecodeError, Structure},
     domain::{DOMAIN_NAME_BYTES_MAX, DomainName},
+    failure_set::SetNumber,
     units::{DriveId, Generation},
 };
 use std::mem::offset_of;
@@ -51,6 +52,11 @@ impl MemberState {
         !self.is_applicant() && self != Self::Gone
     }
 
+    /// True if its row may name a failure set.
+    pub fn may_be_in_a_set(self) -> bool {
+        !matches!(self, Self::Gone | Self::Withdrawn)
+    }
+
     fn decode(byte: u8, at: usize) -> Result<Self, DecodeError> {
         Ok(match byte {
             1 => Self::Active,
@@ -82,6 +88,9 @@ pub struct Member {
     pub slot_count: u32,
     /// Drives of one domain fail together; without one the drive fails alone. A gone drive has none.
     pub domain: Option<DomainName>,
+    /// Copies lie on drives of one failure set. A drive that is gone or withdrawn has none, and none has one in a pool
+    /// without sets.
+    pub set: Option<SetNumber>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -95,7 +104,8 @@ pub(super) struct RawMember {
     state: u8,
     serial_length: u8,
     domain: [u8; DOMAIN_NAME_BYTES_MAX],
-    zero: [u8; 4],
+    set: u8,
+    zero: [u8; 3],
 }
 
 const _: () = assert!(size_of::<RawMember>() == 96);
@@ -118,6 +128,7 @@ impl Member {
         raw.sector_bytes = self.sector_bytes.into();
         raw.state = self.state as u8;
         raw.domain = DomainName::to_bytes(self.domain);
+        raw.set = SetNumber::to_byte(self.set);
         raw
     }
 }
@@ -148,6 +159,7 @@ impl RawMember {
             sector_bytes: sector,
             slot_count: self.slot_count.get(),
             domain: domain.expect("looked at above"),
+            set: SetNumber::new(self.set),
         })
     }
 }

@@ -19,6 +19,8 @@ pub mod features;
 
 pub mod domain;
 
+pub mod failure_set;
+
 pub mod member;
 
 pub mod sparing;
@@ -50,6 +52,7 @@ pub use checksum::{BlockKey, ChecksumSeed};
 pub use decode_error::{DecodeError, DecodeFault, Structure};
 pub use domain::DomainName;
 pub use entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write};
+pub use failure_set::SetNumber;
 pub use features::{FeatureAccess, Features};
 pub use location::{BlockLocation, Compression, Encoding, InlineBytes, SharedBlock, Stored};
 pub use member::{Member, MemberState};

@@ -8,7 +8,8 @@ use super::{
     checkpoint::Checkpoint,
     decode_error::{DecodeError, Head, Structure, seal},
     domain::features_of_domains,
-    features::{Features, INCOMPATIBLE_DOMAINS},
+    failure_set::features_of_sets,
+    features::{COMPATIBLE_SETS, Features, INCOMPATIBLE_DOMAINS, INCOMPATIBLE_SETS},
     member::{Member, MemberState, RawMember},
     sparing::Sparing,
     units::{BLOCK_BYTES, DriveId, Generation, GenerationMark, MemberIndex, PoolId, WallNanoseconds},
@@ -241,6 +242,26 @@ impl Superblock {
         self.features.incompatible |= features_of_domains(&self.members);
     }
 
+    /// True if drives should be divided into failure sets.
+    pub fn wants_sets(&self) -> bool {
+        self.features.compatible & COMPATIBLE_SETS != 0
+    }
+
+    /// Sets or clears the wish for failure sets; the rows stay as they are.
+    pub fn set_wants_sets(&mut self, is_wanted: bool) {
+        self.features.compatible &= !COMPATIBLE_SETS;
+        self.features.compatible |= if is_wanted { COMPATIBLE_SETS } else { 0 };
+    }
+
+    /// Sets the feature of failure sets exactly if a row has one. To be called when rows have changed.
+    pub fn note_sets(&mut self) {
+        for member in self.members.iter_mut().filter(|member| !member.state.may_be_in_a_set()) {
+            member.set = None;
+        }
+        self.features.incompatible &= !INCOMPATIBLE_SETS;
+        self.features.incompatible |= features_of_sets(&self.members);
+    }
+
     /// The same superblock for another drive and place.
     pub fn for_place(&self, this: MemberIndex, place: u8) -> Self {
         Self { this, place, ..self.clone() }
@@ -269,6 +290,14 @@ impl Superblock {
         let rule = "feature 14 is set exactly if a member has a domain";
         let features_at = offset_of!(RawSuperblock, incompatible);
         THIS.agree(has_domains == features_of_domains(&self.members), features_at, rule)?;
+        let mut in_sets = self.members.iter().filter(|member| member.set.is_some());
+        let may_be = in_sets.all(|member| member.state.may_be_in_a_set());
+        THIS.agree(may_be, HEAD_BYTES, "a drive that is gone or withdrawn is in no failure set")?;
+        let has_sets = self.features.incompatible & INCOMPATIBLE_SETS;
+        let rule = "feature 15 is set exactly if a member is in a failure set";
+        THIS.agree(has_sets == features_of_sets(&self.members), features_at, rule)?;
+        let rule = "members are in failure sets only if these are wanted";
+        THIS.agree(has_sets == 0 || self.wants_sets(), offset_of!(RawSuperblock, compatible), rule)?;
         let is_name = self.name.len() <= POOL_NAME_BYTES_MAX && !self.name.chars().any(char::is_control);
         THIS.agree(is_name, offset_of!(RawSuperblock, name), "a name has no control characters")?;
         self.geometry.check()?;

@@ -178,18 +178,19 @@ impl Mover {
         if let Some(target) = job.target {
             return self.level_slot_on(target, &job.kept);
         }
-        let (members, domains) = (self.targets_of(job.goal), self.shared.drives.domains());
-        let placement = Placement::on(&members, &domains);
+        let drives = &self.shared.drives;
+        let (members, domains, sets) = (self.targets_of(job.goal), drives.domains(), drives.sets());
+        let placement = Placement::on(&members, &domains).within(&sets);
         if let Some(old) = job.old_copy
             && members.contains(&old.member)
             && self.shared.state.borrow_mut().segments.take_known_slot(placement, old, &job.kept)
         {
             return Some(old);
         }
-        let (apart, others) = placement.beside(&job.kept);
+        let choices = placement.choices_beside(&job.kept);
         let segments = &mut self.shared.state.borrow_mut().segments;
-        // Drives in other domains first; if they have no room, any.
-        [apart, others].into_iter().find_map(|mut targets| {
+        // Drives in the same set and in other domains first; if they have no room, any.
+        choices.into_iter().find_map(|mut targets| {
             targets.sort_by_key(|&member| load(member));
             // The least busy drives first; if they have no room, any.
             let least = targets.first().map(|&member| load(member));

@@ -6,7 +6,8 @@
 //! 2. The plan follows from the rows alone (`level_plan`, which also says why it ends). Nothing is stored: after
 //!    a crash the next opening plans again.
 //! 3. Missing copies and drives that leave come first. Leaving drives give nothing and get nothing.
-//! 4. Copies that share a failure domain are moved apart first (`separation`), and no move puts copies into one.
+//! 4. Copies across failure sets are moved into one first (`gathering`), and copies that share a failure domain apart
+//!    (`separation`); no move puts copies into more sets or into fewer domains. Drives are levelled within each set.
 //! 5. A move takes no slot that hosts could need: free room is plenty, or as many segments can be allocated
 //!    without the slot.
 
@@ -25,7 +26,7 @@ use crate::{
     },
     error::Result,
     format::{
-        MemberIndex, SegmentNumber, SlotAddress,
+        MemberIndex, SegmentNumber, SetNumber, SlotAddress,
         checksum::mix,
         row::{SegmentRow, SegmentState},
     },
@@ -44,7 +45,7 @@ use world::Moment;
 const ROUND_SLOTS: usize = 128;
 /// Rounds without a copy, after which the rest is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
-/// Attempts to write on in segments that lie in different failure domains.
+/// Attempts to write on in segments that lie in one failure set and in different domains.
 const CLOSINGS_MAX: u32 = 3;
 /// Pause before the drives are compared again.
 const LEVEL_AGAIN: Duration = Duration::from_secs(60);
@@ -93,7 +94,7 @@ impl Mover {
 
     /// True if the drives differ so much that the pool levels them by itself. Reads the rows of all segments.
     pub fn is_uneven(&self) -> bool {
-        self.level_plan().is_uneven()
+        self.level_plans().iter().any(LevelPlan::is_uneven)
     }
 
     /// Counts what is left to do.
@@ -107,7 +108,7 @@ impl Mover {
     /// Starts the background task if the drives differ much, unless it runs. To be called when no copy is missing,
     /// after an opening or a change of drives.
     pub(crate) fn begin_levelling(&self) {
-        let is_wanted = self.differ_much() || self.shared.segments_in_one_domain() > 0;
+        let is_wanted = self.differ_much() || self.shared.misplaced_segments() > 0;
         let this = self.this.upgrade().filter(|_| is_wanted);
         if let Some(this) = this
             && !self.is_levelling.replace(true)
@@ -130,14 +131,14 @@ impl Mover {
         let now = self.shared.world.now();
         // Levelling that was cancelled waits for a drive to come or go.
         let is_held = self.levelling_held.get() == Some(self.shared.drives.changes());
-        let is_wanted = || self.differ_much() || self.shared.segments_in_one_domain() > 0;
+        let is_wanted = || self.differ_much() || self.shared.misplaced_segments() > 0;
         if is_held || self.is_levelling_postponed() || !is_wanted() {
             return Ok(None);
         }
         if now < self.levelling_again_at.get() {
             return Ok(Some(self.levelling_again_at.get()));
         }
-        if self.is_uneven() || self.shared.segments_in_one_domain() > 0 {
+        if self.is_uneven() || self.shared.misplaced_segments() > 0 {
             let levelled = self.level_all().await;
             self.shared.report_outcome(BackgroundTask::Levelling, &levelled)?;
         }
@@ -148,16 +149,17 @@ impl Mover {
     /// As [`Self::is_uneven`], from counters: slots that wait to become free count as used.
     fn differ_much(&self) -> bool {
         let state = self.shared.state.borrow();
-        self.plan_with(|member| state.segments.slots_of(member).1).is_uneven()
+        self.plans_with(|member| state.segments.slots_of(member).1).iter().any(LevelPlan::is_uneven)
     }
 
-    fn level_plan(&self) -> LevelPlan {
+    /// A plan for each failure set: one move cannot bring a segment into another one.
+    fn level_plans(&self) -> Vec<LevelPlan> {
         let named = self.shared.state.borrow().segments.named_slots();
-        self.plan_with(|member| named.get(&member).copied().unwrap_or(0))
+        self.plans_with(|member| named.get(&member).copied().unwrap_or(0))
     }
 
-    fn plan_with(&self, named: impl Fn(MemberIndex) -> u64) -> LevelPlan {
-        let drives = &self.shared.drives;
+    fn plans_with(&self, named: impl Fn(MemberIndex) -> u64) -> Vec<LevelPlan> {
+        let (drives, sets) = (&self.shared.drives, self.shared.drives.sets());
         let state = self.shared.state.borrow();
         let slot_use = |member: MemberIndex| SlotUse {
             member,
@@ -165,17 +167,22 @@ impl Mover {
             named: named(member),
             is_target: drives.has_space(member),
         };
-        LevelPlan::new(drives.staying_members().into_iter().map(slot_use))
+        let mut of_sets: BTreeMap<Option<SetNumber>, Vec<SlotUse>> = BTreeMap::new();
+        for member in drives.staying_members() {
+            of_sets.entry(sets.of_drive(member)).or_default().push(slot_use(member));
+        }
+        of_sets.into_values().map(LevelPlan::new).collect()
     }
 
-    /// True if the drives are about equally full, and no segment lies in one failure domain.
+    /// True if the drives are about equally full, and no segment lies in one failure domain or across failure sets.
     fn is_level(&self) -> bool {
-        self.level_plan().is_level() && self.shared.segments_in_one_domain() == 0
+        self.level_plans().iter().all(LevelPlan::is_level) && self.shared.misplaced_segments() == 0
     }
 
     /// Slots to move, if no segment stands in the way.
     fn slots_to_move(&self) -> u64 {
-        self.level_plan().lacking_slots().max(self.shared.segments_in_one_domain())
+        let lacking: u64 = self.level_plans().iter().map(LevelPlan::lacking_slots).sum();
+        lacking.max(self.shared.misplaced_segments())
     }
 
     /// As [`Self::level`]. The future must not be dropped before it ends.
@@ -185,7 +192,7 @@ impl Mover {
         let under_way = UnderWay::begin(Sometimes::CutWhileLevelling);
         let slot_bytes = u64::from(self.shared.drives.geometry().slot_bytes);
         let (mut moved_slots, mut fruitless_rounds, mut has_begun) = (0, 0, false);
-        let (mut may_separate, mut closings) = (true, 0);
+        let (mut may_place, mut closings) = (true, 0);
         let outcome = loop {
             self.shared.check_runs()?;
             self.count_unlevel();
@@ -201,15 +208,15 @@ impl Mover {
             }
             // Held while the plan is made, too: a rebuild or an emptying changes slots until it is.
             let no_rebuild = self.rebuilding.lock().await;
-            let to_separate = if may_separate { self.to_separate(ROUND_SLOTS) } else { VecDeque::new() };
-            if to_separate.is_empty() && closings < CLOSINGS_MAX && self.shares_open_segments() {
+            let (to_place, gathered) = if may_place { self.to_place_better() } else { Default::default() };
+            if to_place.is_empty() && closings < CLOSINGS_MAX && self.has_misplaced_open_segments() {
                 closings += 1;
                 drop(no_rebuild);
-                self.close_shared_segments().await?;
+                self.close_misplaced_segments().await?;
                 continue;
             }
-            may_separate = !to_separate.is_empty();
-            let jobs = if may_separate { to_separate } else { self.to_level() };
+            may_place = !to_place.is_empty();
+            let jobs = if may_place { to_place } else { self.to_level() };
             if jobs.is_empty() || fruitless_rounds == FRUITLESS_ROUNDS_MAX {
                 break if self.is_level() { LevellingOutcome::Level } else { LevellingOutcome::NoMoveHelps };
             }
@@ -221,10 +228,11 @@ impl Mover {
             drop(no_rebuild);
             moved_slots += moved;
             self.levelled_slots.set(self.levelled_slots.get() + moved);
-            // Where there is no room to separate more, the drives are levelled.
-            fruitless_rounds = if moved > 0 || may_separate { 0 } else { fruitless_rounds + 1 };
-            may_separate &= moved > 0;
-            sometimes::reached_if(may_separate, Sometimes::CopiesMovedApart);
+            // Where there is no room to place more of them better, the drives are levelled.
+            fruitless_rounds = if moved > 0 || may_place { 0 } else { fruitless_rounds + 1 };
+            may_place &= moved > 0;
+            sometimes::reached_if(may_place && gathered > 0, Sometimes::CopiesGathered);
+            sometimes::reached_if(may_place && gathered == 0, Sometimes::CopiesMovedApart);
             // Moves count from this checkpoint on.
             self.checkpoints.make().await?;
             self.checkpoints.release_held();
@@ -244,30 +252,55 @@ impl Mover {
         Ok(outcome)
     }
 
-    /// The next slots to move: each from the fullest drive that can give one to the emptiest that can get it.
-    fn to_level(&self) -> VecDeque<CopyJob> {
-        let plan = self.level_plan();
-        if plan.is_done() {
-            return VecDeque::new();
-        }
-        let some = self.jobs_to_level(plan.clone(), CANDIDATES_MAX);
-        // Perhaps just these have their copies in the way.
-        if some.is_empty() { self.jobs_to_level(plan, usize::MAX) } else { some }
+    /// Slots to move into one failure set, and their number; and slots to move into other failure domains.
+    fn to_place_better(&self) -> (VecDeque<CopyJob>, usize) {
+        let mut jobs = self.to_gather(ROUND_SLOTS);
+        let gathered: BTreeSet<SegmentNumber> = jobs.iter().map(|job| job.number).collect();
+        // Two slots of a segment must not move at once.
+        let apart = self.to_separate(ROUND_SLOTS).into_iter().filter(|job| !gathered.contains(&job.number));
+        jobs.extend(apart);
+        (jobs, gathered.len())
     }
 
-    fn jobs_to_level(&self, mut plan: LevelPlan, candidates_max: usize) -> VecDeque<CopyJob> {
-        let (state, domains) = (self.shared.state.borrow(), self.shared.drives.domains());
-        let mut movable = self.movable(&state.segments, &plan.sources(), candidates_max);
+    /// The next slots to move: each from the fullest drive that can give one to the emptiest that can get it.
+    fn to_level(&self) -> VecDeque<CopyJob> {
+        // Two slots of a segment must not move at once.
         let (mut jobs, mut planned) = (VecDeque::new(), BTreeSet::new());
+        for plan in self.level_plans().into_iter().filter(|plan| !plan.is_done()) {
+            let most = ROUND_SLOTS - jobs.len();
+            if most == 0 {
+                break;
+            }
+            let some = self.jobs_to_level(plan.clone(), (most, CANDIDATES_MAX), &mut planned);
+            // Perhaps just these have their copies in the way.
+            let some = if some.is_empty() {
+                self.jobs_to_level(plan, (most, usize::MAX), &mut planned)
+            } else {
+                some
+            };
+            jobs.extend(some);
+        }
+        jobs
+    }
+
+    fn jobs_to_level(
+        &self,
+        mut plan: LevelPlan,
+        (most, candidates_max): (usize, usize),
+        planned: &mut BTreeSet<SegmentNumber>,
+    ) -> VecDeque<CopyJob> {
+        let state = self.shared.state.borrow();
+        let domains = self.shared.drives.domains();
+        let mut movable = self.movable(&state.segments, &plan.sources(), candidates_max);
+        let mut jobs = VecDeque::new();
         // Pairs of drives between which nothing can move.
         let mut exhausted = BTreeSet::new();
-        while jobs.len() < ROUND_SLOTS && !plan.is_done() {
+        while jobs.len() < most && !plan.is_done() {
             let (sources, targets) = (plan.sources(), plan.targets());
             let mut pairs =
                 sources.iter().flat_map(|&source| targets.iter().map(move |&target| (source, target)));
             let Some((source, target)) = pairs.find(|pair| !exhausted.contains(pair)) else { break };
             let rows = movable.entry(source).or_default();
-            // Two slots of a segment must not move at once.
             let can_move = |(number, row): &(SegmentNumber, &SegmentRow)| {
                 !planned.contains(number) && keeps_apart(row, &domains, (source, target))
             };

@@ -21,6 +21,7 @@ mod copying;
 mod data_segment;
 mod destage;
 mod emptying;
+mod gathering;
 mod job;
 mod level_plan;
 mod levelling;

@@ -144,7 +144,12 @@ impl Mover {
                     MemberChange::Forget.apply(superblock, index);
                 }
             })
-            .await
+            .await?;
+        // The failure sets of the others may have changed.
+        if self.shared.segments_across_sets() > 0 {
+            self.begin_levelling();
+        }
+        Ok(())
     }
 
     fn missing_and_not_named(&self) -> Vec<MemberIndex> {

@@ -4,6 +4,7 @@ use super::growth::slots_in;
 use crate::{
     drive::{Drives, all_written, first_of},
     error::{Error, Result},
+    failure_sets::{SETS_FROM_DRIVES, assign_rows},
     format::{
         Checkpoint, CheckpointNumber, DomainName, DriveId, Features, Fence, Generation, Incarnation,
         LogStart, Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position,
@@ -11,7 +12,7 @@ use crate::{
         Superblock, WallNanoseconds, segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     member_table::LOG_COPIES,
-    redundancy::{Copies, FailureDomains, Placement, Raid1},
+    redundancy::{Copies, FailureDomains, FailureSets, Placement, Raid1},
     segments::Segments,
     superblocks::{clear_places, look, write_generation},
 };
@@ -97,6 +98,9 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
         members.push(member_of(geometry, index, drive)?);
     }
     let generation = Generation(1);
+    // Fewer have none.
+    let wants_sets = members.len() >= SETS_FROM_DRIVES;
+    assign_rows(&mut members, copies);
     let (log_segment, segment_use_next) = first_log_segment(geometry, &members);
     let mut superblock = Superblock {
         pool: new.pool,
@@ -127,6 +131,8 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
         },
     };
     superblock.note_domains();
+    superblock.set_wants_sets(wants_sets);
+    superblock.note_sets();
     Ok(superblock)
 }
 
@@ -146,6 +152,7 @@ pub(super) fn member_of(geometry: PoolGeometry, index: usize, drive: &NewDrive) 
         sector_bytes: size.sector as u16,
         slot_count: u32::try_from(slots).unwrap_or(u32::MAX),
         domain: drive.domain,
+        set: None,
     })
 }
 
@@ -154,8 +161,9 @@ fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSeg
     let counts = indexes.iter().copied().zip(members.iter().map(|member| member.slot_count));
     let mut segments = Segments::new(geometry, counts, SegmentUse(1));
     let copies = Copies::of(geometry).log;
-    let domains = FailureDomains::of(members);
-    let log = segments.allocate(SegmentKind::Log, &Raid1, copies, Placement::on(&indexes, &domains));
+    let (domains, sets) = (FailureDomains::of(members), FailureSets::of(members));
+    let placement = Placement::on(&indexes, &domains).within(&sets);
+    let log = segments.allocate(SegmentKind::Log, &Raid1, copies, placement);
     (log.expect("new drives have room"), segments.use_next())
 }
 

@@ -4,6 +4,7 @@ use super::Pool;
 use crate::{
     engine::DomainStatus,
     error::{Error, Result},
+    failure_sets::divide_by_domains,
     format::{DomainName, DriveId, MemberIndex, MemberState},
 };
 
@@ -26,7 +27,8 @@ impl Pool {
     }
 
     /// Gives drives other domains, all at once; `None` for none. Returns when every superblock says so. Copies that are
-    /// in one domain then are moved apart in the background.
+    /// in one domain then are moved apart in the background. Drives are divided into other failure sets if
+    /// copies would otherwise have to share domains within them.
     ///
     /// # Errors
     ///
@@ -48,6 +50,7 @@ impl Pool {
             for (index, domain) in rows {
                 superblock.members[usize::from(index.0)].domain = domain;
             }
+            divide_by_domains(superblock);
         };
         self.shared.publish(change).await?;
         self.shared.note_drive_change();

@@ -22,8 +22,8 @@ const ALARM_END_MARGIN: u64 = 1;
 /// Interval of the count while copies are missing.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// Interval of the count while segments lie in one failure domain.
-const DOMAINS_EVERY: Duration = Duration::from_secs(10);
+/// Interval of the count while segments lie in one failure domain, or across failure sets.
+const PLACES_EVERY: Duration = Duration::from_secs(10);
 
 /// Time limit for computing what snapshots would free, before a refusal is reported without it.
 const ROOM_LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
@@ -47,6 +47,9 @@ struct Reported {
     /// Segments lie in one failure domain.
     shares_domains: bool,
     domains_counted_at: Moment,
+    /// Segments lie across failure sets.
+    spans_sets: bool,
+    sets_counted_at: Moment,
 }
 
 /// Detects changes of usage and redundancy.
@@ -100,6 +103,7 @@ impl Health {
         self.look_at_refusals();
         self.look_at_redundancy();
         self.look_at_domains();
+        self.look_at_sets();
     }
 
     fn look_at_alarm(&self, space: PoolSpace) {
@@ -133,7 +137,7 @@ impl Health {
     pub fn check_within(&self) -> Option<Duration> {
         let health = self.reported.borrow();
         let is_soon = health.lacks_copies || health.refusing_since.is_some();
-        let pause = health.shares_domains.then_some(DOMAINS_EVERY);
+        let pause = (health.shares_domains || health.spans_sets).then_some(PLACES_EVERY);
         if is_soon { Some(COUNT_EVERY) } else { pause }
     }
 
@@ -157,7 +161,7 @@ impl Health {
     fn look_at_domains(&self) {
         let mut health = self.reported.borrow_mut();
         let now = self.shared.world.now();
-        let is_due = now.since(health.domains_counted_at) >= DOMAINS_EVERY;
+        let is_due = now.since(health.domains_counted_at) >= PLACES_EVERY;
         if health.shares_domains && !is_due && self.shared.phase.get() != Phase::Closing {
             return;
         }
@@ -172,6 +176,26 @@ impl Health {
         }
         health.shares_domains = shares_domains;
         health.domains_counted_at = now;
+    }
+
+    fn look_at_sets(&self) {
+        let mut health = self.reported.borrow_mut();
+        let now = self.shared.world.now();
+        let is_due = now.since(health.sets_counted_at) >= PLACES_EVERY;
+        if health.spans_sets && !is_due && self.shared.phase.get() != Phase::Closing {
+            return;
+        }
+        // Without any, this reads no rows until slots are placed so.
+        let segments = self.shared.segments_across_sets();
+        let spans_sets = segments > 0;
+        if spans_sets && !health.spans_sets {
+            let bytes = segments * u64::from(self.shared.drives.geometry().slot_bytes);
+            self.shared.events.report(EventKind::SetsSpanned { segments, bytes });
+        } else if health.spans_sets && !spans_sets {
+            self.shared.events.report(EventKind::SetsKept);
+        }
+        health.spans_sets = spans_sets;
+        health.sets_counted_at = now;
     }
 
     fn look_at_redundancy(&self) {

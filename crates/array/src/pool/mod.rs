@@ -21,6 +21,7 @@ mod difference;
 mod domains;
 mod drive_watch;
 mod drives;
+mod failure_sets;
 mod filling;
 mod group_operations;
 mod groups;
@@ -41,9 +42,11 @@ mod volume_setting;
 mod volumes;
 
 pub use crate::engine::{
-    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, LogPin, LogSubscriber,
-    LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, events, events::SnapshotRoom,
+    Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
+    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, events,
+    events::SnapshotRoom,
 };
+pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
 pub use copy::{CopySource, FinishedCopy, MovedVolume, RefreshedCopy, is_incomplete_copy, is_moved};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};

@@ -281,6 +281,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         has_unsaved_rows: Cell::new(false),
         space_counted: Cell::new(None),
         domains_counted: Cell::new(None),
+        sets_counted: Cell::new(None),
         rebuild_slots: Cell::new(0),
         demand: Default::default(),
         wakes: Default::default(),

@@ -7,12 +7,14 @@
 //!    allocated, and by shape from then on.
 
 mod copies;
+pub(crate) mod failure_sets;
 pub(crate) mod placement;
 mod plan;
 mod raid0;
 mod raid1;
 
 pub use copies::Copies;
+pub use failure_sets::FailureSets;
 pub use placement::{DriveMedium, FailureDomain, FailureDomains, Placement};
 pub use plan::{Reconstruction, SegmentLayout, SlotSource, SlotWrite};
 pub use raid0::Raid0;

@@ -3,9 +3,12 @@
 //! 1. No two slots of a segment are on one drive. This holds at allocation, and for a slot added later.
 //! 2. They are in different failure domains, if drives of as many domains have room. Otherwise some share one: a
 //!    segment in one domain survives the loss of a drive, which is better than no segment.
-//! 3. A preferred medium changes the order of drives, never their number: if no drive of it has room, another
+//! 3. They are in one failure set, if one has room for all of them; else across sets, for the same reason. A set comes
+//!    before domains, so that what lies across sets is as little as possible.
+//! 4. A preferred medium changes the order of drives, never their number: if no drive of it has room, another
 //!    one is used. A caller that requires a medium lists only its drives.
 
+use super::FailureSets;
 use crate::{
     format::{DomainName, Member, MemberIndex, SlotAddress},
     simulation::canary::{self, Canary},
@@ -38,6 +41,7 @@ pub enum DriveMedium {
 pub struct Placement<'a> {
     pub members: &'a [MemberIndex],
     pub domains: &'a FailureDomains,
+    pub sets: &'a FailureSets,
     pub medium: fn(MemberIndex) -> DriveMedium,
     /// Its drives are used first.
     pub preferred: Option<DriveMedium>,
@@ -89,9 +93,15 @@ impl DriveMedium {
 }
 
 impl<'a> Placement<'a> {
-    /// On any of `members`.
+    /// On any of `members`, which are in no failure sets.
     pub fn on(members: &'a [MemberIndex], domains: &'a FailureDomains) -> Self {
-        Self { members, domains, medium: DriveMedium::of_drive, preferred: None }
+        let sets = FailureSets::NONE;
+        Self { members, domains, sets, medium: DriveMedium::of_drive, preferred: None }
+    }
+
+    /// The same within failure sets.
+    pub fn within(self, sets: &'a FailureSets) -> Self {
+        Self { sets, ..self }
     }
 
     /// False for drives of a medium other than the preferred one.
@@ -115,8 +125,21 @@ impl<'a> Placement<'a> {
         chosen
     }
 
-    /// Members that may hold another slot beside `slots`: those in other domains, and others on other drives.
-    pub(crate) fn beside(&self, slots: &[SlotAddress]) -> (Vec<MemberIndex>, Vec<MemberIndex>) {
+    /// Members that may hold another slot beside `slots`, the best choices first: those in the sets of the slots and in
+    /// other domains, others in these sets, those in other sets and other domains, and others on other drives.
+    pub(crate) fn choices_beside(&self, slots: &[SlotAddress]) -> [Vec<MemberIndex>; 4] {
+        let (apart, near) = self.beside(slots);
+        let is_within = |member: &MemberIndex| {
+            let set = self.sets.of_drive(*member);
+            slots.is_empty() || slots.iter().any(|slot| self.sets.of_drive(slot.member) == set)
+        };
+        let [(apart_within, apart_across), (near_within, near_across)] =
+            [apart, near].map(|members| members.into_iter().partition(is_within));
+        [apart_within, near_within, apart_across, near_across]
+    }
+
+    /// Those in other domains, and others on other drives.
+    fn beside(&self, slots: &[SlotAddress]) -> (Vec<MemberIndex>, Vec<MemberIndex>) {
         let members = self.members.iter().copied();
         let others = members.filter(|member| slots.iter().all(|slot| slot.member != *member));
         others.partition(|&member| slots.iter().all(|slot| self.is_apart(member, slot.member)))
@@ -131,7 +154,7 @@ impl<'a> Placement<'a> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::format::SlotNumber;
+    use crate::{format::SlotNumber, redundancy::failure_sets::tests::sets};
 
     const MEMBERS: [MemberIndex; 6] =
         [MemberIndex(0), MemberIndex(1), MemberIndex(2), MemberIndex(3), MemberIndex(4), MemberIndex(5)];
@@ -170,6 +193,17 @@ pub(crate) mod tests {
         assert_eq!((&apart[..], &near[..]), (&MEMBERS[2..4], &[MEMBERS[1], MEMBERS[4]][..]));
         let (apart, near) = Placement::on(&MEMBERS, &FailureDomains::default()).beside(&slots);
         assert_eq!((&apart[..], near.len()), (&MEMBERS[1..5], 0));
+    }
+
+    #[test]
+    fn another_slot_stays_in_the_failure_set_even_beside_a_drive_of_its_domain() {
+        let (shelves, halves) = (domains(&[1, 1, 1, 2, 2, 2]), sets(&[1, 1, 2, 1, 2, 2]));
+        let placement = Placement::on(&MEMBERS, &shelves).within(&halves);
+        let kept = [SlotAddress { member: MEMBERS[0], slot: SlotNumber(7) }];
+        let expected: [&[usize]; 4] = [&[3], &[1], &[4, 5], &[2]];
+        let expected =
+            expected.map(|indices| indices.iter().map(|&index| MEMBERS[index]).collect::<Vec<_>>());
+        assert_eq!(placement.choices_beside(&kept), expected);
     }
 
     #[test]

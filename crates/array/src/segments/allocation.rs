@@ -16,6 +16,9 @@ const EVENED_SLOTS: u64 = 8;
 /// Sizes of drives are unlike if one is so many times another.
 const UNLIKE_FROM: u64 = 2;
 
+/// Failure sets count as equally full if their free shares are within the same one of so many parts.
+const SET_FILL_STEPS: u64 = 64;
+
 /// Slots of a drive with free ones.
 struct DriveRoom {
     member: MemberIndex,
@@ -28,8 +31,8 @@ struct DriveRoom {
 
 impl Segments {
     /// Allocates a segment of a scheme, with up to `copies` copies, on those members of `placement` that have
-    /// the most free slots, first of the preferred medium, and in different failure domains as far as there is room;
-    /// none if there are too few drives with room.
+    /// the most free slots, first of the preferred medium, in one failure set and in different failure domains as far as
+    /// there is room; none if there are too few drives with room.
     pub fn allocate(
         &mut self,
         kind: SegmentKind,
@@ -66,9 +69,50 @@ impl Segments {
         Some(MirroredSegment { number, segment_use, slots })
     }
 
+    /// True if the next mirrored segment of so many copies would lie in one failure set.
+    pub fn fits_in_a_set(&self, copies: usize, placement: Placement<'_>) -> bool {
+        let members = self.members_by_room(copies, copies, placement);
+        members.len() == copies && !placement.sets.are_across(members)
+    }
+
+    /// Members for a segment of `wanted` slots: in the emptiest failure set, unless a choice in another one, or across
+    /// sets, leaves more room in the pool.
+    fn members_by_room(&self, copies: usize, wanted: usize, placement: Placement<'_>) -> Vec<MemberIndex> {
+        let anywhere = self.members_within(copies, wanted, placement);
+        if placement.sets.is_empty() || wanted < 2 {
+            return anywhere;
+        }
+        let of_set = |members: Vec<_>| {
+            self.members_within(copies, wanted, Placement { members: &members, ..placement })
+        };
+        let cost = |choice: &Vec<MemberIndex>| {
+            let left = self.free_segments_without(copies, placement.members, choice);
+            let lone = self.lone_segments(copies, placement.members, choice);
+            (Reverse(choice.len()), Reverse(left), lone, placement.sets.are_across(choice.iter().copied()))
+        };
+        // The first of equal ones.
+        let choices = self.sets_by_fill(copies, placement).into_iter().map(of_set).chain([anywhere]);
+        choices.min_by_key(cost).expect("there is one")
+    }
+
+    /// The drives of each failure set that has room for a segment, the emptiest set first; sets that are about equally
+    /// full are in random order.
+    fn sets_by_fill(&self, copies: usize, placement: Placement<'_>) -> Vec<Vec<MemberIndex>> {
+        let turn = self.use_next.0;
+        let keyed = placement.sets.divide(placement.members).into_iter().filter_map(|(number, members)| {
+            let (all, free) = (self.all_segments(copies, &members), self.free_segments(copies, &members));
+            let about = free * SET_FILL_STEPS / all.max(1);
+            let falls = mix(mix(turn) ^ u64::from(number.get()));
+            (free > 0).then_some(((Reverse(about), falls), members))
+        });
+        let mut keyed: Vec<_> = keyed.collect();
+        keyed.sort_unstable_by_key(|(key, _)| *key);
+        keyed.into_iter().map(|(_, members)| members).collect()
+    }
+
     /// Members for a segment of `wanted` slots: the choice by fill, unless another one leaves more room, or has more
     /// failure domains.
-    fn members_by_room(&self, copies: usize, wanted: usize, placement: Placement<'_>) -> Vec<MemberIndex> {
+    fn members_within(&self, copies: usize, wanted: usize, placement: Placement<'_>) -> Vec<MemberIndex> {
         let rooms = self.rooms(copies, placement.members);
         let (by_fill, by_free) =
             (self.by_fill(copies, placement, &rooms), self.by_free_slots(placement, &rooms));
@@ -134,11 +178,10 @@ impl Segments {
     }
 
     /// Allocates another slot for a segment that keeps the slots `kept`, on the member of `placement` that
-    /// has the most free slots, first in other failure domains, then of the preferred medium; none if there is no drive
+    /// has the most free slots, first in the failure set of these, then in other failure domains, then of the preferred medium; none if there is no drive
     /// with room but without a kept slot.
     pub fn allocate_slot(&mut self, placement: Placement<'_>, kept: &[SlotAddress]) -> Option<SlotAddress> {
-        let (apart, others) = placement.beside(kept);
-        let member = [apart, others].into_iter().find_map(|members| {
+        let member = placement.choices_beside(kept).into_iter().find_map(|members| {
             let roomy =
                 members.into_iter().filter_map(|member| Some((self.slots.get(&member)?.free(), member)));
             let roomy = roomy.filter(|&(free, _)| free > 0);

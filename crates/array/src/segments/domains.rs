@@ -34,10 +34,13 @@ impl Segments {
         counts
     }
 
-    /// Counts a segment that gets several slots, all in one domain.
+    /// Counts a segment that gets several slots, all in one domain, or in several failure sets.
     pub(super) fn note_placement(&mut self, placement: Placement<'_>, members: &[MemberIndex]) {
         let is_shared = placement.domains.shared(members.iter().copied()).is_some();
         self.shared_placements += u64::from(is_shared);
         sometimes::reached_if(is_shared, Sometimes::DomainShared);
+        let is_across = placement.sets.are_across(members.iter().copied());
+        self.across_placements += u64::from(is_across);
+        sometimes::reached_if(is_across, Sometimes::SetsSpanned);
     }
 }

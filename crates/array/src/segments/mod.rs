@@ -9,15 +9,18 @@
 //! 4. The slots of a segment become free only when a checkpoint without it is complete, and all readers from
 //!    before that are done.
 //! 5. A new slot of a segment is never on the drive of a slot that the segment keeps, and in its failure domain only
-//!    if no other one has room.
+//!    if no other one has room; and it is in their failure set, if a drive there has room.
 
 mod allocation;
 mod domains;
+mod failure_sets;
 mod free_slots;
 mod heat;
 mod room;
+mod room_plan;
 
 pub use room::segments_in;
+pub use room_plan::RoomPlan;
 
 use crate::{
     format::{
@@ -61,6 +64,8 @@ pub struct Segments {
     /// Counts slots that were allocated in the domain of all other slots of their segment, and other changes after which
     /// a segment may lie in one domain.
     shared_placements: u64,
+    /// Counts slots that were allocated in another failure set than one of their segment.
+    across_placements: u64,
     heat: Heat,
 }
 
@@ -94,6 +99,7 @@ impl Segments {
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
             shared_placements: 0,
+            across_placements: 0,
             heat: Heat::default(),
         }
     }

@@ -93,6 +93,8 @@ listed! {
         LevellingRecordsTheNewCopyFirst,
         /// Copies are placed as if each drive failed alone.
         CopiesInOneDomain,
+        /// Copies are placed as if there were no failure sets.
+        CopiesAcrossSets,
     }
 }
 

@@ -107,6 +107,10 @@ listed! {
         DomainShared,
         /// Drives: copies in one failure domain were moved apart.
         CopiesMovedApart,
+        /// Drives: copies of a segment were put into several failure sets for lack of room in one.
+        SetsSpanned,
+        /// Drives: copies in several failure sets were moved into one.
+        CopiesGathered,
         /// Drives: levelling gave way to a rebuild or to a drive that leaves.
         LevellingPostponed,
         /// Drives: interrupted while a leaving one was being emptied.

@@ -77,6 +77,7 @@ fn member(given: usize) -> Member {
         sector_bytes: 512,
         slot_count: 100,
         domain: None,
+        set: None,
     }
 }
 

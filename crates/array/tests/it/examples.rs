@@ -77,6 +77,7 @@ pub fn superblock() -> Superblock {
         sector_bytes: if index.is_multiple_of(2) { 512 } else { 4096 },
         slot_count: 2048,
         domain: None,
+        set: None,
     };
     Superblock {
         pool: POOL,
@@ -142,6 +143,17 @@ pub fn superblock_with_domains() -> Superblock {
         superblock.members[index].domain = DomainName::new(name);
     }
     superblock.note_domains();
+    superblock
+}
+
+/// A pool in two failure sets; its gone drive is in none.
+pub fn superblock_with_sets() -> Superblock {
+    let mut superblock = superblock_with_domains();
+    for (index, set) in [(0, 1), (1, 2), (2, 1), (4, 2)] {
+        superblock.members[index].set = SetNumber::new(set);
+    }
+    superblock.set_wants_sets(true);
+    superblock.note_sets();
     superblock
 }
 

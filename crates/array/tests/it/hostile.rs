@@ -91,6 +91,32 @@ fn a_refusal_says_what_and_where() {
     );
 }
 
+#[test]
+fn failure_sets_in_rows_and_in_features_must_say_the_same() {
+    let images = image::all();
+    let refusal = |name: &str, at: usize, byte: u8| {
+        let image = images.iter().find(|image| image.name == name).expect("it is one of them");
+        let mut bytes = image.bytes.clone();
+        bytes[at] = byte;
+        (image.reseal)(&mut bytes);
+        (image.again)(&bytes).expect_err("it contradicts itself").to_string()
+    };
+    let set_of_row = |row: usize| 256 + 96 * row + 92;
+    let cases = [
+        // The feature without a row that has a set, and the other way round.
+        ("superblock-1", 73, 0x80, "feature 15 is set exactly if"),
+        ("superblock-domains-1", set_of_row(0), 1, "feature 15 is set exactly if"),
+        ("superblock-sets-1", 73, 0x40, "feature 15 is set exactly if"),
+        ("superblock-sets-1", 56, 0, "only if these are wanted"),
+        ("superblock-sets-1", set_of_row(4), 1, "is in no failure set"),
+        ("superblock-sets-1", set_of_row(0) + 1, 1, "zero"),
+    ];
+    for (name, at, byte, problem) in cases {
+        let said = refusal(name, at, byte);
+        assert!(said.contains(problem), "{name} with {byte} at {at}: {said}");
+    }
+}
+
 /// Fixes the checksums, then decodes: true if the bytes are accepted, and encode to themselves.
 fn is_taken_as_it_is(image: &Image, change: &str, bytes: &mut [u8]) -> bool {
     (image.reseal)(bytes);

@@ -52,6 +52,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-groups-1", &examples::superblock_with_groups()),
         superblock("superblock-sparing-1", &examples::superblock_with_sparing()),
         superblock("superblock-domains-1", &examples::superblock_with_domains()),
+        superblock("superblock-sets-1", &examples::superblock_with_sets()),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),

@@ -16,6 +16,7 @@ mod dump;
 mod election;
 mod events;
 mod examples;
+mod failure_sets;
 mod filling;
 mod front_drive;
 mod full;

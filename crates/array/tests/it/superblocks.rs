@@ -30,6 +30,7 @@ fn superblock(generation: u64, drives: usize) -> Superblock {
             sector_bytes: 512,
             slot_count: 4,
             domain: None,
+            set: None,
         })
         .collect();
     superblock

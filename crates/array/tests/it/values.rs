@@ -263,8 +263,9 @@ fn member() -> impl Strategy<Value = Member> {
     let serial = vec(32..127_u8, 0..=48).prop_map(|bytes| String::from_utf8(bytes).expect("ASCII"));
     let domain = option::of("[a-zA-Z0-9._-]{1,12}").prop_map(|name| DomainName::new(&name?));
     let sector = select(vec![512_u16, 4096]);
-    (serial, select(states.to_vec()), any::<u64>(), sector, any::<u32>(), domain).prop_map(
-        |(serial, state, since, sector_bytes, slot_count, domain)| Member {
+    let set = option::of(1..=u8::MAX).prop_map(|number| SetNumber::new(number?));
+    (serial, select(states.to_vec()), any::<u64>(), sector, any::<u32>(), domain, set).prop_map(
+        |(serial, state, since, sector_bytes, slot_count, domain, set)| Member {
             drive: DriveId::NONE,
             serial,
             state,
@@ -272,6 +273,7 @@ fn member() -> impl Strategy<Value = Member> {
             sector_bytes,
             slot_count,
             domain,
+            set,
         },
     )
 }
@@ -311,6 +313,10 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
                 checkpoint,
             };
             superblock.note_domains();
+            superblock.note_sets();
+            if superblock.members.iter().any(|member| member.set.is_some()) {
+                superblock.set_wants_sets(true);
+            }
             superblock
         },
     )

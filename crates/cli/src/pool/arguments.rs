@@ -230,17 +230,22 @@ what was moved stays moved. --json prints {\"outcome\", \"moved_bytes\", \"fulle
     /// Change the settings of a pool
     #[command(
         group = ArgGroup::new("what the pool gets")
-            .args(["sparing", "domain", "no_domain"]).required(true).multiple(true),
+            .args(["sparing", "domain", "no_domain", "failure_sets"]).required(true).multiple(true),
         override_usage = "spindle pool set [OPTIONS] <POOL>",
         after_help = "Examples:
   spindle pool set mail --sparing single              keeps room to copy again what is on one lost drive
   spindle pool set mail --sparing none                gives that room to volumes
   spindle pool set mail --domain shelf-2=/dev/sdc     the drive was moved to another shelf
   spindle pool set mail --no-domain /dev/sdc          it fails alone
+  spindle pool set mail --failure-sets on             all copies of a segment within 6 to 11 drives
 
 A lost drive takes the room of one; the next drive that is added gives it back. Ends with 2 if the drives are too few, or
 if data needs the room, with the bytes that lack. Copies that lie in one domain then are moved apart while the pool is
-exported, or by 'pool level'."
+exported, or by 'pool level'.
+
+A failure set is 6 to 11 drives that keep all copies of a segment, so two drives may be lost at once unless they are in
+one set. Pools created with 12 drives or more have sets; in others they begin at 12 drives after --failure-sets on. As
+drives come and go, sets are split and merged. Copies across sets are moved like those in one domain."
     )]
     Set {
         /// Folder of the pool
@@ -258,6 +263,10 @@ exported, or by 'pool level'."
         /// Drive that fails alone from now on (repeatable)
         #[arg(long, value_name = "DRIVE")]
         no_domain: Vec<String>,
+
+        /// Keep all copies of a segment in one failure set of 6 to 11 drives, from 12 drives on
+        #[arg(long, value_name = "STATE", ignore_case = true)]
+        failure_sets: Option<FailureSetsState>,
     },
     /// Find pools by the superblocks of their drives, and rebuild a lost record
     #[command(after_help = "Examples:
@@ -654,6 +663,14 @@ impl SparingArgument {
 }
 
 /// The write cache of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailureSetsState {
+    /// Copies stay in one set
+    On,
+    /// Copies lie on any drives
+    Off,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteCacheState {
     /// Before they are stable; a flush makes them stable

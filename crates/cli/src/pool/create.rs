@@ -4,7 +4,7 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
 };
-use array::format::SparingLevel;
+use array::{format::SparingLevel, pool::failure_set_count};
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
@@ -23,6 +23,8 @@ struct CreateAnswer<'a> {
     copies: usize,
     /// `none`, `single` or `double`.
     sparing: &'static str,
+    /// Number of failure sets.
+    failure_sets: usize,
 }
 
 /// Makes a pool in `folder`.
@@ -41,13 +43,26 @@ pub async fn create(
         2 => "everything twice",
         _ => "everything three times",
     };
+    let failure_sets = failure_set_count(count);
     if json {
         let sparing = level_name(sparing);
-        console.json_of(&CreateAnswer { path: folder, drives: count, bytes: bytes.0, copies, sparing })?;
+        console.json_of(&CreateAnswer {
+            path: folder,
+            drives: count,
+            bytes: bytes.0,
+            copies,
+            sparing,
+            failure_sets,
+        })?;
     }
     console.say(&format!("{}: a pool of {count} drives, {bytes} together, {often}", folder.display()));
     if sparing != SparingLevel::None {
         console.say(&format!("  {}; change it with 'spindle pool set'", level_text(sparing)));
+    }
+    if failure_sets > 0 {
+        console.say(&format!(
+            "  {failure_sets} failure sets: all copies of a segment lie in one; change it with 'spindle pool set'"
+        ));
     }
     console.finish(ExitStatus::Pass)
 }

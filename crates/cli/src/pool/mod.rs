@@ -29,7 +29,7 @@ pub use group::group;
 pub use volume::volume;
 
 use crate::exit_status::ExitStatus;
-use arguments::{PoolArguments, PoolVerb, SparingArgument};
+use arguments::{FailureSetsState, PoolArguments, PoolVerb, SparingArgument};
 use report::Refusal;
 use serving::{
     pool::{
@@ -86,11 +86,12 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             cut::settle_pools(&world, pools, give_up.as_deref(), json).await
         }
         PoolVerb::Level { pool } => level::level(&world, pool, json).await,
-        PoolVerb::Set { pool, sparing, domain, no_domain } => {
+        PoolVerb::Set { pool, sparing, domain, no_domain, failure_sets } => {
             let change = set::PoolChange {
                 sparing: sparing.map(SparingArgument::level),
                 domains: domain,
                 without_domain: no_domain,
+                failure_sets: failure_sets.map(|state| state == FailureSetsState::On),
             };
             set::set(&world, pool, change, json).await
         }

@@ -140,6 +140,7 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
     shown.sparing.text().iter().for_each(|line| console.say(&format!("  {line}")));
     shown.grown.iter().for_each(|grown| console.say(&format!("  {}", grown.text(folder))));
     shown.domains.iter().for_each(|domain| console.say(&format!("  {}", domain.text(drives))));
+    shown.failure_sets.text(drives).iter().for_each(|line| console.say(&format!("  {line}")));
     shown.levelling.text().iter().for_each(|line| console.say(&format!("  {line}")));
     shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {

@@ -36,6 +36,7 @@ mod plans;
 mod pool_domains;
 mod pool_drives;
 mod pool_levelling;
+mod pool_sets;
 mod pool_verbs;
 mod pools;
 mod pristine;

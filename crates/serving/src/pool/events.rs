@@ -67,6 +67,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
             | EventKind::RedundancyLoss(_)
             | EventKind::SparingChange { .. }
             | EventKind::DomainsShared { .. }
+            | EventKind::SetsSpanned { .. }
             | EventKind::Alarm { .. }
             | EventKind::WriteRefusal { .. }
             | EventKind::ScrubFindings { .. }
@@ -207,6 +208,30 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             "copies lie in different failure domains".to_owned(),
             String::new(),
             json!({}),
+        ),
+        EventKind::SetsSpanned { segments, bytes } => say(
+            "sets_spanned",
+            Severity::Warning,
+            format!("{segments} segments ({}) lie across failure sets", ByteCount(*bytes)),
+            context.adding("they are moved into one set each as far as there is room"),
+            json!({ "segments": segments, "bytes": bytes }),
+        ),
+        EventKind::SetsKept => say(
+            "sets_kept",
+            Severity::Note,
+            "all copies of each segment lie in one failure set".to_owned(),
+            String::new(),
+            json!({}),
+        ),
+        EventKind::SetChange { sets } => say(
+            "sets_changed",
+            Severity::Note,
+            match sets {
+                0 => "drives are in no failure sets any more".to_owned(),
+                sets => format!("drives are in {sets} failure sets"),
+            },
+            String::new(),
+            json!({ "sets": sets }),
         ),
         EventKind::LevellingStart { bytes } => say(
             "levelling_started",

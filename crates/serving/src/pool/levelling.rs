@@ -69,9 +69,9 @@ impl LevelStatus {
     }
 }
 
-/// The line that a verb adds after a change of drives, if the drives are uneven now.
+/// The line that a verb adds after a change of drives, if the drives are uneven now, or copies lie across failure sets.
 pub fn advice(open: &OpenPool) -> Option<String> {
-    open.pool.is_uneven().then(|| {
+    (open.pool.is_uneven() || open.pool.segments_across_sets() > 0).then(|| {
         format!(
             "its data will be levelled over all drives while the pool is exported; 'spindle pool level {}' does it now",
             open.folder().display()

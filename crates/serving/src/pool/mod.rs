@@ -12,6 +12,7 @@ pub mod difference;
 pub mod domains;
 pub mod drive_search;
 pub mod events;
+pub mod failure_sets;
 pub mod filling;
 pub mod folder;
 pub mod group;

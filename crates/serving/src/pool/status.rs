@@ -12,6 +12,7 @@ use super::{
     domains::DomainReport,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
+    failure_sets::FailureSetsReport,
     folder::OpenPool,
     growth::{GrownStatus, grown_of},
     levelling::LevelStatus,
@@ -96,6 +97,8 @@ pub struct PoolStatus {
     /// By name.
     #[serde(default)]
     pub domains: Vec<DomainReport>,
+    #[serde(default)]
+    pub failure_sets: FailureSetsReport,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -134,6 +137,9 @@ pub struct DriveStatus {
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
+    /// Number of its failure set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<u8>,
     /// The recorded path, which follows the drive where udev provides one.
     pub recorded_path: PathBuf,
     #[serde(flatten)]
@@ -160,6 +166,7 @@ impl DriveStatuses {
                 is_in_use: false,
                 reason: drive.state.as_ref().err().cloned(),
                 drive: drive.recorded.drive.map(|drive| drive.to_string()),
+                set: None,
                 recorded_path,
                 hardware: drive.recorded.hardware.clone(),
             }
@@ -169,11 +176,12 @@ impl DriveStatuses {
     }
 
     /// The same with the drives that the pool uses now.
-    fn now(&self, pool: &Pool) -> Vec<DriveStatus> {
+    fn now(&self, pool: &Pool, sets: &FailureSetsReport) -> Vec<DriveStatus> {
         let in_use: BTreeSet<String> = pool.drives_in_use().iter().map(DriveId::to_string).collect();
         let mut drives = self.drives.clone();
         for drive in &mut drives {
             drive.is_in_use = drive.drive.as_ref().is_some_and(|drive| in_use.contains(drive));
+            drive.set = drive.drive.as_ref().and_then(|drive| sets.set_of(drive));
         }
         drives
     }
@@ -333,7 +341,8 @@ impl PoolStatus {
         let (rebuild, degraded, redundancy) = (pool.rebuild_progress(), pool.degraded(), pool.redundancy());
         let volumes = pool.volumes().into_iter().map(|volume| VolumeStatus::of(pool, volume));
         let only_elsewhere = pool.only_copies_elsewhere();
-        let shown_drives = drives.now(pool);
+        let failure_sets = FailureSetsReport::of(pool);
+        let shown_drives = drives.now(pool, &failure_sets);
         let unused = unused::advice(&drives.folder, &shown_drives, &only_elsewhere);
         let only_elsewhere = only_elsewhere
             .into_iter()
@@ -366,6 +375,7 @@ impl PoolStatus {
             levelling: LevelStatus::of(pool),
             grown: grown_of(pool, drives),
             domains: DomainReport::all(pool),
+            failure_sets,
             volumes: volumes.collect(),
         }
     }

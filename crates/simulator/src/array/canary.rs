@@ -135,6 +135,11 @@ impl Bug {
         self == Self::InPool(Canary::CopiesInOneDomain)
     }
 
+    /// True if it needs failure sets.
+    pub fn sets(self) -> bool {
+        self == Self::InPool(Canary::CopiesAcrossSets)
+    }
+
     /// True if it needs comparisons of points.
     pub fn compares(self) -> bool {
         matches!(self, Self::InPool(Canary::DifferenceOffByOne | Canary::DifferenceForgetsABranch))

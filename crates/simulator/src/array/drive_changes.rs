@@ -74,7 +74,9 @@ impl DriveChanger {
             world.sleep(Duration::from_micros(1 << self.random.below(PAUSE_MAX_LOG2))).await;
             let kinds = if self.fixture.plan.levels { 16 } else { 10 };
             let of_domains = if self.fixture.plan.has_domains { 4 } else { 0 };
-            let done = match self.random.below(kinds + of_domains) {
+            let of_sets = if self.fixture.plan.has_sets { 1 } else { 0 };
+            let done = match self.random.below(kinds + of_domains + of_sets) {
+                change if change >= kinds + of_domains => self.set_failure_sets().await,
                 change if change >= kinds => self.set_domains().await,
                 10..=13 => self.level().await,
                 14.. => self.set_sparing().await,
@@ -189,6 +191,15 @@ impl DriveChanger {
         }
         drop(tally);
         self.fixture.tell(format!("sparing is {:?}", self.pool.sparing()));
+        Ok(())
+    }
+
+    async fn set_failure_sets(&mut self) -> Result<(), PoolRunError> {
+        let is_wanted = self.random.percent(70.0);
+        let changed = self.pool.set_failure_sets(is_wanted).await;
+        changed.map_err(|error| PoolRefusal::of_pool("changing the failure sets", &error))?;
+        self.fixture.tally.borrow_mut().failure_sets_changed += 1;
+        self.fixture.tell(format!("failure sets: {is_wanted}"));
         Ok(())
     }
 

@@ -107,6 +107,12 @@ pub struct PoolTally {
     pub domains_changed: u64,
     /// Failure domains of which all drives were lost at once.
     pub shelves_lost: u64,
+    /// Losses of one drive of each failure set at once.
+    pub one_of_each_set_lost: u64,
+    /// Openings without one drive of each failure set.
+    pub openings_without_one_of_each: u64,
+    /// Changes between failure sets and none.
+    pub failure_sets_changed: u64,
     /// Openings without any drive of a failure domain.
     pub openings_without_shelf: u64,
     /// Differences of two points applied, with the right result.
@@ -160,6 +166,8 @@ pub struct Bay {
     pub is_ill: bool,
     /// Drives that counted at the last audit.
     pub counting: Vec<usize>,
+    /// Those of them in each failure set, if no segment lay across sets.
+    pub sets: Vec<Vec<usize>>,
 }
 
 /// The context of an incarnation. Cheap to clone.
@@ -240,7 +248,14 @@ impl PoolFixture {
             let what = format!("all copies of segment {number} lie in one failure domain");
             return Err(PoolViolation::Foreign { when, what });
         }
+        if let Some(number) = audit.across_sets.first().filter(|_| self.plan.keeps_sets()) {
+            let what = format!("the copies of segment {number} lie across failure sets");
+            return Err(PoolViolation::Foreign { when, what });
+        }
         let mut bay = self.bay.borrow_mut();
+        // Only where each segment lies in one set may a drive of each be lost.
+        bay.sets =
+            if audit.across_sets.is_empty() { audit.sets.clone().into_values().collect() } else { vec![] };
         bay.counting = audit.drives.values().copied().collect();
         bay.changes.left = audit.left.clone();
         bay.changes.is_taken_back = false;

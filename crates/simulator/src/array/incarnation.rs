@@ -138,6 +138,7 @@ impl PoolFixture {
         tally.openings_without += u64::from(!absent.is_empty());
         tally.openings_without_two += u64::from(absent.len() > 1);
         tally.openings_without_shelf += u64::from(absent.len() > 1 && self.plan.has_domains);
+        tally.openings_without_one_of_each += u64::from(absent.len() > 1 && self.plan.has_sets);
         tally.story.push(match absent {
             [] => "opened".to_owned(),
             absent => format!("opened without {absent:?}"),

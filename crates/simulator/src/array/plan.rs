@@ -10,7 +10,7 @@ use super::{
 };
 use array::{
     format::{DomainName, SparingLevel, superblock::DATA_START_BYTES_MIN},
-    pool::OpenSetting,
+    pool::{OpenSetting, SETS_FROM_DRIVES},
 };
 use std::time::Duration;
 use world::{
@@ -52,6 +52,8 @@ pub struct PoolRunOptions {
     pub remote: bool,
     /// Drives are in three shelves, and one of these may be lost.
     pub domains: bool,
+    /// Drives are enough for failure sets, and one of each set may be lost at once.
+    pub sets: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -142,6 +144,10 @@ pub struct PoolRunPlan {
     pub has_domains: bool,
     /// The domain of which all drives are lost, and the cycle.
     pub lost_shelf: Option<(usize, usize)>,
+    /// Drives are in failure sets.
+    pub has_sets: bool,
+    /// The cycle in which a drive of each failure set is lost.
+    pub one_of_each_lost: Option<usize>,
 }
 
 /// Failure domains of a pool that has any; its drives are at least twice as many.
@@ -151,6 +157,8 @@ impl PoolRunPlan {
     pub fn draw(random: &mut Random, options: PoolRunOptions) -> Self {
         let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
         let is_tight = (drive_count < 4 && random.percent(25.0)) || options.is_tight;
+        // Where room is short, copies lie across failure sets.
+        let is_tight = is_tight && !options.sets;
         let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
         let copies = if drive_count > 2 && random.percent(30.0) { 3 } else { drive_count.min(2) as usize };
         let cycles = 2 + random.below(4);
@@ -204,11 +212,14 @@ impl PoolRunPlan {
             has_raid0: false,
             has_domains: options.domains,
             lost_shelf: None,
+            has_sets: options.sets,
+            one_of_each_lost: None,
         };
         plan.has_raid0 = plan.faulty_drive.is_none() && random.percent(60.0);
         // Later additions are drawn last, so that runs of older seeds stay the same.
         let more = if plan.drives.len() == 6 && random.percent(50.0) { 2 } else { 0 };
         let drives_min = options.drives_min.max(if options.domains { 2 * SHELVES } else { 0 });
+        let drives_min = if options.sets { SETS_FROM_DRIVES + random.below(3) as usize } else { drives_min };
         let more = more.max(drives_min.saturating_sub(plan.drives.len()));
         plan.drives.extend((0..more).map(|_| draw_drive(random, is_tight, options)));
         if plan.drives.len() > 1 {
@@ -272,6 +283,21 @@ impl PoolRunPlan {
             let may_lose = plan.keeps_apart() && !plan.has_raid0 && random.percent(70.0);
             plan.lost_shelf = may_lose.then_some(lost);
         }
+        if plan.has_sets {
+            // A faulty drive beside another lost one of its set may have the last copy of something.
+            (plan.faulty_drive, plan.spare) = (None, None);
+            plan.drive_faults.fill(None);
+            plan.shortages.fill(None);
+            if random.percent(60.0) {
+                // Else the largest drives get most segments, and they are in one set.
+                let size = plan.drives[0].size;
+                plan.drives.iter_mut().for_each(|drive| drive.size = size);
+            }
+            let cycle = random.below(cycles) as usize;
+            let may_lose =
+                plan.keeps_sets() && !plan.has_raid0 && plan.lost_shelf.is_none() && random.percent(80.0);
+            plan.one_of_each_lost = may_lose.then_some(cycle);
+        }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.
             (plan.verbs, plan.faulty_drive, plan.spare) = (0, None, None);
@@ -292,6 +318,11 @@ impl PoolRunPlan {
     /// True if no copies may share a failure domain: there is room enough, and no drive leaves.
     pub fn keeps_apart(&self) -> bool {
         self.has_domains && !self.is_tight && !self.drive_changes
+    }
+
+    /// True if no copies may lie across failure sets: there is room enough, and no drive comes or goes.
+    pub fn keeps_sets(&self) -> bool {
+        self.has_sets && !self.drive_changes
     }
 
     /// The drives of a shelf at the start.

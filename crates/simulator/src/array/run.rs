@@ -65,10 +65,11 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
         (false, false) => "",
     };
     let domains = if options.domains { " --domains" } else { "" };
+    let sets = if options.sets { " --sets" } else { "" };
     let differences = if options.compares { " --differences" } else { "" };
     let remote = if options.remote { " --remote" } else { "" };
     format!(
-        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{differences}{remote}"
+        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{sets}{differences}{remote}"
     )
 }
 
@@ -239,6 +240,12 @@ impl Run {
     /// With two copies of every block any drive may go, the second one too, and with three two of five; a
     /// drive that was left out must not open as a pool.
     fn without_some(&mut self) -> Result<(), PoolViolation> {
+        if self.fixture.plan.has_sets {
+            // The sets may have changed since the last look.
+            self.simulation.cut_power();
+            self.fixture.model.borrow_mut().lose_power();
+            self.fixture.audit("before drives are left out")?;
+        }
         let mut counting = self.fixture.bay.borrow().counting.clone();
         if self.copies_least >= 2 {
             // More than half must be present, unless opening is forced.
@@ -246,7 +253,7 @@ impl Run {
             let absent: Vec<usize> = (0..away)
                 .map(|_| counting.swap_remove(self.random.below(counting.len() as u64) as usize))
                 .collect();
-            let absent = self.shelf_to_leave_out().unwrap_or(absent);
+            let absent = self.shelf_to_leave_out().or_else(|| self.one_of_each_set()).unwrap_or(absent);
             self.left_out = Some(absent[0]);
             self.undisturbed(PoolScenario {
                 absent,
@@ -297,7 +304,14 @@ impl Run {
         if let Some((shelf, of_cycle)) = plan.lost_shelf
             && of_cycle == cycle
         {
-            self.lose_shelf(&plan.drives_in(shelf), scenario);
+            self.fixture.tally.borrow_mut().shelves_lost += 1;
+            self.lose_at_once(&plan.drives_in(shelf), scenario);
+        }
+        if plan.one_of_each_lost == Some(cycle)
+            && let Some(drives) = self.one_of_each_set()
+        {
+            self.fixture.tally.borrow_mut().one_of_each_set_lost += 1;
+            self.lose_at_once(&drives, scenario);
         }
         let is_swapped = self.fixture.bay.borrow().taken_out.is_some();
         if plan.spare.as_ref().is_some_and(|(_, from)| cycle as u64 >= *from) {
@@ -336,9 +350,15 @@ impl Run {
         }
     }
 
-    /// All drives of a failure domain are away from the start, or die later, at about the same time.
-    fn lose_shelf(&mut self, drives: &[usize], scenario: &mut PoolScenario) {
-        self.fixture.tally.borrow_mut().shelves_lost += 1;
+    /// A drive of each failure set, if each segment lies in one: the others have copies of all data, and are a majority.
+    fn one_of_each_set(&mut self) -> Option<Vec<usize>> {
+        let sets = self.fixture.bay.borrow().sets.clone();
+        let mut pick = |set: &Vec<usize>| set[self.illness.below(set.len() as u64) as usize];
+        (sets.len() > 1).then(|| sets.iter().map(&mut pick).collect())
+    }
+
+    /// These drives are away from the start, or die later, at about the same time.
+    fn lose_at_once(&mut self, drives: &[usize], scenario: &mut PoolScenario) {
         if self.illness.percent(40.0) {
             self.fixture.tell(format!("drives {drives:?} are away"));
             scenario.absent = drives.to_vec();

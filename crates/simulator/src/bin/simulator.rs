@@ -87,6 +87,9 @@ struct Array {
     /// Drives are in failure domains, and all of one may be lost
     #[arg(long)]
     domains: bool,
+    /// Drives are in failure sets, and one of each may be lost at once
+    #[arg(long)]
+    sets: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -169,6 +172,7 @@ fn run_array(arguments: Array) -> ExitCode {
         levels,
         remote: arguments.remote,
         domains: arguments.domains,
+        sets: arguments.sets,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

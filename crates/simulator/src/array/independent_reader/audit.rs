@@ -55,6 +55,10 @@ pub struct Audit {
     pub left: Vec<usize>,
     /// Segments in use of which all copies, several, lie in one failure domain.
     pub in_one_domain: Vec<u32>,
+    /// Segments in use with copies in several failure sets.
+    pub across_sets: Vec<u32>,
+    /// Indices of the drives that count, by failure set.
+    pub sets: BTreeMap<u8, Vec<usize>>,
 }
 
 impl Audit {
@@ -87,6 +91,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     segments.check_slots()?;
     superblock.check_leaving()?;
     superblock.check_domains()?;
+    superblock.check_sets()?;
     let left = left_drives(platters);
     check_left(&superblock, &segments, &left)?;
     let head = walk(&segments, RawTree::Head, head)?;
@@ -131,13 +136,14 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         live_bytes += check_run(&segments, run, &mut space, &mut wrong)?;
     }
     space.check(&segments.all, &superblock)?;
-    let (mut copies_least, mut in_one_domain) = (usize::MAX, Vec::new());
+    let (mut copies_least, mut in_one_domain, mut across_sets) = (usize::MAX, Vec::new(), Vec::new());
     for (&number, segment) in segments.all.iter().filter(|(number, _)| space.live.contains_key(number)) {
         let there = segment.copies(0)?.into_iter().filter(|(slot, _)| drives.contains_key(&slot.0));
         if segment.is_mirror() {
             let members: Vec<u16> = there.map(|(slot, _)| slot.0).collect();
             copies_least = copies_least.min(members.len());
             in_one_domain.extend(superblock.share_a_domain(&members).then_some(number));
+            across_sets.extend(superblock.are_across_sets(&members).then_some(number));
         }
         let headers = (0..segment.slots.len()).map(|index| segments.check_header(number, segment, index));
         let wrong_headers: Vec<_> = headers.filter_map(Result::err).collect();
@@ -171,6 +177,8 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         intents: catalogue.intents.len(),
         left: left.iter().map(|&(drive, ..)| drive).collect(),
         in_one_domain,
+        across_sets,
+        sets: superblock.drives_by_set(&drives),
     })
 }
 

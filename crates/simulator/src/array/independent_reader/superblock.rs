@@ -23,6 +23,8 @@ pub struct RawMember {
     pub slot_count: u32,
     /// Name of the failure domain, filled up with zeroes; all zero for none.
     pub domain: [u8; 12],
+    /// Number of the failure set, 0 for none.
+    pub set: u8,
 }
 
 impl RawMember {
@@ -62,6 +64,9 @@ pub struct RawSuperblock {
     may_have_leaving: bool,
     /// Its features say that a drive has a domain.
     has_domains: bool,
+    /// Its features say that a drive is in a failure set, and that sets are wanted.
+    has_sets: bool,
+    wants_sets: bool,
     /// Its features say that a branch may be being filled.
     pub may_have_fillings: bool,
     /// Its features say that volumes may be in groups.
@@ -124,6 +129,52 @@ impl RawSuperblock {
         }
     }
 
+    /// Checks that the features say whether a drive is in a failure set, and that sets have the sizes that they may have.
+    pub fn check_sets(&self) -> ReadResult<()> {
+        let mut sizes: BTreeMap<u8, usize> = BTreeMap::new();
+        let mut counted = 0;
+        for member in &self.members {
+            // One that leaves does not count, and one that has left is missing for a while.
+            let counts = matches!((member.state, member.set), (1 | 3, _) | (2, 1..));
+            counted += usize::from(counts);
+            if counts && member.set > 0 {
+                *sizes.entry(member.set).or_default() += 1;
+            }
+            if member.set > 0 && matches!(member.state, 5 | 6) {
+                return Err(format!("a drive of state {} is in failure set {}", member.state, member.set));
+            }
+        }
+        let has_sets = self.members.iter().any(|member| member.set > 0);
+        if has_sets != self.has_sets || has_sets && !self.wants_sets {
+            let (wanted, said) = (self.wants_sets, self.has_sets);
+            return Err(format!("failure sets: {has_sets}, by the features {said}, wanted: {wanted}"));
+        }
+        // Lost drives may make a set larger for a while.
+        let are_whole = sizes.values().sum::<usize>() == counted && sizes.values().all(|size| *size >= 6);
+        if has_sets && !(are_whole && counted >= 12) {
+            return Err(format!("{counted} drives are in failure sets of {:?}", sizes.values()));
+        }
+        Ok(())
+    }
+
+    /// The drives that count, by failure set; none without sets.
+    pub fn drives_by_set(&self, drives: &BTreeMap<u16, usize>) -> BTreeMap<u8, Vec<usize>> {
+        let mut sets: BTreeMap<u8, Vec<usize>> = BTreeMap::new();
+        for (&member, &drive) in drives {
+            let set = self.members[usize::from(member)].set;
+            if set > 0 {
+                sets.entry(set).or_default().push(drive);
+            }
+        }
+        sets
+    }
+
+    /// True if these members are in several failure sets.
+    pub fn are_across_sets(&self, members: &[u16]) -> bool {
+        let sets: Vec<u8> = members.iter().map(|&member| self.members[usize::from(member)].set).collect();
+        sets.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
     /// True if all of these members, several, are in one domain.
     pub fn share_a_domain(&self, members: &[u16]) -> bool {
         let domains: Vec<_> =
@@ -160,6 +211,7 @@ impl RawSuperblock {
                 state: row[78],
                 slot_count: u32_at(row, 72),
                 domain: array(row, 80),
+                set: row[92],
             }
         });
         let checkpoint = &image[u32_at(image, 108) as usize..];
@@ -176,6 +228,8 @@ impl RawSuperblock {
             may_have_forks: u64_at(image, 72) & 1 != 0,
             may_have_leaving: u64_at(image, 72) & 1 << 7 != 0,
             has_domains: u64_at(image, 72) & 1 << 14 != 0,
+            has_sets: u64_at(image, 72) & 1 << 15 != 0,
+            wants_sets: u64_at(image, 56) & 1 << 2 != 0,
             may_have_fillings: u64_at(image, 72) & 1 << 9 != 0,
             may_have_groups: u64_at(image, 72) & 1 << 10 != 0,
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,

@@ -78,6 +78,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             drive_changes: bug.drive_changes(),
             levels: bug.levels(),
             domains: bug.domains(),
+            sets: bug.sets(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

@@ -15,6 +15,9 @@ mod differences;
 /// Failure domains, one of which is lost.
 mod domains;
 
+/// Failure sets, of each of which a drive is lost.
+mod sets;
+
 /// Drives that leave.
 mod connections;
 mod drive_changes;
@@ -121,6 +124,9 @@ const OF_DRIVE_CHANGES: [Sometimes; 14] = [
 /// Branches that only pools with failure domains take, and are looked for there.
 const OF_DOMAINS: [Sometimes; 2] = [Sometimes::DomainShared, Sometimes::CopiesMovedApart];
 
+/// Branches that only pools with failure sets take, and are looked for there.
+const OF_SETS: [Sometimes; 2] = [Sometimes::SetsSpanned, Sometimes::CopiesGathered];
+
 /// Branches that only runs with two pools take, or callers that go away.
 const OF_CUTS: [Sometimes; 5] = [
     Sometimes::CutAbandoned,
@@ -140,8 +146,15 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
         taken.0.extend(reports.iter().flat_map(|report| report.reached.keys()));
         taken.1 += 1;
         let is_elsewhere = |branch: &Sometimes| {
-            let elsewhere =
-                [&OF_FILLING[..], &OF_DIFFERENCES, &OF_GROUPS, &OF_CUTS, &OF_DRIVE_CHANGES, &OF_DOMAINS];
+            let elsewhere = [
+                &OF_FILLING[..],
+                &OF_DIFFERENCES,
+                &OF_GROUPS,
+                &OF_CUTS,
+                &OF_DRIVE_CHANGES,
+                &OF_DOMAINS,
+                &OF_SETS,
+            ];
             elsewhere.iter().any(|branches| branches.contains(branch))
         };
         let is_missed =
