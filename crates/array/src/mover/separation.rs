@@ -2,7 +2,8 @@
 //!
 //! Allocation puts copies into one domain only for lack of room elsewhere, and a drive may be moved to another shelf
 //! later. The moves are those of levelling, which begins with them. No move of levelling puts copies into one domain
-//! that were apart ([`keeps_apart`]), and these moves put none across failure sets, so each round leaves fewer segments in one domain, and levelling still ends.
+//! that were apart ([`keeps_apart`]), and these moves put none across failure sets, so each round leaves fewer segments
+//! in one domain, and levelling still ends.
 
 use super::{Mover, copying::CopyJob, gathering::keeps_sets};
 use crate::{

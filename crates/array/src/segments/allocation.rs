@@ -178,8 +178,8 @@ impl Segments {
     }
 
     /// Allocates another slot for a segment that keeps the slots `kept`, on the member of `placement` that
-    /// has the most free slots, first in the failure set of these, then in other failure domains, then of the preferred medium; none if there is no drive
-    /// with room but without a kept slot.
+    /// has the most free slots, first in the failure set of these, then in other failure domains, then of the preferred
+    /// medium; none if there is no drive with room but without a kept slot.
     pub fn allocate_slot(&mut self, placement: Placement<'_>, kept: &[SlotAddress]) -> Option<SlotAddress> {
         let member = placement.choices_beside(kept).into_iter().find_map(|members| {
             let roomy =
