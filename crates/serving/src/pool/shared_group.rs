@@ -35,7 +35,7 @@ pub fn partners(open: &OpenPool, group: &str, named: &[PathBuf]) -> Result<Vec<P
         partners.folder_of(pool).map(Path::to_owned).ok_or_else(|| {
             let path = open.folder().join(group);
             let problem = format!("{} has volumes in pool {pool}, too, which was not found", path.display());
-            Refusal::new(problem, "say where it is: --with POOL")
+            Refusal::new(problem, "say where it is: ⟨with⟩ POOL")
         })
     });
     found.collect()

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 /// The same in all pools of a cut, or of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnsettledId {
-    /// A snapshot.
+    /// A cut: that of its snapshot.
     Snapshot(SnapshotId),
     /// A clone of a group, or its rollback: the seed of what it makes.
     Operation(IdSeed),
