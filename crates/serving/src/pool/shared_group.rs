@@ -17,6 +17,7 @@ use array::{
 };
 use report::Refusal;
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -50,10 +51,8 @@ pub async fn create(world: &World, pools: &[PoolVolumes<'_>], name: &str) -> Res
     let mut ids: Vec<PoolId> = pools.iter().map(|pool| pool.open.pool.id()).collect();
     ids.sort();
     let is_part = |pool: &PoolVolumes<'_>, info: &GroupInfo| {
-        let mut wanted = pool.volumes.clone();
-        let mut has = info.volumes.clone();
-        (wanted.sort(), has.sort());
-        info.pools == ids && has == wanted
+        let all_of = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+        info.pools == ids && all_of(&info.volumes) == all_of(&pool.volumes)
     };
     let there = pools.iter().map(|pool| info_of(pool.open, name).filter(|info| is_part(pool, info)));
     let there: Vec<Option<GroupInfo>> = there.collect();
