@@ -145,7 +145,13 @@ fn a_host_goes_on_in_the_new_pool_and_loses_nothing() {
         let (before, refused) = (answered.get(), move_store(&world, &pools, None).await);
         assert!(matches!(refused, Err(Error::VolumeInUse(_))), "{refused:?}");
         assert!(before > 10, "{before} writes");
+        let (setting, settled) = (Rc::clone(&pools[0]), world.clone());
+        world.spawn("setting", async move {
+            settled.sleep(Duration::from_millis(2)).await;
+            setting.set_write_cache("store", WriteCache::On).await.expect("it is set");
+        });
         let moved = move_store(&world, &pools, Some(&hosts)).await.expect("it is moved");
+        assert_eq!(pools[1].volumes()[0].setting.write_cache, WriteCache::On, "as it was set meanwhile");
         println!("note: {moved:?}");
         assert!(moved.held_for < Duration::from_millis(100), "{moved:?}");
         let at_the_switch = answered.get();

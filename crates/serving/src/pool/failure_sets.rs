@@ -164,7 +164,7 @@ mod tests {
         let degraded = FailureSetsReport { losses_per_set: 0, losses_at_once: 0, ..two.clone() };
         assert!(text(&degraded, 12).contains("copies are missing"));
         let across = FailureSetsReport { across_segments: 3, across_bytes: 3 << 20, ..degraded };
-        assert!(text(&across, 12).contains("3 segments (3 MiB) lie across sets"), "{}", text(&across, 12));
+        assert!(text(&across, 12).contains("3 segments (3.00 MiB) lie across sets"), "{}", text(&across, 12));
         let none = FailureSetsReport::default();
         assert_eq!(text(&none, 11), "");
         assert!(text(&none, 12).contains("see 'spindle pool set'"));

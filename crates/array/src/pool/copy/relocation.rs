@@ -374,6 +374,8 @@ impl Move<'_> {
         // A command whose caller is gone may still be under way.
         let no_writes = self.from.handles.locks_of(self.source).close().await;
         self.pass().await?;
+        // All may have changed since the move began.
+        self.check(hosts)?;
         let moved = format!("{}{MOVED_END}", self.row().name);
         self.from.rename_with(self.source, &moved, |_| ()).await?;
         sometimes::reached(Sometimes::VolumeBetweenPools);
@@ -410,6 +412,10 @@ impl Move<'_> {
         self.to
             .rename_with(number, self.name, |copy| {
                 (copy.volume, copy.created_at) = (row.volume, row.created_at);
+                // It may have been grown, or set otherwise, since the last pass began.
+                copy.sectors = copy.sectors.max(row.sectors);
+                (copy.write_cache, copy.iops_max, copy.kib_per_second_max) =
+                    (row.write_cache, row.iops_max, row.kib_per_second_max);
             })
             .await
     }
