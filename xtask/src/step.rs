@@ -17,7 +17,7 @@ pub fn workspace_root() -> &'static Path {
 /// The cargo that runs this program, ready for arguments.
 ///
 /// It sees nothing of this package: build scripts of dependencies (ring's) watch such variables, and everything above
-/// them was compiled anew by each chore that followed a plain cargo.
+/// them was compiled again by each chore that followed a plain cargo.
 pub fn cargo() -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);

@@ -18,7 +18,7 @@ pub struct SetDrive {
     pub before: Option<SetNumber>,
 }
 
-/// What a set costs, the worst first: segments that its drives lack, those that must lie in one domain, pairs of drives of
+/// Cost of a set, the worst first: segments that its drives lack, those that must lie in one domain, pairs of drives of
 /// one domain, and pairs of drives that it keeps together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetCost {

@@ -25,6 +25,7 @@ use crate::{
     },
     log::LogItem,
     simulation::sometimes::{self, Sometimes, UnderWay},
+    volume::BlockLock,
 };
 
 /// Clones of all volumes of a group.
@@ -120,10 +121,7 @@ impl Pool {
         self.check_in_one_pool(goal.0)?;
         let (members, fills) = self.check_rollback(goal, is_forced)?;
         let features = self.begin_operation(fills, false).await?;
-        let mut no_writes = Vec::new();
-        for (number, _) in &members {
-            no_writes.push(self.handles.locks_of(*number).close().await);
-        }
+        let no_writes = self.close_all(&members).await;
         let locks = (one_at_a_time, features, no_writes);
         let locks = self.decide_and_complete(locks, goal, (GroupOperation::RollBack, seed)).await?;
         let made = self.left_by(seed, members);
@@ -145,6 +143,15 @@ impl Pool {
         }
         let fills = is_any_deep(&members);
         Ok((members.into_iter().map(|member| (member.number, member.row)).collect(), fills))
+    }
+
+    /// Keeps the writes of hosts out of volumes.
+    pub(super) async fn close_all(&self, volumes: &[(VolumeNumber, VolumeRow)]) -> Vec<BlockLock> {
+        let mut no_writes = Vec::new();
+        for (number, _) in volumes {
+            no_writes.push(self.handles.locks_of(*number).close().await);
+        }
+        no_writes
     }
 
     /// The volumes of a group with those that a rollback with this seed left.

@@ -17,6 +17,7 @@ use super::{
     group_operations::{GroupMemberChange, NewGroupClone},
 };
 use crate::{
+    engine::ChangeLock,
     error::{Error, Result},
     format::{
         GroupNumber, PoolId, RowKey, SnapshotId, VolumeNumber,
@@ -70,14 +71,11 @@ impl Pool {
 
     async fn clone_with_others(
         &self,
-        (group, snapshot): (GroupKey<'_>, SnapshotKey<'_>),
+        goal: (GroupKey<'_>, SnapshotKey<'_>),
         new: &NewGroupClone,
         part: &CutMember,
     ) -> Result<Vec<GroupMemberChange>> {
-        part.wait_for_turn().await.map_err(not_begun)?;
-        let one_at_a_time = self.host.admission.admit_rows().await?;
-        let goal = self.group_snapshot_of(group, snapshot)?;
-        self.check_pools_of(goal.0, part.pools())?;
+        let (one_at_a_time, goal) = self.lock_in_turn(goal, part).await?;
         let (made, fills) = self.check_clones(goal, new)?;
         let features = self.begin_operation(fills, true).await?;
         let operation =
@@ -90,28 +88,35 @@ impl Pool {
 
     async fn roll_back_with_others(
         &self,
-        (group, snapshot): (GroupKey<'_>, SnapshotKey<'_>),
+        goal: (GroupKey<'_>, SnapshotKey<'_>),
         seed: IdSeed,
         is_forced: bool,
         part: &CutMember,
     ) -> Result<Vec<GroupMemberChange>> {
-        part.wait_for_turn().await.map_err(not_begun)?;
-        let one_at_a_time = self.host.admission.admit_rows().await?;
-        let goal = self.group_snapshot_of(group, snapshot)?;
-        self.check_pools_of(goal.0, part.pools())?;
+        let (one_at_a_time, goal) = self.lock_in_turn(goal, part).await?;
         let (members, fills) = self.check_rollback(goal, is_forced)?;
         let features = self.begin_operation(fills, true).await?;
         part.reach(CutStep::Prepared).await.map_err(not_begun)?;
-        let mut no_writes = Vec::new();
-        for (number, _) in &members {
-            no_writes.push(self.handles.locks_of(*number).close().await);
-        }
+        let no_writes = self.close_all(&members).await;
         let locks = (one_at_a_time, features, no_writes);
         let locks = self.decide_with_others(locks, goal, (GroupOperation::RollBack, seed), part).await?;
         let made = self.left_by(seed, members);
         drop(locks);
         self.shared.wait_for_release().await?;
         Ok(made)
+    }
+
+    /// Locks the catalogue when it is this pool's turn, and looks the snapshot up.
+    async fn lock_in_turn(
+        &self,
+        (group, snapshot): (GroupKey<'_>, SnapshotKey<'_>),
+        part: &CutMember,
+    ) -> Result<(ChangeLock, (GroupNumber, SnapshotId))> {
+        part.wait_for_turn().await.map_err(not_begun)?;
+        let one_at_a_time = self.host.admission.admit_rows().await?;
+        let goal = self.group_snapshot_of(group, snapshot)?;
+        self.check_pools_of(goal.0, part.pools())?;
+        Ok((one_at_a_time, goal))
     }
 
     /// Decides an operation with the other pools, and does it. The catalogue must be locked for changes, by one of
@@ -180,10 +185,7 @@ impl Pool {
             (CutSettlement::Confirm, true) => {
                 let fills = self.shared.state.borrow().catalogue.completion_fills(group, &intent);
                 let features = self.begin_operation(fills, true).await?;
-                let mut no_writes = Vec::new();
-                for (number, _) in self.members_of(group) {
-                    no_writes.push(self.handles.locks_of(number).close().await);
-                }
+                let no_writes = self.close_all(&self.members_of(group)).await;
                 drop(self.confirm((one_at_a_time, features, no_writes), group, intent).await?);
             }
             (CutSettlement::Forget, false) | (CutSettlement::Remove, true) => {

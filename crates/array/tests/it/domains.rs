@@ -1,6 +1,6 @@
 //! Failure domains: copies lie in different ones, so the loss of one loses nothing.
 
-use crate::scene::{MIB, POOL, Scene, make_volume, read, small, write};
+use crate::scene::{MIB, POOL, Scene, check_mib, dead, fill_mib, make_volume, small};
 use array::{
     error::Error,
     format::{DomainName, DriveId, SparingLevel, features::INCOMPATIBLE_DOMAINS},
@@ -15,12 +15,8 @@ use array::{
 use std::{rc::Rc, time::Duration};
 use world::{
     BlockDevice, ByteCount, World,
-    sim::{DriveOptions, FaultPlan, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, Simulation},
 };
-
-fn dead() -> FaultPlan {
-    FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
-}
 
 fn shelf(number: u8) -> Option<DomainName> {
     (number > 0).then(|| DomainName::new(&format!("shelf-{number}")).expect("it is a name"))
@@ -50,23 +46,6 @@ fn scene_of(seed: u64, slots: &[(u64, u8)], copies: usize, more: usize) -> (Scen
         create_with_copies(&world, &new, &drives, copies).await.expect("a pool is made");
     });
     (scene, extras)
-}
-
-fn byte_of(mib: u64) -> u8 {
-    (mib % 250) as u8 + 1
-}
-
-async fn fill(volume: &VolumeDevice, mib: std::ops::Range<u64>) {
-    for at in mib {
-        write(volume, at * MIB, byte_of(at), MIB as usize).await;
-    }
-}
-
-async fn check(volume: &VolumeDevice, mib: u64) {
-    for at in 0..mib {
-        let found = read(volume, at * MIB, MIB as usize).await;
-        assert!(found.iter().all(|&byte| byte == byte_of(at)), "MiB {at}");
-    }
 }
 
 async fn wait_until(world: &World, pool: &Pool, what: &str, is_so: impl Fn(&Pool) -> bool) {
@@ -108,7 +87,7 @@ fn the_loss_of_any_shelf_loses_nothing() {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
             let mib = if copies == 2 { 120 } else { 60 };
-            fill(&volume, 0..mib).await;
+            fill_mib(&volume, 0..mib).await;
             pool.checkpoint().await.expect("it is made");
             assert_eq!(pool.segments_in_one_domain(), 0);
             let status = pool.domains();
@@ -121,13 +100,13 @@ fn the_loss_of_any_shelf_loses_nothing() {
                 }
             }
             // Both go within one write.
-            fill(&volume, 0..mib).await;
-            check(&volume, mib).await;
+            fill_mib(&volume, 0..mib).await;
+            check_mib(&volume, mib).await;
             wait_until(&world, &pool, "rebuilt", |pool| pool.degraded().segments == 0).await;
             if copies == 2 {
                 assert_eq!(pool.segments_in_one_domain(), 0, "two shelves are left");
             }
-            check(&volume, mib).await;
+            check_mib(&volume, mib).await;
             let absent = pool.domains().iter().filter(|domain| domain.loss == DomainLoss::Absent).count();
             assert!(absent <= 1, "{:?}", pool.domains());
             assert_eq!(domain_events(&pool), [""; 0]);
@@ -143,13 +122,13 @@ fn copies_in_the_last_shelf_are_told_and_moved_apart_when_another_comes() {
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..40).await;
+        fill_mib(&volume, 0..40).await;
         assert!(
             pool.domains().iter().all(|domain| domain.loss == DomainLoss::NeedsForce),
             "half of the votes"
         );
         drives[..2].iter().for_each(|drive| drive.set_faults(dead()));
-        fill(&volume, 0..40).await;
+        fill_mib(&volume, 0..40).await;
         wait_until(&world, &pool, "rebuilt", |pool| pool.degraded().segments == 0).await;
         wait_until(&world, &pool, "told", |pool| domain_events(pool) == ["shared"]).await;
         let status = pool.domains();
@@ -162,13 +141,13 @@ fn copies_in_the_last_shelf_are_told_and_moved_apart_when_another_comes() {
         }
         wait_until(&world, &pool, "apart", |pool| pool.segments_in_one_domain() == 0).await;
         wait_until(&world, &pool, "told", |pool| domain_events(pool) == ["shared", "apart"]).await;
-        check(&volume, 40).await;
+        check_mib(&volume, 40).await;
         let found = pool.scrub().await.expect("it ends");
         assert_eq!(found.lost_places, 0, "{found:?}");
         // The other shelf may go now.
         drives[2..].iter().for_each(|drive| drive.set_faults(dead()));
-        fill(&volume, 0..40).await;
-        check(&volume, 40).await;
+        fill_mib(&volume, 0..40).await;
+        check_mib(&volume, 40).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -180,7 +159,7 @@ fn drives_get_domains_later_and_their_copies_are_moved_apart() {
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..80).await;
+        fill_mib(&volume, 0..80).await;
         pool.checkpoint().await.expect("it is made");
         assert!(pool.domains().is_empty() && !has_feature(&devices[0]).await);
         let wanted: Vec<_> = (0..4).map(|index| (drive(index), shelves[index])).collect();
@@ -193,7 +172,7 @@ fn drives_get_domains_later_and_their_copies_are_moved_apart() {
         wait_until(&world, &pool, "told", |pool| domain_events(pool).starts_with(&["shared"])).await;
         wait_until(&world, &pool, "apart", |pool| pool.segments_in_one_domain() == 0).await;
         assert_eq!(pool.level().await.expect("it ends"), LevellingOutcome::Level);
-        check(&volume, 80).await;
+        check_mib(&volume, 80).await;
         pool.close().await.expect("it closes");
     });
     scene.simulation.cut_power();
@@ -201,14 +180,14 @@ fn drives_get_domains_later_and_their_copies_are_moved_apart() {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
         assert_eq!((pool.segments_in_one_domain(), pool.domain_of(drive(2))), (0, shelf(2)));
-        fill(&volume, 80..100).await;
+        fill_mib(&volume, 80..100).await;
         assert_eq!(pool.segments_in_one_domain(), 0);
         let none: Vec<_> = (0..4).map(|index| (drive(index), None)).collect();
         pool.set_domains(&none[..3]).await.expect("they are members");
         assert!(has_feature(&devices[3]).await, "one has a domain");
         pool.set_domains(&none).await.expect("they are members");
         assert!(!has_feature(&devices[3]).await && pool.domains().is_empty());
-        check(&volume, 100).await;
+        check_mib(&volume, 100).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -222,16 +201,16 @@ fn shelves_of_different_sizes_are_used_whole_and_what_shares_one_is_told() {
         assert_eq!(pool.space().segments, 150);
         let room = pool.space().usable_bytes / MIB;
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..50).await;
+        fill_mib(&volume, 0..50).await;
         assert_eq!(domain_events(&pool), [""; 0], "{:?}", pool.domains());
-        fill(&volume, 50..room).await;
-        fill(&volume, 0..room).await;
+        fill_mib(&volume, 50..room).await;
+        fill_mib(&volume, 0..room).await;
         assert!(pool.space().used_percent() > 97.0, "{:?}", pool.space());
         wait_until(&world, &pool, "told", |pool| domain_events(pool).starts_with(&["shared"])).await;
         let status = pool.domains();
         assert!((40..=75).contains(&status[0].shared_segments), "{status:?}");
         assert_eq!(status[1].shared_segments, 0, "{status:?}");
-        check(&volume, room).await;
+        check_mib(&volume, room).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -244,7 +223,7 @@ fn a_power_cut_while_domains_change_leaves_the_old_ones_or_the_new_ones() {
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-            fill(&volume, 0..20).await;
+            fill_mib(&volume, 0..20).await;
             let change = [(drive(1), shelf(2)), (drive(2), shelf(1)), (drive(3), None)];
             let verb = world.spawn("change", async move { drop(pool.set_domains(&change).await) });
             world.sleep(Duration::from_micros(150 * seed)).await;
@@ -259,7 +238,7 @@ fn a_power_cut_while_domains_change_leaves_the_old_ones_or_the_new_ones() {
             let (old, new) = ([1, 1, 2, 2].map(shelf), [1, 2, 1, 0].map(shelf));
             assert!(now == old || now == new, "{now:?}");
             told.set(usize::from(now == new));
-            check(&VolumeDevice(pool.volume("mail").expect("it is there")), 20).await;
+            check_mib(&VolumeDevice(pool.volume("mail").expect("it is there")), 20).await;
             wait_until(&world, &pool, "apart", |pool| pool.segments_in_one_domain() == 0).await;
             pool.close().await.expect("it closes");
         });

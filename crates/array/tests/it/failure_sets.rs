@@ -1,6 +1,6 @@
 //! Failure sets: all copies of a segment lie in one, so losses in different sets lose nothing.
 
-use crate::scene::{MIB, POOL, Scene, make_volume, read, small, write};
+use crate::scene::{MIB, POOL, Scene, check_mib, dead, fill_mib, make_volume, small};
 use array::{
     format::{DomainName, DriveId, SetNumber, SparingLevel, features::INCOMPATIBLE_SETS},
     pool::{
@@ -14,12 +14,8 @@ use array::{
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use world::{
     BlockDevice, ByteCount, World,
-    sim::{DriveOptions, FaultPlan, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, Simulation},
 };
-
-fn dead() -> FaultPlan {
-    FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
-}
 
 fn drive(index: usize) -> DriveId {
     DriveId([index as u8 + 1; 16])
@@ -46,23 +42,6 @@ fn scene_of(seed: u64, shelves: &[usize], copies: usize, more: usize) -> (Scene,
         create_with_copies(&world, &new, &drives, copies).await.expect("a pool is made");
     });
     (scene, extras)
-}
-
-fn byte_of(mib: u64) -> u8 {
-    (mib % 250) as u8 + 1
-}
-
-async fn fill(volume: &VolumeDevice, mib: std::ops::Range<u64>) {
-    for at in mib {
-        write(volume, at * MIB, byte_of(at), MIB as usize).await;
-    }
-}
-
-async fn check(volume: &VolumeDevice, mib: u64) {
-    for at in 0..mib {
-        let found = read(volume, at * MIB, MIB as usize).await;
-        assert!(found.iter().all(|&byte| byte == byte_of(at)), "MiB {at}");
-    }
 }
 
 async fn wait_until(world: &World, pool: &Pool, what: &str, is_so: impl Fn(&Pool) -> bool) {
@@ -121,7 +100,7 @@ fn a_drive_of_each_set_may_be_lost_at_once_and_two_with_three_copies() {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
             let mib = if copies == 2 { 120 } else { 70 };
-            fill(&volume, 0..mib).await;
+            fill_mib(&volume, 0..mib).await;
             pool.checkpoint().await.expect("it is made");
             let status = pool.failure_sets();
             assert_eq!((sizes(&status), status.across_segments), (vec![6, 7], 0));
@@ -131,11 +110,11 @@ fn a_drive_of_each_set_may_be_lost_at_once_and_two_with_three_copies() {
                 set[..lost_per_set].iter().for_each(|&index| drives[index].set_faults(dead()));
             }
             // All of them go within one write.
-            fill(&volume, 0..mib).await;
-            check(&volume, mib).await;
+            fill_mib(&volume, 0..mib).await;
+            check_mib(&volume, mib).await;
             wait_until(&world, &pool, "rebuilt", |pool| pool.degraded().segments == 0).await;
             assert_eq!(pool.segments_across_sets(), 0);
-            check(&volume, mib).await;
+            check_mib(&volume, mib).await;
             pool.close().await.expect("it closes");
         });
     }
@@ -147,7 +126,7 @@ fn pools_of_fewer_drives_have_no_sets_until_they_are_wanted_and_twelve() {
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..100).await;
+        fill_mib(&volume, 0..100).await;
         let status = pool.failure_sets();
         assert!(!status.is_wanted && status.sets.is_empty() && !has_feature(&devices[0]).await);
         let twelfth = extras.into_iter().next().expect("there is one");
@@ -170,8 +149,8 @@ fn pools_of_fewer_drives_have_no_sets_until_they_are_wanted_and_twelve() {
             let (most, least) = (set.iter().map(used).max().unwrap(), set.iter().map(used).min().unwrap());
             assert!(most - least <= 6 * MIB, "{set:?}: {least} to {most}");
         }
-        check(&volume, 100).await;
-        fill(&volume, 100..140).await;
+        check_mib(&volume, 100).await;
+        fill_mib(&volume, 100..140).await;
         assert_eq!(pool.segments_across_sets(), 0);
         pool.set_failure_sets(false).await.expect("it is written");
         assert!(pool.failure_sets().sets.is_empty() && !has_feature(&devices[0]).await);
@@ -186,7 +165,7 @@ fn sets_split_and_merge_as_drives_come_and_go_and_all_copies_follow() {
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..120).await;
+        fill_mib(&volume, 0..120).await;
         for (number, extra) in extras.iter().enumerate() {
             let device = Rc::clone(extra) as Rc<dyn BlockDevice>;
             pool.add_drive(&new_drive(12 + number, 0, device)).await.expect("it is taken in");
@@ -198,7 +177,7 @@ fn sets_split_and_merge_as_drives_come_and_go_and_all_copies_follow() {
         for &index in &first[..6] {
             pool.retire(drive(index)).await.expect("the others have room");
             wait_until(&world, &pool, "left", |pool| pool.leaving().is_empty()).await;
-            check(&volume, 120).await;
+            check_mib(&volume, 120).await;
         }
         let status = pool.failure_sets();
         assert_eq!(sizes(&status), [8, 8], "{status:?}");
@@ -211,7 +190,7 @@ fn sets_split_and_merge_as_drives_come_and_go_and_all_copies_follow() {
         assert_eq!(pool.set_of(drive(40)), set);
         wait_until(&world, &pool, "left", |pool| pool.leaving().is_empty()).await;
         assert_eq!((sizes(&pool.failure_sets()), pool.segments_across_sets()), (vec![8, 8], 0));
-        check(&volume, 120).await;
+        check_mib(&volume, 120).await;
         let found = pool.scrub().await.expect("it ends");
         assert_eq!(found.lost_places, 0, "{found:?}");
         pool.close().await.expect("it closes");
@@ -228,7 +207,7 @@ fn the_drives_of_a_set_are_in_different_domains_also_if_these_are_said_later() {
             assert_eq!(set.iter().filter(|&&index| index < 6).count(), 3, "{set:?}");
         }
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-        fill(&volume, 0..100).await;
+        fill_mib(&volume, 0..100).await;
         assert_eq!((pool.segments_across_sets(), pool.segments_in_one_domain()), (0, 0));
         // Each set comes into a shelf of its own, and so drives change sets.
         let before = sets_of(&pool, 12);
@@ -242,7 +221,7 @@ fn the_drives_of_a_set_are_in_different_domains_also_if_these_are_said_later() {
         assert_ne!(sets_of(&pool, 12), before);
         let is_placed = |pool: &Pool| pool.segments_across_sets() + pool.segments_in_one_domain() == 0;
         wait_until(&world, &pool, "placed", is_placed).await;
-        check(&volume, 100).await;
+        check_mib(&volume, 100).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -262,14 +241,14 @@ fn a_set_without_room_makes_the_pool_refuse_nothing() {
         assert_eq!((pool.space().segments, sizes(&pool.failure_sets())), (600, vec![6, 6]));
         let room = pool.space().usable_bytes / MIB;
         let volume = make_volume(&pool, "mail", 1000 * MIB).await.expect("thin");
-        fill(&volume, 0..room).await;
-        fill(&volume, 0..room).await;
+        fill_mib(&volume, 0..room).await;
+        fill_mib(&volume, 0..room).await;
         assert!(pool.space().used_percent() > 97.0, "{:?}", pool.space());
         wait_until(&world, &pool, "told", |pool| set_events(pool).starts_with(&["spanned".into()])).await;
         // The large drive is needed by 540 of 600 segments, and its set has partners for 300 of them.
         let across = pool.segments_across_sets();
         assert!((100..=240).contains(&across), "{across}");
-        check(&volume, room).await;
+        check_mib(&volume, room).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -282,7 +261,7 @@ fn a_power_cut_while_sets_change_leaves_the_old_ones_or_the_new_ones() {
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("thin");
-            fill(&volume, 0..30).await;
+            fill_mib(&volume, 0..30).await;
             let verb = world.spawn("change", async move { drop(pool.set_failure_sets(false).await) });
             world.sleep(Duration::from_micros(150 * seed)).await;
             drop(verb);
@@ -295,7 +274,7 @@ fn a_power_cut_while_sets_change_leaves_the_old_ones_or_the_new_ones() {
             let status = pool.failure_sets();
             assert!(status.is_wanted == (sizes(&status) == [6, 6]), "{status:?}");
             told.set(usize::from(!status.is_wanted));
-            check(&VolumeDevice(pool.volume("mail").expect("it is there")), 30).await;
+            check_mib(&VolumeDevice(pool.volume("mail").expect("it is there")), 30).await;
             pool.close().await.expect("it closes");
         });
         outcomes[found.get()] += 1;

@@ -6,10 +6,10 @@ use array::{
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create_with_copies},
     volume::VolumeDevice,
 };
-use std::{rc::Rc, sync::Arc};
+use std::{ops::Range, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Stability, World,
-    sim::{DriveOptions, SimDrive, SimLimits, Simulation},
+    sim::{DriveOptions, FaultPlan, SimDrive, SimLimits, Simulation},
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -102,4 +102,28 @@ pub async fn write(device: &impl BlockDevice, at: u64, byte: u8, length: usize) 
 pub async fn read(device: &impl BlockDevice, at: u64, length: usize) -> Vec<u8> {
     let read = device.read(ByteOffset(at), vec![Buffer::zeroed(length)]).await.expect("it is read");
     read[0].to_vec()
+}
+
+fn byte_of(mib: u64) -> u8 {
+    (mib % 250) as u8 + 1
+}
+
+/// Writes MiB of a volume, each with a byte of its own.
+pub async fn fill_mib(volume: &VolumeDevice, mib: Range<u64>) {
+    for at in mib {
+        write(volume, at * MIB, byte_of(at), MIB as usize).await;
+    }
+}
+
+/// Checks the first MiB of a volume, as [`fill_mib`] wrote them.
+pub async fn check_mib(volume: &VolumeDevice, mib: u64) {
+    for at in 0..mib {
+        let found = read(volume, at * MIB, MIB as usize).await;
+        assert!(found.iter().all(|&byte| byte == byte_of(at)), "MiB {at}");
+    }
+}
+
+/// A drive that takes nothing.
+pub fn dead() -> FaultPlan {
+    FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
 }

@@ -1,6 +1,6 @@
 //! Sparing: room for lost drives is kept out of what hosts can store, and a rebuild uses it.
 
-use crate::scene::{MIB, Scene, make_volume, read, small, write};
+use crate::scene::{MIB, Scene, check_mib, dead, fill_mib, make_volume, small};
 use array::{
     error::Error,
     format::{
@@ -9,21 +9,12 @@ use array::{
     },
     pool::{LossLimit, NewDrive, NewPool, Pool, create_with_copies, events::EventKind, open},
     superblocks::look,
-    volume::VolumeDevice,
 };
 use std::{rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Stability, World,
-    sim::{DriveOptions, FaultPlan, SimDrive, Simulation},
+    sim::{DriveOptions, SimDrive, Simulation},
 };
-
-fn dead() -> FaultPlan {
-    FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
-}
-
-fn byte_of(mib: u64) -> u8 {
-    (mib % 250) as u8 + 1
-}
 
 fn new_drive(index: usize, device: Rc<dyn BlockDevice>) -> NewDrive {
     NewDrive { drive: DriveId([index as u8 + 1; 16]), serial: format!("S{index}"), device, domain: None }
@@ -44,19 +35,6 @@ fn scene_with(seed: u64, members: usize, more: usize, sparing: SparingLevel) -> 
         create_with_copies(&world, &new, &drives, 2).await.expect("a pool is made");
     });
     (scene, extras)
-}
-
-async fn fill(volume: &VolumeDevice, mib: std::ops::Range<u64>) {
-    for at in mib {
-        write(volume, at * MIB, byte_of(at), MIB as usize).await;
-    }
-}
-
-async fn check(volume: &VolumeDevice, mib: u64) {
-    for at in 0..mib {
-        let found = read(volume, at * MIB, MIB as usize).await;
-        assert!(found.iter().all(|&byte| byte == byte_of(at)), "MiB {at}");
-    }
 }
 
 /// Waits until no segment lacks a copy.
@@ -97,14 +75,14 @@ fn a_full_pool_that_loses_a_drive_makes_all_copies_again_in_the_room_kept_for_th
         assert_eq!((before.segments, before.spare), (150, 50), "as three of the drives hold");
         let volume = make_volume(&pool, "mail", 512 * MIB).await.expect("it is made");
         let room = before.usable_bytes / MIB;
-        fill(&volume, 0..room).await;
+        fill_mib(&volume, 0..room).await;
         assert_eq!(pool.loss_tolerance().in_turn, 1);
         let data = vec![std::sync::Arc::new(Buffer::zeroed(MIB as usize))];
         let refused = volume.write(ByteOffset(room * MIB), data, Stability::Stable).await;
         assert!(refused.is_err(), "the spare is not for hosts: {:?}", pool.space());
         dying.set_faults(dead());
         // It is noticed with the next write.
-        fill(&volume, 0..1).await;
+        fill_mib(&volume, 0..1).await;
         assert_eq!(pool.drives_present(), 3);
         let after = pool.space();
         assert_eq!((after.segments, after.spare), (150, 0), "hosts have as much as before: {after:?}");
@@ -113,7 +91,7 @@ fn a_full_pool_that_loses_a_drive_makes_all_copies_again_in_the_room_kept_for_th
         assert_eq!((pool.sparing().kept_drives, pool.space().rebuild), (0, 0));
         assert_eq!(kept(&pool), [0]);
         assert_eq!(features_on(&devices[0]).await, (COMPATIBLE_SPARING_SINGLE, 0), "the wish stays");
-        check(&volume, room).await;
+        check_mib(&volume, room).await;
         let tolerance = pool.loss_tolerance();
         assert!(
             tolerance.in_turn == 0 && matches!(tolerance.limit_in_turn, LossLimit::Room(_)),
@@ -136,7 +114,7 @@ fn without_sparing_a_full_pool_cannot_make_its_copies_again() {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 512 * MIB).await.expect("it is made");
         let room = pool.space().usable_bytes / MIB;
-        fill(&volume, 0..room).await;
+        fill_mib(&volume, 0..room).await;
         dying.set_faults(dead());
         let data = vec![std::sync::Arc::new(Buffer::zeroed(MIB as usize))];
         let _ = volume.write(ByteOffset(0), data, Stability::Stable).await;
@@ -153,9 +131,9 @@ fn an_added_drive_gives_the_room_back_and_a_drive_that_is_needed_for_it_cannot_l
         let pool = open(&world, &devices, small()).await.expect("it opens");
         assert_eq!((pool.space().segments, pool.space().spare), (100, 100));
         let volume = make_volume(&pool, "mail", 512 * MIB).await.expect("it is made");
-        fill(&volume, 0..40).await;
+        fill_mib(&volume, 0..40).await;
         dying.set_faults(dead());
-        fill(&volume, 0..1).await;
+        fill_mib(&volume, 0..1).await;
         wait_until_whole(&world, &pool).await;
         assert_eq!(pool.sparing(), Sparing { level: SparingLevel::Double, kept_drives: 1 });
         let refused = pool.retire(DriveId([2; 16])).await.expect_err("it is needed");
@@ -163,7 +141,7 @@ fn an_added_drive_gives_the_room_back_and_a_drive_that_is_needed_for_it_cannot_l
         pool.add_drive(&new_drive(4, Rc::clone(&extras[0]) as _)).await.expect("it is taken in");
         assert_eq!(pool.sparing(), Sparing::whole(SparingLevel::Double));
         assert_eq!(kept(&pool), [1, 2]);
-        check(&volume, 40).await;
+        check_mib(&volume, 40).await;
         pool.close().await.expect("it closes");
     });
 }
@@ -184,20 +162,20 @@ fn the_level_is_changed_while_the_pool_runs_if_there_is_room() {
         assert_eq!((features_on(&devices[0]).await, pool.space().usable_bytes), ((0, 0), all));
         // Written twice: half of it is dead.
         for _ in 0..2 {
-            fill(&volume, 0..least / MIB - 2).await;
+            fill_mib(&volume, 0..least / MIB - 2).await;
         }
         pool.set_sparing(SparingLevel::Double).await.expect("cleaning makes room");
         assert!(pool.space().free >= pool.space().spare, "{:?}", pool.space());
         pool.set_sparing(SparingLevel::Single).await.expect("less is always possible");
         let most = pool.space().usable_bytes / MIB;
-        fill(&volume, 0..most).await;
+        fill_mib(&volume, 0..most).await;
         let refused = pool.set_sparing(SparingLevel::Double).await.expect_err("data is there");
         let Error::TooFullToSpare { lacking_bytes } = refused else { panic!("{refused}") };
         let lacking = (most * MIB).saturating_sub(least);
         assert!(lacking_bytes.abs_diff(lacking) <= 4 * MIB, "{lacking_bytes}, {lacking}");
         assert_eq!(pool.sparing(), Sparing::whole(SparingLevel::Single), "nothing was changed");
         assert_eq!(kept(&pool), [2, 0, 2, 1]);
-        check(&volume, most).await;
+        check_mib(&volume, most).await;
         pool.close().await.expect("it closes");
     });
 }
