@@ -65,6 +65,7 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         force_plain: arguments.plain_io,
         busy_poll: Duration::from_micros(arguments.poll),
         step_times: arguments.step_times.is_some(),
+        panics_end: false,
     };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.

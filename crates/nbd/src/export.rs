@@ -5,7 +5,7 @@ use crate::wire::{
     PAYLOAD_BYTES_MAX,
     handshake::{BlockSizes, transmission_flag},
 };
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 use world::{BlockDevice, ByteCount, ByteOffset, IoResult, LocalFuture, Sparse, Stability};
 
 #[derive(Clone)]
@@ -82,7 +82,37 @@ impl Export {
 
 /// The exports of a server, in the order LIST returns them.
 #[derive(Clone, Default)]
-pub struct Exports(Vec<Rc<Export>>);
+pub struct Exports {
+    here: Vec<Rc<Export>>,
+    scope: ExportScope,
+}
+
+/// Which exports of a server a thread knows.
+#[derive(Clone, Default)]
+enum ExportScope {
+    #[default]
+    All,
+    /// Its own. Others may be another thread's, and names of all are the portal's to list.
+    Thread { default: Option<String> },
+    /// The names of all; each is another thread's.
+    Portal(Rc<[ListedExport]>),
+}
+
+/// An export as the portal of a server with several threads lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedExport {
+    pub name: String,
+    /// Human-readable description.
+    pub description: String,
+}
+
+/// Where the export of a name is served.
+pub(crate) enum ExportPlace<'e> {
+    Here(&'e Rc<Export>),
+    /// Perhaps, by another thread.
+    Elsewhere,
+    Nowhere,
+}
 
 impl Exports {
     ///
@@ -90,19 +120,68 @@ impl Exports {
     ///
     /// If two exports have one name.
     pub fn new(exports: Vec<Export>) -> Self {
-        let names: std::collections::BTreeSet<&str> =
-            exports.iter().map(|export| export.name.as_str()).collect();
+        let names: BTreeSet<&str> = exports.iter().map(|export| export.name.as_str()).collect();
         assert_eq!(names.len(), exports.len(), "an export is known by its name");
-        Self(exports.into_iter().map(Rc::new).collect())
+        Self { here: exports.into_iter().map(Rc::new).collect(), scope: ExportScope::All }
+    }
+
+    /// The exports of one thread of a server. Clients that ask for anything else are sent back to the portal.
+    ///
+    /// # Panics
+    ///
+    /// If two exports have one name.
+    pub fn of_thread(exports: Vec<Export>) -> Self {
+        Self { scope: ExportScope::Thread { default: None }, ..Self::new(exports) }
+    }
+
+    /// The same exports for a client to whom the empty name means `default`: the only export of all threads.
+    pub(crate) fn with_default(self, default: Option<String>) -> Self {
+        assert!(self.is_of_thread(), "all others know how many exports there are");
+        Self { scope: ExportScope::Thread { default }, ..self }
+    }
+
+    /// The exports of all threads, for a portal, which serves none itself.
+    pub fn of_portal(listed: impl IntoIterator<Item = ListedExport>) -> Self {
+        Self { here: Vec::new(), scope: ExportScope::Portal(listed.into_iter().collect()) }
     }
 
     pub fn all(&self) -> &[Rc<Export>] {
-        &self.0
+        &self.here
     }
 
-    /// The export of that name. The empty name also finds a server's only export.
-    pub fn find(&self, name: &str) -> Option<&Rc<Export>> {
-        let named = self.0.iter().find(|export| export.name == name);
-        named.or_else(|| self.0.first().filter(|_| name.is_empty() && self.0.len() == 1))
+    /// True if the exports of other threads are listed, and TLS is begun, by a portal.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        matches!(self.scope, ExportScope::Thread { .. })
+    }
+
+    /// Names and descriptions.
+    pub(crate) fn list(&self) -> Vec<(&str, &str)> {
+        match &self.scope {
+            ExportScope::Portal(listed) => {
+                listed.iter().map(|export| (export.name.as_str(), export.description.as_str())).collect()
+            }
+            _ => self.here.iter().map(|export| (export.name.as_str(), export.description.as_str())).collect(),
+        }
+    }
+
+    /// The place of the export of that name. The empty name also finds a server's only export.
+    pub(crate) fn place(&self, name: &str) -> ExportPlace<'_> {
+        let named = |name: &str| self.here.iter().find(|export| export.name == name);
+        match (named(name), &self.scope) {
+            (Some(export), _) => ExportPlace::Here(export),
+            (None, ExportScope::Thread { default: Some(default) }) if name.is_empty() => {
+                named(default).map_or(ExportPlace::Elsewhere, ExportPlace::Here)
+            }
+            (None, ExportScope::Thread { .. }) => ExportPlace::Elsewhere,
+            (None, ExportScope::Portal(listed)) => {
+                let is_listed = listed.iter().any(|export| export.name == name);
+                let is_only = name.is_empty() && listed.len() == 1;
+                if is_listed || is_only { ExportPlace::Elsewhere } else { ExportPlace::Nowhere }
+            }
+            (None, ExportScope::All) => match self.here.first() {
+                Some(only) if name.is_empty() && self.here.len() == 1 => ExportPlace::Here(only),
+                _ => ExportPlace::Nowhere,
+            },
+        }
     }
 }

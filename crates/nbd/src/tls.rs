@@ -11,11 +11,22 @@ use rustls::{
     server::{NoServerSessionStorage, WebPkiClientVerifier},
     time_provider::TimeProvider,
 };
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 use thiserror::Error;
-use tokio::io::AsyncWriteExt;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
-use world::{Stream, WallTime, World, with_deadline};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_rustls::{TlsAcceptor, TlsConnector, server};
+use world::{
+    Stream, WallTime, World,
+    network::{ByteStream, handover::MovableStream},
+    with_deadline,
+};
 
 /// Time for a rejected client to read the TLS alert.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -105,11 +116,15 @@ impl ServerTls {
         self.asks_who
     }
 
-    pub(crate) async fn accept(&self, world: &World, stream: Stream) -> io::Result<Stream> {
+    pub(crate) async fn accept(
+        &self,
+        world: &World,
+        stream: MovableStream,
+    ) -> io::Result<server::TlsStream<MovableStream>> {
         let mut config = (*self.config).clone();
         config.time_provider = Arc::new(FixedTime(world.wall()));
         match TlsAcceptor::from(Arc::new(config)).accept(stream).into_fallible().await {
-            Ok(stream) => Ok(Box::new(stream)),
+            Ok(stream) => Ok(stream),
             Err((error, stream)) => {
                 with_deadline(world.sleep(FAREWELL_MAX), drain(stream)).await;
                 Err(error)
@@ -120,7 +135,7 @@ impl ServerTls {
 
 /// Reads what a rejected client still sends. Closing at once would reset the connection, and the client might
 /// not read the alert.
-async fn drain(mut stream: Stream) {
+async fn drain(mut stream: MovableStream) {
     if stream.shutdown().await.is_ok() {
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
@@ -182,7 +197,49 @@ impl ClientTls {
     pub(crate) async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
         let mut config = (*self.config).clone();
         config.time_provider = Arc::new(FixedTime(world.wall()));
-        Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(self.server.clone(), stream).await?))
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(Box::new(EncryptedStream(connector.connect(self.server.clone(), stream).await?)))
+    }
+}
+
+/// An encrypted stream, which stays on its thread.
+pub(crate) struct EncryptedStream<T>(pub T);
+
+impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for EncryptedStream<T> {}
+
+impl<T: AsyncRead + Unpin> AsyncRead for EncryptedStream<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(context, into)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for EncryptedStream<T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
     }
 }
 

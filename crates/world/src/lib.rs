@@ -7,7 +7,7 @@
 //! (`clippy.toml` bans them).
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`extent_directory`], [`network`],
-//! [`program`], [`clock`], [`random`], [`world`](mod@world), [`job`], then [`real`], [`sim`].
+//! [`program`], [`clock`], [`random`], [`world`](mod@world), [`threads`], [`job`], then [`real`], [`sim`].
 
 pub mod units;
 
@@ -41,6 +41,8 @@ pub mod random;
 
 pub mod world;
 
+pub mod threads;
+
 pub mod crc32c;
 
 mod plain_name;
@@ -63,6 +65,7 @@ pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};
 pub use random::Random;
 pub use real::yield_now;
+pub use threads::{ThreadEnd, ThreadMain, Threads};
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World, with_deadline};
 

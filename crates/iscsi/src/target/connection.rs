@@ -62,22 +62,30 @@ const FAREWELL_MAX: Duration = Duration::from_secs(5);
 const LOG_OUT_S: u16 = 3;
 /// The second of two reasons of a logout that end a session of one connection (RFC 7143, 11.14.1).
 const CLOSE_CONNECTION: u8 = 1;
-const LOGIN_MAX: Duration = Duration::from_secs(15);
+pub(super) const LOGIN_MAX: Duration = Duration::from_secs(15);
 /// Reject reasons (RFC 7143, 11.17.1).
 pub(super) const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
 const DATA_DIGEST_ERROR: u8 = 0x02;
 
+/// A connection before its login.
+pub(super) struct ArrivedConnection {
+    pub stream: Stream,
+    /// Bytes of the login that were read already.
+    pub received: Vec<u8>,
+    /// Address that SendTargets answers.
+    pub portal: String,
+}
+
 /// Serves one connection to its end.
 pub(super) async fn run(
     world: &World,
-    stream: Stream,
+    ArrivedConnection { stream, received, portal }: ArrivedConnection,
     targets: &Targets,
-    portal: &str,
     tell: impl FnOnce(&str, Option<&str>),
 ) -> Result<(), SessionFailure> {
     let (reader, mut writer) = split(stream);
-    let mut reader = Receiver::new(reader);
+    let mut reader = Receiver::behind(&received, reader);
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or(Err(SessionFailure::LoginTimeout))?;
@@ -92,7 +100,7 @@ pub(super) async fn run(
     let connection = Rc::new(Connection {
         world: world.clone(),
         targets: targets.clone(),
-        portal: portal.to_owned(),
+        portal,
         target_name: target.as_ref().map_or_else(String::new, |target| target.name.clone()),
         units: target.as_ref().map_or_else(BTreeMap::new, |target| targets.units_of(target, &initiator)),
         initiator: initiator.clone(),

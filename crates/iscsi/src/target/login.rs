@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use world::World;
 
 /// Longest data segment of a login request.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Logs an initiator in; `None` if it disconnected first or was redirected.
 pub async fn log_in(

@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
-//! `text_request` (SendTargets).
+//! `text_request` (SendTargets), [`portal`] (targets on several threads).
 
 pub mod access;
 mod connection;
 mod failure;
 mod login;
 mod pending_command;
+pub mod portal;
 mod send_queue;
 mod sessions;
 mod task_management;
@@ -18,6 +19,7 @@ pub use self::failure::SessionFailure;
 
 use self::{
     access::{AccessList, AccessRight},
+    connection::ArrivedConnection,
     sessions::Sessions,
 };
 use crate::{
@@ -39,10 +41,21 @@ pub struct Target {
     pub units: BTreeMap<u64, Rc<LogicalUnit>>,
 }
 
+/// A target of another thread, as discovery answers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedTarget {
+    /// iSCSI name.
+    pub name: String,
+    /// Logical unit numbers.
+    pub units: BTreeSet<u64>,
+}
+
 /// All targets of a server and the rights on them.
 #[derive(Clone, Default)]
 pub struct Targets {
     all: Vec<Rc<Target>>,
+    /// Found by discovery, served by other threads.
+    listed: Rc<[ListedTarget]>,
     access: Rc<AccessList>,
     /// Portals to which logins are redirected, round robin.
     redirect_portals: Rc<[String]>,
@@ -70,6 +83,20 @@ impl Targets {
         Self { redirect_portals: portals.into_iter().collect(), ..self }
     }
 
+    /// The same sessions and rights with other targets of other threads.
+    pub fn with_listed(&self, listed: impl IntoIterator<Item = ListedTarget>) -> Self {
+        Self { listed: listed.into_iter().collect(), ..self.clone() }
+    }
+
+    /// The same sessions with other targets and rights.
+    ///
+    /// # Panics
+    ///
+    /// If two targets have one name.
+    pub fn replaced_by(&self, targets: Vec<Target>, access: AccessList) -> Self {
+        Self { sessions: Rc::clone(&self.sessions), ..Self::new(targets).with_access(access) }
+    }
+
     /// Requests all initiators to log out and waits until they have. The caller sets a time limit.
     pub async fn log_out_all(&self) {
         self.sessions.ask_all_to_log_out().await;
@@ -78,6 +105,16 @@ impl Targets {
     /// Targets with at least one unit the initiator may use.
     pub fn visible_to(&self, initiator: &str) -> impl Iterator<Item = &Rc<Target>> {
         self.all.iter().filter(move |target| !self.units_of(target, initiator).is_empty())
+    }
+
+    /// Names of the targets that discovery shows to an initiator.
+    pub fn names_visible_to(&self, initiator: &str) -> Vec<&str> {
+        let may_use =
+            |target: &ListedTarget, &unit: &u64| self.access.right(initiator, &target.name, unit).is_some();
+        let listed =
+            self.listed.iter().filter(|target| target.units.iter().any(|unit| may_use(target, unit)));
+        let own = self.visible_to(initiator).map(|target| target.name.as_str());
+        own.chain(listed.map(|target| target.name.as_str())).collect()
     }
 
     /// Units of a target that the initiator may use, by number.
@@ -164,7 +201,8 @@ pub async fn serve(
                 let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
                 tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
             };
-            let why = connection::run(&own, stream, &targets, &portal, logged_in).await.err();
+            let arrived = ArrivedConnection { stream, received: Vec::new(), portal };
+            let why = connection::run(&own, arrived, &targets, logged_in).await.err();
             tell(TargetEvent::Ended { peer, why });
         });
     }

@@ -51,9 +51,9 @@ impl Connection {
                 continue;
             }
             let wanted = if value.is_empty() { self.target_name.clone() } else { value };
-            let seen = self.targets.visible_to(&self.initiator);
-            for target in seen.filter(|target| wanted == "All" || target.name.eq_ignore_ascii_case(&wanted)) {
-                answers.push(("TargetName".to_owned(), target.name.clone()));
+            let seen = self.targets.names_visible_to(&self.initiator).into_iter();
+            for name in seen.filter(|name| wanted == "All" || name.eq_ignore_ascii_case(&wanted)) {
+                answers.push(("TargetName".to_owned(), name.to_owned()));
                 answers.push(("TargetAddress".to_owned(), format!("{},{PORTAL_GROUP}", self.portal)));
             }
         }

@@ -1,12 +1,15 @@
 //! The server: handshake, option haggling, then transmission.
 //!
 //! Reading order: `haggling` (a state machine without I/O), `contexts` (metadata contexts), `handshake`, `requests` (execution of one
-//! request), `session` (a connection in the transmission phase), `client_slots` (the connection limit).
+//! request), `session` (a connection in the transmission phase), `client_slots` (the connection limit), `client_stream` and [`portal`]
+//! (several threads).
 
 mod client_slots;
+mod client_stream;
 mod contexts;
 pub mod haggling;
 mod handshake;
+pub mod portal;
 mod requests;
 mod session;
 

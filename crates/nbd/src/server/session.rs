@@ -10,7 +10,7 @@ use super::{
     ConnectionEnd, ServerOptions,
     client_slots::{ClientSlot, ClientSlots},
     haggling::{NegotiatedExport, WITHHELD},
-    handshake::{agree, skip},
+    handshake::{Handshake, HandshakeEnd, HandshakePolicy, skip},
     requests::{ReplyData, RequestError, perform},
 };
 use crate::{
@@ -44,14 +44,31 @@ pub async fn run(
     connected: impl FnOnce(&str, bool),
 ) -> Result<(), ConnectionEnd> {
     let negotiated = {
-        let agreeing = agree(world, stream, exports, &options.tls, slots);
+        let agreeing = async {
+            let policy = HandshakePolicy { exports, tls: &options.tls, slots: Some(slots) };
+            Handshake::begin(stream, &options.tls).await?.go_on(world, policy, None).await
+        };
         match with_deadline(world.sleep(options.greeting_max), agreeing).await {
             Some(negotiated) => negotiated?,
             None => return Err(ConnectionEnd::Slow),
         }
     };
-    let Some((negotiated, stream, slot)) = negotiated else { return Ok(()) };
-    connected(&negotiated.export.name, negotiated.is_encrypted);
+    match negotiated {
+        HandshakeEnd::Closed => Ok(()),
+        HandshakeEnd::HandOver(..) => unreachable!("all exports are on this thread"),
+        HandshakeEnd::Transmission(negotiated, stream, slot) => {
+            connected(&negotiated.export.name, negotiated.is_encrypted);
+            transmit(world, (negotiated, stream, slot), &options).await
+        }
+    }
+}
+
+/// The transmission phase of a connection, to its end.
+pub async fn transmit(
+    world: &World,
+    (negotiated, stream, slot): (NegotiatedExport, Stream, ClientSlot),
+    options: &ServerOptions,
+) -> Result<(), ConnectionEnd> {
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
@@ -61,7 +78,7 @@ pub async fn run(
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
         replies: ReplyQueue::default(),
-        options,
+        options: options.clone(),
     });
     let writing = world.spawn("nbd answers", Rc::clone(&session).write_answers(writer));
     let ended = Rc::clone(&session).read_requests(reader).await;

@@ -196,6 +196,18 @@ impl ContextRequest {
     }
 }
 
+/// The export that an option names; `None` if it names none, or its data are malformed.
+pub fn named_export(asked: u32, data: &[u8]) -> Option<String> {
+    match asked {
+        option::EXPORT_NAME => ByteReader(data).rest_as_string().map(str::to_owned),
+        option::INFO | option::GO => InfoRequest::read(data).map(|request| request.name),
+        option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+            ContextRequest::read(data).map(|request| request.name)
+        }
+        _ => None,
+    }
+}
+
 /// Block size constraints, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {

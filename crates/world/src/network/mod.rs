@@ -3,10 +3,12 @@
 //! A [`Stream`] has TCP's guarantees: bytes arrive in the order in which they were sent, or not at all. It is
 //! tokio's pair of traits, so code written against those (TLS, buffering) works in both worlds.
 
+pub mod handover;
 pub mod receiver;
 pub mod reconnecting;
 
 use crate::{IoError, IoErrorKind, IoResult, LocalFuture, World};
+use handover::DetachedStream;
 use std::{
     fmt,
     io::{self, IoSlice},
@@ -99,9 +101,17 @@ impl fmt::Display for Address {
 }
 
 /// A bidirectional byte stream.
-pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {
+    /// Takes the stream off this thread, with the bytes that have arrived and were not read, so that another thread can adopt
+    /// it. No read may be under way.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot leave its thread, or a read is under way; it is closed.
+    fn detach(self: Box<Self>) -> io::Result<DetachedStream> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this stream stays on its thread"))
+    }
+}
 
 /// A connection. Dropping it closes it.
 pub type Stream = Box<dyn ByteStream>;

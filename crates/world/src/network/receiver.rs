@@ -33,8 +33,14 @@ pub struct Receiver<R> {
 
 impl<R: AsyncRead + Unpin> Receiver<R> {
     pub fn new(inner: R) -> Self {
-        let ahead = vec![0; READ_AHEAD_BYTES].into_boxed_slice();
-        Self { inner, ahead, start: 0, end: 0, is_behind_long: false }
+        Self::behind(&[], inner)
+    }
+
+    /// Gives out `received` first, which was read from the stream already.
+    pub fn behind(received: &[u8], inner: R) -> Self {
+        let mut ahead = vec![0; READ_AHEAD_BYTES.max(received.len())].into_boxed_slice();
+        ahead[..received.len()].copy_from_slice(received);
+        Self { inner, ahead, start: 0, end: received.len(), is_behind_long: false }
     }
 }
 
@@ -110,6 +116,20 @@ mod tests {
         let mut source = Source { bytes: vec![0; bytes], given: 0, step, asked: Vec::new() };
         Random::new(1, "bytes").fill(&mut source.bytes);
         Receiver::new(source)
+    }
+
+    #[test]
+    fn what_was_read_before_comes_first_however_long_it_is() {
+        let received = vec![7; READ_AHEAD_BYTES + 5];
+        let mut receiver = Receiver::behind(&received, &[8, 9][..]);
+        let mut all = Vec::new();
+        let mut reading = std::pin::pin!(receiver.read_to_end(&mut all));
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(count) = reading.as_mut().poll(&mut context) else {
+            panic!("bytes in memory are there")
+        };
+        assert_eq!(count.unwrap(), received.len() + 2);
+        assert!(all.starts_with(&received) && all.ends_with(&[8, 9]));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! 3. Tasks are dropped before the ring, on the thread that made them, also if the main future panics.
 
 use super::{
+    RealOptions,
     busy_poll::BusyPoll,
     clock::RealClock,
     ring::Ring,
@@ -29,7 +30,7 @@ use std::{
     future::Future,
     io,
     os::fd::OwnedFd,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
     rc::Rc,
     sync::{
@@ -37,6 +38,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
+    thread,
     time::Duration,
 };
 
@@ -53,6 +55,8 @@ pub(super) struct Executor {
     ring: Rc<Ring>,
     clock: Rc<RealClock>,
     busy_poll: Option<Rc<BusyPoll>>,
+    /// A panic of any task ends the thread.
+    panics_end: bool,
     steps: Option<Rc<StepRecorder>>,
     queue: Arc<ReadyQueue>,
     tasks: RefCell<Tasks>,
@@ -175,7 +179,7 @@ impl ReadyQueue {
 }
 
 impl Executor {
-    /// An executor that polls for `busy_poll` before it blocks, and times steps if there is a recorder.
+    /// An executor that times steps if there is a recorder.
     ///
     /// # Errors
     ///
@@ -183,14 +187,24 @@ impl Executor {
     pub fn new(
         ring: Rc<Ring>,
         clock: Rc<RealClock>,
-        busy_poll: Duration,
+        options: RealOptions,
         steps: Option<Rc<StepRecorder>>,
     ) -> io::Result<Rc<Self>> {
+        let RealOptions { busy_poll, panics_end, .. } = options;
         let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Arc::new(ReadyQueue::new(rouse));
         let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
         let tasks = RefCell::default();
-        Ok(Rc::new(Self { ring, clock, busy_poll, steps, queue, tasks, is_over: Cell::new(false) }))
+        Ok(Rc::new(Self {
+            ring,
+            clock,
+            busy_poll,
+            panics_end,
+            steps,
+            queue,
+            tasks,
+            is_over: Cell::new(false),
+        }))
     }
 
     /// Runs `main` to its end, and all tasks meanwhile; then drops the tasks.
@@ -210,7 +224,7 @@ impl Executor {
             while let Some(entry) = ready.pop_front() {
                 entry.is_queued.store(false, Ordering::Release);
                 match entry.slot {
-                    Some(slot) => self.run_task(&entry, slot),
+                    Some(slot) => self.run_task(&entry, slot).unwrap_or_else(|panic| resume_unwind(panic)),
                     None => {
                         let poll = || main.as_mut().poll(&mut Context::from_waker(&main_waker));
                         if let Poll::Ready(value) = self.timed(MAIN, poll) {
@@ -297,21 +311,26 @@ impl Executor {
         }
     }
 
-    fn run_task(&self, entry: &Arc<QueueEntry>, slot: usize) {
+    /// Polls a task. The error is a panic that ends the thread.
+    fn run_task(&self, entry: &Arc<QueueEntry>, slot: usize) -> thread::Result<()> {
         if let Some(busy_poll) = &self.busy_poll {
             busy_poll.note_work();
         }
         let Some(ReadyTask { name, mut future, waker }) = self.tasks.borrow_mut().take(entry, slot) else {
-            return;
+            return Ok(());
         };
         let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
         let polled = catch_unwind(AssertUnwindSafe(|| self.timed(name, poll)));
-        // A task that panicked has been reported by the panic hook; the others go on.
-        if polled.is_ok_and(|polled| polled.is_pending()) {
+        if let Ok(Poll::Pending) = polled {
             self.tasks.borrow_mut().put_back(slot, future);
-        } else {
-            self.tasks.borrow_mut().remove(slot);
-            drop(future);
+            return Ok(());
+        }
+        self.tasks.borrow_mut().remove(slot);
+        drop(future);
+        match polled {
+            Err(panic) if self.panics_end => Err(panic),
+            // A task that panicked has been reported by the panic hook; the others go on.
+            _ => Ok(()),
         }
     }
 }
@@ -388,7 +407,7 @@ mod tests {
         // Containers may forbid io_uring.
         let ring = Rc::new(Ring::new().ok()?);
         let clock = Rc::new(RealClock::without_alarm());
-        Some(Executor::new(ring, clock, Duration::ZERO, None).expect("there are descriptors"))
+        Some(Executor::new(ring, clock, RealOptions::default(), None).expect("there are descriptors"))
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `executor`, which waits in it,
 //! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), `step_times` (durations of polls), [`file`](mod@file), [`folder`], [`sockets`]; then
-//! [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
+//! `thread_start`, [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
 //! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
 
 // The one module that may use the operating system directly.
@@ -44,6 +44,7 @@ mod plain;
 mod process_limits;
 mod ring;
 mod step_times;
+mod thread_start;
 
 pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
@@ -54,4 +55,5 @@ pub use programs::RealPrograms;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
 pub use step_times::{LONG_STEP, LongSteps, StepTimes};
+pub use thread_start::RealThreads;
 pub use workers::Workers;

@@ -13,11 +13,21 @@ use super::{
     signals::survive_large_files,
     step_times::{MAIN, StepRecorder, StepTimer},
 };
-use crate::{Clock, LocalFuture, Spawn, World};
-use std::{future::Future, io, panic, rc::Rc, thread, time::Duration};
+use crate::{Clock, LocalFuture, Spawn, World, with_deadline};
+use std::{
+    any::Any,
+    cell::RefCell,
+    future::{Future, poll_fn},
+    io,
+    panic::{self, AssertUnwindSafe},
+    rc::Rc,
+    task::Poll,
+    thread,
+    time::Duration,
+};
 use tokio::{
     runtime,
-    sync::oneshot,
+    sync::{Notify, oneshot},
     task::{self, LocalSet},
 };
 
@@ -31,6 +41,8 @@ pub struct RealOptions {
     pub busy_poll: Duration,
     /// Measure how long each step of a task keeps the thread ([`Engine::take_step_times`]): two readings of the clock a step.
     pub step_times: bool,
+    /// A panic of any task unwinds the whole thread; otherwise only that task ends.
+    pub panics_end: bool,
 }
 
 impl RealOptions {
@@ -48,6 +60,43 @@ impl Spawn for LocalSpawner {
     }
 }
 
+/// The first panic of a task, where the executor is not ours: tokio keeps it from the thread.
+#[derive(Default)]
+struct PanicWatch {
+    panic: RefCell<Option<Box<dyn Any + Send>>>,
+    raised: Notify,
+}
+
+impl PanicWatch {
+    /// Runs `main`; a panic of a task ends it.
+    async fn run<T>(&self, main: impl Future<Output = T>) -> T {
+        match with_deadline(self.raised.notified(), main).await {
+            Some(value) => value,
+            None => panic::resume_unwind(self.panic.take().expect("it was raised")),
+        }
+    }
+}
+
+struct WatchedSpawner {
+    spawner: Rc<dyn Spawn>,
+    watch: Rc<PanicWatch>,
+}
+
+impl Spawn for WatchedSpawner {
+    fn spawn(&self, name: &'static str, mut task: LocalFuture<()>) {
+        let watch = Rc::clone(&self.watch);
+        let watched = poll_fn(move |context| {
+            let polled = panic::catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
+            polled.unwrap_or_else(|panic| {
+                watch.panic.replace(Some(panic));
+                watch.raised.notify_one();
+                Poll::Ready(())
+            })
+        });
+        self.spawner.spawn(name, Box::pin(watched));
+    }
+}
+
 /// Runs `main` in a real world on this thread and returns its result.
 ///
 /// Tasks still running then are dropped; storage operations still in flight are completed first.
@@ -60,8 +109,8 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
     // Declared before the tasks, so dropped after them: their operations are completed then.
     let _entered = engine.enter();
     match ring {
-        Some(ring) => run_in_ring(seed, ring, options.busy_poll, steps, main),
-        None => run_in_tokio(seed, options.busy_poll, steps, main),
+        Some(ring) => run_in_ring(seed, ring, options, steps, main),
+        None => run_in_tokio(seed, options, steps, main),
     }
 }
 
@@ -69,12 +118,12 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
 fn run_in_ring<T>(
     seed: u64,
     ring: Rc<Ring>,
-    busy_poll: Duration,
+    options: RealOptions,
     steps: Option<Rc<StepRecorder>>,
     main: impl AsyncFnOnce(World) -> T,
 ) -> T {
     let clock = Rc::new(RealClock::without_alarm());
-    let executor = Executor::new(ring, Rc::clone(&clock), busy_poll, steps);
+    let executor = Executor::new(ring, Rc::clone(&clock), options, steps);
     let executor = executor.expect("the kernel gives every thread an eventfd");
     let world = World::new(clock, Rc::clone(&executor) as _, seed).with_secrets(fill_from_kernel);
     executor.run(main(world))
@@ -83,7 +132,7 @@ fn run_in_ring<T>(
 /// Without io_uring: helper threads for files, epoll for sockets and timers.
 fn run_in_tokio<T>(
     seed: u64,
-    busy_poll: Duration,
+    RealOptions { busy_poll, panics_end, .. }: RealOptions,
     steps: Option<Rc<StepRecorder>>,
     main: impl AsyncFnOnce(World) -> T,
 ) -> T {
@@ -101,15 +150,25 @@ fn run_in_tokio<T>(
     if let Some(steps) = &steps {
         spawner = Rc::new(StepTimer { spawner, steps: Rc::clone(steps) });
     }
+    let watch = panics_end.then(|| Rc::new(PanicWatch::default()));
+    if let Some(watch) = &watch {
+        spawner = Rc::new(WatchedSpawner { spawner, watch: Rc::clone(watch) });
+    }
     let busy_poll = (!busy_poll.is_zero()).then(|| BusyPoll::new(busy_poll));
     if let Some(busy_poll) = &busy_poll {
         spawner = Rc::new(PollRecorder { spawner, busy_poll: Rc::clone(busy_poll) });
     }
     let world = World::new(Rc::clone(&clock) as _, spawner, seed).with_secrets(fill_from_kernel);
     let main = async {
-        match &steps {
-            Some(steps) => steps.time_all(MAIN, main(world)).await,
-            None => main(world).await,
+        let main = async {
+            match &steps {
+                Some(steps) => steps.time_all(MAIN, main(world)).await,
+                None => main(world).await,
+            }
+        };
+        match &watch {
+            Some(watch) => watch.run(main).await,
+            None => main.await,
         }
     };
     match busy_poll {
@@ -152,6 +211,16 @@ impl<T> ThreadHandle<T> {
         Self::finish(result.ok(), self.thread)
     }
 
+    /// Waits for the thread's result; the error is the message of its panic.
+    pub async fn outcome(self) -> Result<T, String> {
+        let result = self.result.await.ok();
+        match (result, self.thread.join()) {
+            (Some(result), Ok(())) => Ok(result),
+            (_, Err(panic)) => Err(panic_message(&*panic)),
+            (None, Ok(())) => unreachable!("a thread that did not panic gave its result"),
+        }
+    }
+
     /// Like [`ThreadHandle::join`], but blocks the calling thread.
     pub fn join_blocking(self) -> T {
         Self::finish(self.result.blocking_recv().ok(), self.thread)
@@ -168,6 +237,13 @@ impl<T> ThreadHandle<T> {
         }
         result.expect("a thread that did not panic gave its result")
     }
+}
+
+/// The text of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
 /// Starts a thread named `name` (`top` shows 15 bytes) with a world of its own and runs `main` in it. Fails

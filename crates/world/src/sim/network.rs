@@ -11,7 +11,7 @@
 use super::executor::Executor;
 use crate::{
     IoError, IoErrorKind, IoResult, LocalFuture, Moment, Random,
-    network::{Address, IncomingConnection, Listener, Network, Stream},
+    network::{Address, ByteStream, IncomingConnection, Listener, Network, Stream, handover::DetachedStream},
 };
 use std::{
     cell::RefCell,
@@ -422,6 +422,13 @@ impl AsyncWrite for SimStream {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.finish();
         Poll::Ready(Ok(()))
+    }
+}
+
+impl ByteStream for SimStream {
+    /// All simulated threads are one.
+    fn detach(self: Box<Self>) -> io::Result<DetachedStream> {
+        Ok(DetachedStream::within_thread(self))
     }
 }
 

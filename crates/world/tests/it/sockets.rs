@@ -4,9 +4,12 @@ use crate::in_each_engine;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, World,
-    network::receiver::Receiver,
-    real::{FileDevice, RealOptions, Sockets, prepare_process, run},
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, Threads, World,
+    network::{
+        handover::{DetachedStream, MovableStream},
+        receiver::Receiver,
+    },
+    real::{FileDevice, RealOptions, RealThreads, Sockets, prepare_process, run},
     with_deadline,
 };
 
@@ -194,6 +197,82 @@ fn more_idle_connections_than_the_ring_has_entries_do_not_delay_a_drive() {
             let read = device.read(ByteOffset(index * 4096), vec![Buffer::zeroed(4096)]);
             let read = with_deadline(world.sleep(Duration::from_secs(20)), read).await;
             read.expect("the drive is not behind the sockets").unwrap();
+        }
+    });
+}
+
+/// Sends back what comes until the peer is done.
+async fn echo(mut stream: Stream) {
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    stream.write_all(&received).await.unwrap();
+}
+
+#[test]
+fn a_connection_that_moves_to_another_thread_keeps_what_was_sent() {
+    // With a ring and without one, on either side.
+    for (near, far) in [(false, false), (false, true), (true, false), (true, true)] {
+        run(1, RealOptions::plain(near), async |_| {
+            let folder = tempfile::tempdir().unwrap();
+            for at in [loopback(), Address::Unix(folder.path().join("socket"))] {
+                let listener = Sockets.listen(&at).await.unwrap();
+                let mut peer = Sockets.connect(&listener.address()).await.unwrap();
+                let mut stream = listener.accept().await.unwrap().stream;
+                // More arrives with the first byte than is read of it.
+                let sent: Vec<u8> = (0..20_000_u32).map(|number| number as u8).collect();
+                peer.write_all(&sent).await.unwrap();
+                let mut first = [9; 1];
+                stream.read_exact(&mut first).await.unwrap();
+                assert_eq!(first, [0]);
+                let moving: DetachedStream = stream.detach().unwrap();
+                let threads = RealThreads { seed: 1, options: RealOptions::plain(far) };
+                let end = threads
+                    .start("far", Box::new(|_| Box::pin(async { echo(moving.adopt().unwrap()).await })));
+                let rest = vec![7; 100_000];
+                peer.write_all(&rest).await.unwrap();
+                peer.shutdown().await.unwrap();
+                let mut back = Vec::new();
+                peer.read_to_end(&mut back).await.unwrap();
+                assert!(back == [&sent[1..], &rest].concat(), "over {at}, plain {near} and {far}");
+                end.unwrap().await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_movable_stream_goes_there_and_back_and_a_stream_that_is_read_stays() {
+    in_each_engine(async |world, _| {
+        let listener = Sockets.listen(&loopback()).await.unwrap();
+        let mut peer = Sockets.connect(&listener.address()).await.unwrap();
+        let mut stream = MovableStream::new(listener.accept().await.unwrap().stream);
+        stream.detach().unwrap();
+        let (give, back) = tokio::sync::oneshot::channel();
+        let end = RealThreads::default().start(
+            "far",
+            Box::new(move |_| {
+                Box::pin(async move {
+                    stream.adopt().unwrap();
+                    stream.write_all(b"there").await.unwrap();
+                    stream.detach().unwrap();
+                    give.send(stream).ok().unwrap();
+                })
+            }),
+        );
+        let mut stream = back.await.unwrap();
+        end.unwrap().await.unwrap();
+        stream.adopt().unwrap();
+        stream.write_all(b" and back").await.unwrap();
+        let mut said = [0; 14];
+        peer.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"there and back");
+
+        let mut stream = stream.into_stream();
+        let mut nothing = [0; 1];
+        let waiting = with_deadline(world.sleep(Duration::from_millis(5)), stream.read(&mut nothing)).await;
+        assert!(waiting.is_none(), "nothing was sent");
+        if let Err(error) = stream.detach() {
+            assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
         }
     });
 }

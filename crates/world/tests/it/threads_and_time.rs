@@ -3,9 +3,9 @@
 use crate::in_each_engine;
 use std::{cell::Cell, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Threads, World,
     real::{
-        Engine, FileDevice, RealOptions, Workers, run,
+        Engine, FileDevice, RealOptions, RealThreads, Workers, run,
         signals::{TerminationSignal, interrupted},
         spawn_thread,
     },
@@ -210,4 +210,36 @@ fn tasks_that_yield_let_others_and_the_drive_go_on() {
         is_over.set(true);
         assert!(busy.await > 20);
     });
+}
+
+#[test]
+fn a_panic_of_any_task_ends_its_thread_and_no_other_one() {
+    for plain in [false, true] {
+        run(1, RealOptions::default(), async |world| {
+            let threads = RealThreads { seed: 1, options: RealOptions::plain(plain) };
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let ill = threads.start(
+                "ill",
+                Box::new(|world: World| {
+                    Box::pin(async move {
+                        world.spawn("task", async { panic!("the mover failed") });
+                        std::future::pending::<()>().await;
+                    })
+                }),
+            );
+            let well = threads.start(
+                "well",
+                Box::new(|world: World| {
+                    Box::pin(async move {
+                        told.await.unwrap();
+                        world.sleep(Duration::from_millis(1)).await;
+                    })
+                }),
+            );
+            assert_eq!(ill.unwrap().await, Err("the mover failed".to_owned()));
+            tell.send(()).unwrap();
+            assert_eq!(well.unwrap().await, Ok(()));
+            world.sleep(Duration::from_millis(1)).await;
+        });
+    }
 }

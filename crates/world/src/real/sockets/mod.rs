@@ -1,5 +1,6 @@
 //! TCP and Unix sockets of this host.
 
+mod moving;
 mod ring;
 mod tokio;
 

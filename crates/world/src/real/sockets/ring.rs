@@ -5,10 +5,13 @@
 //! not fit is received straight into the caller's memory by a call of its own, as are bytes that are there
 //! already. Sending is a call of its own, too: the peer works while this thread goes on.
 
-use super::replacing_stale;
+use super::{
+    moving::{MovingSocket, SocketKind},
+    replacing_stale,
+};
 use crate::{
     Address, IoError, IoResult, LocalFuture,
-    network::{IncomingConnection, Listener, Stream},
+    network::{ByteStream, IncomingConnection, Listener, Stream, handover::DetachedStream},
     real::{
         Engine,
         plain::retry,
@@ -50,6 +53,7 @@ struct Socket {
     ring: Rc<Ring>,
     /// Without O_NONBLOCK, so that the ring waits; calls of its own say MSG_DONTWAIT.
     socket: Arc<OwnedFd>,
+    kind: SocketKind,
     receive: Receive,
     /// True if the last receive took all there was.
     is_drained: bool,
@@ -68,11 +72,12 @@ enum Receive {
 }
 
 impl Socket {
-    fn new(ring: &Rc<Ring>, socket: Arc<OwnedFd>) -> Self {
+    fn new(ring: &Rc<Ring>, socket: Arc<OwnedFd>, kind: SocketKind) -> Self {
         let memory = vec![0; FIRST_BYTES].into_boxed_slice();
         Self {
             ring: Rc::clone(ring),
             socket,
+            kind,
             receive: Receive::Here { memory, start: 0, end: 0 },
             is_drained: true,
             writable: None,
@@ -189,6 +194,28 @@ impl AsyncWrite for Socket {
     }
 }
 
+impl ByteStream for Socket {
+    fn detach(self: Box<Self>) -> io::Result<DetachedStream> {
+        let Receive::Here { memory, start, end } = self.receive else {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "a read of the stream is under way"));
+        };
+        // An operation of the ring that was cancelled may hold the socket still.
+        let socket = Arc::try_unwrap(self.socket).or_else(|shared| shared.try_clone())?;
+        let received = memory[start..end].to_vec();
+        Ok(DetachedStream::new(MovingSocket { socket, kind: self.kind }, received))
+    }
+}
+
+/// A socket that comes from another thread.
+pub(super) fn adopted(ring: &Rc<Ring>, moving: MovingSocket) -> io::Result<Stream> {
+    let MovingSocket { socket, kind } = moving;
+    ioctl_fionbio(&socket, false)?;
+    let mut adopted = Socket::new(ring, Arc::new(socket), kind);
+    // Bytes may have arrived that nobody has asked for.
+    adopted.is_drained = false;
+    Ok(Box::new(adopted))
+}
+
 /// Binds a listener.
 pub(super) async fn listen_at(ring: Rc<Ring>, at: &Address) -> io::Result<Box<dyn Listener>> {
     let (socket, at) = match at {
@@ -229,11 +256,12 @@ pub(super) async fn connect_to(ring: Rc<Ring>, to: &Address) -> io::Result<Strea
             let socket = outcome?;
             // Requests and replies are small and latency matters.
             sockopt::set_tcp_nodelay(&socket, true)?;
-            Ok(Box::new(Socket::new(&ring, socket)))
+            Ok(Box::new(Socket::new(&ring, socket, SocketKind::Tcp)))
         }
         Address::Unix(path) => {
             let address = SocketAddrUnix::new(path)?;
-            Ok(Box::new(Socket::new(&ring, connected(&ring, AddressFamily::UNIX, &address).await?)))
+            let socket = connected(&ring, AddressFamily::UNIX, &address).await?;
+            Ok(Box::new(Socket::new(&ring, socket, SocketKind::Unix)))
         }
     }
 }
@@ -305,7 +333,11 @@ async fn accepted(
         }
         Address::Unix(_) => (at.to_string(), at.clone()),
     };
-    Ok(IncomingConnection { stream: Box::new(Socket::new(ring, Arc::new(socket))), peer, local })
+    let kind = match at {
+        Address::Tcp { .. } => SocketKind::Tcp,
+        Address::Unix(_) => SocketKind::Unix,
+    };
+    Ok(IncomingConnection { stream: Box::new(Socket::new(ring, Arc::new(socket), kind)), peer, local })
 }
 
 impl Drop for Acceptor {

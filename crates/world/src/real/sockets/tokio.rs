@@ -1,11 +1,14 @@
 //! Sockets without io_uring: tokio's, which wait in epoll.
 
-use super::replacing_stale;
+use super::{
+    moving::{MovingSocket, SocketKind},
+    replacing_stale,
+};
 use crate::{
     IoError, IoResult, LocalFuture,
-    network::{Address, IncomingConnection, Listener, Stream},
+    network::{Address, ByteStream, IncomingConnection, Listener, Stream, handover::DetachedStream},
 };
-use std::{io, path::PathBuf, rc::Rc};
+use std::{io, os::fd::OwnedFd, path::PathBuf, rc::Rc};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Binds a listener.
@@ -87,4 +90,35 @@ impl Drop for Unix {
         // The stale name would make the next listener fail.
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+impl ByteStream for TcpStream {
+    fn detach(self: Box<Self>) -> io::Result<DetachedStream> {
+        let socket = OwnedFd::from(self.into_std()?);
+        Ok(DetachedStream::new(MovingSocket { socket, kind: SocketKind::Tcp }, Vec::new()))
+    }
+}
+
+impl ByteStream for UnixStream {
+    fn detach(self: Box<Self>) -> io::Result<DetachedStream> {
+        let socket = OwnedFd::from(self.into_std()?);
+        Ok(DetachedStream::new(MovingSocket { socket, kind: SocketKind::Unix }, Vec::new()))
+    }
+}
+
+/// A socket that comes from another thread.
+pub(super) fn adopted(moving: MovingSocket) -> io::Result<Stream> {
+    let MovingSocket { socket, kind } = moving;
+    Ok(match kind {
+        SocketKind::Tcp => {
+            let stream = std::net::TcpStream::from(socket);
+            stream.set_nonblocking(true)?;
+            Box::new(TcpStream::from_std(stream)?)
+        }
+        SocketKind::Unix => {
+            let stream = std::os::unix::net::UnixStream::from(socket);
+            stream.set_nonblocking(true)?;
+            Box::new(UnixStream::from_std(stream)?)
+        }
+    })
 }
