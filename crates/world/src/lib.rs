@@ -73,3 +73,7 @@ use std::{future::Future, pin::Pin};
 
 /// A future bound to the thread that created it; every device operation returns one.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A future that borrows. A function that returns one is compiled in its own crate; an `async fn` once more in each crate
+/// that awaits it, with all that it awaits.
+pub type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -29,7 +29,7 @@ use crate::{
     tree::Trees,
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
-use world::Moment;
+use world::{BoxedFuture, Moment};
 
 /// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at
 /// this interval, or after a pause of so many times the duration of the last one.
@@ -177,7 +177,11 @@ impl Checkpoints {
         done
     }
 
-    async fn run(&self) -> Result<()> {
+    fn run(&self) -> BoxedFuture<'_, Result<()>> {
+        Box::pin(self.run_phases())
+    }
+
+    async fn run_phases(&self) -> Result<()> {
         self.begun.set(self.begun.get() + 1);
         self.nodes.leave_degraded();
         let frozen = self.freeze();

@@ -26,7 +26,7 @@ use crate::{
     superblocks::write_generation,
 };
 use std::{collections::BTreeSet, time::Duration};
-use world::{IoError, World};
+use world::{BoxedFuture, IoError, World};
 
 /// Interval of checks for space.
 const LOOK_FOR_SPACE: Duration = Duration::from_millis(200);
@@ -49,7 +49,11 @@ impl Shared {
     /// # Errors
     ///
     /// Some data has copies only on those drives, or too few drives remain; the pool has stopped.
-    pub async fn lose(&self, failures: WriteFailures) -> Result<()> {
+    pub fn lose(&self, failures: WriteFailures) -> BoxedFuture<'_, Result<()>> {
+        Box::pin(self.remove_failed(failures))
+    }
+
+    async fn remove_failed(&self, failures: WriteFailures) -> Result<()> {
         self.check_copies_elsewhere(&failures)?;
         for (member, error) in &failures {
             sometimes::reached_if(self.drives.has(*member), Sometimes::DriveLost);

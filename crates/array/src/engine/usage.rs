@@ -14,6 +14,7 @@ use crate::{
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
 use tokio::sync::Notify;
+use world::BoxedFuture;
 
 /// BranchUsage by branch, in grains.
 #[derive(Debug, Default)]
@@ -175,12 +176,14 @@ impl UsageCounter {
     }
 
     /// Counts the usage of all branches of a volume, as [`Self::count`].
-    pub async fn count_volume(&self, volume: VolumeNumber) -> Result<()> {
-        let branches: Vec<_> = self.map.shared.state.borrow().catalogue.branches_of(volume).collect();
-        for branch in branches {
-            self.count(branch).await?;
-        }
-        Ok(())
+    pub fn count_volume(&self, volume: VolumeNumber) -> BoxedFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let branches: Vec<_> = self.map.shared.state.borrow().catalogue.branches_of(volume).collect();
+            for branch in branches {
+                self.count(branch).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Grains used by one branch, counted if necessary, as [`Self::count`].

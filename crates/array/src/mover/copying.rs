@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use world::{Job, Stability};
+use world::{BoxedFuture, Job, Stability};
 
 /// Window of segments from which the one with the least busy drives is chosen.
 const CHOICE_WINDOW: usize = 64;
@@ -292,7 +292,16 @@ impl Mover {
         self.shared.demand.note_change();
     }
 
-    async fn copy_slot(&self, job: &CopyJob, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
+    fn copy_slot<'a>(
+        &'a self,
+        job: &'a CopyJob,
+        to: SlotAddress,
+        done_bytes: &'a mut u64,
+    ) -> BoxedFuture<'a, Result<()>> {
+        Box::pin(self.copy_whole_slot(job, to, done_bytes))
+    }
+
+    async fn copy_whole_slot(&self, job: &CopyJob, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
         let drives = &self.shared.drives;
         let blocks = u32::from(drives.geometry().slot_blocks());
         let urgency = match job.goal {

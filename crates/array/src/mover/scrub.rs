@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use std::{ops::ControlFlow, time::Duration};
+use world::BoxedFuture;
 
 /// Runs checked between two reads of the tree.
 const RUNS_AT_ONCE: usize = 256;
@@ -135,7 +136,11 @@ impl Mover {
         self.scrubs.borrow().clone()
     }
 
-    async fn scrub_all(&self, goes_on: bool) -> Result<ScrubResult> {
+    fn scrub_all(&self, goes_on: bool) -> BoxedFuture<'_, Result<ScrubResult>> {
+        Box::pin(self.scrub_everything(goes_on))
+    }
+
+    async fn scrub_everything(&self, goes_on: bool) -> Result<ScrubResult> {
         let now = self.shared.wall_now();
         let known = self.shared.state.borrow().catalogue.scrub().unwrap_or_default();
         let begun = ScrubRow {

@@ -45,7 +45,7 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use world::{BlockDevice, IoError, World};
+use world::{BlockDevice, BoxedFuture, IoError, World};
 
 const BATCH_RECORDS_MAX: usize = 4;
 
@@ -54,12 +54,18 @@ const BATCH_RECORDS_MAX: usize = 4;
 /// # Errors
 ///
 /// The pool cannot be opened. Nothing was written except elected superblocks.
-pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
-    let (read, checkpoint) = read_all(world, devices, setting).await?;
-    let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
-    let pool = go_on(read, &checkpoint, setting).await?;
-    under_way.end();
-    Ok(pool)
+pub fn open<'a>(
+    world: &'a World,
+    devices: &'a [Rc<dyn BlockDevice>],
+    setting: OpenSetting,
+) -> BoxedFuture<'a, Result<Rc<Pool>>> {
+    Box::pin(async move {
+        let (read, checkpoint) = read_all(world, devices, setting).await?;
+        let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
+        let pool = go_on(read, &checkpoint, setting).await?;
+        under_way.end();
+        Ok(pool)
+    })
 }
 
 /// Tries to open the pool without writing to any drive.
@@ -67,14 +73,20 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
 /// # Errors
 ///
 /// The error that an opening would return.
-pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
-    let devices = WriteShield::over(devices, WriteAnswer::Pretend);
-    let (read, _) = read_all(world, &devices, setting).await?;
-    if !setting.forced {
-        check_none_left_behind(&read.shared, &read.replayed)?;
-    }
-    // The first generation written by an opening requires this of the remaining drives.
-    check_enough(&read.shared.drives, &read.shared.superblock.borrow())
+pub fn check_opens<'a>(
+    world: &'a World,
+    devices: &'a [Rc<dyn BlockDevice>],
+    setting: OpenSetting,
+) -> BoxedFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let devices = WriteShield::over(devices, WriteAnswer::Pretend);
+        let (read, _) = read_all(world, &devices, setting).await?;
+        if !setting.forced {
+            check_none_left_behind(&read.shared, &read.replayed)?;
+        }
+        // The first generation written by an opening requires this of the remaining drives.
+        check_enough(&read.shared.drives, &read.shared.superblock.borrow())
+    })
 }
 
 /// Reads the state of the pool. Returns it with the checkpoint at which the log begins.

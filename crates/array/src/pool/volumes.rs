@@ -187,6 +187,11 @@ impl Pool {
         .collect()
     }
 
+    /// A number that changes whenever volumes, snapshots or groups are made, changed or deleted.
+    pub fn catalogue_revision(&self) -> u64 {
+        self.shared.state.borrow().catalogue.revision()
+    }
+
     /// Renames a volume.
     ///
     /// # Errors

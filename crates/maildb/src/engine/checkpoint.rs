@@ -11,6 +11,7 @@
 use super::{DatabaseIndex, core::SharedGroup, flush_journal::FlushJournal};
 use crate::{error::Result, format::header::LogPosition, log::LogCheckpoint};
 use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
+use world::BoxedFuture;
 
 /// Interval between checkpoints (ESE: about a second).
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -76,7 +77,11 @@ impl SharedGroup {
     }
 
     /// Flushes the databases and advances the checkpoint as far as possible.
-    pub async fn advance_checkpoint(self: &Rc<Self>) -> Result<LogPosition> {
+    pub fn advance_checkpoint(self: &Rc<Self>) -> BoxedFuture<'_, Result<LogPosition>> {
+        Box::pin(self.advance_alone())
+    }
+
+    async fn advance_alone(self: &Rc<Self>) -> Result<LogPosition> {
         let _one_at_a_time = self.checkpointing.lock().await;
         self.flush_databases().await?;
         let position = {

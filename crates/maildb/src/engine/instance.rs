@@ -18,7 +18,7 @@ use crate::{
     statistics::Statistics,
 };
 use std::rc::Rc;
-use world::{ByteCount, Directory, JoinHandle, World};
+use world::{BoxedFuture, ByteCount, Directory, JoinHandle, World};
 
 /// Upper bound of the whole pages described by one log record.
 const PAGES_PER_RECORD_MAX: u64 = 8;
@@ -38,7 +38,16 @@ impl Instance {
     /// Opens a group: creates missing databases, recovers those that were not shut down cleanly.
     ///
     /// The position of a database in `databases` must never change; new ones may be added at the end.
-    pub async fn open(
+    pub fn open(
+        world: &World,
+        log_directory: Rc<dyn Directory>,
+        databases: Vec<DatabaseLocation>,
+        config: InstanceConfig,
+    ) -> BoxedFuture<'_, Result<Self>> {
+        Box::pin(Self::open_all(world, log_directory, databases, config))
+    }
+
+    async fn open_all(
         world: &World,
         log_directory: Rc<dyn Directory>,
         databases: Vec<DatabaseLocation>,

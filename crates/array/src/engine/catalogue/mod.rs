@@ -65,6 +65,8 @@ pub(crate) struct Catalogue {
     intents: BTreeMap<GroupNumber, IntentRow>,
     cuts: BTreeMap<SnapshotId, CutRow>,
     changed: BTreeSet<RowKey>,
+    /// Rows that were put or removed since the pool was opened.
+    revision: u64,
     /// Discards that are not completely in the map, as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
     discards_changed: BTreeSet<RowKey>,
@@ -124,6 +126,7 @@ impl Catalogue {
             }
         }
         self.changed.insert(key);
+        self.revision += 1;
         Ok(())
     }
 
@@ -213,6 +216,12 @@ impl Catalogue {
             }
         }
         self.changed.insert(key);
+        self.revision += 1;
+    }
+
+    /// Changes with each row that is put or removed, and never comes back to an earlier number.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Records that the head of a branch that is being filled reads nothing below a block through its parent.

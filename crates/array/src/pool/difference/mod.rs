@@ -27,6 +27,7 @@ use point_holds::{PointHold, RouteHold};
 use route::{Route, RouteChange};
 use size_change::SizeChange;
 use std::{ops::Range, rc::Rc};
+use world::BoxedFuture;
 
 /// Ranges of one step, at most.
 const RANGES_AT_ONCE: usize = 4096;
@@ -248,6 +249,14 @@ impl Difference {
     ///
     /// A part of the map cannot be read, or the pool has stopped.
     pub async fn next(&mut self) -> Result<Option<Vec<DifferenceRange>>> {
+        self.boxed_next().await
+    }
+
+    fn boxed_next(&mut self) -> BoxedFuture<'_, Result<Option<Vec<DifferenceRange>>>> {
+        Box::pin(self.next_ranges())
+    }
+
+    async fn next_ranges(&mut self) -> Result<Option<Vec<DifferenceRange>>> {
         let mut ranges = Vec::new();
         let Some(first) = self.next_block else {
             if let Some(beyond) = self.sizes.rest() {

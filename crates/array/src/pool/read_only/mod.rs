@@ -39,7 +39,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
-use world::BlockDevice;
+use world::{BlockDevice, BoxedFuture};
 
 /// A pool that is opened for reading only.
 pub struct ReadOnlyPool {
@@ -55,7 +55,14 @@ pub struct ReadOnlyPool {
 /// # Errors
 ///
 /// No superblock can be read; two pools have the same number of drives; or the pool uses unknown features.
-pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize) -> Result<Rc<ReadOnlyPool>> {
+pub fn open_read_only(
+    devices: &[Rc<dyn BlockDevice>],
+    cache_bytes: usize,
+) -> BoxedFuture<'_, Result<Rc<ReadOnlyPool>>> {
+    Box::pin(open_best(devices, cache_bytes))
+}
+
+async fn open_best(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize) -> Result<Rc<ReadOnlyPool>> {
     let devices = WriteShield::over(devices, WriteAnswer::Refuse);
     let found = DriveScan::look(&devices).await?;
     let mut skipped = Vec::new();
