@@ -104,6 +104,8 @@ pub struct ListedExport {
     pub name: String,
     /// Human-readable description.
     pub description: String,
+    /// Its thread has ended: clients are refused until it runs again.
+    pub is_stopped: bool,
 }
 
 /// Where the export of a name is served.
@@ -111,6 +113,8 @@ pub(crate) enum ExportPlace<'e> {
     Here(&'e Rc<Export>),
     /// Perhaps, by another thread.
     Elsewhere,
+    /// By a thread that has ended.
+    Stopped,
     Nowhere,
 }
 
@@ -174,9 +178,12 @@ impl Exports {
             }
             (None, ExportScope::Thread { .. }) => ExportPlace::Elsewhere,
             (None, ExportScope::Portal(listed)) => {
-                let is_listed = listed.iter().any(|export| export.name == name);
-                let is_only = name.is_empty() && listed.len() == 1;
-                if is_listed || is_only { ExportPlace::Elsewhere } else { ExportPlace::Nowhere }
+                let only = listed.first().filter(|_| name.is_empty() && listed.len() == 1);
+                match listed.iter().find(|export| export.name == name).or(only) {
+                    Some(export) if export.is_stopped => ExportPlace::Stopped,
+                    Some(_) => ExportPlace::Elsewhere,
+                    None => ExportPlace::Nowhere,
+                }
             }
             (None, ExportScope::All) => match self.here.first() {
                 Some(only) if name.is_empty() && self.here.len() == 1 => ExportPlace::Here(only),

@@ -20,7 +20,7 @@ pub mod server;
 pub mod client;
 
 pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
-pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports};
+pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports, ListedExport};
 pub use export_gate::ExportGate;
 pub use server::{ServerOptions, serve};
 pub use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, TlsMode};

@@ -25,6 +25,9 @@ use std::rc::Rc;
 pub const WITHHELD: &str =
     "the export is withheld, because its contents changed under its clients; its administrator readmits them";
 
+/// The reason for which an export is refused whose thread has ended.
+pub const STOPPED: &str = "the pool of the export is stopped; see the server's log";
+
 /// Result of the handshake.
 #[derive(Clone)]
 pub struct NegotiatedExport {
@@ -186,6 +189,7 @@ impl<'e> Haggling<'e> {
         let export = match name.map(|name| self.exports.place(name)) {
             Some(ExportPlace::Here(export)) => export,
             Some(ExportPlace::Elsewhere) => return HagglingStep::HandOver,
+            Some(ExportPlace::Stopped) => return HagglingStep::Disconnect(STOPPED),
             Some(ExportPlace::Nowhere) | None => {
                 return HagglingStep::Disconnect("EXPORT_NAME of an unknown export");
             }
@@ -219,6 +223,7 @@ impl<'e> Haggling<'e> {
         match self.exports.place(name) {
             ExportPlace::Nowhere => answers.error(reply::UNKNOWN, &format!("there is no export {name:?}")),
             ExportPlace::Elsewhere => return Lookup::Elsewhere,
+            ExportPlace::Stopped => answers.error(reply::POLICY, STOPPED),
             ExportPlace::Here(export) if export.gate.is_withheld() => answers.error(reply::POLICY, WITHHELD),
             ExportPlace::Here(export) => return Lookup::Found(export),
         }

@@ -4,6 +4,7 @@ mod certificates;
 mod client_limits;
 mod contexts;
 mod hostile;
+mod portal;
 mod reconnect;
 mod scene;
 mod server;
