@@ -56,6 +56,11 @@ impl World {
         Self { secrets: Rc::new(RefCell::new(draw)), ..self }
     }
 
+    /// The same world with another spawner.
+    pub(crate) fn map_spawner(&self, map: impl FnOnce(Rc<dyn Spawn>) -> Rc<dyn Spawn>) -> Self {
+        Self { spawner: map(Rc::clone(&self.spawner)), ..self.clone() }
+    }
+
     /// Fills `bytes` with unpredictable bytes, different at each call: from the kernel in the real world,
     /// from the seed in the simulated one.
     pub fn fill_secret(&self, bytes: &mut [u8]) {

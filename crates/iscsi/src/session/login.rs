@@ -49,6 +49,8 @@ impl LoginRefusal {
     pub const SESSION_TYPE: Self = Self(2, 9);
     /// TSIH names a session that does not exist.
     pub const NO_SESSION: Self = Self(2, 0x0a);
+    /// The target is there, and not in operation: the initiator may try again.
+    pub const UNAVAILABLE: Self = Self(3, 1);
     /// A request that does not fit the stage.
     pub const INVALID_DURING_LOGIN: Self = Self(2, 0x0b);
 }
@@ -63,6 +65,7 @@ impl fmt::Display for LoginRefusal {
             Self::MISSING_PARAMETER => "missing parameter",
             Self::SESSION_TYPE => "unsupported session type",
             Self::NO_SESSION => "session does not exist",
+            Self::UNAVAILABLE => "target is stopped",
             _ => "initiator error",
         };
         write!(f, "{why} (status {:#04x}{:02x})", self.0, self.1)

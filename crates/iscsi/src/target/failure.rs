@@ -27,9 +27,6 @@ pub enum SessionFailure {
     Pdu(PduError),
     #[error("sending failed: {0}")]
     Send(io::Error),
-    /// The thread of the target has ended, or takes no connections now.
-    #[error("the target is stopped")]
-    TargetStopped,
     /// The initiator did not read its last responses in time.
     #[error("the initiator does not read its last responses")]
     UnreadResponses,

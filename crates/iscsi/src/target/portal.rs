@@ -10,11 +10,15 @@ use super::{
     SessionFailure, TargetEvent, Targets,
     connection::{self, ArrivedConnection, LOGIN_MAX},
     login::TEXT_BYTES_MAX,
+    send_queue::{SendQueue, StatSn},
 };
-use crate::wire::{
-    header::opcode,
-    pdu::{Digests, Pdu},
-    text,
+use crate::{
+    session::login::LoginRefusal,
+    wire::{
+        header::{Login, LoginResponse, PduHeader, opcode},
+        pdu::{Digests, Pdu},
+        text,
+    },
 };
 use std::{cell::RefCell, rc::Rc};
 use world::{
@@ -43,11 +47,20 @@ pub trait TargetDirectory {
     /// What the portal answers itself: its sessions, the names of all targets, and the rights on them.
     fn targets(&self) -> Targets;
 
-    /// True if some thread has a target of this name; case does not count.
-    fn has(&self, target: &str) -> bool;
+    /// Where a target is served; the case of its name does not count.
+    fn place(&self, target: &str) -> TargetPlace;
 
-    /// Sends a connection to the thread of a target; `false` if that thread takes none now.
+    /// Sends a connection to the thread of a target; `false` if that thread has just ended.
     fn send(&self, target: &str, connection: MovingConnection) -> bool;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetPlace {
+    /// By a thread that runs.
+    Thread,
+    /// By a thread that has ended.
+    Stopped,
+    Nowhere,
 }
 
 /// Accepts connections for all threads until the future is dropped.
@@ -91,17 +104,35 @@ async fn route(
     let request = request.ok_or(Some(SessionFailure::LoginTimeout))?;
     let request = request.map_err(|error| Some(error.into()))?.ok_or(None)?;
     let received = request.encode(Digests::default());
-    match target_of(&request).filter(|target| directory.has(target)) {
-        None => Ok(Route::Own(ArrivedConnection { stream, received, portal })),
-        Some(target) => {
+    let target = target_of(&request).map(|target| (directory.place(&target), target));
+    match target {
+        Some((TargetPlace::Thread, target)) => {
             let stream = stream.detach().map_err(|error| Some(SessionFailure::Send(error)))?;
             if directory.send(&target, MovingConnection { stream, received, peer, portal }) {
                 Ok(Route::Sent)
             } else {
-                Err(Some(SessionFailure::TargetStopped))
+                Err(Some(SessionFailure::LoginRefused(LoginRefusal::UNAVAILABLE)))
             }
         }
+        Some((TargetPlace::Stopped, _)) => {
+            let refused = refuse_for_now(&mut stream, &request).await;
+            Err(Some(refused.err().unwrap_or(SessionFailure::LoginRefused(LoginRefusal::UNAVAILABLE))))
+        }
+        Some((TargetPlace::Nowhere, _)) | None => {
+            Ok(Route::Own(ArrivedConnection { stream, received, portal }))
+        }
     }
+}
+
+/// Answers a first login request that the initiator may repeat later.
+async fn refuse_for_now(stream: &mut Stream, request: &Pdu) -> Result<(), SessionFailure> {
+    let request = Login::of(&request.header);
+    let LoginRefusal(status_class, status_detail) = LoginRefusal::UNAVAILABLE;
+    let (isid, itt) = (request.isid, request.itt);
+    let response = LoginResponse { isid, itt, status_class, status_detail, ..LoginResponse::empty() };
+    let answers = SendQueue::new(1, request.cmd_sn.get());
+    answers.send(&response, StatSn::Advance, &[]);
+    answers.write_now(stream).await.map_err(SessionFailure::Send)
 }
 
 /// The target that a first login request names.
