@@ -6,9 +6,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 14] = [
+const BUDGETS_S: [(&str, u64); 15] = [
     ("array", 40),
     ("cli", 290),
+    ("control", 5),
     ("iscsi", 5),
     ("maildb", 60),
     ("nbd", 5),

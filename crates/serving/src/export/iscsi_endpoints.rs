@@ -50,13 +50,7 @@ impl IscsiEndpoints {
     ) -> (Vec<ExportEndpoint>, Targets) {
         let Self { plan: TargetPlan { targets, access, is_restricted }, listener, portals } = self;
         let address = listener.address();
-        let full_name = |target: &PlannedTarget| {
-            if target.is_named {
-                name_of(&target.name)
-            } else {
-                unique_name_of(&target.name, identities[index_of(&target.name, shared)])
-            }
-        };
+        let full_name = |target: &PlannedTarget| full_name_of(target, shared, identities);
         let offer = |shared: &SharedDevice| {
             let place = targets.iter().find_map(|target| {
                 let unit = target.units.iter().find(|unit| unit.export == shared.name)?;
@@ -70,20 +64,11 @@ impl IscsiEndpoints {
             }
         };
         let offers = shared.iter().map(offer).collect();
-        let unit = |planned: &PlannedUnit| {
-            let index = index_of(&planned.export, shared);
-            let unit = Rc::new(unit_of(planned, (&shared[index], identities[index]), settings));
-            shared[index].served.add_unit(&unit);
-            (planned.number, unit)
-        };
-        let target_of = |target: &PlannedTarget| Target {
-            name: full_name(target),
-            units: target.units.iter().map(unit).collect(),
-        };
         let access = access.with_target_names(|name| {
             full_name(targets.iter().find(|target| target.name == name).expect("rights are of targets"))
         });
-        let targets = Targets::new(targets.iter().map(target_of).collect()).with_access(access);
+        let targets = assemble(&targets, (shared, identities), settings);
+        let targets = Targets::new(targets).with_access(access);
         let serve_at = |listener: Rc<dyn Listener>, targets: Targets, offers: Vec<Offer>| {
             let address = listener.address();
             let serving = serve(world.clone(), listener, targets, Rc::clone(tell));
@@ -101,6 +86,34 @@ impl IscsiEndpoints {
         let mut endpoints = vec![serve_at(listener, group, offers)];
         endpoints.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
         (endpoints, targets)
+    }
+}
+
+/// Planned targets with the exports as their units.
+pub fn assemble(
+    planned: &[PlannedTarget],
+    (shared, identities): (&[SharedDevice], &[UnitIdentity]),
+    settings: &ExportSettings,
+) -> Vec<Target> {
+    let unit = |planned: &PlannedUnit| {
+        let index = index_of(&planned.export, shared);
+        let unit = Rc::new(unit_of(planned, (&shared[index], identities[index]), settings));
+        shared[index].served.add_unit(&unit);
+        (planned.number, unit)
+    };
+    let target_of = |target: &PlannedTarget| Target {
+        name: full_name_of(target, shared, identities),
+        units: target.units.iter().map(unit).collect(),
+    };
+    planned.iter().map(target_of).collect()
+}
+
+/// The iSCSI name of a planned target.
+fn full_name_of(target: &PlannedTarget, shared: &[SharedDevice], identities: &[UnitIdentity]) -> String {
+    if target.is_named {
+        name_of(&target.name)
+    } else {
+        unique_name_of(&target.name, identities[index_of(&target.name, shared)])
     }
 }
 

@@ -10,9 +10,9 @@ mod thin_volume;
 mod withholding;
 mod write_cache;
 
-pub use access_file::TargetPlan;
-pub use iscsi_endpoints::{IscsiEndpoints, target_plan};
-pub use nbd_endpoint::nbd_endpoint;
+pub use access_file::{PlannedTarget, PlannedUnit, TargetPlan};
+pub use iscsi_endpoints::{IscsiEndpoints, assemble, name_of, target_plan};
+pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;

@@ -34,6 +34,12 @@ pub fn nbd_endpoint(
     ExportEndpoint { address, offers, identities: None, serving: Box::pin(serving), is_restricted }
 }
 
+/// The exports over NBD; `write_cache` overrides the volumes' own setting.
+pub fn nbd_exports(shared: &[SharedDevice], write_cache: Option<bool>) -> Vec<Export> {
+    let of = |shared: &SharedDevice| export_of(shared, &EffectiveWriteCache::of(shared, write_cache, None));
+    shared.iter().map(of).collect()
+}
+
 fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export {
     write_cache.apply(shared);
     Export {

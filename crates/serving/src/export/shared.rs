@@ -113,6 +113,21 @@ impl OpenExports {
         Ok(())
     }
 
+    /// Opens the pool of a folder, unless it is open.
+    pub async fn open_pool(
+        &mut self,
+        (world, notices): (&World, &Rc<dyn Notices>),
+        on_open: &dyn Fn(&mut OpenPool),
+        folder: &Path,
+    ) -> Result<&Rc<Pool>, Refusal> {
+        if !self.pools.contains_key(folder) {
+            let mut open = OpenPool::open(world, folder, notices).await?;
+            on_open(&mut open);
+            self.pools.insert(folder.to_owned(), open);
+        }
+        Ok(&self.pools[folder].pool)
+    }
+
     async fn volume(
         &mut self,
         (world, notices): (&World, &Rc<dyn Notices>),
@@ -121,12 +136,7 @@ impl OpenExports {
         path: &Path,
         wanted: &VolumePath,
     ) -> Result<SharedDevice, Refusal> {
-        if !self.pools.contains_key(&wanted.folder) {
-            let mut open = OpenPool::open(world, &wanted.folder, notices).await?;
-            on_open(&mut open);
-            self.pools.insert(wanted.folder.clone(), open);
-        }
-        let pool = &self.pools[&wanted.folder].pool;
+        let pool = self.open_pool((world, notices), on_open, &wanted.folder).await?;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
         let refused = |error| refusal(&wanted.folder, &error, &show);
         let volume = match wanted.snapshot {

@@ -1,0 +1,71 @@
+//! Pools of folders: opened on their threads, with the volumes and snapshots that they serve.
+
+use crate::{
+    notice::NoticeSender,
+    pool_thread::{OpenedPool, PoolServices, PoolSetting},
+};
+use array::pool::Pool;
+use iscsi::target::access::AccessList;
+use report::Refusal;
+use serving::{
+    export::{ExportSettings, OpenExports, PlannedTarget, assemble, identities, nbd_exports},
+    notices::Notices,
+};
+use std::{path::PathBuf, rc::Rc};
+use world::World;
+
+/// A pool by its folder, and what it serves.
+pub struct FolderPool {
+    /// The pool's name in front of people.
+    pub name: String,
+    pub folder: PathBuf,
+    /// Names of exports, and their `VOLUME` or `VOLUME@SNAPSHOT`.
+    pub exports: Vec<(String, String)>,
+    pub settings: ExportSettings,
+    /// Their units are exports by their names.
+    pub targets: Vec<PlannedTarget>,
+    /// Rights on targets by their iSCSI names; those of other pools may be among them.
+    pub access: AccessList,
+    /// Folder for identities that can be stored nowhere else.
+    pub state: PathBuf,
+}
+
+impl From<FolderPool> for PoolSetting {
+    fn from(pool: FolderPool) -> Self {
+        let name = pool.name.clone();
+        let open = move |world: World, notices: NoticeSender| -> world::LocalFuture<_> {
+            Box::pin(async move {
+                let mut exports = OpenExports::default();
+                match open_all(&world, pool, &mut exports, notices).await {
+                    Ok((pool, services)) => {
+                        let close = Box::new(move || -> world::LocalFuture<_> { Box::pin(exports.close()) });
+                        Ok(OpenedPool { pool, services, close })
+                    }
+                    Err(refusal) => {
+                        // The first failure is the news.
+                        let _ = exports.close().await;
+                        Err(refusal)
+                    }
+                }
+            })
+        };
+        Self { name, open: Box::new(open) }
+    }
+}
+
+async fn open_all(
+    world: &World,
+    FolderPool { folder, exports: names, settings, targets, access, state, .. }: FolderPool,
+    exports: &mut OpenExports,
+    notices: NoticeSender,
+) -> Result<(Rc<Pool>, PoolServices), Refusal> {
+    let notices: Rc<dyn Notices> = Rc::new(notices);
+    let pool = Rc::clone(exports.open_pool((world, &notices), &|_| (), &folder).await?);
+    for (name, volume) in names {
+        exports.add(world, name, &folder.join(volume), &settings, &notices, &|_| ()).await?;
+    }
+    let identities = identities(world, &exports.shared, &state, &*notices)?;
+    let targets = assemble(&targets, (&exports.shared, &identities), &settings);
+    let exports = nbd_exports(&exports.shared, settings.write_cache);
+    Ok((pool, PoolServices { exports, targets, access }))
+}

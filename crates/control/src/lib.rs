@@ -1,0 +1,34 @@
+//! The daemon's core: many pools in one process, each on a thread of its own, behind one portal
+//! ([the decision](../../../docs/decisions/2026-11-26-threads-of-the-daemon.md)).
+//!
+//! ```text
+//! portal's thread     NBD and iSCSI listeners, handshakes, discovery
+//!    │ connections, once they have named an export or a target      ▲ clients that ask for another pool's export
+//!    ▼                                                              │
+//! a pool's thread     pool, its sessions, its ring
+//!    ▲ orders, 64 at most, each with one answer                     │ views, once a second if anything changed; notices
+//!    │                                                              ▼
+//! the caller          [`Site`]: starts and ends all of them, and reads views
+//! ```
+//!
+//! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
+//! simulated world runs it too.
+//!
+//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`site`].
+//!
+//! Invariants:
+//!
+//! 1. A pool's thread waits for no other thread: what it sends has room, or is counted and dropped.
+//! 2. A pool whose thread panics is stopped, and its clients disconnected; all other pools go on.
+//! 3. Reading a view sends a pool nothing.
+
+pub mod folder_pool;
+pub mod notice;
+pub mod order;
+pub mod pool_thread;
+pub mod portal;
+pub mod site;
+pub mod view;
+
+pub use folder_pool::FolderPool;
+pub use site::{Site, SiteSetting};

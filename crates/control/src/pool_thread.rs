@@ -1,0 +1,315 @@
+//! The thread of one pool: opening, orders, views, connections from the portal, closing.
+
+use crate::{
+    notice::NoticeSender,
+    order::{Orders, do_orders},
+    view::{PoolView, ViewPublisher},
+};
+use array::pool::Pool;
+use iscsi::target::{
+    ListedTarget, Target, TargetEvent, Targets,
+    access::AccessList,
+    portal::{MovingConnection, ThreadTargets},
+};
+use nbd::{
+    Export, Exports, ListedExport, ServerOptions,
+    server::{
+        ServerEvent,
+        portal::{MovingClient, ThreadServer},
+    },
+};
+use report::Refusal;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use world::{IoResult, LocalFuture, ThreadEnd, Threads, World, with_deadline};
+
+/// Time that initiators have to log out when the pool is closed.
+const LOG_OUT_MAX: Duration = Duration::from_secs(2);
+
+/// A pool that was opened for its thread, and what it serves.
+pub struct OpenedPool {
+    pub pool: Rc<Pool>,
+    pub services: PoolServices,
+    /// Closes it: all acknowledged writes are stable.
+    pub close: Box<dyn FnOnce() -> LocalFuture<Result<(), Refusal>>>,
+}
+
+/// What a pool serves.
+#[derive(Default)]
+pub struct PoolServices {
+    /// Over NBD.
+    pub exports: Vec<Export>,
+    /// Over iSCSI.
+    pub targets: Vec<Target>,
+    /// Rights on the targets.
+    pub access: AccessList,
+}
+
+/// Opens a pool on its thread.
+pub type PoolOpener = Box<dyn FnOnce(World, NoticeSender) -> LocalFuture<Result<OpenedPool, Refusal>> + Send>;
+
+/// A pool to be served.
+pub struct PoolSetting {
+    /// The pool's name in front of people.
+    pub name: String,
+    pub open: PoolOpener,
+}
+
+/// The pool of a thread, as its orders see it.
+pub struct ServedPool {
+    /// That of the thread.
+    pub world: World,
+    pub pool: Rc<Pool>,
+    nbd: Rc<ThreadServer>,
+    iscsi: Rc<ThreadTargets>,
+    listed: RefCell<ListedServices>,
+    orders_done: Cell<u64>,
+    order_under_way: Cell<Option<&'static str>>,
+}
+
+/// Names of what a pool serves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ListedServices {
+    pub exports: Vec<ListedExport>,
+    pub targets: Vec<ListedTarget>,
+}
+
+impl ServedPool {
+    /// Replaces what is served to new connections. Clients that are connected keep what they have.
+    pub fn serve(&self, PoolServices { exports, targets, access }: PoolServices) {
+        let listed = |export: &Export| ListedExport {
+            name: export.name.clone(),
+            description: export.description.clone(),
+            is_stopped: false,
+        };
+        let listed_now = ListedServices {
+            exports: exports.iter().map(listed).collect(),
+            targets: targets
+                .iter()
+                .map(|target| ListedTarget {
+                    name: target.name.clone(),
+                    units: target.units.keys().copied().collect(),
+                })
+                .collect(),
+        };
+        self.nbd.set_exports(Exports::of_thread(exports));
+        self.iscsi.set_targets(self.iscsi.targets().replaced_by(targets, access));
+        self.listed.replace(listed_now);
+    }
+
+    pub(crate) fn listed(&self) -> ListedServices {
+        self.listed.borrow().clone()
+    }
+
+    pub(crate) fn begin_order(&self, name: &'static str) {
+        assert!(self.order_under_way.replace(Some(name)).is_none(), "orders are done one at a time");
+    }
+
+    pub(crate) fn end_order(&self) {
+        assert!(self.order_under_way.take().is_some(), "an order that ends has begun");
+        self.orders_done.set(self.orders_done.get() + 1);
+    }
+
+    pub(crate) fn orders_done(&self) -> u64 {
+        self.orders_done.get()
+    }
+
+    pub(crate) fn order_under_way(&self) -> Option<&'static str> {
+        self.order_under_way.get()
+    }
+}
+
+/// A pool's thread, seen from another one.
+pub struct PoolThread {
+    pub name: String,
+    pub orders: Orders,
+    views: watch::Receiver<Arc<PoolView>>,
+    routes: PoolRoutes,
+    opened: oneshot::Receiver<Result<(), Refusal>>,
+    stop: oneshot::Sender<()>,
+    /// Taken once it was awaited.
+    end: Option<ThreadEnd>,
+}
+
+/// The ways by which connections reach a pool's thread.
+#[derive(Clone)]
+pub(crate) struct PoolRoutes {
+    pub nbd: mpsc::UnboundedSender<MovingClient>,
+    pub iscsi: mpsc::UnboundedSender<MovingConnection>,
+    pub views: watch::Receiver<Arc<PoolView>>,
+}
+
+/// What a pool's thread is started with, beside the pool.
+pub(crate) struct ThreadStart<'a> {
+    pub threads: &'a dyn Threads,
+    pub notices: &'a NoticeSender,
+    /// Takes clients back to the portal.
+    pub send_back: mpsc::UnboundedSender<MovingClient>,
+    pub nbd_options: &'a ServerOptions,
+}
+
+impl PoolThread {
+    /// Starts the thread; the pool is open once [`PoolThread::opened`] says so.
+    pub(crate) fn start(PoolSetting { name, open }: PoolSetting, start: &ThreadStart<'_>) -> IoResult<Self> {
+        let (orders, order_queue) = Orders::channel();
+        let (show, views) = watch::channel(Arc::<PoolView>::default());
+        let (nbd, nbd_clients) = mpsc::unbounded_channel();
+        let (iscsi, iscsi_connections) = mpsc::unbounded_channel();
+        let (tell_opened, opened) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let notices = start.notices.of(&name);
+        let (send_back, nbd_options) = (start.send_back.clone(), start.nbd_options.clone());
+        let main = move |world: World| -> LocalFuture<()> {
+            Box::pin(async move {
+                match open(world.clone(), notices.clone()).await {
+                    Err(refusal) => drop(tell_opened.send(Err(refusal))),
+                    Ok(opened) => {
+                        let arrivals = Arrivals { nbd: nbd_clients, iscsi: iscsi_connections, stopped };
+                        let servers = Servers { notices, send_back, nbd_options };
+                        run(world, opened, (order_queue, show, tell_opened), arrivals, servers).await;
+                    }
+                }
+            })
+        };
+        let end = start.threads.start(&format!("pool {name}"), Box::new(main))?;
+        let routes = PoolRoutes { nbd, iscsi, views: views.clone() };
+        Ok(Self { name, orders, views, routes, opened, stop, end: Some(end) })
+    }
+
+    /// Waits until the pool is open.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the opening, or the panic that ended it.
+    pub(crate) async fn opened(&mut self) -> Result<(), Refusal> {
+        match (&mut self.opened).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                let end = self.end.take().expect("a pool is opened once");
+                let why = end.await.err().unwrap_or_else(|| "its thread has ended".to_owned());
+                Err(Refusal::new(format!("{}: {why}", self.name), "see the log"))
+            }
+        }
+    }
+
+    pub(crate) fn routes(&self) -> PoolRoutes {
+        self.routes.clone()
+    }
+
+    /// The newest view; `None` once the thread has ended.
+    pub fn view(&self) -> Option<Arc<PoolView>> {
+        current(&self.views)
+    }
+
+    /// Asks the thread to close its pool and to end. Returns its name and its end, if that was not awaited yet.
+    pub(crate) fn begin_stop(self) -> (String, Option<ThreadEnd>) {
+        // The thread may have ended.
+        let _ = self.stop.send(());
+        (self.name, self.end)
+    }
+}
+
+/// The newest view of a pool whose thread has not ended.
+pub(crate) fn current(views: &watch::Receiver<Arc<PoolView>>) -> Option<Arc<PoolView>> {
+    views.has_changed().is_ok().then(|| Arc::clone(&views.borrow()))
+}
+
+/// Where a pool's thread hears from others.
+struct Arrivals {
+    nbd: mpsc::UnboundedReceiver<MovingClient>,
+    iscsi: mpsc::UnboundedReceiver<MovingConnection>,
+    stopped: oneshot::Receiver<()>,
+}
+
+struct Servers {
+    notices: NoticeSender,
+    send_back: mpsc::UnboundedSender<MovingClient>,
+    nbd_options: ServerOptions,
+}
+
+type Reports =
+    (mpsc::Receiver<crate::order::Order>, watch::Sender<Arc<PoolView>>, oneshot::Sender<Result<(), Refusal>>);
+
+/// Serves an open pool until it is told to stop; then closes it.
+async fn run(
+    world: World,
+    OpenedPool { pool, services, close }: OpenedPool,
+    (orders, show, tell_opened): Reports,
+    arrivals: Arrivals,
+    Servers { notices, send_back, nbd_options }: Servers,
+) {
+    // The portal may have ended, as when all end.
+    let back = Rc::new(move |client| drop(send_back.send(client)));
+    let nbd = ThreadServer::new(&world, nbd_options, nbd_reporter(&notices), back);
+    let iscsi = ThreadTargets::new(&world, Targets::default(), iscsi_reporter(&notices));
+    let served = Rc::new(ServedPool {
+        world: world.clone(),
+        pool,
+        nbd: Rc::clone(&nbd),
+        iscsi: Rc::clone(&iscsi),
+        listed: RefCell::default(),
+        orders_done: Cell::new(0),
+        order_under_way: Cell::new(None),
+    });
+    served.serve(services);
+    let mut publisher = ViewPublisher::new(&world, &served, show);
+    publisher.publish().await;
+    world.spawn("orders", do_orders(Rc::clone(&served), orders));
+    world.spawn("views", publisher.run());
+    let Arrivals { nbd: mut clients, iscsi: mut connections, stopped } = arrivals;
+    let takes_clients = Rc::clone(&nbd);
+    world.spawn("nbd arrivals", async move {
+        while let Some(client) = clients.recv().await {
+            takes_clients.take(client);
+        }
+    });
+    let takes_connections = Rc::clone(&iscsi);
+    world.spawn("iscsi arrivals", async move {
+        while let Some(connection) = connections.recv().await {
+            takes_connections.take(connection);
+        }
+    });
+    // Nobody may wait for it.
+    let _ = tell_opened.send(Ok(()));
+    // The sender is dropped with its site: that is a stop too.
+    let _ = stopped.await;
+    // An initiator that does not log out when asked loses nothing either.
+    with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;
+    match close().await {
+        Ok(()) => notices.note("closed; all acknowledged writes are stable"),
+        Err(refusal) => notices.warn(refusal.to_string()),
+    }
+}
+
+pub(crate) fn nbd_reporter(notices: &NoticeSender) -> Rc<dyn Fn(ServerEvent)> {
+    let notices = notices.clone();
+    Rc::new(move |event| match event {
+        ServerEvent::Connected { peer, export, is_encrypted } => {
+            let how = if is_encrypted { " over TLS" } else { "" };
+            notices.note(format!("{peer} uses {export:?}{how}"));
+        }
+        ServerEvent::Disconnected { peer, why: None } => notices.note(format!("{peer} is done")),
+        ServerEvent::Disconnected { peer, why: Some(why) } => notices.note(format!("{peer}: {why}")),
+        ServerEvent::NotAccepted(error) => notices.warn(error.to_string()),
+    })
+}
+
+pub(crate) fn iscsi_reporter(notices: &NoticeSender) -> Rc<dyn Fn(TargetEvent)> {
+    let notices = notices.clone();
+    Rc::new(move |event| match event {
+        TargetEvent::LoggedIn { peer, initiator, target: Some(target) } => {
+            notices.note(format!("{peer} {initiator} uses {target}"));
+        }
+        TargetEvent::LoggedIn { peer, initiator, target: None } => {
+            notices.note(format!("{peer} {initiator} asks for targets"));
+        }
+        TargetEvent::Ended { peer, why: None } => notices.note(format!("{peer} is done")),
+        TargetEvent::Ended { peer, why: Some(why) } => notices.note(format!("{peer}: {why}")),
+        TargetEvent::NotAccepted(error) => notices.warn(error.to_string()),
+    })
+}

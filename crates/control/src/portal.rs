@@ -1,0 +1,233 @@
+//! The portal's thread: one listener for each protocol, in front of all pools.
+//!
+//! Invariant: the portal routes by the pools' newest views. A name that two pools have is served by the first of them, and
+//! the site refuses such a setting before it starts.
+
+use crate::{
+    notice::NoticeSender,
+    pool_thread::{PoolRoutes, current, iscsi_reporter, nbd_reporter},
+    view::PoolView,
+};
+use iscsi::target::{
+    Targets,
+    access::AccessList,
+    portal::{MovingConnection, TargetDirectory, TargetPlace, serve_portal},
+};
+use nbd::{
+    ListedExport, ServerOptions,
+    server::portal::{ExportDirectory, MovingClient, Portal},
+};
+use report::Refusal;
+use std::{rc::Rc, sync::Arc};
+use tokio::sync::{mpsc, oneshot};
+use world::{Address, IoErrorKind, IoResult, LocalFuture, Network, ThreadEnd, Threads, World};
+
+/// Gives the portal's thread its network stack.
+pub type NetworkMaker = Box<dyn FnOnce() -> Rc<dyn Network> + Send>;
+
+/// Addresses, rights and limits of the portal.
+pub struct PortalSetting {
+    pub network: NetworkMaker,
+    pub nbd: Option<Address>,
+    pub iscsi: Option<Address>,
+    /// Rights on all targets, for discovery.
+    pub access: AccessList,
+    /// Limits of each pool's thread, and the TLS policy.
+    pub nbd_options: ServerOptions,
+}
+
+/// Bound addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortalAddresses {
+    pub nbd: Option<Address>,
+    pub iscsi: Option<Address>,
+}
+
+/// The portal's thread, seen from another one.
+pub(crate) struct PortalThread {
+    pub addresses: PortalAddresses,
+    stop: oneshot::Sender<()>,
+    end: ThreadEnd,
+}
+
+/// The portal's listeners, bound, before there is anything to serve.
+pub(crate) struct BoundPortal {
+    addresses: oneshot::Receiver<IoResult<PortalAddresses>>,
+    routes: oneshot::Sender<Vec<PoolRoutes>>,
+    stop: oneshot::Sender<()>,
+    end: ThreadEnd,
+}
+
+impl BoundPortal {
+    /// Starts the thread and binds the addresses; nobody is accepted yet. `back` are clients that pools send back.
+    pub fn start(
+        threads: &dyn Threads,
+        setting: PortalSetting,
+        back: mpsc::UnboundedReceiver<MovingClient>,
+        notices: NoticeSender,
+    ) -> IoResult<Self> {
+        let (tell, addresses) = oneshot::channel();
+        let (routes, take_routes) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let main = move |world: World| -> LocalFuture<()> {
+            Box::pin(async move {
+                // Dropped routes or a dropped stop: the site has ended.
+                run(world, setting, (tell, take_routes, stopped), back, notices).await;
+            })
+        };
+        let end = threads.start("portal", Box::new(main))?;
+        Ok(Self { addresses, routes, stop, end })
+    }
+
+    /// Accepts connections for the pools from now on.
+    ///
+    /// # Errors
+    ///
+    /// An address could not be bound.
+    pub async fn open(self, pools: Vec<PoolRoutes>) -> Result<PortalThread, Refusal> {
+        let Self { addresses, routes, stop, end } = self;
+        let addresses = match addresses.await {
+            Ok(Ok(addresses)) => addresses,
+            Ok(Err(error)) => {
+                let remedy = match error.kind() {
+                    IoErrorKind::Busy => "end the program that listens there, or choose another address",
+                    IoErrorKind::PermissionDenied => "ports below 1024 are for root; choose another one",
+                    _ => "choose another address",
+                };
+                return Err(Refusal::new(error.to_string(), remedy));
+            }
+            Err(_) => {
+                let why = end.await.err().unwrap_or_else(|| "it has ended".to_owned());
+                return Err(Refusal::new(format!("the portal's thread: {why}"), "see the log"));
+            }
+        };
+        // If it ended meanwhile, its end says so.
+        let _ = routes.send(pools);
+        Ok(PortalThread { addresses, stop, end })
+    }
+
+    /// Gives the addresses back, and waits until they are free.
+    pub async fn abandon(self) {
+        let Self { routes, stop, end, addresses } = self;
+        drop((routes, stop, addresses));
+        // A panic of a thread that served nothing was reported by the panic hook.
+        let _ = end.await;
+    }
+}
+
+impl PortalThread {
+    /// Stops accepting connections; those that pools have stay. The error is the message of a panic.
+    pub async fn stop(self) -> Result<(), String> {
+        // The thread may have ended.
+        let _ = self.stop.send(());
+        self.end.await
+    }
+}
+
+type Signals =
+    (oneshot::Sender<IoResult<PortalAddresses>>, oneshot::Receiver<Vec<PoolRoutes>>, oneshot::Receiver<()>);
+
+async fn run(
+    world: World,
+    PortalSetting { network, nbd, iscsi, access, nbd_options }: PortalSetting,
+    (tell, routes, stopped): Signals,
+    mut back: mpsc::UnboundedReceiver<MovingClient>,
+    notices: NoticeSender,
+) {
+    let network = network();
+    let bound = async {
+        let nbd = match nbd {
+            Some(address) => Some(network.listen(&address).await?),
+            None => None,
+        };
+        let iscsi = match iscsi {
+            Some(address) => Some(network.listen(&address).await?),
+            None => None,
+        };
+        Ok((nbd, iscsi))
+    };
+    let (nbd, iscsi) = match bound.await {
+        Ok(bound) => bound,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    let addresses = PortalAddresses {
+        nbd: nbd.as_ref().map(|listener| listener.address()),
+        iscsi: iscsi.as_ref().map(|listener| listener.address()),
+    };
+    // Nobody may wait for it.
+    let _ = tell.send(Ok(addresses));
+    let Ok(pools) = routes.await else { return };
+    let directory = Rc::new(Directory { pools, discovery: Targets::default().with_access(access) });
+    let portal = Portal::new(&world, Rc::clone(&directory) as _, nbd_options, nbd_reporter(&notices));
+    let takes_back = Rc::clone(&portal);
+    world.spawn("nbd clients back", async move {
+        while let Some(client) = back.recv().await {
+            takes_back.take_back(client);
+        }
+    });
+    if let Some(listener) = nbd {
+        world.spawn("nbd portal", portal.serve(listener.into()));
+    }
+    if let Some(listener) = iscsi {
+        let serving = serve_portal(world.clone(), listener.into(), directory, iscsi_reporter(&notices));
+        world.spawn("iscsi portal", serving);
+    }
+    // The sender is dropped with its site: that is a stop too.
+    let _ = stopped.await;
+}
+
+/// The pools by what they serve.
+struct Directory {
+    pools: Vec<PoolRoutes>,
+    /// Sessions of discovery, and the rights on all targets.
+    discovery: Targets,
+}
+
+impl Directory {
+    /// The pool with the wanted service, and whether its thread runs.
+    fn find(&self, has: impl Fn(&PoolView) -> bool) -> Option<(&PoolRoutes, bool)> {
+        // The last view of a pool that has ended stays.
+        let pool = self.pools.iter().find(|pool| has(&pool.views.borrow()))?;
+        Some((pool, current(&pool.views).is_some()))
+    }
+
+    fn find_target(&self, target: &str) -> Option<(&PoolRoutes, bool)> {
+        self.find(|view| view.targets.iter().any(|listed| listed.name.eq_ignore_ascii_case(target)))
+    }
+}
+
+impl ExportDirectory for Directory {
+    fn listed(&self) -> Vec<ListedExport> {
+        let of_pool = |pool: &PoolRoutes| {
+            let is_stopped = current(&pool.views).is_none();
+            let exports = Arc::clone(&pool.views.borrow().exports);
+            let listed = |export: &ListedExport| ListedExport { is_stopped, ..export.clone() };
+            exports.iter().map(listed).collect::<Vec<_>>()
+        };
+        self.pools.iter().flat_map(of_pool).collect()
+    }
+
+    fn send(&self, export: &str, client: MovingClient) -> bool {
+        let pool = self.find(|view| view.exports.iter().any(|listed| listed.name == export));
+        pool.is_some_and(|(pool, _)| pool.nbd.send(client).is_ok())
+    }
+}
+
+impl TargetDirectory for Directory {
+    fn targets(&self) -> Targets {
+        let of_pool = |pool: &PoolRoutes| pool.views.borrow().targets.to_vec();
+        self.discovery.with_listed(self.pools.iter().flat_map(of_pool))
+    }
+
+    fn place(&self, target: &str) -> TargetPlace {
+        match self.find_target(target) {
+            Some((_, true)) => TargetPlace::Thread,
+            Some((_, false)) => TargetPlace::Stopped,
+            None => TargetPlace::Nowhere,
+        }
+    }
+
+    fn send(&self, target: &str, connection: MovingConnection) -> bool {
+        self.find_target(target).is_some_and(|(pool, _)| pool.iscsi.send(connection).is_ok())
+    }
+}

@@ -1,0 +1,130 @@
+//! Views of a pool: what other threads see of it, at most a second old.
+//!
+//! Invariants:
+//!
+//! 1. A view is a value: reading it sends the pool nothing.
+//! 2. A view is published once a second at most, and only if something in it changed. Rows of volumes are made only
+//!    when the catalogue has changed.
+
+use crate::{
+    order::map_rows,
+    pool_thread::{ListedServices, ServedPool},
+};
+use array::pool::VolumeInfo;
+use iscsi::target::ListedTarget;
+use nbd::ListedExport;
+use std::{rc::Rc, sync::Arc, time::Duration};
+use tokio::sync::watch;
+use world::{ByteCount, World};
+
+/// Interval of looking for changes.
+pub const VIEWS_EVERY: Duration = Duration::from_secs(1);
+
+/// A pool as other threads see it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PoolView {
+    pub used: ByteCount,
+    pub usable: ByteCount,
+    /// The reason why the pool has stopped, if it has.
+    pub failure: Option<String>,
+    pub drives_in_use: usize,
+    /// Orders that were done.
+    pub orders_done: u64,
+    /// The order that is being done.
+    pub order_under_way: Option<&'static str>,
+    /// Sorted by name.
+    pub volumes: Arc<Vec<VolumeView>>,
+    /// NBD exports.
+    pub exports: Arc<Vec<ListedExport>>,
+    /// iSCSI targets.
+    pub targets: Arc<Vec<ListedTarget>>,
+}
+
+/// A volume as other threads see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeView {
+    pub name: String,
+    pub size: ByteCount,
+    pub snapshots: usize,
+    pub group: Option<String>,
+}
+
+impl VolumeView {
+    fn of(info: VolumeInfo) -> Self {
+        let VolumeInfo { name, size_bytes, snapshots, group, .. } = info;
+        Self { name, size: ByteCount(size_bytes), snapshots, group }
+    }
+}
+
+/// Publishes the views of one pool.
+pub(crate) struct ViewPublisher {
+    world: World,
+    pool: Rc<ServedPool>,
+    views: watch::Sender<Arc<PoolView>>,
+    /// Revision of the catalogue that the rows show.
+    rows_of: Option<u64>,
+    volumes: Arc<Vec<VolumeView>>,
+    exports: Arc<Vec<ListedExport>>,
+    targets: Arc<Vec<ListedTarget>>,
+}
+
+impl ViewPublisher {
+    pub fn new(world: &World, pool: &Rc<ServedPool>, views: watch::Sender<Arc<PoolView>>) -> Self {
+        Self {
+            world: world.clone(),
+            pool: Rc::clone(pool),
+            views,
+            rows_of: None,
+            volumes: Arc::default(),
+            exports: Arc::default(),
+            targets: Arc::default(),
+        }
+    }
+
+    /// Publishes until the future is dropped.
+    pub async fn run(mut self) {
+        loop {
+            self.world.sleep(VIEWS_EVERY).await;
+            self.publish().await;
+        }
+    }
+
+    /// Publishes the view, if it differs from the last one.
+    pub async fn publish(&mut self) {
+        let revision = self.pool.pool.catalogue_revision();
+        if self.rows_of != Some(revision) {
+            let mut rows = map_rows(&self.world, self.pool.pool.volumes(), VolumeView::of).await;
+            rows.sort_by(|one, other| one.name.cmp(&other.name));
+            self.volumes = Arc::new(rows);
+            self.rows_of = Some(revision);
+        }
+        let ListedServices { exports, targets } = self.pool.listed();
+        keep_if_equal(&mut self.exports, exports);
+        keep_if_equal(&mut self.targets, targets);
+        let space = self.pool.pool.space();
+        let view = PoolView {
+            used: ByteCount(space.used_bytes),
+            usable: ByteCount(space.usable_bytes),
+            failure: self.pool.pool.failure(),
+            drives_in_use: self.pool.pool.drives_present(),
+            orders_done: self.pool.orders_done(),
+            order_under_way: self.pool.order_under_way(),
+            volumes: Arc::clone(&self.volumes),
+            exports: Arc::clone(&self.exports),
+            targets: Arc::clone(&self.targets),
+        };
+        self.views.send_if_modified(|last| {
+            let is_new = **last != view;
+            if is_new {
+                *last = Arc::new(view);
+            }
+            is_new
+        });
+    }
+}
+
+fn keep_if_equal<T: PartialEq>(known: &mut Arc<Vec<T>>, now: Vec<T>) {
+    if **known != now {
+        *known = Arc::new(now);
+    }
+}

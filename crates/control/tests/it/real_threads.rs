@@ -1,0 +1,211 @@
+//! Pools on threads of their own, and QEMU's clients.
+
+use array::{format::VolumeId, pool::NewVolume};
+use control::{
+    FolderPool, Site, SiteSetting,
+    notice::{self, NoticeReader},
+    order::{OrderAnswer, OrderRefusal},
+    portal::PortalSetting,
+};
+use iscsi::target::access::AccessList;
+use nbd::{NbdUri, ServerOptions};
+use serving::{
+    export::{ExportSettings, PlannedTarget, PlannedUnit, name_of},
+    notices::Notices,
+    pool::{
+        create::{NewPoolDrives, NewPoolSetting, create},
+        folder::OpenPool,
+    },
+};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+use world::{
+    Address, ByteCount, Network, ProgramCall, ProgramEnd, Programs, World,
+    real::{self, RealOptions, RealPrograms, RealThreads, Sockets},
+};
+
+const POOLS: [&str; 3] = ["mail", "logs", "archive"];
+const SIZE: &str = "8M";
+
+struct Silent;
+
+impl Notices for Silent {
+    fn warn(&self, _: &str) {}
+    fn note(&self, _: &str) {}
+}
+
+/// Three pools in a folder, each with the volume "store".
+async fn make_pools(world: &World, folder: &Path) {
+    for (number, name) in (1..).zip(POOLS) {
+        let folder = folder.join(name);
+        let drives = NewPoolDrives::Files { count: 2, size: ByteCount::mib(100) };
+        create(world, &folder, drives, NewPoolSetting::default(), &Silent).await.unwrap();
+        let silent: Rc<dyn Notices> = Rc::new(Silent);
+        let open = OpenPool::open(world, &folder, &silent).await.unwrap();
+        let (name, volume) = ("store".to_owned(), VolumeId([number; 16]));
+        let setting = Default::default();
+        open.pool.create_volume(&NewVolume { name, volume, size_bytes: 8 << 20, setting }).await.unwrap();
+        open.close().await.unwrap();
+    }
+}
+
+fn pool(folder: &Path, name: &str) -> FolderPool {
+    let unit = PlannedUnit { export: name.to_owned(), number: 0, write_cache: None, is_read_only: false };
+    FolderPool {
+        name: name.to_owned(),
+        folder: folder.join(name),
+        exports: vec![(name.to_owned(), "store".to_owned())],
+        settings: ExportSettings {
+            read_only: false,
+            create: None,
+            write_cache: None,
+            block_bytes: (512, 4096),
+            is_removable: false,
+        },
+        targets: vec![PlannedTarget { name: name.to_owned(), is_named: true, units: vec![unit] }],
+        access: AccessList::everybody(),
+        state: folder.join("state"),
+    }
+}
+
+async fn start(folder: &Path, options: RealOptions) -> (Site, NoticeReader) {
+    let any = Address::parse("127.0.0.1:0", 0).unwrap();
+    let portal = PortalSetting {
+        network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
+        nbd: Some(any.clone()),
+        iscsi: Some(any),
+        access: AccessList::everybody(),
+        nbd_options: ServerOptions::default(),
+    };
+    let setting = SiteSetting { pools: POOLS.map(|name| pool(folder, name).into()).into(), portal };
+    let (notices, reader) = notice::channel("site");
+    let site = Site::start(&RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
+    (site, reader)
+}
+
+/// URIs of an export by NBD and by iSCSI.
+fn uris(site: &Site, name: &str) -> [String; 2] {
+    let address = site.addresses().nbd.clone().unwrap();
+    let nbd = NbdUri { address, export: name.to_owned(), tls: None };
+    [nbd.to_string(), format!("iscsi://{}/{}/0", site.addresses().iscsi.as_ref().unwrap(), name_of(name))]
+}
+
+/// Runs QEMU's client; false if it failed.
+async fn qemu_io(uri: &str, commands: &[&str]) -> (bool, String) {
+    let mut arguments: Vec<String> = ["-f", "raw", "-t", "none"].map(str::to_owned).into();
+    arguments.extend(commands.iter().flat_map(|command| ["-c".to_owned(), (*command).to_owned()]));
+    arguments.push(uri.to_owned());
+    let ended = RealPrograms::default().run(call("qemu-io", arguments)).await.unwrap();
+    let said = String::from_utf8_lossy(&ended.output.bytes).into_owned();
+    (ended.end == ProgramEnd::Exited(0), said)
+}
+
+fn call(program: &str, arguments: Vec<String>) -> ProgramCall {
+    let time_limit = Duration::from_secs(60);
+    ProgramCall { program: program.to_owned(), arguments, environment: Vec::new(), time_limit }
+}
+
+/// True if QEMU's tools are there. If not, prints a line, and fails where judges are required.
+async fn qemu_is_here() -> bool {
+    let here = RealPrograms::default().run(call("qemu-io", vec!["--version".to_owned()])).await.is_ok();
+    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
+    assert!(here || !required, "qemu-io is required: apt-get install qemu-utils");
+    if !here {
+        println!("skipped: qemu-io is not installed (apt-get install qemu-utils)");
+    }
+    here
+}
+
+fn with_site(options: RealOptions, test: impl AsyncFnOnce(World, Site, NoticeReader, PathBuf)) {
+    let folder = tempfile::tempdir().unwrap();
+    real::run(1, options, async |world: World| {
+        if !qemu_is_here().await {
+            return;
+        }
+        make_pools(&world, folder.path()).await;
+        let (site, notices) = start(folder.path(), options).await;
+        test(world, site, notices, folder.path().to_owned()).await;
+    });
+}
+
+#[test]
+fn qemu_reads_what_it_wrote_to_three_pools_by_nbd_and_iscsi() {
+    with_site(RealOptions::default(), async |world, site, mut notices, folder| {
+        for (value, name) in (1..).zip(POOLS) {
+            let [nbd, iscsi] = uris(&site, name);
+            let write = format!("write -P {value} 0 {SIZE}");
+            let (is_done, said) = qemu_io(&nbd, &[&write, "flush"]).await;
+            assert!(is_done && said.contains("wrote 8388608/8388608"), "{said}");
+            let (is_done, said) = qemu_io(&iscsi, &["write -P 9 4k 4k"]).await;
+            assert!(is_done, "{said}");
+        }
+        for (value, name) in (1..).zip(POOLS) {
+            for uri in uris(&site, name) {
+                let (first, rest) = (format!("read -P {value} 0 4k"), format!("read -P {value} 8k 8184k"));
+                let (is_done, said) = qemu_io(&uri, &[&first, "read -P 9 4k 4k", &rest]).await;
+                assert!(is_done && !said.contains("failed"), "{uri}: {said}");
+            }
+        }
+        // Each client is named by the thread that served it.
+        let mut said = Vec::new();
+        while let Some(notice) = notices.try_next() {
+            said.push(format!("{}: {}", notice.thread, notice.text));
+        }
+        for name in POOLS {
+            let uses = |text: &String| text.starts_with(&format!("{name}: ")) && text.contains(" uses ");
+            assert_eq!(said.iter().filter(|text| uses(text)).count(), 4, "{said:#?}");
+        }
+        assert_eq!(site.stop().await, []);
+        // They are closed: another process may open them.
+        let silent: Rc<dyn Notices> = Rc::new(Silent);
+        for name in POOLS {
+            OpenPool::open(&world, &folder.join(name), &silent).await.unwrap().close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
+    for plain in [false, true] {
+        with_site(RealOptions::plain(plain), async |world, site, _notices, folder| {
+            let [lost, _] = uris(&site, "mail");
+            let [kept, by_iscsi] = uris(&site, "logs");
+            assert!(qemu_io(&lost, &["write -P 1 0 64k"]).await.0);
+            assert!(qemu_io(&kept, &["write -P 2 0 64k"]).await.0);
+            let orders = site.pool("mail").unwrap().orders.clone();
+            // A task of the pool, not the order itself: nobody waits for it.
+            let planted = orders.give(&world, "panic", |pool| {
+                Box::pin(async move {
+                    drop(pool.world.spawn("mover", async { panic!("the map contradicts itself") }))
+                })
+            });
+            let planted = planted.await;
+            assert!(matches!(planted, Ok(OrderAnswer::Done(())) | Err(OrderRefusal::Stopped)), "{planted:?}");
+            let mut waits = 0;
+            while site.pool("mail").unwrap().view().is_some() {
+                world.sleep(Duration::from_millis(5)).await;
+                waits += 1;
+                assert!(waits < 2_000, "its thread has ended");
+            }
+            let (is_done, said) = qemu_io(&lost, &["read 0 4k"]).await;
+            assert!(!is_done && said.contains("the pool of the export is stopped"), "{said}");
+            let late = orders.give(&world, "late", |_| Box::pin(async {})).await;
+            assert_eq!(late.err(), Some(OrderRefusal::Stopped));
+            for uri in [kept, by_iscsi] {
+                let (is_done, said) = qemu_io(&uri, &["read -P 2 0 64k", "write -P 2 64k 64k"]).await;
+                assert!(is_done && !said.contains("failed"), "{said}");
+            }
+            let panicked = site.stop().await;
+            assert_eq!(panicked, [("mail".to_owned(), "the map contradicts itself".to_owned())]);
+            // Nothing acknowledged is lost with the thread.
+            let (site, _) = start(&folder, RealOptions::plain(plain)).await;
+            let [again, _] = uris(&site, "mail");
+            let (is_done, said) = qemu_io(&again, &["read -P 1 0 64k"]).await;
+            assert!(is_done && !said.contains("failed"), "{said}");
+            assert_eq!(site.stop().await, []);
+        });
+    }
+}
