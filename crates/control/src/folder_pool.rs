@@ -8,11 +8,18 @@ use array::pool::Pool;
 use iscsi::target::access::AccessList;
 use report::Refusal;
 use serving::{
-    export::{ExportSettings, OpenExports, PlannedTarget, assemble, identities, nbd_exports},
+    export::{
+        ExportOffers, ExportSettings, OpenExports, PlannedTarget, access_of, assemble, identities,
+        nbd_exports,
+    },
     notices::Notices,
+    pool::folder::OpenPool,
 };
 use std::{path::PathBuf, rc::Rc};
 use world::World;
+
+/// Sees a pool that was opened.
+pub type OpenHook = Box<dyn Fn(&World, &mut OpenPool) + Send>;
 
 /// A pool by its folder, and what it serves.
 pub struct FolderPool {
@@ -24,10 +31,14 @@ pub struct FolderPool {
     pub settings: ExportSettings,
     /// Their units are exports by their names.
     pub targets: Vec<PlannedTarget>,
-    /// Rights on targets by their iSCSI names; those of other pools may be among them.
+    /// Rights on targets by the names of the plan; those of other pools may be among them.
     pub access: AccessList,
     /// Folder for identities that can be stored nowhere else.
     pub state: PathBuf,
+    /// Called on the pool's thread once it is open: it may follow its events.
+    pub on_open: OpenHook,
+    /// Takes what is served, to be shown.
+    pub on_served: Box<dyn FnOnce(Vec<ExportOffers>) + Send>,
 }
 
 impl From<FolderPool> for PoolSetting {
@@ -55,17 +66,21 @@ impl From<FolderPool> for PoolSetting {
 
 async fn open_all(
     world: &World,
-    FolderPool { folder, exports: names, settings, targets, access, state, .. }: FolderPool,
+    FolderPool { folder, exports: names, settings, targets, access, state, on_open, on_served, .. }: FolderPool,
     exports: &mut OpenExports,
     notices: NoticeSender,
 ) -> Result<(Rc<Pool>, PoolServices), Refusal> {
     let notices: Rc<dyn Notices> = Rc::new(notices);
-    let pool = Rc::clone(exports.open_pool((world, &notices), &|_| (), &folder).await?);
+    let opened = |open: &mut OpenPool| on_open(world, open);
+    let pool = Rc::clone(exports.open_pool((world, &notices), &opened, &folder).await?);
     for (name, volume) in names {
-        exports.add(world, name, &folder.join(volume), &settings, &notices, &|_| ()).await?;
+        exports.add(world, name, &folder.join(volume), &settings, &notices, &opened).await?;
     }
     let identities = identities(world, &exports.shared, &state, &*notices)?;
-    let targets = assemble(&targets, (&exports.shared, &identities), &settings);
+    let served = (&exports.shared[..], &identities[..]);
+    on_served(ExportOffers::all(served, &targets, settings.write_cache));
+    let access = access_of(access, &targets, served);
+    let targets = assemble(&targets, served, &settings);
     let exports = nbd_exports(&exports.shared, settings.write_cache);
     Ok((pool, PoolServices { exports, targets, access }))
 }

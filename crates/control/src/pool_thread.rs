@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot, watch};
-use world::{IoResult, LocalFuture, ThreadEnd, Threads, World, with_deadline};
+use world::{IoResult, JoinHandle, LocalFuture, Threads, World, with_deadline};
 
 /// Time that initiators have to log out when the pool is closed.
 const LOG_OUT_MAX: Duration = Duration::from_secs(2);
@@ -77,6 +77,7 @@ pub struct ServedPool {
 pub(crate) struct ListedServices {
     pub exports: Vec<ListedExport>,
     pub targets: Vec<ListedTarget>,
+    pub access: Arc<AccessList>,
 }
 
 impl ServedPool {
@@ -96,6 +97,7 @@ impl ServedPool {
                     units: target.units.keys().copied().collect(),
                 })
                 .collect(),
+            access: Arc::new(access.clone()),
         };
         self.nbd.set_exports(Exports::of_thread(exports));
         self.iscsi.set_targets(self.iscsi.targets().replaced_by(targets, access));
@@ -133,7 +135,7 @@ pub struct PoolThread {
     opened: oneshot::Receiver<Result<(), Refusal>>,
     stop: oneshot::Sender<()>,
     /// Taken once it was awaited.
-    end: Option<ThreadEnd>,
+    end: Option<JoinHandle<Result<(), String>>>,
 }
 
 /// The ways by which connections reach a pool's thread.
@@ -146,6 +148,8 @@ pub(crate) struct PoolRoutes {
 
 /// What a pool's thread is started with, beside the pool.
 pub(crate) struct ThreadStart<'a> {
+    /// Watches the thread.
+    pub world: &'a World,
     pub threads: &'a dyn Threads,
     pub notices: &'a NoticeSender,
     /// Takes clients back to the portal.
@@ -176,7 +180,17 @@ impl PoolThread {
                 }
             })
         };
-        let end = start.threads.start(&format!("pool {name}"), Box::new(main))?;
+        let ended = start.threads.start(&format!("pool {name}"), Box::new(main))?;
+        let notices = start.notices.of(&name);
+        let end = start.world.spawn("pool watch", async move {
+            let end = ended.await;
+            if let Err(panic) = &end {
+                notices.warn(format!(
+                    "stopped by an error of the program: {panic}; other pools go on; start again to open it"
+                ));
+            }
+            end
+        });
         let routes = PoolRoutes { nbd, iscsi, views: views.clone() };
         Ok(Self { name, orders, views, routes, opened, stop, end: Some(end) })
     }
@@ -207,7 +221,7 @@ impl PoolThread {
     }
 
     /// Asks the thread to close its pool and to end. Returns its name and its end, if that was not awaited yet.
-    pub(crate) fn begin_stop(self) -> (String, Option<ThreadEnd>) {
+    pub(crate) fn begin_stop(self) -> (String, Option<JoinHandle<Result<(), String>>>) {
         // The thread may have ended.
         let _ = self.stop.send(());
         (self.name, self.end)
@@ -280,9 +294,8 @@ async fn run(
     let _ = stopped.await;
     // An initiator that does not log out when asked loses nothing either.
     with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;
-    match close().await {
-        Ok(()) => notices.note("closed; all acknowledged writes are stable"),
-        Err(refusal) => notices.warn(refusal.to_string()),
+    if let Err(refusal) = close().await {
+        notices.warn(refusal.to_string());
     }
 }
 

@@ -18,20 +18,19 @@ use nbd::{
     server::portal::{ExportDirectory, MovingClient, Portal},
 };
 use report::Refusal;
+use serving::export::listen_refusal;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
-use world::{Address, IoErrorKind, IoResult, LocalFuture, Network, ThreadEnd, Threads, World};
+use world::{Address, IoError, Listener, LocalFuture, Network, ThreadEnd, Threads, World};
 
 /// Gives the portal's thread its network stack.
 pub type NetworkMaker = Box<dyn FnOnce() -> Rc<dyn Network> + Send>;
 
-/// Addresses, rights and limits of the portal.
+/// Addresses and limits of the portal.
 pub struct PortalSetting {
     pub network: NetworkMaker,
     pub nbd: Option<Address>,
     pub iscsi: Option<Address>,
-    /// Rights on all targets, for discovery.
-    pub access: AccessList,
     /// Limits of each pool's thread, and the TLS policy.
     pub nbd_options: ServerOptions,
 }
@@ -50,9 +49,9 @@ pub(crate) struct PortalThread {
     end: ThreadEnd,
 }
 
-/// The portal's listeners, bound, before there is anything to serve.
+/// The portal with its addresses, before there is anything to serve.
 pub(crate) struct BoundPortal {
-    addresses: oneshot::Receiver<IoResult<PortalAddresses>>,
+    addresses: PortalAddresses,
     routes: oneshot::Sender<Vec<PoolRoutes>>,
     stop: oneshot::Sender<()>,
     end: ThreadEnd,
@@ -60,59 +59,52 @@ pub(crate) struct BoundPortal {
 
 impl BoundPortal {
     /// Starts the thread and binds the addresses; nobody is accepted yet. `back` are clients that pools send back.
-    pub fn start(
+    ///
+    /// # Errors
+    ///
+    /// There is no thread left, or an address could not be bound.
+    pub async fn start(
         threads: &dyn Threads,
         setting: PortalSetting,
         back: mpsc::UnboundedReceiver<MovingClient>,
         notices: NoticeSender,
-    ) -> IoResult<Self> {
+    ) -> Result<Self, Refusal> {
         let (tell, addresses) = oneshot::channel();
         let (routes, take_routes) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let main = move |world: World| -> LocalFuture<()> {
-            Box::pin(async move {
-                // Dropped routes or a dropped stop: the site has ended.
-                run(world, setting, (tell, take_routes, stopped), back, notices).await;
-            })
+            Box::pin(run(world, setting, (tell, take_routes, stopped), back, notices))
         };
-        let end = threads.start("portal", Box::new(main))?;
-        Ok(Self { addresses, routes, stop, end })
+        let end = threads.start("portal", Box::new(main)).map_err(|error| no_thread(&error))?;
+        match addresses.await {
+            Ok(addresses) => Ok(Self { addresses: addresses?, routes, stop, end }),
+            Err(_) => {
+                let why = end.await.err().unwrap_or_else(|| "it has ended".to_owned());
+                Err(Refusal::new(format!("the portal's thread: {why}"), "see the log"))
+            }
+        }
     }
 
     /// Accepts connections for the pools from now on.
-    ///
-    /// # Errors
-    ///
-    /// An address could not be bound.
-    pub async fn open(self, pools: Vec<PoolRoutes>) -> Result<PortalThread, Refusal> {
+    pub fn open(self, pools: Vec<PoolRoutes>) -> PortalThread {
         let Self { addresses, routes, stop, end } = self;
-        let addresses = match addresses.await {
-            Ok(Ok(addresses)) => addresses,
-            Ok(Err(error)) => {
-                let remedy = match error.kind() {
-                    IoErrorKind::Busy => "end the program that listens there, or choose another address",
-                    IoErrorKind::PermissionDenied => "ports below 1024 are for root; choose another one",
-                    _ => "choose another address",
-                };
-                return Err(Refusal::new(error.to_string(), remedy));
-            }
-            Err(_) => {
-                let why = end.await.err().unwrap_or_else(|| "it has ended".to_owned());
-                return Err(Refusal::new(format!("the portal's thread: {why}"), "see the log"));
-            }
-        };
         // If it ended meanwhile, its end says so.
         let _ = routes.send(pools);
-        Ok(PortalThread { addresses, stop, end })
+        PortalThread { addresses, stop, end }
     }
 
     /// Gives the addresses back, and waits until they are free.
     pub async fn abandon(self) {
-        let Self { routes, stop, end, addresses } = self;
-        drop((routes, stop, addresses));
+        let Self { routes, stop, end, .. } = self;
+        drop((routes, stop));
         // A panic of a thread that served nothing was reported by the panic hook.
         let _ = end.await;
     }
+}
+
+/// The refusal of a thread that could not be started.
+pub(crate) fn no_thread(error: &IoError) -> Refusal {
+    Refusal::new(error.to_string(), "raise the limits of threads and open files (ulimit -u, -n)")
 }
 
 impl PortalThread {
@@ -124,31 +116,26 @@ impl PortalThread {
     }
 }
 
-type Signals =
-    (oneshot::Sender<IoResult<PortalAddresses>>, oneshot::Receiver<Vec<PoolRoutes>>, oneshot::Receiver<()>);
+type Signals = (
+    oneshot::Sender<Result<PortalAddresses, Refusal>>,
+    oneshot::Receiver<Vec<PoolRoutes>>,
+    oneshot::Receiver<()>,
+);
 
 async fn run(
     world: World,
-    PortalSetting { network, nbd, iscsi, access, nbd_options }: PortalSetting,
+    PortalSetting { network, nbd, iscsi, nbd_options }: PortalSetting,
     (tell, routes, stopped): Signals,
     mut back: mpsc::UnboundedReceiver<MovingClient>,
     notices: NoticeSender,
 ) {
     let network = network();
     let bound = async {
-        let nbd = match nbd {
-            Some(address) => Some(network.listen(&address).await?),
-            None => None,
-        };
-        let iscsi = match iscsi {
-            Some(address) => Some(network.listen(&address).await?),
-            None => None,
-        };
-        Ok((nbd, iscsi))
+        Ok((listen(&*network, nbd, "⟨nbd⟩").await?, listen(&*network, iscsi, "⟨iscsi⟩").await?))
     };
     let (nbd, iscsi) = match bound.await {
         Ok(bound) => bound,
-        Err(error) => return drop(tell.send(Err(error))),
+        Err(refusal) => return drop(tell.send(Err(refusal))),
     };
     let addresses = PortalAddresses {
         nbd: nbd.as_ref().map(|listener| listener.address()),
@@ -157,7 +144,7 @@ async fn run(
     // Nobody may wait for it.
     let _ = tell.send(Ok(addresses));
     let Ok(pools) = routes.await else { return };
-    let directory = Rc::new(Directory { pools, discovery: Targets::default().with_access(access) });
+    let directory = Rc::new(Directory { pools, discovery: Targets::default() });
     let portal = Portal::new(&world, Rc::clone(&directory) as _, nbd_options, nbd_reporter(&notices));
     let takes_back = Rc::clone(&portal);
     world.spawn("nbd clients back", async move {
@@ -166,20 +153,31 @@ async fn run(
         }
     });
     if let Some(listener) = nbd {
-        world.spawn("nbd portal", portal.serve(listener.into()));
+        world.spawn("nbd portal", portal.serve(listener));
     }
     if let Some(listener) = iscsi {
-        let serving = serve_portal(world.clone(), listener.into(), directory, iscsi_reporter(&notices));
+        let serving = serve_portal(world.clone(), listener, directory, iscsi_reporter(&notices));
         world.spawn("iscsi portal", serving);
     }
     // The sender is dropped with its site: that is a stop too.
     let _ = stopped.await;
 }
 
+/// Listens at an address, which a setting gives; `None` if there is none.
+async fn listen(
+    network: &dyn Network,
+    address: Option<Address>,
+    setting: &str,
+) -> Result<Option<Rc<dyn Listener>>, Refusal> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = network.listen(&address).await;
+    bound.map(|listener| Some(listener.into())).map_err(|error| listen_refusal(&error, setting))
+}
+
 /// The pools by what they serve.
 struct Directory {
     pools: Vec<PoolRoutes>,
-    /// Sessions of discovery, and the rights on all targets.
+    /// Sessions of discovery.
     discovery: Targets,
 }
 
@@ -215,8 +213,10 @@ impl ExportDirectory for Directory {
 
 impl TargetDirectory for Directory {
     fn targets(&self) -> Targets {
-        let of_pool = |pool: &PoolRoutes| pool.views.borrow().targets.to_vec();
-        self.discovery.with_listed(self.pools.iter().flat_map(of_pool))
+        let views: Vec<_> = self.pools.iter().map(|pool| Arc::clone(&pool.views.borrow())).collect();
+        let access = AccessList::merged(views.iter().map(|view| &*view.access));
+        let listed = views.iter().flat_map(|view| view.targets.to_vec());
+        self.discovery.with_listed(listed).with_access(access)
     }
 
     fn place(&self, target: &str) -> TargetPlace {

@@ -3,12 +3,12 @@
 use crate::{
     notice::NoticeSender,
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
-    portal::{BoundPortal, PortalAddresses, PortalSetting, PortalThread},
+    portal::{BoundPortal, PortalAddresses, PortalSetting, PortalThread, no_thread},
 };
 use report::Refusal;
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
-use world::{IoError, Threads};
+use world::{Threads, World};
 
 /// Pools and their portal.
 pub struct SiteSetting {
@@ -29,6 +29,7 @@ impl Site {
     ///
     /// An address is taken, a pool does not open, or two pools would serve one name. Pools that were opened are closed again.
     pub async fn start(
+        world: &World,
         threads: &dyn Threads,
         SiteSetting { pools, portal }: SiteSetting,
         notices: &NoticeSender,
@@ -37,41 +38,32 @@ impl Site {
         if let Some(twice) = pools.iter().map(|pool| &pool.name).find(|name| !names.insert(*name)) {
             return Err(Refusal::new(format!("two pools are called {twice:?}"), "name them apart"));
         }
-        let no_thread = |error: IoError| {
-            Refusal::new(error.to_string(), "raise the limits of threads and open files (ulimit -u, -n)")
-        };
         let (send_back, back) = mpsc::unbounded_channel();
         let nbd_options = portal.nbd_options.clone();
-        let bound = BoundPortal::start(threads, portal, back, notices.of("portal")).map_err(no_thread)?;
-        let start = ThreadStart { threads, notices, send_back, nbd_options: &nbd_options };
+        // Before any pool is touched: a taken address is the usual mistake.
+        let bound = BoundPortal::start(threads, portal, back, notices.of("portal")).await?;
+        let start = ThreadStart { world, threads, notices, send_back, nbd_options: &nbd_options };
         let mut started = Vec::new();
+        let mut refused = None;
         for pool in pools {
             match PoolThread::start(pool, &start) {
                 Ok(pool) => started.push(pool),
-                Err(error) => {
-                    stop_all(started).await;
-                    bound.abandon().await;
-                    return Err(no_thread(error));
-                }
+                Err(error) => refused = refused.or_else(|| Some(no_thread(&error))),
             }
         }
-        let mut refused = None;
         for pool in &mut started {
             // All are waited for: one that opens late must be closed, too.
-            refused = refused.or(pool.opened().await.err());
+            let opened = pool.opened().await;
+            refused = refused.or(opened.err());
         }
-        let refused = refused.map_or_else(|| names_are_unique(&started), Err);
-        let opened = match refused {
-            Ok(()) => bound.open(started.iter().map(PoolThread::routes).collect()).await,
-            Err(refusal) => {
-                bound.abandon().await;
-                Err(refusal)
+        match refused.or_else(|| names_are_unique(&started).err()) {
+            None => {
+                let portal = bound.open(started.iter().map(PoolThread::routes).collect());
+                Ok(Self { pools: started, portal })
             }
-        };
-        match opened {
-            Ok(portal) => Ok(Self { pools: started, portal }),
-            Err(refusal) => {
+            Some(refusal) => {
                 stop_all(started).await;
+                bound.abandon().await;
                 Err(refusal)
             }
         }

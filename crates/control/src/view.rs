@@ -11,7 +11,7 @@ use crate::{
     pool_thread::{ListedServices, ServedPool},
 };
 use array::pool::VolumeInfo;
-use iscsi::target::ListedTarget;
+use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ pub struct PoolView {
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
     pub targets: Arc<Vec<ListedTarget>>,
+    /// Rights on the targets.
+    pub access: Arc<AccessList>,
 }
 
 /// A volume as other threads see it.
@@ -98,7 +100,7 @@ impl ViewPublisher {
             self.volumes = Arc::new(rows);
             self.rows_of = Some(revision);
         }
-        let ListedServices { exports, targets } = self.pool.listed();
+        let ListedServices { exports, targets, access } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
         keep_if_equal(&mut self.targets, targets);
         let space = self.pool.pool.space();
@@ -112,6 +114,7 @@ impl ViewPublisher {
             volumes: Arc::clone(&self.volumes),
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
+            access,
         };
         self.views.send_if_modified(|last| {
             let is_new = **last != view;

@@ -297,15 +297,31 @@ fn a_taken_port_is_refused_in_a_line() {
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_volume_of_a_pool() {
-    if !is_here() {
-        return;
+    if is_here() {
+        test_volume_of(&["pool"]);
     }
+}
+
+#[test]
+fn libiscsi_finds_nothing_wrong_with_a_volume_behind_the_portal_of_three_pools() {
+    if is_here() {
+        test_volume_of(&["one", "pool", "other"]);
+    }
+}
+
+/// Runs the tests of a thin disk at the volume of "pool", served with those of the other pools.
+fn test_volume_of(pools: &[&str]) {
     let bench = Bench::new();
-    let made = bench.run(&["pool", "create", "pool", "--drives", "2", "--size", "96MiB"]);
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
-    assert_eq!(bench.run(&["volume", "create", "pool/store", "64MiB"]).code, Some(0));
-    let serving = Serving::begin(&bench, &["pool/store", "--name", "0"]);
-    let url = &serving.uris[0];
+    let mut exports = Vec::new();
+    for pool in pools {
+        let made = bench.run(&["pool", "create", pool, "--drives", "2", "--size", "96MiB"]);
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        let volume = format!("{pool}/of-{pool}");
+        assert_eq!(bench.run(&["volume", "create", &volume, "64MiB"]).code, Some(0));
+        exports.push(volume);
+    }
+    let serving = Serving::begin(&bench, &exports.iter().map(String::as_str).collect::<Vec<_>>());
+    let url = serving.uris.iter().find(|uri| uri.contains("of-pool")).unwrap();
     let listed = listed("512e");
     for suite in
         ["Unmap", "WriteSame16", "WriteSame10", "GetLBAStatus", "Inquiry", "CompareAndWrite", "Write16"]

@@ -17,6 +17,7 @@ mod events;
 mod exported;
 mod exports;
 mod exports_iscsi;
+mod exports_of_pools;
 mod exports_tls;
 mod filling;
 mod group_verbs;

@@ -68,21 +68,23 @@ fn pool(folder: &Path, name: &str) -> FolderPool {
         targets: vec![PlannedTarget { name: name.to_owned(), is_named: true, units: vec![unit] }],
         access: AccessList::everybody(),
         state: folder.join("state"),
+        on_open: Box::new(|_, _| ()),
+        on_served: Box::new(drop),
     }
 }
 
-async fn start(folder: &Path, options: RealOptions) -> (Site, NoticeReader) {
+async fn start(world: &World, folder: &Path, options: RealOptions) -> (Site, NoticeReader) {
     let any = Address::parse("127.0.0.1:0", 0).unwrap();
     let portal = PortalSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         nbd: Some(any.clone()),
         iscsi: Some(any),
-        access: AccessList::everybody(),
         nbd_options: ServerOptions::default(),
     };
     let setting = SiteSetting { pools: POOLS.map(|name| pool(folder, name).into()).into(), portal };
     let (notices, reader) = notice::channel("site");
-    let site = Site::start(&RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
+    let site =
+        Site::start(world, &RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
     (site, reader)
 }
 
@@ -126,7 +128,7 @@ fn with_site(options: RealOptions, test: impl AsyncFnOnce(World, Site, NoticeRea
             return;
         }
         make_pools(&world, folder.path()).await;
-        let (site, notices) = start(folder.path(), options).await;
+        let (site, notices) = start(&world, folder.path(), options).await;
         test(world, site, notices, folder.path().to_owned()).await;
     });
 }
@@ -201,7 +203,7 @@ fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
             let panicked = site.stop().await;
             assert_eq!(panicked, [("mail".to_owned(), "the map contradicts itself".to_owned())]);
             // Nothing acknowledged is lost with the thread.
-            let (site, _) = start(&folder, RealOptions::plain(plain)).await;
+            let (site, _) = start(&world, &folder, RealOptions::plain(plain)).await;
             let [again, _] = uris(&site, "mail");
             let (is_done, said) = qemu_io(&again, &["read -P 1 0 64k"]).await;
             assert!(is_done && !said.contains("failed"), "{said}");

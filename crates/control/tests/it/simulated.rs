@@ -151,13 +151,12 @@ fn pool_setting(name: &str, served_as: &str, drives: &[Rc<SimDrive>], access: &A
     PoolSetting { name: name.to_owned(), open: Box::new(open) }
 }
 
-fn portal(network: &SimNetwork, access: AccessList) -> PortalSetting {
+fn portal(network: &SimNetwork) -> PortalSetting {
     let network = Fragile::new(network.clone());
     PortalSetting {
         network: Box::new(move || network.get().host("server")),
         nbd: Some(Address::parse("server:10809", 0).unwrap()),
         iscsi: Some(Address::parse("server:3260", 0).unwrap()),
-        access,
         nbd_options: ServerOptions::default(),
     }
 }
@@ -170,9 +169,9 @@ async fn start(
     access: &AccessList,
 ) -> (Site, NoticeReader) {
     let pools = POOLS.iter().zip(drives).map(|(name, drives)| pool_setting(name, name, drives, access));
-    let setting = SiteSetting { pools: pools.collect(), portal: portal(network, access.clone()) };
+    let setting = SiteSetting { pools: pools.collect(), portal: portal(network) };
     let (notices, reader) = notice::channel("site");
-    let site = Site::start(&SimThreads(world.clone()), setting, &notices).await.expect("it starts");
+    let site = Site::start(world, &SimThreads(world.clone()), setting, &notices).await.expect("it starts");
     (site, reader)
 }
 
@@ -392,7 +391,7 @@ fn a_site_that_cannot_start_leaves_its_pools_closed_and_says_why() {
             let pools = names.iter().zip(served_as).zip(drives);
             let pools =
                 pools.map(|((name, served_as), drives)| pool_setting(name, served_as, drives, &everybody));
-            SiteSetting { pools: pools.collect(), portal: portal(&network, everybody.clone()) }
+            SiteSetting { pools: pools.collect(), portal: portal(&network) }
         };
         let (notices, _reader) = notice::channel("site");
         let threads = SimThreads(world.clone());
@@ -402,18 +401,19 @@ fn a_site_that_cannot_start_leaves_its_pools_closed_and_says_why() {
             (POOLS, ["a", "b", "a"], &drives[..], "two pools would serve \"a\""),
             (POOLS, POOLS, &twice_drives[..], "drive"),
         ] {
-            let refused = Site::start(&threads, setting(names, served_as, drives), &notices).await;
+            let refused = Site::start(&world, &threads, setting(names, served_as, drives), &notices).await;
             let refused = refused.err().expect("it is refused").to_string();
             assert!(refused.contains(problem), "{refused}");
         }
         let host = network.host("server");
         let taken = host.listen(&Address::parse("server:3260", 0).unwrap()).await.unwrap();
-        let refused = Site::start(&threads, setting(POOLS, POOLS, &drives), &notices).await;
+        let refused = Site::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await;
         let refused = refused.err().expect("the address is taken").to_string();
         assert!(refused.contains("address in use"), "{refused}");
         drop(taken);
         // All are closed: they open, and their addresses are free.
-        let site = Site::start(&threads, setting(POOLS, POOLS, &drives), &notices).await.expect("it starts");
+        let site =
+            Site::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await.expect("it starts");
         site.stop().await;
     });
 }

@@ -18,7 +18,7 @@ pub enum AccessRight {
 }
 
 /// Credentials and rights of one listed initiator.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitiatorRights {
     /// CHAP credentials it must present. Without them its name is believed.
     pub credentials: Option<Credentials>,
@@ -27,7 +27,7 @@ pub struct InitiatorRights {
 }
 
 /// The initiators that may log in and their rights.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList {
     named: Option<BTreeMap<String, InitiatorRights>>,
     own: Option<Credentials>,
@@ -68,13 +68,32 @@ impl AccessList {
         }
     }
 
-    /// Replaces each target name by `full_name` of it.
-    pub fn with_target_names(mut self, full_name: impl Fn(&str) -> String) -> Self {
+    /// Replaces each target name by `full_name` of it, and drops the rights on targets that have none.
+    pub fn with_target_names(mut self, full_name: impl Fn(&str) -> Option<String>) -> Self {
         for rights in self.named.iter_mut().flat_map(BTreeMap::values_mut) {
             let units = std::mem::take(&mut rights.units);
-            rights.units = units.into_iter().map(|(name, units)| (full_name(&name), units)).collect();
+            let named = units.into_iter().filter_map(|(name, units)| Some((full_name(&name)?, units)));
+            rights.units = named.collect();
         }
         self
+    }
+
+    /// The rights of all lists, which are on different targets. Credentials are those of the first list with an initiator.
+    pub fn merged<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut merged = Self::default();
+        for list in lists {
+            merged.own = merged.own.or_else(|| list.own.clone());
+            let Some(named) = &list.named else { continue };
+            let known = merged.named.get_or_insert_default();
+            for (initiator, rights) in named {
+                let entry = known.entry(initiator.clone()).or_insert_with(|| InitiatorRights {
+                    credentials: rights.credentials.clone(),
+                    units: BTreeMap::new(),
+                });
+                entry.units.extend(rights.units.clone());
+            }
+        }
+        merged
     }
 
     fn rights(&self, initiator: &str) -> Option<&InitiatorRights> {
@@ -128,6 +147,29 @@ mod tests {
         assert_eq!(access.right("iqn.x:a", "iqn.u", 0), None);
         assert_eq!(access.right("iqn.x:b", "iqn.t", 0), None);
         assert!(!AccessList::only([], None).unwrap().admits("iqn.x:a"), "nobody");
+    }
+
+    #[test]
+    fn rights_of_parts_are_together_those_of_the_whole() {
+        let rights = |targets: &[&str]| {
+            let units = targets
+                .iter()
+                .map(|target| ((*target).to_owned(), BTreeMap::from([(0, AccessRight::Write)])));
+            InitiatorRights { credentials: who("a", "twelve bytes"), units: units.collect() }
+        };
+        let own = who("us", "another secret");
+        let whole = AccessList::only([("iqn.x:a".to_owned(), rights(&["one", "two"]))], own).unwrap();
+        let part = |name: &'static str| {
+            whole.clone().with_target_names(|target| (target == name).then(|| format!("iqn.{target}")))
+        };
+        let (one, two) = (part("one"), part("two"));
+        assert_eq!(one.right("iqn.x:a", "iqn.one", 0), Some(AccessRight::Write));
+        assert_eq!(one.right("iqn.x:a", "iqn.two", 0), None);
+        assert_eq!(
+            AccessList::merged([&one, &two]),
+            whole.with_target_names(|target| Some(format!("iqn.{target}")))
+        );
+        assert!(AccessList::merged([]).admits("iqn.x:b"), "as everybody");
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub struct PlannedUnit {
     pub is_read_only: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedTarget {
     /// The name in the file, or that of its export.
     pub name: String,
@@ -103,6 +103,22 @@ pub struct TargetPlan {
     pub access: AccessList,
     /// Not every initiator may use every target.
     pub is_restricted: bool,
+}
+
+impl TargetPlan {
+    /// The targets whose units are all among `exports`, with all rights; `None` if a target has units here and elsewhere.
+    pub fn part(&self, exports: &[String]) -> Option<Self> {
+        let mut targets = Vec::new();
+        for target in &self.targets {
+            let here = target.units.iter().filter(|unit| exports.contains(&unit.export)).count();
+            match here {
+                0 => {}
+                count if count == target.units.len() => targets.push(target.clone()),
+                _ => return None,
+            }
+        }
+        Some(Self { targets, access: self.access.clone(), is_restricted: self.is_restricted })
+    }
 }
 
 /// One target for each export, open to all initiators.
@@ -262,6 +278,20 @@ mod tests {
         for wrong in ["mail/2", "mail/x", "none", "none/0", ""] {
             assert!(units_meant(wrong, &targets).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_divided_by_exports_unless_a_target_is_in_several_parts() {
+        let text = "[[target]]\nname = 'mail'\nunits = ['a', 'b']\n[[target]]\nname = 'logs'\nunits = ['c']";
+        let targets = planned(text, &["a", "b", "c", "d"]).unwrap();
+        let plan = TargetPlan { targets, access: AccessList::everybody(), is_restricted: false };
+        let part = |exports: &[&str]| {
+            let part = plan.part(&names(exports))?;
+            Some(part.targets.into_iter().map(|target| target.name).collect::<Vec<_>>())
+        };
+        assert_eq!(part(&["a", "b", "d"]).unwrap(), ["mail", "d"]);
+        assert_eq!(part(&["c"]).unwrap(), ["logs"]);
+        assert_eq!(part(&["a", "c"]), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 use array::pool::Alarm;
 use iscsi::{
     scsi::{identity::UnitIdentity, properties::UnitProperties, unit::LogicalUnit},
-    target::{Target, TargetEvent, Targets, serve},
+    target::{Target, TargetEvent, Targets, access::AccessList, serve},
 };
 use report::Refusal;
 use std::{path::Path, rc::Rc};
@@ -64,9 +64,7 @@ impl IscsiEndpoints {
             }
         };
         let offers = shared.iter().map(offer).collect();
-        let access = access.with_target_names(|name| {
-            full_name(targets.iter().find(|target| target.name == name).expect("rights are of targets"))
-        });
+        let access = access_of(access, &targets, (shared, identities));
         let targets = assemble(&targets, (shared, identities), settings);
         let targets = Targets::new(targets).with_access(access);
         let serve_at = |listener: Rc<dyn Listener>, targets: Targets, offers: Vec<Offer>| {
@@ -108,8 +106,24 @@ pub fn assemble(
     planned.iter().map(target_of).collect()
 }
 
+/// The rights on these targets, by their iSCSI names; rights on others are dropped.
+pub fn access_of(
+    access: AccessList,
+    planned: &[PlannedTarget],
+    (shared, identities): (&[SharedDevice], &[UnitIdentity]),
+) -> AccessList {
+    access.with_target_names(|name| {
+        let target = planned.iter().find(|target| target.name == name)?;
+        Some(full_name_of(target, shared, identities))
+    })
+}
+
 /// The iSCSI name of a planned target.
-fn full_name_of(target: &PlannedTarget, shared: &[SharedDevice], identities: &[UnitIdentity]) -> String {
+pub(super) fn full_name_of(
+    target: &PlannedTarget,
+    shared: &[SharedDevice],
+    identities: &[UnitIdentity],
+) -> String {
     if target.is_named {
         name_of(&target.name)
     } else {

@@ -5,14 +5,16 @@ mod changes;
 mod identity;
 mod iscsi_endpoints;
 mod nbd_endpoint;
+mod offers;
 mod shared;
 mod thin_volume;
 mod withholding;
 mod write_cache;
 
 pub use access_file::{PlannedTarget, PlannedUnit, TargetPlan};
-pub use iscsi_endpoints::{IscsiEndpoints, assemble, name_of, target_plan};
+pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_plan};
 pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
+pub use offers::{ExportOffers, UnitOffer};
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;
@@ -26,7 +28,7 @@ use std::{
     path::{Path, PathBuf},
     rc::Rc,
 };
-use world::{Address, ByteCount, IoErrorKind, Listener, LocalFuture, Network, World, real::Sockets};
+use world::{Address, ByteCount, IoError, IoErrorKind, Listener, LocalFuture, Network, World, real::Sockets};
 
 /// Settings of all exports.
 #[derive(Clone, Debug)]
@@ -113,22 +115,25 @@ pub fn identities(
     Ok(identities)
 }
 
-/// Listens at `address`, which `flag` gives; `None` if there is none.
-pub async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Listener>>, Refusal> {
+/// Listens at `address`, which `setting` gives; `None` if there is none.
+pub async fn listen(address: Option<Address>, setting: &str) -> Result<Option<Rc<dyn Listener>>, Refusal> {
     let Some(address) = address else { return Ok(None) };
     match Sockets.listen(&address).await {
         Ok(listener) => Ok(Some(listener.into())),
-        Err(error) => {
-            let remedy = match error.kind() {
-                IoErrorKind::Busy => {
-                    format!("end the program that listens there, or choose another address with {flag}")
-                }
-                IoErrorKind::PermissionDenied => {
-                    format!("ports below 1024 are for root; choose another one with {flag}")
-                }
-                _ => format!("choose another address with {flag} HOST:PORT"),
-            };
-            Err(Refusal::new(error.to_string(), remedy))
-        }
+        Err(error) => Err(listen_refusal(&error, setting)),
     }
+}
+
+/// The refusal of an address that cannot be listened at, which `setting` gives.
+pub fn listen_refusal(error: &IoError, setting: &str) -> Refusal {
+    let remedy = match error.kind() {
+        IoErrorKind::Busy => {
+            format!("end the program that listens there, or choose another address with {setting}")
+        }
+        IoErrorKind::PermissionDenied => {
+            format!("ports below 1024 are for root; choose another one with {setting}")
+        }
+        _ => format!("choose another address with {setting} HOST:PORT"),
+    };
+    Refusal::new(error.to_string(), remedy)
 }

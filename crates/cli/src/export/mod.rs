@@ -1,23 +1,26 @@
 //! `spindle export`: files, devices and volumes of pools, served over the network until the program is ended.
 
+mod pool_threads;
+mod shown;
+
 use crate::{
-    arguments::ExportArguments,
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
     pool::{arguments::WriteCacheState, reporter::report_events_of},
+    verb_arguments::ExportArguments,
 };
 use nbd::TlsMode;
 use report::Refusal;
-use serde::Serialize;
 use serving::{
     certificates,
     export::{
-        ExportEndpoint, ExportSettings, IscsiEndpoints, Offer, OpenExports, SharedDevice, identities, listen,
-        names, nbd_endpoint, target_plan,
+        ExportEndpoint, ExportSettings, IscsiEndpoints, OpenExports, TargetPlan, identities, listen, names,
+        nbd_endpoint, target_plan,
     },
     pool::folder::OpenPool,
     step_times_file::StepTimesFile,
 };
+use shown::{ShownEndpoint, tell};
 use std::{env, path::PathBuf, rc::Rc, time::Duration};
 use world::{
     Address, World,
@@ -25,21 +28,27 @@ use world::{
     with_deadline,
 };
 
-/// One export as JSON.
-#[derive(Serialize)]
-struct ServedExport {
-    uri: String,
-    path: PathBuf,
-    bytes: u64,
-    read_only: bool,
-    write_cache: bool,
-    /// Identity that initiators see; iSCSI only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    identity: Option<String>,
-}
-
 /// Time initiators have to log out at the end.
 const LOG_OUT_MAX: Duration = Duration::from_secs(2);
+
+/// What the command line asks for.
+struct ExportRequest {
+    paths: Vec<PathBuf>,
+    /// Of the exports, in the order of the paths.
+    names: Vec<String>,
+    nbd: Option<Address>,
+    tls: TlsMode,
+    iscsi: Option<Address>,
+    /// Addresses to which logins are redirected.
+    portals: Vec<Address>,
+    plan: TargetPlan,
+    settings: ExportSettings,
+    /// Folder for identities.
+    state: PathBuf,
+    step_times: Option<PathBuf>,
+    options: RealOptions,
+    as_json: bool,
+}
 
 /// Runs the verb to its end.
 pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
@@ -47,6 +56,14 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     if arguments.chap_make {
         return make_secret(&console);
     }
+    let request = request(arguments)?;
+    match pool_threads::parts(&request) {
+        Some(parts) => pool_threads::run(parts, request, console),
+        None => run_on_one_thread(request, &console),
+    }
+}
+
+fn request(arguments: &ExportArguments) -> Result<ExportRequest, Refusal> {
     let nbd = arguments.nbd.as_deref().or(arguments.iscsi.is_none().then_some("127.0.0.1"));
     let nbd = nbd.map(|text| address(text, nbd::PORT)).transpose()?;
     let iscsi = arguments.iscsi.as_deref().map(|text| address(text, iscsi::PORT)).transpose()?;
@@ -60,14 +77,32 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     let tls = tls(arguments)?;
     let names = names(&arguments.paths, &arguments.name)?;
     let plan = target_plan(arguments.access.as_deref(), &names)?;
-    let settings = settings(arguments);
     let options = RealOptions {
         force_plain: arguments.plain_io,
         busy_poll: Duration::from_micros(arguments.poll),
         step_times: arguments.step_times.is_some(),
         panics_end: false,
     };
-    real::run(0, options, async |world: World| {
+    Ok(ExportRequest {
+        paths: arguments.paths.clone(),
+        names,
+        nbd,
+        tls,
+        iscsi,
+        portals,
+        plan,
+        settings: settings(arguments),
+        state: arguments.state.clone().unwrap_or_else(state_folder),
+        step_times: arguments.step_times.clone(),
+        options,
+        as_json: arguments.json,
+    })
+}
+
+/// Serves all exports on this thread.
+fn run_on_one_thread(request: ExportRequest, console: &Console) -> Result<ExitStatus, Refusal> {
+    let ExportRequest { paths, names, nbd, tls, iscsi, portals, plan, settings, state, .. } = request;
+    real::run(0, request.options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;
         let iscsi = listen(iscsi, "--iscsi").await?;
@@ -76,12 +111,11 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
         let notices = StderrNotices::shared();
-        let step_times = arguments.step_times.as_ref();
+        let step_times = request.step_times.as_ref();
         let step_times = step_times.map(|path| StepTimesFile::create(path, &world, &notices)).transpose()?;
-        let report =
-            |open: &mut OpenPool| report_events_of(open, &world, &console, console.is_for_programs());
+        let report = |open: &mut OpenPool| report_events_of(open, &world, console, console.is_for_programs());
         let mut exports = OpenExports::default();
-        for (name, path) in names.into_iter().zip(&arguments.paths) {
+        for (name, path) in names.into_iter().zip(&paths) {
             if let Err(refusal) = exports.add(&world, name, path, &settings, &notices, &report).await {
                 // The first failure is the news.
                 let _ = exports.close().await;
@@ -89,10 +123,7 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
             }
         }
         let identities = match iscsi {
-            Some(_) => {
-                let state = arguments.state.clone().unwrap_or_else(state_folder);
-                identities(&world, &exports.shared, &state, &*notices)
-            }
+            Some(_) => identities(&world, &exports.shared, &state, &*notices),
             None => Ok(Vec::new()),
         };
         let identities = match identities {
@@ -117,7 +148,8 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         // A reader of this line may end the server at once.
         let ended = interrupted();
-        tell(&endpoints, shared, arguments, &console)?;
+        let shown: Vec<_> = endpoints.iter().map(|endpoint| ShownEndpoint::of(endpoint, shared)).collect();
+        tell(&shown, request.as_json, console)?;
         for endpoint in endpoints {
             world.spawn("export", endpoint.serving);
         }
@@ -183,49 +215,6 @@ fn make_secret(console: &Console) -> Result<ExitStatus, Refusal> {
 
 fn address(text: &str, port: u16) -> Result<Address, Refusal> {
     Address::parse(text, port).map_err(|error| Refusal::new(error.to_string(), "see 'spindle export --help'"))
-}
-
-/// Prints what is served, and at which addresses.
-fn tell(
-    endpoints: &[ExportEndpoint],
-    shared: &[SharedDevice],
-    arguments: &ExportArguments,
-    console: &Console,
-) -> Result<(), Refusal> {
-    let served = endpoints.iter().flat_map(|endpoint| {
-        let identity = |index: usize| Some(endpoint.identities.as_ref()?.get(index)?.to_string());
-        endpoint.offers.iter().zip(shared).enumerate().map(move |(index, offer)| (offer, identity(index)))
-    });
-    let served = served.collect::<Vec<_>>();
-    if arguments.json {
-        let all = served.iter().map(|((offer, shared), identity)| ServedExport {
-            uri: offer.uri.clone(),
-            identity: identity.clone(),
-            path: shared.path.clone(),
-            bytes: shared.device.geometry().size.0,
-            read_only: offer.is_read_only,
-            write_cache: offer.write_cache.is_on,
-        });
-        console.json_of(&all.collect::<Vec<_>>())?;
-    }
-    for ((Offer { uri, is_read_only, write_cache }, shared), _) in &served {
-        let writes = if *is_read_only { "read-only".to_owned() } else { write_cache.to_string() };
-        console.say(&format!(
-            "{uri}  {}  {}, {writes}",
-            shared.path.display(),
-            shared.device.geometry().size
-        ));
-    }
-    if let Some(endpoint) =
-        endpoints.iter().find(|endpoint| !endpoint.address.is_local() && !endpoint.is_restricted)
-    {
-        console.warn(&format!(
-            "anyone who reaches {} can read and write: there is no access control",
-            endpoint.address
-        ));
-    }
-    console.say("serving; Ctrl-C ends it");
-    Ok(())
 }
 
 fn say_nbd_event(console: &Console, event: &nbd::server::ServerEvent) {
