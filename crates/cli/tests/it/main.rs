@@ -30,6 +30,7 @@ mod judged_changes;
 mod judged_exports;
 mod judged_rollback;
 mod mail_files;
+mod moved_beside_hosts;
 mod next_steps;
 mod out_of_space;
 mod own_server;

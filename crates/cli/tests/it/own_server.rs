@@ -41,6 +41,7 @@ impl OwnServer {
             write_cache: None,
             block_bytes: (512, 4096),
             is_removable: false,
+            is_movable: true,
         };
         let mut exports = OpenExports::default();
         let path = folder.join(pool).join(volume);
