@@ -175,6 +175,8 @@ fn settings(arguments: &ExportArguments) -> ExportSettings {
         write_cache: arguments.write_cache.map(|state| state == WriteCacheState::On),
         block_bytes: arguments.blocks.bytes(),
         is_removable: arguments.removable,
+        // It takes no orders.
+        is_movable: false,
     }
 }
 

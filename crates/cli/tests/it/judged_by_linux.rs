@@ -15,7 +15,7 @@ use std::{
 };
 
 const TARGET: &str = "iqn.2026-11.org.spindle:mail";
-const PORTAL: &str = "10.9.0.1:3260";
+pub const PORTAL: &str = "10.9.0.1:3260";
 /// The guest's, and the target's.
 const SECRETS: [&str; 2] = ["a-secret-of-guests", "a-secret-of-arrays"];
 
@@ -26,10 +26,10 @@ const OTHER_TARGETS: usize = 300;
 const ONE_TARGET: [&str; 4] = ["pool/store", "disk.img", "--access", "access.toml"];
 
 /// The program, serving; killed when dropped.
-struct Served(Child);
+pub struct Served(Child);
 
 impl Served {
-    fn begin(bench: &Bench, guest: &Guest, exports: &[&str]) -> Self {
+    pub fn begin(bench: &Bench, guest: &Guest, exports: &[&str]) -> Self {
         let mut command = guest.beside(PROGRAM);
         command.args(["export", "--iscsi", "0.0.0.0:3260"]).args(exports);
         let log = fs::File::options().create(true).append(true).open(bench.path("log")).unwrap();
@@ -105,7 +105,7 @@ fn device(guest: &mut Guest, unit: u32) -> String {
 }
 
 /// The guest, in full runs.
-fn boot() -> Option<Guest> {
+pub fn boot() -> Option<Guest> {
     if std::env::var_os("SPINDLE_FULL").is_none() {
         println!("skipped: Linux in a guest judges full runs alone (cargo xtask test --full)");
         return None;

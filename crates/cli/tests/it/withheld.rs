@@ -2,88 +2,20 @@
 
 use crate::{
     exported::{is_here, text},
+    own_server::OwnServer,
     pool_drives::done,
+    qemu_io::QemuIo,
     spindle::Bench,
 };
 use array::{
     format::{SnapshotId, VolumeId},
     pool::RollbackGoal,
 };
-use serving::{
-    export::{ExportSettings, IscsiEndpoints, OpenExports, identities, listen, nbd_endpoint, target_plan},
-    notices::Notices,
-};
-use std::{
-    fs,
-    io::Write,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    rc::Rc,
-    time::Duration,
-};
+use std::rc::Rc;
 use world::{
-    Address, BlockDevice, Buffer, ByteOffset, World,
+    BlockDevice, Buffer, ByteOffset, World,
     real::{self, RealOptions},
 };
-
-struct Silent;
-
-impl Notices for Silent {
-    fn note(&self, _: &str) {}
-    fn warn(&self, _: &str) {}
-}
-
-/// `qemu-io` with a session of its own, which takes commands until it is dropped or ended.
-struct Client {
-    child: Child,
-    said: PathBuf,
-    world: World,
-}
-
-impl Client {
-    fn begin(bench: &Bench, world: &World, name: &str, uri: &str) -> Self {
-        let said = bench.path(name);
-        let file = fs::File::create(&said).unwrap();
-        let mut command = Command::new("qemu-io");
-        command.args(["-f", "raw", "-t", "none", uri]).stdin(Stdio::piped());
-        let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
-        Self { child, said, world: world.clone() }
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap()
-    }
-
-    /// Gives a command, and waits until `words` were said as often as `times`.
-    async fn says(&mut self, command: &str, words: &str, times: usize) {
-        let stdin = self.child.stdin.as_mut().unwrap();
-        writeln!(stdin, "{command}").unwrap();
-        stdin.flush().unwrap();
-        for _ in 0..2_000 {
-            if self.said().matches(words).count() >= times {
-                return;
-            }
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{command:?} did not make it say {words:?}: {}", self.said());
-    }
-
-    /// Lets it close its session.
-    async fn end(mut self) -> String {
-        drop(self.child.stdin.take());
-        while self.child.try_wait().unwrap().is_none() {
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
-        self.said()
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 async fn values(device: &Rc<dyn BlockDevice>) -> [u8; 2] {
     let mut values = [0; 2];
@@ -105,38 +37,12 @@ fn after_a_forced_rollback_no_write_of_a_session_from_before_arrives() {
     let bench = Bench::new();
     done(&bench.run(&["pool", "create", "mail", "--size", "200MiB", "--drives", "2"]));
     done(&bench.run(&["volume", "create", "mail/store", "64MiB"]));
-    let (folder, socket) = (bench.path("mail"), bench.path("socket"));
+    let folder = bench.path("mail");
     real::run(7, RealOptions::default(), async |world: World| {
-        let notices: Rc<dyn Notices> = Rc::new(Silent);
-        let settings = ExportSettings {
-            read_only: false,
-            create: None,
-            write_cache: None,
-            block_bytes: (512, 4096),
-            is_removable: false,
-        };
-        let mut exports = OpenExports::default();
-        let path = folder.join("store");
-        exports.add(&world, "store".to_owned(), &path, &settings, &notices, &|_| ()).await.unwrap();
-        let identities = identities(&world, &exports.shared, &bench.path("state"), &*notices).unwrap();
-        let nbd = listen(Some(Address::Unix(socket.clone())), "nbd").await.unwrap().unwrap();
-        let iscsi = listen(Some(Address::parse("127.0.0.1:0", 0).unwrap()), "iscsi").await.unwrap().unwrap();
-        let nbd = nbd_endpoint(&world, (nbd, nbd::TlsMode::Off), &exports.shared, &settings, Rc::new(|_| ()));
-        let plan = target_plan(None, &["store".to_owned()]).unwrap();
-        let tell: Rc<dyn Fn(iscsi::target::TargetEvent)> = Rc::new(|_| ());
-        let (units, _targets) = IscsiEndpoints::new(plan, iscsi, Vec::new()).open(
-            &world,
-            (&exports.shared, &identities),
-            &settings,
-            &tell,
-        );
-        let uris = (nbd.offers[0].uri.clone(), units[0].offers[0].uri.clone());
-        for endpoint in units.into_iter().chain([nbd]) {
-            world.spawn("export", endpoint.serving);
-        }
-        let (pool, shared) = (exports.pool(&folder).unwrap(), &exports.shared[0]);
-        let mut by_nbd = Client::begin(&bench, &world, "nbd", &uris.0);
-        let mut by_iscsi = Client::begin(&bench, &world, "iscsi", &uris.1);
+        let server = OwnServer::begin(&world, &bench.path(""), ("mail", "store"), "127.0.0.1:0").await;
+        let (pool, shared) = (server.exports.pool(&folder).unwrap(), server.shared());
+        let mut by_nbd = QemuIo::begin(&bench, &world, "nbd", &server.nbd_uri);
+        let mut by_iscsi = QemuIo::begin(&bench, &world, "iscsi", &server.iscsi_uri);
         by_nbd.says("write -P 1 0 64k", WROTE, 1).await;
         by_iscsi.says("write -P 1 1M 64k", WROTE, 1).await;
         pool.snapshot(&["store"], "monday", SnapshotId([9; 16])).await.unwrap();
@@ -157,9 +63,9 @@ fn after_a_forced_rollback_no_write_of_a_session_from_before_arrives() {
         by_nbd.says("write -P 3 0 64k", "failed", 1).await;
         by_iscsi.says("write -P 3 1M 64k", "failed", 1).await;
         // A reconnect is not enough.
-        let refused = Client::begin(&bench, &world, "nbd-again", &uris.0).end().await;
+        let refused = QemuIo::begin(&bench, &world, "nbd-again", &server.nbd_uri).end().await;
         assert!(refused.contains("the export is withheld, because its contents changed"), "{refused}");
-        let mut again = Client::begin(&bench, &world, "iscsi-again", &uris.1);
+        let mut again = QemuIo::begin(&bench, &world, "iscsi-again", &server.iscsi_uri);
         again.says("write -P 3 1M 64k", "\n", 1).await;
         let refused = again.end().await;
         assert!(!refused.contains(WROTE), "{refused}");
@@ -168,15 +74,15 @@ fn after_a_forced_rollback_no_write_of_a_session_from_before_arrives() {
         // The initiator logs out by command; NBD clients have no names and must be readmitted.
         by_iscsi.end().await;
         assert!(shared.served.withheld_from().initiators.is_empty());
-        let mut later = Client::begin(&bench, &world, "iscsi-later", &uris.1);
+        let mut later = QemuIo::begin(&bench, &world, "iscsi-later", &server.iscsi_uri);
         later.says("write -P 4 1M 64k", WROTE, 1).await;
         shared.served.readmit_nbd();
         by_nbd.says("write -P 3 0 64k", "failed", 2).await;
-        let mut later_nbd = Client::begin(&bench, &world, "nbd-later", &uris.0);
+        let mut later_nbd = QemuIo::begin(&bench, &world, "nbd-later", &server.nbd_uri);
         later_nbd.says("write -P 4 0 64k", WROTE, 1).await;
         assert_eq!(values(&shared.device).await, [4, 4]);
         drop((later, later_nbd, by_nbd));
-        exports.close().await.unwrap();
+        server.exports.close().await.unwrap();
     });
     let shown = done(&bench.run(&["pool", "show", "mail"]));
     assert!(shown.contains("store~1"), "what was there is kept: {shown} {}", text(&folder));

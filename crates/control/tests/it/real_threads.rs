@@ -64,6 +64,7 @@ fn pool(folder: &Path, name: &str) -> FolderPool {
             write_cache: None,
             block_bytes: (512, 4096),
             is_removable: false,
+            is_movable: false,
         },
         targets: vec![PlannedTarget { name: name.to_owned(), is_named: true, units: vec![unit] }],
         access: AccessList::everybody(),

@@ -11,9 +11,13 @@ use world::{ByteCount, ByteOffset, IoResult, LocalFuture};
 
 const SINCE: &str = "since-";
 
+/// The pool of an export: a volume may move to another one.
+pub type PoolNow = Rc<dyn Fn() -> Rc<Pool>>;
+
 /// The snapshots before an exported state.
 pub struct VolumeChanges {
-    pool: Rc<Pool>,
+    /// The pool that it is in.
+    pool: PoolNow,
     volume: VolumeId,
     /// The exported snapshot; none for the volume as it is now.
     to: Option<SnapshotId>,
@@ -21,7 +25,7 @@ pub struct VolumeChanges {
 
 impl VolumeChanges {
     /// Of an export with this origin; none unless that is a volume or a snapshot.
-    pub fn of(pool: &Rc<Pool>, origin: &IdentityOrigin) -> Option<Rc<dyn DirtyBitmaps>> {
+    pub fn of(pool: &PoolNow, origin: &IdentityOrigin) -> Option<Rc<dyn DirtyBitmaps>> {
         let (volume, to) = match *origin {
             IdentityOrigin::Volume(volume) => (volume, None),
             IdentityOrigin::Snapshot(volume, snapshot) => (volume, Some(snapshot)),
@@ -32,7 +36,7 @@ impl VolumeChanges {
 
     /// Oldest first; none if the volume or the snapshot was deleted.
     fn earlier(&self) -> Vec<(String, SnapshotId)> {
-        self.pool.earlier_snapshots(self.volume, self.to.map(SnapshotKey::from)).unwrap_or_default()
+        (self.pool)().earlier_snapshots(self.volume, self.to.map(SnapshotKey::from)).unwrap_or_default()
     }
 }
 
@@ -45,7 +49,7 @@ impl DirtyBitmaps for VolumeChanges {
         let wanted = name.strip_prefix(SINCE)?;
         let (_, snapshot) = self.earlier().into_iter().find(|(name, _)| name == wanted)?;
         let to = self.to.map(SnapshotKey::from);
-        let map = self.pool.changes_since(self.volume, snapshot.into(), to).ok()?;
+        let map = (self.pool)().changes_since(self.volume, snapshot.into(), to).ok()?;
         Some(Rc::new(ChangesSince(Rc::new(map))))
     }
 }

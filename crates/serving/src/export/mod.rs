@@ -2,6 +2,7 @@
 
 mod access_file;
 mod changes;
+mod exported_volume;
 mod identity;
 mod iscsi_endpoints;
 mod nbd_endpoint;
@@ -12,6 +13,7 @@ mod withholding;
 mod write_cache;
 
 pub use access_file::{PlannedTarget, PlannedUnit, TargetPlan};
+pub use exported_volume::ExportedVolume;
 pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_plan};
 pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
 pub use offers::{ExportOffers, UnitOffer};
@@ -43,6 +45,8 @@ pub struct ExportSettings {
     pub block_bytes: (u32, u32),
     /// iSCSI units have a removable medium.
     pub is_removable: bool,
+    /// Volumes may move to other pools while clients use them.
+    pub is_movable: bool,
 }
 
 /// An address with its exports, and the task that serves them.

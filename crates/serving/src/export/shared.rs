@@ -2,7 +2,8 @@
 
 use super::{
     ExportSettings,
-    changes::VolumeChanges,
+    changes::{PoolNow, VolumeChanges},
+    exported_volume::ExportedVolume,
     identity::IdentityOrigin,
     thin_volume::{ReadOnlyDevice, ThinVolume},
     withholding::ServedAs,
@@ -18,7 +19,6 @@ use crate::{
 use array::{
     error::Error,
     pool::{Pool, Snapshot, VolumeInfo, is_incomplete_copy, is_moved},
-    volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
 use nbd::DirtyBitmaps;
@@ -52,7 +52,7 @@ pub struct SharedDevice {
     pub is_thin: bool,
     pub is_read_only: bool,
     /// Set for a volume, whose write cache has a setting of its own.
-    pub volume: Option<Rc<Volume>>,
+    pub volume: Option<Rc<ExportedVolume>>,
     /// Kind of device, with its article.
     pub what: &'static str,
     pub origin: IdentityOrigin,
@@ -85,7 +85,9 @@ impl OpenExports {
         let volume = VolumePath::of(path).filter(|volume| is_missing && is_pool(&volume.folder));
         let shared = match volume {
             Some(volume) if settings.read_only => self.read_only_volume(world, name, path, &volume).await?,
-            Some(volume) => self.volume((world, notices), on_open, name, path, &volume).await?,
+            Some(volume) => {
+                self.volume((world, notices), on_open, name, (path, &volume), settings.is_movable).await?
+            }
             None => {
                 let (device, is_new) = open(path, settings).await?;
                 let device = Rc::new(device);
@@ -133,8 +135,8 @@ impl OpenExports {
         (world, notices): (&World, &Rc<dyn Notices>),
         on_open: &dyn Fn(&mut OpenPool),
         name: String,
-        path: &Path,
-        wanted: &VolumePath,
+        (path, wanted): (&Path, &VolumePath),
+        is_movable: bool,
     ) -> Result<SharedDevice, Refusal> {
         let pool = self.open_pool((world, notices), on_open, &wanted.folder).await?;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
@@ -149,11 +151,12 @@ impl OpenExports {
             }
             None => Some(pool.volume(&wanted.volume).map_err(refused)?),
         };
+        let is_left = volume.as_ref().is_some_and(|volume| volume.is_read_only());
+        let volume = volume.map(|volume| Rc::new(ExportedVolume::new(pool, volume, is_movable)));
         let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) =
             match (&volume, &wanted.snapshot) {
                 (Some(volume), _) => {
-                    let device = VolumeDevice(Rc::clone(volume));
-                    (Rc::new(device.clone()), Some(Rc::new(ThinVolume(device))), "a volume")
+                    (volume.device(), Some(Rc::new(ThinVolume(volume.switched()))), "a volume")
                 }
                 (None, snapshot) => {
                     let snapshot = snapshot.as_deref().expect("what is no volume is a snapshot");
@@ -162,13 +165,21 @@ impl OpenExports {
                 }
             };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
-        let bitmaps = VolumeChanges::of(pool, &origin);
-        let is_left = volume.as_ref().is_some_and(|volume| volume.is_read_only());
+        let pool_now: PoolNow = match &volume {
+            Some(volume) => {
+                let volume = Rc::clone(volume);
+                Rc::new(move || volume.pool())
+            }
+            None => {
+                let pool = Rc::clone(pool);
+                Rc::new(move || Rc::clone(&pool))
+            }
+        };
+        let bitmaps = VolumeChanges::of(&pool_now, &origin);
         let is_read_only = is_left || wanted.snapshot.is_some();
         let what = if is_left { "what a rollback left" } else { what };
-        let pool = Rc::clone(pool);
         let fill = move || {
-            let space = pool.space();
+            let space = pool_now().space();
             SpaceUsage { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
         };
         Ok(SharedDevice {

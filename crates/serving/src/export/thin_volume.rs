@@ -3,7 +3,7 @@
 use array::{
     format::BLOCK_BYTES,
     pool::ReadOnlyVolume,
-    volume::{SnapshotDevice, VolumeDevice},
+    volume::{SnapshotDevice, SwitchedVolume},
 };
 use std::sync::Arc;
 use world::{
@@ -11,7 +11,7 @@ use world::{
     Stability,
 };
 
-pub struct ThinVolume(pub VolumeDevice);
+pub struct ThinVolume(pub SwitchedVolume);
 
 /// Bytes from the first to before the second.
 type ByteRange = (u64, u64);
@@ -57,8 +57,7 @@ impl Sparse for ThinVolume {
     }
 
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
-        let VolumeDevice(volume) = self.0.clone();
-        Box::pin(async move { volume.extents(at, length).await })
+        self.0.extents(at, length)
     }
 }
 

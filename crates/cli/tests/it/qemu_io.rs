@@ -1,0 +1,63 @@
+//! `qemu-io`: a client with a session of its own, over NBD or iSCSI.
+
+use crate::spindle::Bench;
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use world::World;
+
+/// Takes commands until it is dropped or ended.
+pub struct QemuIo {
+    child: Child,
+    said: PathBuf,
+    world: World,
+}
+
+impl QemuIo {
+    pub fn begin(bench: &Bench, world: &World, name: &str, uri: &str) -> Self {
+        let said = bench.path(name);
+        let file = fs::File::create(&said).unwrap();
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw", "-t", "none", uri]).stdin(Stdio::piped());
+        let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+        Self { child, said, world: world.clone() }
+    }
+
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// Gives a command, and waits until `words` were said as often as `times`. It takes one command at a time.
+    pub async fn says(&mut self, command: &str, words: &str, times: usize) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{command}").unwrap();
+        stdin.flush().unwrap();
+        for _ in 0..2_000 {
+            if self.said().matches(words).count() >= times {
+                return;
+            }
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{command:?} did not make it say {words:?}: {}", self.said());
+    }
+
+    /// Lets it close its session.
+    pub async fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        while self.child.try_wait().unwrap().is_none() {
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
+        self.said()
+    }
+}
+
+impl Drop for QemuIo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
