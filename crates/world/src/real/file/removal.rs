@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(super) struct ListedDevice {
     /// Its link in `/sys/dev/block`.
     link: PathBuf,
-    /// Its folder.
+    /// Where the link led then.
     folder: PathBuf,
     /// Sectors of it.
     size: PathBuf,
