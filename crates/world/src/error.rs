@@ -34,7 +34,7 @@ pub enum IoErrorKind {
     WrongType,
     /// Content that does not parse (a damaged directory on a raw device).
     Damaged,
-    /// The peer is unreachable or closed the connection.
+    /// The peer is unreachable or closed the connection, or the device was removed.
     Disconnected,
     /// Any other cause; the source names it.
     Other,

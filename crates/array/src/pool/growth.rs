@@ -7,6 +7,7 @@ use super::Pool;
 use crate::{
     error::{Error, Result},
     format::{DriveId, MemberIndex, MemberState, PoolGeometry},
+    simulation::canary::{self, Canary},
 };
 use world::ByteCount;
 
@@ -52,8 +53,9 @@ impl Pool {
         if slots <= before {
             return Ok(0);
         }
+        let recorded = if canary::is(Canary::GrowthNotRecorded) { before } else { slots };
         self.shared
-            .publish(|superblock| superblock.members[usize::from(member.0)].slot_count = slots)
+            .publish(|superblock| superblock.members[usize::from(member.0)].slot_count = recorded)
             .await?;
         if !self.shared.drives.has(member) {
             return Err(Error::DriveAbsent(drive));

@@ -95,6 +95,8 @@ listed! {
         CopiesInOneDomain,
         /// Copies are placed as if there were no failure sets.
         CopiesAcrossSets,
+        /// The new slots of a drive that became larger are used, and no superblock says that it has them.
+        GrowthNotRecorded,
     }
 }
 

@@ -244,11 +244,8 @@ fn multipath_with_a_path_cut(guest: &mut Guest) {
     guest.must("umount /mnt");
 }
 
-/// Disks that the kernel and udev have named: files served to the guest, in which the program itself makes a pool of them.
-#[test]
-fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_they_are_thin() {
-    let Some(mut guest) = boot() else { return };
-    let bench = Bench::new();
+/// Serves three disks of 256 MiB, and those others. The guest gets the program by a fourth disk. The targets of the three.
+fn serve_disks(bench: &Bench, guest: &mut Guest, others: &[String]) -> (Served, Vec<String>) {
     for name in ["one.img", "two.img", "three.img"] {
         fs::File::create(bench.path(name)).unwrap().set_len(256 << 20).unwrap();
     }
@@ -256,30 +253,39 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
     let whole_blocks = program.len().next_multiple_of(1 << 20);
     program.resize(whole_blocks, 0);
     bench.make_file("program", &program);
-    let others: Vec<String> = (0..OTHER_TARGETS).map(|at| format!("other-{at:0>60}")).collect();
-    for name in &others {
+    for name in others {
         bench.make_file(name, &[0; 4096]);
     }
     let mut exports = vec!["one.img", "two.img", "three.img", "program"];
     exports.extend(others.iter().map(String::as_str));
-    let served = Served::begin(&bench, &guest, &exports);
-
+    let served = Served::begin(bench, guest, &exports);
     let found = guest.must(&format!("iscsiadm -m discovery -t st -p {PORTAL}"));
     let targets: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    assert_eq!(targets.len(), 4 + OTHER_TARGETS, "{found}");
-    let targets = targets.into_iter().filter(|name| !name.contains("other"));
-    let (programs, mut disks): (Vec<&str>, Vec<&str>) = targets.partition(|name| name.contains("program"));
-    let log_in = |guest: &mut Guest, target: &str| {
-        guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -l && sleep 2 && udevadm settle"));
-        let link = format!("/dev/disk/by-path/ip-{PORTAL}-iscsi-{target}-lun-0");
-        guest.must(&format!("readlink -f {link}")).trim().to_owned()
-    };
-    let program = log_in(&mut guest, programs[0]);
+    assert_eq!(targets.len(), 4 + others.len(), "{found}");
+    let targets = targets.into_iter().filter(|name| !name.contains("other")).map(str::to_owned);
+    let (programs, disks): (Vec<String>, Vec<String>) = targets.partition(|name| name.contains("program"));
+    let program = log_in_to(guest, &programs[0]);
     guest.must(&format!(
         "dd if={program} of=/spindle bs=1M 2>/dev/null && chmod +x /spindle && /spindle --version"
     ));
+    (served, disks)
+}
 
-    let names: Vec<String> = disks.iter().map(|target| log_in(&mut guest, target)).collect();
+/// The guest's device of a target, after a login.
+fn log_in_to(guest: &mut Guest, target: &str) -> String {
+    guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -l && sleep 2 && udevadm settle"));
+    let link = format!("/dev/disk/by-path/ip-{PORTAL}-iscsi-{target}-lun-0");
+    guest.must(&format!("readlink -f {link}")).trim().to_owned()
+}
+
+/// Disks that the kernel and udev have named: files served to the guest, in which the program itself makes a pool of them.
+#[test]
+fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_they_are_thin() {
+    let Some(mut guest) = boot() else { return };
+    let bench = Bench::new();
+    let others: Vec<String> = (0..OTHER_TARGETS).map(|at| format!("other-{at:0>60}")).collect();
+    let (served, mut disks) = serve_disks(&bench, &mut guest, &others);
+    let names: Vec<String> = disks.iter().map(|target| log_in_to(&mut guest, target)).collect();
     let devices: String = names.iter().map(|name| format!(" --device {name}")).collect();
     let made = guest.must(&format!("NO_COLOR=1 /spindle pool create /mail{devices}"));
     assert_eq!(made.matches("is thin provisioned").count(), 3, "{made}");
@@ -290,7 +296,7 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
         guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -u"));
     }
     disks.reverse();
-    let other_names: Vec<String> = disks.iter().map(|target| log_in(&mut guest, target)).collect();
+    let other_names: Vec<String> = disks.iter().map(|target| log_in_to(&mut guest, target)).collect();
     assert_ne!(
         names,
         other_names.iter().rev().cloned().collect::<Vec<_>>(),
@@ -310,5 +316,35 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
         missing.contains("SPINDLE EXPORT, serial ") && missing.contains("last at /dev/disk/by-id/"),
         "{missing}"
     );
+    drop(served);
+}
+
+/// The kernel takes a disk away under the program, whose pool the guest writes over its own target.
+#[test]
+fn a_disk_that_is_pulled_while_it_is_used_is_waited_for() {
+    let Some(mut guest) = boot() else { return };
+    let bench = Bench::new();
+    let (served, disks) = serve_disks(&bench, &mut guest, &[]);
+    let names: Vec<String> = disks.iter().map(|target| log_in_to(&mut guest, target)).collect();
+    let devices: String = names.iter().map(|name| format!(" --device {name}")).collect();
+    guest.must(&format!("/spindle pool create /mail{devices} && /spindle volume create /mail/store 64MiB"));
+    let own = "127.0.0.1:3261";
+    guest.must(&format!(
+        "NO_COLOR=1 /spindle export /mail/store --iscsi {own} > /export.log 2>&1 & \
+        for i in 1 2 3 4 5 6 7 8 9; do grep -q 'serving;' /export.log && break; sleep 1; done; \
+        iscsiadm -m discovery -t st -p {own} && iscsiadm -m node -p {own} -l && sleep 2 && udevadm settle"
+    ));
+    let write = "dd if=/dev/urandom of=$(readlink -f /dev/disk/by-path/ip-127.0.0.1:3261-*-lun-0) bs=64k count=100 \
+        oflag=direct";
+    guest.must(write);
+    let pulled = names[1].rsplit('/').next().unwrap();
+    guest.must(&format!("{write} 2> /dev/null & echo 1 > /sys/block/{pulled}/device/delete; wait $!"));
+    guest.must(&format!("{write} seek=200"));
+    let said = guest.must("sleep 10; NO_COLOR=1 /spindle pool show /mail; cat /export.log");
+    println!("{said}");
+    assert!(said.contains("; the device was removed;"), "{said}");
+    assert!(said.contains(" s, if no drive that is away comes back before,"), "{said}");
+    assert!(said.contains("for drives that are away, and copies then"), "{said}");
+    assert!(!said.contains("redundancy whole"), "no copies are made: {said}");
     drop(served);
 }

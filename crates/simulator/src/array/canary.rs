@@ -122,6 +122,7 @@ impl Bug {
     /// True if it needs drives that leave.
     pub fn drive_changes(self) -> bool {
         self.levels()
+            || self.grows()
             || matches!(self, Self::InPool(Canary::RetiredDriveHasTheLastCopy | Canary::VoteGivenUpFirst))
     }
 
@@ -138,6 +139,11 @@ impl Bug {
     /// True if it needs failure sets.
     pub fn sets(self) -> bool {
         self == Self::InPool(Canary::CopiesAcrossSets)
+    }
+
+    /// True if it needs drives that become larger.
+    pub fn grows(self) -> bool {
+        self == Self::InPool(Canary::GrowthNotRecorded)
     }
 
     /// True if it needs comparisons of points.

@@ -6,8 +6,11 @@ use super::{
     model::Presence,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
-use array::pool::{Pool, VolumeInfo};
-use std::{rc::Rc, time::Duration};
+use array::{
+    error::Error,
+    pool::{Pool, VolumeInfo},
+};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use world::World;
 
 /// Polls of background work before it counts as stuck.
@@ -20,6 +23,9 @@ impl PoolFixture {
     /// Waits until every block has all its copies, as far as there are drives for them, and all copies are
     /// right.
     pub async fn heal(&self, world: &World, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
+        if !self.plan.growth.is_empty() {
+            self.grow_all(pool).await?;
+        }
         // Where the remaining drives have no space for all copies, some data has one only.
         // While room for a lost drive is still kept, those lost before had theirs.
         let may_lack = || self.plan.is_tight && has_no_room(pool) && pool.sparing().kept_drives == 0;
@@ -70,15 +76,19 @@ impl PoolFixture {
     /// room.
     async fn finish_fillings(&self, world: &World, pool: &Rc<Pool>) -> Result<(), PoolRunError> {
         let filling = || pool.volumes().into_iter().filter(|info| info.filling.is_some());
+        let mut refused = BTreeSet::new();
         for info in filling() {
-            let begun = pool.fill_volume(&info.name).await;
-            begun.map_err(|error| PoolRefusal::of_pool("filling a volume", &error))?;
+            match pool.fill_volume(&info.name).await {
+                // A full pool begins none.
+                Err(Error::Full) if self.plan.is_tight => _ = refused.insert(info.name),
+                begun => begun.map_err(|error| PoolRefusal::of_pool("filling a volume", &error))?,
+            }
         }
         let goes_on = |info: &VolumeInfo| {
             info.filling.as_ref().is_some_and(|filling| {
                 let has_no_room =
                     filling.problem.is_some() && (self.plan.is_tight || self.model.borrow().is_bounded);
-                filling.waits_for.is_none() && !has_no_room
+                filling.waits_for.is_none() && !has_no_room && !refused.contains(&info.name)
             })
         };
         if !wait_until(world, pool, || !filling().any(|info| goes_on(&info))).await? {

@@ -3,6 +3,7 @@
 
 use super::{
     fixture::PoolFixture,
+    growth::slots_in,
     plan::{SHELVES, SLOT_BYTES},
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
@@ -49,6 +50,13 @@ impl DriveChangeLog {
     pub fn was_given(&self, index: usize) -> bool {
         self.names.contains_key(&index)
     }
+
+    /// Index of a drive under a name that it has now, of so many at the start; none for the spare.
+    pub fn index_of(&self, drive: DriveId, begun: usize) -> Option<usize> {
+        let renamed = self.names.iter().find(|(_, name)| **name == drive).map(|(index, _)| *index);
+        let is_so = |index: &usize| drive == DriveId([*index as u8 + 1; 16]) && !self.was_given(*index);
+        renamed.or_else(|| (0..begun).find(is_so))
+    }
 }
 
 /// Issues changes of drives.
@@ -75,7 +83,10 @@ impl DriveChanger {
             let kinds = if self.fixture.plan.levels { 16 } else { 10 };
             let of_domains = if self.fixture.plan.has_domains { 4 } else { 0 };
             let of_sets = if self.fixture.plan.has_sets { 1 } else { 0 };
-            let done = match self.random.below(kinds + of_domains + of_sets) {
+            let of_growth = if self.fixture.plan.growth.is_empty() { 0 } else { 8 };
+            let others = kinds + of_domains + of_sets;
+            let done = match self.random.below(others + of_growth) {
+                change if change >= others => self.grow().await,
                 change if change >= kinds + of_domains => self.set_failure_sets().await,
                 change if change >= kinds => self.set_domains().await,
                 10..=13 => self.level().await,
@@ -95,7 +106,7 @@ impl DriveChanger {
         Ok(())
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[self.random.below(of.len() as u64) as usize])
     }
 
@@ -265,7 +276,8 @@ impl DriveChanger {
     fn make_older(&mut self, index: usize) {
         self.fixture.tell(format!("drive {index} is a copy of an earlier time"));
         let (drive, slot_bytes) = (&self.fixture.drives[index], u64::from(SLOT_BYTES));
-        let slots = (self.fixture.plan.drives[index].size.0 - DATA_START_BYTES_MIN) / slot_bytes;
+        let shown = self.fixture.bay.borrow().growth.sizes.get(&index).map(|size| size.get());
+        let slots = slots_in(shown.unwrap_or(self.fixture.plan.drives[index].size.0));
         for slot in 0..slots {
             let blocks = 1 + self.random.below(8);
             let missing = slot_bytes - blocks * BLOCK_BYTES as u64;
@@ -308,7 +320,7 @@ impl DriveChanger {
     }
 
     /// False if the pool refused, for a reason that the state of its drives gives.
-    fn is_done(&self, doing: &str, done: &Result<(), Error>) -> Result<bool, PoolRunError> {
+    pub(super) fn is_done(&self, doing: &str, done: &Result<(), Error>) -> Result<bool, PoolRunError> {
         match done {
             Ok(()) => Ok(true),
             // A new drive that had left before has the shortage, too.
@@ -341,6 +353,7 @@ impl PoolFixture {
         let (in_use, leaving) = (pool.drives_in_use(), pool.leaving());
         self.bay.borrow_mut().changes.under_way.clear();
         self.bay.borrow_mut().changes.domains_under_way = 0;
+        self.check_growth(pool)?;
         for (drive, domain) in &self.bay.borrow().changes.domains {
             if in_use.contains(drive) && pool.domain_of(*drive) != *domain {
                 let what = format!("{drive} was put into {domain:?}, and is in {:?}", pool.domain_of(*drive));

@@ -6,6 +6,7 @@ use super::{
     drive_changes::DriveChangeLog,
     early_end::EarlyEnd,
     fault_model::PoolFaultGrade,
+    growth::{GrowthLog, slots_in},
     independent_reader::{Audit, CopyRule, audit, platters::Platters},
     model::{CutKey, Model},
     plan::PoolRunPlan,
@@ -19,7 +20,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice, ByteCount, World,
+    BlockDevice, World,
     sim::{SimDrive, SimFault},
 };
 
@@ -90,6 +91,10 @@ pub struct PoolTally {
     pub drives_replaced: u64,
     /// Drives that the others had continued without, and that were added again.
     pub drives_taken_back: u64,
+    /// Drives that became larger, and are used as far as they go.
+    pub drives_grown: u64,
+    /// Drives with data on slots that they did not have at first, in audits.
+    pub grown_drives_used: u64,
     /// Changes of drives refused for a reason that the other drives give.
     pub drive_changes_refused: u64,
     /// Drives that had left, found in audits.
@@ -155,6 +160,8 @@ pub struct Bay {
     pub resized: Option<(usize, u64)>,
     /// Drives that verbs let leave, and blank ones given to the pool.
     pub changes: DriveChangeLog,
+    /// Drives that become larger.
+    pub growth: GrowthLog,
     /// Number of attempts to add a drive, each under another name.
     pub additions: u8,
     /// A levelling was under way when the last incarnation ended.
@@ -197,9 +204,12 @@ impl PoolFixture {
         let drive = Rc::clone(&self.drives[index]) as Rc<dyn BlockDevice>;
         let drive = match self.bay.borrow().resized {
             Some((resized, size)) if resized == index => {
-                Rc::new(ResizedDrive::new(drive, ByteCount(size))) as Rc<dyn BlockDevice>
+                Rc::new(ResizedDrive::new(drive, Rc::new(Cell::new(size)))) as Rc<dyn BlockDevice>
             }
-            _ => drive,
+            _ => match self.bay.borrow().growth.sizes.get(&index) {
+                Some(size) => Rc::new(ResizedDrive::new(drive, Rc::clone(size))),
+                None => drive,
+            },
         };
         let drive = self.reached(world, drive);
         match self.plan.bug {
@@ -260,6 +270,12 @@ impl PoolFixture {
         bay.changes.left = audit.left.clone();
         bay.changes.is_taken_back = false;
         self.tally.borrow_mut().drives_left += audit.left.len() as u64;
+        let has_grown = |(&drive, &used): (&usize, &u32)| {
+            let size = self.plan.drives.get(drive)?.size.0;
+            (u64::from(used) > slots_in(size) && bay.growth.sizes.contains_key(&drive)).then_some(())
+        };
+        self.tally.borrow_mut().grown_drives_used +=
+            audit.slots_used.iter().filter_map(has_grown).count() as u64;
         Ok(Some(audit))
     }
 

@@ -14,6 +14,7 @@ pub mod fixture;
 pub mod frozen;
 pub mod group_inspection;
 pub mod groups;
+mod growth;
 pub mod host;
 pub mod incarnation;
 pub mod independent_reader;

@@ -54,6 +54,8 @@ pub struct PoolRunOptions {
     pub domains: bool,
     /// Drives are enough for failure sets, and one of each set may be lost at once.
     pub sets: bool,
+    /// Drives become larger while they are in use. Only where drives are changed.
+    pub grows: bool,
 }
 
 /// The runs in which volumes are cloned and rolled back, filled, or in groups.
@@ -148,6 +150,8 @@ pub struct PoolRunPlan {
     pub has_sets: bool,
     /// The cycle in which a drive of each failure set is lost.
     pub one_of_each_lost: Option<usize>,
+    /// Bytes by which each drive may become larger, by index; empty if none does.
+    pub growth: Vec<u64>,
 }
 
 /// Failure domains of a pool that has any; its drives are at least twice as many.
@@ -214,6 +218,7 @@ impl PoolRunPlan {
             lost_shelf: None,
             has_sets: options.sets,
             one_of_each_lost: None,
+            growth: Vec::new(),
         };
         plan.has_raid0 = plan.faulty_drive.is_none() && random.percent(60.0);
         // Later additions are drawn last, so that runs of older seeds stay the same.
@@ -297,6 +302,18 @@ impl PoolRunPlan {
             let may_lose =
                 plan.keeps_sets() && !plan.has_raid0 && plan.lost_shelf.is_none() && random.percent(80.0);
             plan.one_of_each_lost = may_lose.then_some(cycle);
+        }
+        if options.grows {
+            // With a size that is not its own, a drive would show for one opening what it has not grown to.
+            let is_larger = |fault: &&mut DriveFault| **fault == DriveFault::Larger;
+            plan.drive_faults
+                .iter_mut()
+                .flatten()
+                .filter(is_larger)
+                .for_each(|fault| *fault = DriveFault::Absent);
+            let count = plan.drives.len() + usize::from(plan.spare.is_some()) + plan.extras.len();
+            let more = |_| (random.below(80 * u64::from(SLOT_BYTES))) >> 12 << 12;
+            plan.growth = (0..count).map(more).collect();
         }
         if plan.cuts_behind_replay {
             // A kill should leave much in caches, and the pool should have no faults.

@@ -1,6 +1,6 @@
 //! A drive that reports another size than before.
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Stability,
@@ -8,17 +8,17 @@ use world::{
 
 pub struct ResizedDrive {
     inner: Rc<dyn BlockDevice>,
-    size: ByteCount,
+    size: Rc<Cell<u64>>,
 }
 
 impl ResizedDrive {
-    /// Wraps `inner`. A larger size is never used beyond the real one.
-    pub fn new(inner: Rc<dyn BlockDevice>, size: ByteCount) -> Self {
+    /// Wraps `inner`. A larger size is never used beyond the real one. The size may change in use.
+    pub fn new(inner: Rc<dyn BlockDevice>, size: Rc<Cell<u64>>) -> Self {
         Self { inner, size }
     }
 
     fn check(&self, at: ByteOffset, length: u64) -> IoResult<()> {
-        if at.0 + length <= self.size.0 {
+        if at.0 + length <= self.size.get() {
             Ok(())
         } else {
             Err(IoError::new(IoErrorKind::OutOfRange, format!("{length} bytes at {}", at.0)))
@@ -28,7 +28,7 @@ impl ResizedDrive {
 
 impl BlockDevice for ResizedDrive {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, ..self.inner.geometry() }
+        Geometry { size: ByteCount(self.size.get()), ..self.inner.geometry() }
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {

@@ -3,7 +3,8 @@
 use super::{
     canary::Bug,
     fault_model::{DriveFault, PoolFaultGrade},
-    fixture::{PoolFixture, PoolTally},
+    fixture::{Bay, PoolFixture, PoolTally},
+    growth::GrowthLog,
     incarnation::PoolScenario,
     independent_reader::{Audit, CopyRule},
     plan::{Branching, PoolRunOptions, PoolRunPlan, SHELVES},
@@ -25,8 +26,8 @@ use std::{
     time::Duration,
 };
 use world::{
-    Random,
-    sim::{DriveStatistics, SimLimits, SimOutcome, SimTrace, Simulation},
+    ByteCount, Random,
+    sim::{DriveOptions, DriveStatistics, SimLimits, SimOutcome, SimTrace, Simulation},
 };
 
 /// Binary logarithm of the number of polls before a crash, at most.
@@ -66,10 +67,11 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     };
     let domains = if options.domains { " --domains" } else { "" };
     let sets = if options.sets { " --sets" } else { "" };
+    let growth = if options.grows { " --growth" } else { "" };
     let differences = if options.compares { " --differences" } else { "" };
     let remote = if options.remote { " --remote" } else { "" };
     format!(
-        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{sets}{differences}{remote}"
+        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{sets}{growth}{differences}{remote}"
     )
 }
 
@@ -120,7 +122,11 @@ impl Run {
         let mut simulation = Simulation::new(seed);
         let spare = plan.spare.iter().map(|(options, _)| options);
         let all = plan.drives.iter().chain(spare).chain(&plan.extras);
-        let drives = all.map(|options| simulation.add_drive(options.clone()));
+        let growth = plan.growth.iter().copied().chain(std::iter::repeat(0));
+        let drives = all.zip(growth).map(|(options, more)| {
+            let size = ByteCount(options.size.0 + more);
+            simulation.add_drive(DriveOptions { size, ..options.clone() })
+        });
         let drives = Rc::new(drives.collect());
         let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));
         let (creation, log_corruption) = (simulation.random("creation"), simulation.random("log_corruption"));
@@ -128,7 +134,13 @@ impl Run {
         let is_untold = Rc::new(Cell::new(plan.is_untold));
         let copies = Rc::new(Cell::new(CopyRule::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
-        let (bay, follower, early_end) = (Rc::default(), Rc::default(), Rc::default());
+        let (follower, early_end) = (Rc::default(), Rc::default());
+        let shown = |options: &DriveOptions| Rc::new(Cell::new(options.size.0));
+        let spare = plan.spare.iter().map(|(options, _)| options);
+        let all = plan.drives.iter().chain(spare).chain(&plan.extras);
+        let sizes = all.map(shown).enumerate().take(plan.growth.len()).collect();
+        let growth = GrowthLog::of(sizes);
+        let bay = Rc::new(RefCell::new(Bay { growth, ..Bay::default() }));
         let fixture = PoolFixture { drives, bay, plan, model, tally, is_untold, copies, early_end, follower };
         Self {
             simulation,

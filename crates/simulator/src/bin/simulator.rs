@@ -90,6 +90,9 @@ struct Array {
     /// Drives are in failure sets, and one of each may be lost at once
     #[arg(long)]
     sets: bool,
+    /// Retire, replace, keep and forget drives in every run, and let them become larger
+    #[arg(long)]
+    growth: bool,
     /// List the seeds that take a branch
     #[arg(long, value_name = "BRANCH")]
     reaching: Vec<String>,
@@ -162,7 +165,7 @@ fn run_array(arguments: Array) -> ExitCode {
         array::Branching::Drawn
     };
     let levels = arguments.levelling;
-    let drive_changes = arguments.drive_changes || levels;
+    let drive_changes = arguments.drive_changes || levels || arguments.growth;
     let options = array::PoolRunOptions {
         grade,
         branching,
@@ -173,6 +176,7 @@ fn run_array(arguments: Array) -> ExitCode {
         remote: arguments.remote,
         domains: arguments.domains,
         sets: arguments.sets,
+        grows: arguments.growth,
         ..array::PoolRunOptions::default()
     };
     let reached = RefCell::new(BTreeMap::new());

@@ -53,6 +53,8 @@ pub struct Audit {
     pub intents: usize,
     /// Indices of the drives that have left.
     pub left: Vec<usize>,
+    /// Number behind the last used slot, by drive index.
+    pub slots_used: BTreeMap<usize, u32>,
     /// Segments in use of which all copies, several, lie in one failure domain.
     pub in_one_domain: Vec<u32>,
     /// Segments in use with copies in several failure sets.
@@ -163,6 +165,13 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         return Err(format!("{} copies are wrong: {}", wrong.len(), wrong[0]));
     }
     let log = log::read(&segments)?;
+    let mut slots_used: BTreeMap<usize, u32> = BTreeMap::new();
+    for (member, slot) in segments.all.values().flat_map(|segment| &segment.slots) {
+        if let Some(&drive) = drives.get(member) {
+            let used = slots_used.entry(drive).or_default();
+            *used = (*used).max(slot + 1);
+        }
+    }
     Ok(Audit {
         generation: superblock.generation,
         checkpoint: superblock.checkpoint,
@@ -176,6 +185,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
         drives: drives.clone(),
         intents: catalogue.intents.len(),
         left: left.iter().map(|&(drive, ..)| drive).collect(),
+        slots_used,
         in_one_domain,
         across_sets,
         sets: superblock.drives_by_set(&drives),

@@ -79,6 +79,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             levels: bug.levels(),
             domains: bug.domains(),
             sets: bug.sets(),
+            grows: bug.grows(),
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };

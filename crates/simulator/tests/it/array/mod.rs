@@ -22,6 +22,9 @@ mod sets;
 mod connections;
 mod drive_changes;
 
+/// Drives that become larger.
+mod growth;
+
 /// Drives that are levelled, and room for lost ones.
 mod levelling;
 

@@ -13,6 +13,7 @@
 //!    "no space"; a discard frees its range. For files made elsewhere see [`FileDevice::allocation`].
 
 mod allocation;
+mod removal;
 mod sparse;
 
 pub use allocation::Allocation;
@@ -26,6 +27,7 @@ use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Resizable, Stability,
 };
+use removal::ListedDevice;
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags, fallocate, fstat,
@@ -65,6 +67,8 @@ pub struct FileDevice {
     direct: bool,
     sector: u32,
     size: Rc<Cell<u64>>,
+    /// A block device, where sysfs lists it.
+    listed: Option<Arc<ListedDevice>>,
 }
 
 impl FileDevice {
@@ -154,6 +158,7 @@ impl FileDevice {
             direct,
             sector,
             size: Rc::new(Cell::new(size)),
+            listed: if raw { ListedDevice::find(found.st_rdev).map(Arc::new) } else { None },
         })
     }
 
@@ -198,6 +203,11 @@ impl FileDevice {
         }
     }
 
+    /// What a failed operation needs for its error.
+    fn origin(&self) -> (Arc<str>, Option<Arc<ListedDevice>>) {
+        (Arc::clone(&self.path), self.listed.clone())
+    }
+
     fn whole_sectors(&self, length: usize) -> bool {
         length.is_multiple_of(self.sector as usize)
     }
@@ -217,16 +227,16 @@ impl BlockDevice for FileDevice {
         if length == 0 {
             return Box::pin(async { Ok(into) });
         }
-        let path = Arc::clone(&self.path);
+        let (path, listed) = self.origin();
         let outcome = self.engine.transfer(&self.file, at.0, Memory::Fill(into));
         Box::pin(async move {
             match outcome.await {
                 (Memory::Fill(buffers), Ok(())) => Ok(buffers),
                 (_, Ok(())) => unreachable!("a read returns the buffers it was passed"),
-                (_, Err(error)) => Err(IoError::from_os(
-                    error,
-                    format!("reading {length} bytes at offset {} of {path}", at.0),
-                )),
+                (_, Err(error)) => {
+                    let context = format!("reading {length} bytes at offset {} of {path}", at.0);
+                    Err(removal::error(listed, IoError::from_os(error, context), true).await)
+                }
             }
         })
     }
@@ -247,22 +257,23 @@ impl BlockDevice for FileDevice {
         if length == 0 {
             return Box::pin(async { Ok(()) });
         }
-        let path = Arc::clone(&self.path);
+        let (path, listed) = self.origin();
         let outcome = self.engine.transfer(&self.file, at.0, Memory::Send(from, stability));
         Box::pin(async move {
             let (_, result) = outcome.await;
-            result.map_err(|error| {
-                IoError::from_os(error, format!("writing {length} bytes at offset {} of {path}", at.0))
-            })
+            let Err(error) = result else { return Ok(()) };
+            let context = format!("writing {length} bytes at offset {} of {path}", at.0);
+            Err(removal::error(listed, IoError::from_os(error, context), false).await)
         })
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        let path = Arc::clone(&self.path);
+        let (path, listed) = self.origin();
         let outcome = self.engine.transfer(&self.file, 0, Memory::Nothing);
         Box::pin(async move {
             let (_, result) = outcome.await;
-            result.map_err(|error| IoError::from_os(error, format!("flushing {path}")))
+            let Err(error) = result else { return Ok(()) };
+            Err(removal::error(listed, IoError::from_os(error, format!("flushing {path}")), false).await)
         })
     }
 
