@@ -8,13 +8,13 @@
 //! a pool's thread     pool, its sessions, its ring
 //!    ▲ orders, 64 at most, each with one answer                     │ views, once a second if anything changed; notices
 //!    │                                                              ▼
-//! the caller          [`Site`]: starts and ends all of them, and reads views
+//! the caller          [`Daemon`]: starts and ends all of them, and reads views
 //! ```
 //!
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`site`].
+//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`].
 //!
 //! Invariants:
 //!
@@ -22,13 +22,13 @@
 //! 2. A pool whose thread panics is stopped, and its clients disconnected; all other pools go on.
 //! 3. Reading a view sends a pool nothing.
 
+pub mod daemon;
 pub mod folder_pool;
 pub mod notice;
 pub mod order;
 pub mod pool_thread;
 pub mod portal;
-pub mod site;
 pub mod view;
 
+pub use daemon::{Daemon, DaemonSetting};
 pub use folder_pool::FolderPool;
-pub use site::{Site, SiteSetting};

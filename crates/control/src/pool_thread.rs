@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot, watch};
-use world::{IoResult, JoinHandle, LocalFuture, Threads, World, with_deadline};
+use world::{IoResult, JoinHandle, LocalFuture, ThreadStarter, World, with_deadline};
 
 /// Time that initiators have to log out when the pool is closed.
 const LOG_OUT_MAX: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub struct OpenedPool {
     pub close: Box<dyn FnOnce() -> LocalFuture<Result<(), Refusal>>>,
 }
 
-/// What a pool serves.
+/// The services of a pool.
 #[derive(Default)]
 pub struct PoolServices {
     /// Over NBD.
@@ -146,11 +146,11 @@ pub(crate) struct PoolRoutes {
     pub views: watch::Receiver<Arc<PoolView>>,
 }
 
-/// What a pool's thread is started with, beside the pool.
+/// Surroundings of a new pool thread.
 pub(crate) struct ThreadStart<'a> {
     /// Watches the thread.
     pub world: &'a World,
-    pub threads: &'a dyn Threads,
+    pub threads: &'a dyn ThreadStarter,
     pub notices: &'a NoticeSender,
     /// Takes clients back to the portal.
     pub send_back: mpsc::UnboundedSender<MovingClient>,
@@ -233,7 +233,7 @@ pub(crate) fn current(views: &watch::Receiver<Arc<PoolView>>) -> Option<Arc<Pool
     views.has_changed().is_ok().then(|| Arc::clone(&views.borrow()))
 }
 
-/// Where a pool's thread hears from others.
+/// The queues from other threads.
 struct Arrivals {
     nbd: mpsc::UnboundedReceiver<MovingClient>,
     iscsi: mpsc::UnboundedReceiver<MovingConnection>,
@@ -290,7 +290,7 @@ async fn run(
     });
     // Nobody may wait for it.
     let _ = tell_opened.send(Ok(()));
-    // The sender is dropped with its site: that is a stop too.
+    // The sender is dropped with its daemon: that is a stop too.
     let _ = stopped.await;
     // An initiator that does not log out when asked loses nothing either.
     with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;

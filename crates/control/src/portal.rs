@@ -1,7 +1,7 @@
 //! The portal's thread: one listener for each protocol, in front of all pools.
 //!
 //! Invariant: the portal routes by the pools' newest views. A name that two pools have is served by the first of them, and
-//! the site refuses such a setting before it starts.
+//! the daemon refuses such a setting before it starts.
 
 use crate::{
     notice::NoticeSender,
@@ -21,7 +21,7 @@ use report::Refusal;
 use serving::export::listen_refusal;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
-use world::{Address, IoError, Listener, LocalFuture, Network, ThreadEnd, Threads, World};
+use world::{Address, IoError, Listener, LocalFuture, Network, ThreadEnd, ThreadStarter, World};
 
 /// Gives the portal's thread its network stack.
 pub type NetworkMaker = Box<dyn FnOnce() -> Rc<dyn Network> + Send>;
@@ -64,7 +64,7 @@ impl BoundPortal {
     ///
     /// There is no thread left, or an address could not be bound.
     pub async fn start(
-        threads: &dyn Threads,
+        threads: &dyn ThreadStarter,
         setting: PortalSetting,
         back: mpsc::UnboundedReceiver<MovingClient>,
         notices: NoticeSender,
@@ -159,7 +159,7 @@ async fn run(
         let serving = serve_portal(world.clone(), listener, directory, iscsi_reporter(&notices));
         world.spawn("iscsi portal", serving);
     }
-    // The sender is dropped with its site: that is a stop too.
+    // The sender is dropped with its daemon: that is a stop too.
     let _ = stopped.await;
 }
 

@@ -87,7 +87,7 @@ pub struct Exports {
     scope: ExportScope,
 }
 
-/// Which exports of a server a thread knows.
+/// The exports of a server that a thread knows.
 #[derive(Clone, Default)]
 enum ExportScope {
     #[default]
@@ -108,7 +108,7 @@ pub struct ListedExport {
     pub is_stopped: bool,
 }
 
-/// Where the export of a name is served.
+/// The place where the export of a name is served.
 pub(crate) enum ExportPlace<'e> {
     Here(&'e Rc<Export>),
     /// Perhaps, by another thread.

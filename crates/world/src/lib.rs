@@ -65,7 +65,7 @@ pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};
 pub use random::Random;
 pub use real::yield_now;
-pub use threads::{ThreadEnd, ThreadMain, Threads};
+pub use threads::{ThreadEnd, ThreadMain, ThreadStarter};
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World, with_deadline};
 

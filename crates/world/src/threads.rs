@@ -9,7 +9,7 @@ pub type ThreadMain = Box<dyn FnOnce(World) -> LocalFuture<()> + Send>;
 pub type ThreadEnd = LocalFuture<Result<(), String>>;
 
 /// Starts threads.
-pub trait Threads {
+pub trait ThreadStarter {
     /// Starts a thread named `name`, of which `top` shows 15 bytes, and runs `main` in a world of its own. A panic of any of its
     /// tasks ends the thread, and no other one. Dropping the end detaches the thread.
     ///

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{console::Console, exit_status::ExitStatus, pool::reporter::report_events_of};
 use control::{
-    FolderPool, Site, SiteSetting,
+    Daemon, DaemonSetting, FolderPool,
     notice::{self, Notice, NoticeReader},
     portal::{PortalAddresses, PortalSetting},
 };
@@ -75,16 +75,16 @@ pub fn run(parts: Vec<PoolPart>, request: ExportRequest, console: Console) -> Re
         let (give_offers, offers) = mpsc::channel();
         let threads = RealThreads { seed: 0, options: request.options };
         let setting = setting(parts, &request, (give_offers, &console));
-        let starting = Site::start(&world, &threads, setting, &notices);
-        let site = with_notices(&mut reader, &console, starting).await?;
+        let starting = Daemon::start(&world, &threads, setting, &notices);
+        let daemon = with_notices(&mut reader, &console, starting).await?;
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         // A reader of the next lines may end the server at once.
         let ended = interrupted();
         let mut offers: Vec<ExportOffers> = offers.into_iter().flatten().collect();
         offers.sort_by_key(|offer| request.names.iter().position(|name| *name == offer.name));
-        tell(&endpoints(site.addresses(), &offers, &request), request.as_json, &console)?;
+        tell(&endpoints(daemon.addresses(), &offers, &request), request.as_json, &console)?;
         with_notices(&mut reader, &console, ended).await;
-        let panicked = with_notices(&mut reader, &console, site.stop()).await;
+        let panicked = with_notices(&mut reader, &console, daemon.stop()).await;
         while let Some(notice) = reader.try_next() {
             print(&console, &notice);
         }
@@ -102,7 +102,7 @@ fn setting(
     parts: Vec<PoolPart>,
     request: &ExportRequest,
     (give_offers, console): (mpsc::Sender<Vec<ExportOffers>>, &Console),
-) -> SiteSetting {
+) -> DaemonSetting {
     let (as_json, is_quiet) = (console.is_for_programs(), console.is_quiet());
     let pool = |PoolPart { folder, exports, plan }: PoolPart| {
         let give_offers = give_offers.clone();
@@ -123,7 +123,7 @@ fn setting(
         pool.into()
     };
     let nbd_options = ServerOptions { tls: request.tls.clone(), ..ServerOptions::default() };
-    SiteSetting {
+    DaemonSetting {
         pools: parts.into_iter().map(pool).collect(),
         portal: PortalSetting {
             network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),

@@ -2,7 +2,7 @@
 
 use array::{format::VolumeId, pool::NewVolume};
 use control::{
-    FolderPool, Site, SiteSetting,
+    Daemon, DaemonSetting, FolderPool,
     notice::{self, NoticeReader},
     order::{OrderAnswer, OrderRefusal},
     portal::PortalSetting,
@@ -74,7 +74,7 @@ fn pool(folder: &Path, name: &str) -> FolderPool {
     }
 }
 
-async fn start(world: &World, folder: &Path, options: RealOptions) -> (Site, NoticeReader) {
+async fn start(world: &World, folder: &Path, options: RealOptions) -> (Daemon, NoticeReader) {
     let any = Address::parse("127.0.0.1:0", 0).unwrap();
     let portal = PortalSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
@@ -82,18 +82,18 @@ async fn start(world: &World, folder: &Path, options: RealOptions) -> (Site, Not
         iscsi: Some(any),
         nbd_options: ServerOptions::default(),
     };
-    let setting = SiteSetting { pools: POOLS.map(|name| pool(folder, name).into()).into(), portal };
-    let (notices, reader) = notice::channel("site");
-    let site =
-        Site::start(world, &RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
-    (site, reader)
+    let setting = DaemonSetting { pools: POOLS.map(|name| pool(folder, name).into()).into(), portal };
+    let (notices, reader) = notice::channel("daemon");
+    let daemon =
+        Daemon::start(world, &RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
+    (daemon, reader)
 }
 
 /// URIs of an export by NBD and by iSCSI.
-fn uris(site: &Site, name: &str) -> [String; 2] {
-    let address = site.addresses().nbd.clone().unwrap();
+fn uris(daemon: &Daemon, name: &str) -> [String; 2] {
+    let address = daemon.addresses().nbd.clone().unwrap();
     let nbd = NbdUri { address, export: name.to_owned(), tls: None };
-    [nbd.to_string(), format!("iscsi://{}/{}/0", site.addresses().iscsi.as_ref().unwrap(), name_of(name))]
+    [nbd.to_string(), format!("iscsi://{}/{}/0", daemon.addresses().iscsi.as_ref().unwrap(), name_of(name))]
 }
 
 /// Runs QEMU's client; false if it failed.
@@ -122,23 +122,23 @@ async fn qemu_is_here() -> bool {
     here
 }
 
-fn with_site(options: RealOptions, test: impl AsyncFnOnce(World, Site, NoticeReader, PathBuf)) {
+fn with_daemon(options: RealOptions, test: impl AsyncFnOnce(World, Daemon, NoticeReader, PathBuf)) {
     let folder = tempfile::tempdir().unwrap();
     real::run(1, options, async |world: World| {
         if !qemu_is_here().await {
             return;
         }
         make_pools(&world, folder.path()).await;
-        let (site, notices) = start(&world, folder.path(), options).await;
-        test(world, site, notices, folder.path().to_owned()).await;
+        let (daemon, notices) = start(&world, folder.path(), options).await;
+        test(world, daemon, notices, folder.path().to_owned()).await;
     });
 }
 
 #[test]
 fn qemu_reads_what_it_wrote_to_three_pools_by_nbd_and_iscsi() {
-    with_site(RealOptions::default(), async |world, site, mut notices, folder| {
+    with_daemon(RealOptions::default(), async |world, daemon, mut notices, folder| {
         for (value, name) in (1..).zip(POOLS) {
-            let [nbd, iscsi] = uris(&site, name);
+            let [nbd, iscsi] = uris(&daemon, name);
             let write = format!("write -P {value} 0 {SIZE}");
             let (is_done, said) = qemu_io(&nbd, &[&write, "flush"]).await;
             assert!(is_done && said.contains("wrote 8388608/8388608"), "{said}");
@@ -146,7 +146,7 @@ fn qemu_reads_what_it_wrote_to_three_pools_by_nbd_and_iscsi() {
             assert!(is_done, "{said}");
         }
         for (value, name) in (1..).zip(POOLS) {
-            for uri in uris(&site, name) {
+            for uri in uris(&daemon, name) {
                 let (first, rest) = (format!("read -P {value} 0 4k"), format!("read -P {value} 8k 8184k"));
                 let (is_done, said) = qemu_io(&uri, &[&first, "read -P 9 4k 4k", &rest]).await;
                 assert!(is_done && !said.contains("failed"), "{uri}: {said}");
@@ -161,7 +161,7 @@ fn qemu_reads_what_it_wrote_to_three_pools_by_nbd_and_iscsi() {
             let uses = |text: &String| text.starts_with(&format!("{name}: ")) && text.contains(" uses ");
             assert_eq!(said.iter().filter(|text| uses(text)).count(), 4, "{said:#?}");
         }
-        assert_eq!(site.stop().await, []);
+        assert_eq!(daemon.stop().await, []);
         // They are closed: another process may open them.
         let silent: Rc<dyn Notices> = Rc::new(Silent);
         for name in POOLS {
@@ -173,12 +173,12 @@ fn qemu_reads_what_it_wrote_to_three_pools_by_nbd_and_iscsi() {
 #[test]
 fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
     for plain in [false, true] {
-        with_site(RealOptions::plain(plain), async |world, site, _notices, folder| {
-            let [lost, _] = uris(&site, "mail");
-            let [kept, by_iscsi] = uris(&site, "logs");
+        with_daemon(RealOptions::plain(plain), async |world, daemon, _notices, folder| {
+            let [lost, _] = uris(&daemon, "mail");
+            let [kept, by_iscsi] = uris(&daemon, "logs");
             assert!(qemu_io(&lost, &["write -P 1 0 64k"]).await.0);
             assert!(qemu_io(&kept, &["write -P 2 0 64k"]).await.0);
-            let orders = site.pool("mail").unwrap().orders.clone();
+            let orders = daemon.pool("mail").unwrap().orders.clone();
             // A task of the pool, not the order itself: nobody waits for it.
             let planted = orders.give(&world, "panic", |pool| {
                 Box::pin(async move {
@@ -188,7 +188,7 @@ fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
             let planted = planted.await;
             assert!(matches!(planted, Ok(OrderAnswer::Done(())) | Err(OrderRefusal::Stopped)), "{planted:?}");
             let mut waits = 0;
-            while site.pool("mail").unwrap().view().is_some() {
+            while daemon.pool("mail").unwrap().view().is_some() {
                 world.sleep(Duration::from_millis(5)).await;
                 waits += 1;
                 assert!(waits < 2_000, "its thread has ended");
@@ -201,14 +201,14 @@ fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
                 let (is_done, said) = qemu_io(&uri, &["read -P 2 0 64k", "write -P 2 64k 64k"]).await;
                 assert!(is_done && !said.contains("failed"), "{said}");
             }
-            let panicked = site.stop().await;
+            let panicked = daemon.stop().await;
             assert_eq!(panicked, [("mail".to_owned(), "the map contradicts itself".to_owned())]);
             // Nothing acknowledged is lost with the thread.
-            let (site, _) = start(&world, &folder, RealOptions::plain(plain)).await;
-            let [again, _] = uris(&site, "mail");
+            let (daemon, _) = start(&world, &folder, RealOptions::plain(plain)).await;
+            let [again, _] = uris(&daemon, "mail");
             let (is_done, said) = qemu_io(&again, &["read -P 1 0 64k"]).await;
             assert!(is_done && !said.contains("failed"), "{said}");
-            assert_eq!(site.stop().await, []);
+            assert_eq!(daemon.stop().await, []);
         });
     }
 }

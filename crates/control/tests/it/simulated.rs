@@ -6,7 +6,7 @@ use array::{
     volume::VolumeDevice,
 };
 use control::{
-    Site, SiteSetting,
+    Daemon, DaemonSetting,
     notice::{self, NoticeReader},
     order::{ORDERS_MAX, OrderAnswer, OrderRefusal},
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
@@ -161,18 +161,19 @@ fn portal(network: &SimNetwork) -> PortalSetting {
     }
 }
 
-/// Starts the site with the pools under their own names.
+/// Starts the daemon with the pools under their own names.
 async fn start(
     world: &World,
     network: &SimNetwork,
     drives: &[Vec<Rc<SimDrive>>],
     access: &AccessList,
-) -> (Site, NoticeReader) {
+) -> (Daemon, NoticeReader) {
     let pools = POOLS.iter().zip(drives).map(|(name, drives)| pool_setting(name, name, drives, access));
-    let setting = SiteSetting { pools: pools.collect(), portal: portal(network) };
-    let (notices, reader) = notice::channel("site");
-    let site = Site::start(world, &SimThreads(world.clone()), setting, &notices).await.expect("it starts");
-    (site, reader)
+    let setting = DaemonSetting { pools: pools.collect(), portal: portal(network) };
+    let (notices, reader) = notice::channel("daemon");
+    let daemon =
+        Daemon::start(world, &SimThreads(world.clone()), setting, &notices).await.expect("it starts");
+    (daemon, reader)
 }
 
 async fn nbd_client(world: &World, network: &SimNetwork, export: &str) -> world::IoResult<Client> {
@@ -211,8 +212,8 @@ fn three_pools_serve_through_one_portal_and_keep_what_was_written() {
     for seed in 0..10 {
         let mut scene = Scene::new(seed);
         scene.run(|world, network, drives| async move {
-            let (site, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
-            assert_eq!(site.addresses().nbd.as_ref().unwrap().to_string(), "server:10809");
+            let (daemon, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
+            assert_eq!(daemon.addresses().nbd.as_ref().unwrap().to_string(), "server:10809");
             for (value, pool) in (1..).zip(POOLS) {
                 let by_nbd = nbd_client(&world, &network, pool).await.unwrap();
                 let by_iscsi = iscsi_client(&world, &network, pool, "host").await.unwrap();
@@ -228,7 +229,7 @@ fn three_pools_serve_through_one_portal_and_keep_what_was_written() {
             let unknown = nbd_client(&world, &network, "cellar").await.err().unwrap();
             assert_eq!(unknown.kind(), IoErrorKind::NotFound);
             assert!(iscsi_client(&world, &network, "cellar", "host").await.is_err());
-            assert_eq!(site.stop().await, []);
+            assert_eq!(daemon.stop().await, []);
         });
         scene.run(|world, _, drives| async move {
             for (value, drives) in (1..).zip(&drives) {
@@ -256,7 +257,7 @@ fn discovery_shows_an_initiator_what_it_may_use_in_any_pool() {
         let (some, none) = (initiator("host").name, initiator("other").name);
         let access =
             AccessList::only([(some, units(&["logs", "archive"])), (none, units(&[]))], None).unwrap();
-        let (site, _) = start(&world, &network, &drives, &access).await;
+        let (daemon, _) = start(&world, &network, &drives, &access).await;
         let address = Address::parse("server:3260", 0).unwrap();
         for (host, visible) in [("host", vec![iqn("logs"), iqn("archive")]), ("other", vec![])] {
             let found = discover(&world, &*network.host(host), &address, &initiator(host)).await.unwrap();
@@ -266,7 +267,7 @@ fn discovery_shows_an_initiator_what_it_may_use_in_any_pool() {
         assert!(iscsi_client(&world, &network, "mail", "host").await.is_err(), "hidden from it");
         let client = iscsi_client(&world, &network, "logs", "host").await.unwrap();
         write(&client, 0, 5).await;
-        site.stop().await;
+        daemon.stop().await;
     });
 }
 
@@ -274,8 +275,8 @@ fn discovery_shows_an_initiator_what_it_may_use_in_any_pool() {
 fn orders_are_done_one_at_a_time_in_order_and_bounded() {
     let mut scene = Scene::new(21);
     scene.run(|world, network, drives| async move {
-        let (site, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
-        let orders = &site.pool("mail").unwrap().orders;
+        let (daemon, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
+        let orders = &daemon.pool("mail").unwrap().orders;
         // An order that takes long, and as many behind it as may wait.
         let (long, own) = (orders.clone(), world.clone());
         let long = world.spawn("long", async move {
@@ -305,7 +306,7 @@ fn orders_are_done_one_at_a_time_in_order_and_bounded() {
         assert_eq!(refused.err(), Some(OrderRefusal::Full));
         // Other pools, and hosts of this one, notice nothing.
         let begun = world.now();
-        let other = site
+        let other = daemon
             .pool("logs")
             .unwrap()
             .orders
@@ -323,10 +324,10 @@ fn orders_are_done_one_at_a_time_in_order_and_bounded() {
             }
         }
         world.sleep(Duration::from_secs(1)).await;
-        let view = site.pool("mail").unwrap().view().unwrap();
+        let view = daemon.pool("mail").unwrap().view().unwrap();
         assert_eq!((view.orders_done, view.order_under_way), (ORDERS_MAX as u64 + 1, None));
         let orders = orders.clone();
-        site.stop().await;
+        daemon.stop().await;
         let late = orders.give(&world, "late", |_| Box::pin(async {})).await;
         assert_eq!(late.err(), Some(OrderRefusal::Stopped));
     });
@@ -336,8 +337,8 @@ fn orders_are_done_one_at_a_time_in_order_and_bounded() {
 fn an_order_whose_caller_has_gone_is_done() {
     let mut scene = Scene::new(22);
     scene.run(|world, network, drives| async move {
-        let (site, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
-        let orders = site.pool("mail").unwrap().orders.clone();
+        let (daemon, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
+        let orders = daemon.pool("mail").unwrap().orders.clone();
         let own = world.clone();
         let giving = orders.give(&own, "snapshot", |pool| {
             Box::pin(
@@ -347,8 +348,8 @@ fn an_order_whose_caller_has_gone_is_done() {
         let gone = world::with_deadline(world.sleep(Duration::from_micros(1)), giving).await;
         assert!(gone.is_none(), "a snapshot takes longer");
         world.sleep(Duration::from_secs(1)).await;
-        assert_eq!(site.pool("mail").unwrap().view().unwrap().volumes[0].snapshots, 1);
-        site.stop().await;
+        assert_eq!(daemon.pool("mail").unwrap().view().unwrap().volumes[0].snapshots, 1);
+        daemon.stop().await;
     });
 }
 
@@ -356,8 +357,8 @@ fn an_order_whose_caller_has_gone_is_done() {
 fn views_follow_the_pool_within_a_second_and_cost_it_nothing() {
     let mut scene = Scene::new(31);
     scene.run(|world, network, drives| async move {
-        let (site, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
-        let pool = site.pool("mail").unwrap();
+        let (daemon, _) = start(&world, &network, &drives, &AccessList::everybody()).await;
+        let pool = daemon.pool("mail").unwrap();
         let first = pool.view().unwrap();
         assert_eq!((first.volumes.len(), first.drives_in_use, first.orders_done), (1, 2, 0));
         assert_eq!(first.exports[0].name, "mail");
@@ -378,12 +379,12 @@ fn views_follow_the_pool_within_a_second_and_cost_it_nothing() {
         let view = pool.view().unwrap();
         let names: Vec<_> = view.volumes.iter().map(|volume| volume.name.as_str()).collect();
         assert_eq!((names, view.orders_done), (vec!["another", "store"], 1), "reading views is no order");
-        site.stop().await;
+        daemon.stop().await;
     });
 }
 
 #[test]
-fn a_site_that_cannot_start_leaves_its_pools_closed_and_says_why() {
+fn a_daemon_that_cannot_start_leaves_its_pools_closed_and_says_why() {
     let mut scene = Scene::new(41);
     scene.run(|world, network, drives| async move {
         let everybody = AccessList::everybody();
@@ -391,9 +392,9 @@ fn a_site_that_cannot_start_leaves_its_pools_closed_and_says_why() {
             let pools = names.iter().zip(served_as).zip(drives);
             let pools =
                 pools.map(|((name, served_as), drives)| pool_setting(name, served_as, drives, &everybody));
-            SiteSetting { pools: pools.collect(), portal: portal(&network) }
+            DaemonSetting { pools: pools.collect(), portal: portal(&network) }
         };
-        let (notices, _reader) = notice::channel("site");
+        let (notices, _reader) = notice::channel("daemon");
         let threads = SimThreads(world.clone());
         let twice_drives = [drives[0].clone(), drives[1].clone(), Vec::new()];
         for (names, served_as, drives, problem) in [
@@ -401,19 +402,20 @@ fn a_site_that_cannot_start_leaves_its_pools_closed_and_says_why() {
             (POOLS, ["a", "b", "a"], &drives[..], "two pools would serve \"a\""),
             (POOLS, POOLS, &twice_drives[..], "drive"),
         ] {
-            let refused = Site::start(&world, &threads, setting(names, served_as, drives), &notices).await;
+            let refused = Daemon::start(&world, &threads, setting(names, served_as, drives), &notices).await;
             let refused = refused.err().expect("it is refused").to_string();
             assert!(refused.contains(problem), "{refused}");
         }
         let host = network.host("server");
         let taken = host.listen(&Address::parse("server:3260", 0).unwrap()).await.unwrap();
-        let refused = Site::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await;
+        let refused = Daemon::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await;
         let refused = refused.err().expect("the address is taken").to_string();
         assert!(refused.contains("address in use"), "{refused}");
         drop(taken);
         // All are closed: they open, and their addresses are free.
-        let site =
-            Site::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await.expect("it starts");
-        site.stop().await;
+        let daemon = Daemon::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices)
+            .await
+            .expect("it starts");
+        daemon.stop().await;
     });
 }

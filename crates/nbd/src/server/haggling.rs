@@ -66,7 +66,7 @@ pub enum TlsState {
     Established,
 }
 
-/// What was negotiated with a client, of what holds for all exports.
+/// Terms negotiated with a client that hold for all exports.
 #[derive(Clone, Copy, Debug)]
 pub struct CommonTerms {
     pub tls_state: TlsState,

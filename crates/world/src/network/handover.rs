@@ -1,6 +1,6 @@
 //! Connections that move from one thread to another.
 //!
-//! A stream belongs to one thread, whose ring or epoll instance waits for it. [`ByteStream::detach`](super::ByteStream::detach)
+//! A stream belongs to one thread, whose ring or epoll instance waits for it. [`ByteStream::detach`]
 //! takes it off that thread between two reads, and [`DetachedStream::adopt`] gives it to the thread that calls it. A
 //! [`MovableStream`] does both in its place, for a stream inside another one: TLS keeps its state while the connection below it
 //! moves.
@@ -119,7 +119,7 @@ impl MovableStream {
     ///
     /// # Errors
     ///
-    /// As [`ByteStream::detach`](super::ByteStream::detach); the stream is closed.
+    /// As [`ByteStream::detach`]; the stream is closed.
     pub fn detach(&mut self) -> io::Result<()> {
         let stream = match std::mem::replace(&mut self.0, Position::Lost) {
             Position::Attached(stream) => stream.into_inner(),

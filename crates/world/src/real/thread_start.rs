@@ -1,7 +1,7 @@
 //! Threads of this process behind the trait.
 
 use super::{RealOptions, spawn_thread};
-use crate::{IoError, IoResult, ThreadEnd, ThreadMain, Threads};
+use crate::{IoError, IoResult, ThreadEnd, ThreadMain, ThreadStarter};
 
 /// Starts threads with the same options.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,7 +10,7 @@ pub struct RealThreads {
     pub options: RealOptions,
 }
 
-impl Threads for RealThreads {
+impl ThreadStarter for RealThreads {
     fn start(&self, name: &str, main: ThreadMain) -> IoResult<ThreadEnd> {
         let options = RealOptions { panics_end: true, ..self.options };
         let thread = spawn_thread(name, self.seed, options, main);

@@ -1,13 +1,13 @@
 //! Simulated threads: tasks of one node. They share its clock and its fate.
 
-use crate::{IoResult, LocalFuture, Spawn, ThreadEnd, ThreadMain, Threads, World, with_deadline};
+use crate::{IoResult, LocalFuture, Spawn, ThreadEnd, ThreadMain, ThreadStarter, World, with_deadline};
 use std::{cell::Cell, rc::Rc, time::Duration};
 use tokio::sync::Notify;
 
 /// Starts threads as tasks of a world. A panic ends the simulation, like any other panic.
 pub struct SimThreads(pub World);
 
-impl Threads for SimThreads {
+impl ThreadStarter for SimThreads {
     fn start(&self, _name: &str, main: ThreadMain) -> IoResult<ThreadEnd> {
         let life = Rc::new(ThreadLife::default());
         let within = Rc::clone(&life);
@@ -23,7 +23,7 @@ impl Threads for SimThreads {
     }
 }
 
-/// Whether a simulated thread still runs.
+/// The life of a simulated thread.
 #[derive(Default)]
 struct ThreadLife {
     is_over: Cell<bool>,

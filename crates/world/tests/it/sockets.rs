@@ -4,7 +4,7 @@ use crate::in_each_engine;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, Threads, World,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Network, Stream, ThreadStarter, World,
     network::{
         handover::{DetachedStream, MovableStream},
         receiver::Receiver,

@@ -1,9 +1,9 @@
-//! Threads, sleeps and tasks of the real world.
+//! ThreadStarter, sleeps and tasks of the real world.
 
 use crate::in_each_engine;
 use std::{cell::Cell, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Threads, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, ThreadStarter, World,
     real::{
         Engine, FileDevice, RealOptions, RealThreads, Workers, run,
         signals::{TerminationSignal, interrupted},

@@ -203,7 +203,7 @@ impl FileDevice {
         }
     }
 
-    /// What a failed operation needs for its error.
+    /// Needs of a failed operation for its error.
     fn origin(&self) -> (Arc<str>, Option<Arc<ListedDevice>>) {
         (Arc::clone(&self.path), self.listed.clone())
     }

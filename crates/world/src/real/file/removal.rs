@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(super) struct ListedDevice {
     /// Its link in `/sys/dev/block`.
     link: PathBuf,
-    /// Where the link led then.
+    /// Target of the link then.
     folder: PathBuf,
     /// Sectors of it.
     size: PathBuf,

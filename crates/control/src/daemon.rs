@@ -8,21 +8,21 @@ use crate::{
 use report::Refusal;
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
-use world::{Threads, World};
+use world::{ThreadStarter, World};
 
 /// Pools and their portal.
-pub struct SiteSetting {
+pub struct DaemonSetting {
     pub pools: Vec<PoolSetting>,
     pub portal: PortalSetting,
 }
 
-/// A running site.
-pub struct Site {
+/// A running daemon.
+pub struct Daemon {
     pools: Vec<PoolThread>,
     portal: PortalThread,
 }
 
-impl Site {
+impl Daemon {
     /// Binds the portal's addresses, opens all pools, each on its thread, and serves them.
     ///
     /// # Errors
@@ -30,8 +30,8 @@ impl Site {
     /// An address is taken, a pool does not open, or two pools would serve one name. Pools that were opened are closed again.
     pub async fn start(
         world: &World,
-        threads: &dyn Threads,
-        SiteSetting { pools, portal }: SiteSetting,
+        threads: &dyn ThreadStarter,
+        DaemonSetting { pools, portal }: DaemonSetting,
         notices: &NoticeSender,
     ) -> Result<Self, Refusal> {
         let mut names = BTreeSet::new();
