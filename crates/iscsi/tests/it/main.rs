@@ -12,6 +12,7 @@ mod malformed_sessions;
 mod medium;
 mod non_medium;
 mod persistent_reserve;
+mod portal;
 mod random_commands;
 mod removable_medium;
 mod scene;

@@ -25,7 +25,7 @@ const GROWTH_MAX: u64 = 10 << 20;
 /// Sessions before the first measurement, in which buffers reach their size.
 const WARMING: u64 = 200;
 
-fn sessions() -> u64 {
+pub fn sessions() -> u64 {
     if env::var_os("SPINDLE_FULL").is_some() { 10_000 } else { 1000 }
 }
 
@@ -50,7 +50,7 @@ fn some_command(random: &mut Random, itt: u32, number: u32) -> Vec<u8> {
 }
 
 /// A login, then random commands, data, and session requests.
-fn whole_session(random: &mut Random) -> Vec<u8> {
+pub fn whole_session(random: &mut Random) -> Vec<u8> {
     let keys = [("MaxBurstLength", "65536"), ("InitialR2T", "No"), ("HeaderDigest", "None"), ("X-y", "z")];
     let mut bytes = login("iqn.x:wild", &keys[..random.below(5) as usize]);
     for itt in 0..random.below(16) as u32 {
@@ -94,7 +94,7 @@ fn whole_session(random: &mut Random) -> Vec<u8> {
 }
 
 /// Flips, removes or repeats bytes.
-fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
+pub fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..random.below(5) {
         let at = random.below(bytes.len() as u64) as usize;
         match random.below(4) {
@@ -109,7 +109,7 @@ fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
+pub async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
     let stream: Stream = network.host("wild").connect(&address()).await.unwrap();
     let (mut reader, mut writer) = tokio::io::split(stream);
     let draining = world.spawn("drain", async move {

@@ -5,6 +5,7 @@
 use crate::{
     certificates::Authority,
     contexts::with_bitmaps,
+    portal::{info, serve},
     scene::{Scene, connect, export, read, start, start_with, uri},
 };
 use nbd::{
@@ -136,6 +137,34 @@ fn a_server_survives_malformed_sessions() {
             }
             let client = connect(&world, &network, "mail").await.expect("it serves on");
             read(&client, 0, 4096).await.unwrap();
+        });
+        run.completed();
+    }
+}
+
+#[test]
+fn a_portal_and_its_threads_survive_malformed_sessions() {
+    let authority = Authority::new();
+    for seed in 0..sessions() / 50 {
+        let tls = TlsMode::Allowed(authority.server("server"));
+        let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
+        let run = simulation.run(SimLimits::generous(), |world| async move {
+            let exports = vec![with_bitmaps(export("mail", &drive)), with_bitmaps(export("logs", &drive))];
+            serve(&world, &network, exports, tls).await;
+            let mut random = world.random("sessions");
+            for _ in 0..50 {
+                let mut bytes = whole_session(&mut random);
+                // Behind the flags; then it is back to the other thread.
+                for _ in 0..random.below(3) {
+                    bytes.splice(4..4, OptionHead::write(option::INFO, &info("logs")));
+                }
+                spoil(&mut random, &mut bytes);
+                send_and_drain(&world, &network, bytes).await;
+            }
+            for name in ["mail", "logs"] {
+                let client = connect(&world, &network, name).await.expect("it serves on");
+                read(&client, 0, 4096).await.unwrap();
+            }
         });
         run.completed();
     }

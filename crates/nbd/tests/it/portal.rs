@@ -54,12 +54,12 @@ impl ExportDirectory for Threads {
     }
 }
 
-struct Served {
+pub struct Served {
     threads: Rc<Threads>,
     events: Rc<RefCell<Vec<String>>>,
 }
 
-async fn serve(world: &World, network: &SimNetwork, exports: Vec<Export>, tls: TlsMode) -> Served {
+pub async fn serve(world: &World, network: &SimNetwork, exports: Vec<Export>, tls: TlsMode) -> Served {
     let events: Rc<RefCell<Vec<String>>> = Rc::default();
     let told = Rc::clone(&events);
     let tell: Rc<dyn Fn(ServerEvent)> = Rc::new(move |event| {
@@ -178,7 +178,7 @@ async fn replies(stream: &mut Stream, asked: u32, data: &[u8]) -> (Vec<u32>, Vec
     }
 }
 
-fn info(name: &str) -> Vec<u8> {
+pub fn info(name: &str) -> Vec<u8> {
     InfoRequest { name: name.to_owned(), wanted: Vec::new() }.write()
 }
 
