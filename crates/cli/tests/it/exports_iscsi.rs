@@ -23,7 +23,7 @@ const TESTS: usize = 230;
 const SKIPS_MAX: usize = 25;
 
 /// True if libiscsi's programs are installed. If not, prints a line, and fails where judges are required.
-fn is_here() -> bool {
+pub fn libiscsi_is_here() -> bool {
     let here = Command::new("iscsi-test-cu").arg("--help").output().is_ok();
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
     assert!(here || !required, "iscsi-test-cu is required: apt-get install libiscsi-bin");
@@ -228,14 +228,14 @@ fn all_tests(format: &str, lanes: usize, user: &str, query: &str, more: &dyn Fn(
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_disk() {
-    if is_here() {
+    if libiscsi_is_here() {
         all_tests("512e", 4, "", "", &|_| Vec::new());
     }
 }
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_chap_both_ways_and_header_digests() {
-    if !is_here() {
+    if !libiscsi_is_here() {
         return;
     }
     all_tests("512n", 4, "tester%a secret of the tester@", "?header_digest=crc32c", &|bench| {
@@ -253,14 +253,14 @@ fn libiscsi_finds_nothing_wrong_with_chap_both_ways_and_header_digests() {
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_large_blocks() {
-    if is_here() {
+    if libiscsi_is_here() {
         all_tests("4kn", 4, "", "", &|_| Vec::new());
     }
 }
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_disk_that_is_only_read() {
-    if !is_here() {
+    if !libiscsi_is_here() {
         return;
     }
     let bench = Bench::new();
@@ -297,14 +297,14 @@ fn a_taken_port_is_refused_in_a_line() {
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_volume_of_a_pool() {
-    if is_here() {
+    if libiscsi_is_here() {
         test_volume_of(&["pool"]);
     }
 }
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_volume_behind_the_portal_of_three_pools() {
-    if is_here() {
+    if libiscsi_is_here() {
         test_volume_of(&["one", "pool", "other"]);
     }
 }
@@ -364,7 +364,7 @@ fn the_example_of_the_book_grants_the_rights_it_describes() {
     let refused = bench.refused(&[&["export", "--iscsi", "127.0.0.1:0"], &arguments[..]].concat());
     assert!(refused.contains("mail1.secret: others may read this secret; chmod 600"), "{refused}");
     write_secret(&bench, "mail1.secret", &secret);
-    if !is_here() {
+    if !libiscsi_is_here() {
         return;
     }
     let serving = Serving::begin(&bench, &arguments);

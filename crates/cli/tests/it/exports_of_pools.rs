@@ -2,6 +2,7 @@
 
 use crate::{
     exported::{Exported, is_here, judge, judged},
+    exports_iscsi::libiscsi_is_here,
     pool_drives::done,
     spindle::{Bench, signal},
 };
@@ -66,7 +67,7 @@ fn volumes_of_two_pools_are_found_at_one_address_for_each_protocol_and_survive_a
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_and_both_pools_stay_as_they_were() {
+fn what_cannot_be_served_is_refused_in_a_line_and_both_pools_are_closed() {
     let bench = Bench::new();
     pools(&bench);
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -78,8 +79,9 @@ fn what_cannot_be_served_is_refused_and_both_pools_stay_as_they_were() {
         assert!(said.contains(&taken) && said.contains(&wanted), "{said}");
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     }
-    let said = bench.refused(&["export", "mail/store", "logs/unknown", "--nbd", "127.0.0.1:0"]);
-    assert!(said.contains("logs") && said.contains("unknown"), "{said}");
+    let refused = bench.run(&["export", "mail/store", "logs/unknown", "--nbd", "127.0.0.1:0"]);
+    assert_eq!((refused.code, refused.stderr.lines().count()), (Some(2), 1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("logs") && refused.stderr.contains("unknown"), "{}", refused.stderr);
     for pool in ["mail", "logs"] {
         done(&bench.run(&["pool", "scrub", pool]));
     }
@@ -87,7 +89,7 @@ fn what_cannot_be_served_is_refused_and_both_pools_stay_as_they_were() {
 
 #[test]
 fn rights_hold_across_pools_and_events_name_the_pool() {
-    if !is_here("iscsi-ls", "libiscsi-bin") || !is_here("qemu-io", "qemu-utils") {
+    if !libiscsi_is_here() || !is_here("qemu-io", "qemu-utils") {
         return;
     }
     let bench = Bench::new();

@@ -20,6 +20,7 @@ use serving::{
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use world::{
@@ -122,7 +123,11 @@ async fn qemu_is_here() -> bool {
     here
 }
 
+/// A program that is started holds the locks of this process for a moment, those on pools too: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn with_daemon(options: RealOptions, test: impl AsyncFnOnce(World, Daemon, NoticeReader, PathBuf)) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     real::run(1, options, async |world: World| {
         if !qemu_is_here().await {
