@@ -197,13 +197,24 @@ pub async fn serve(
         let (own, targets) = (world.clone(), targets.clone());
         let tell = Rc::clone(&tell);
         world.spawn("iscsi connection", async move {
-            let logged_in = |initiator: &str, target: Option<&str>| {
-                let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
-                tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
-            };
             let arrived = ArrivedConnection { stream, received: Vec::new(), portal };
-            let why = connection::run(&own, arrived, &targets, logged_in).await.err();
-            tell(TargetEvent::Ended { peer, why });
+            answer(&own, arrived, peer, &targets, &tell).await;
         });
     }
+}
+
+/// Serves one connection to its end, and tells of it.
+async fn answer(
+    world: &World,
+    arrived: ArrivedConnection,
+    peer: String,
+    targets: &Targets,
+    tell: &Rc<dyn Fn(TargetEvent)>,
+) {
+    let logged_in = |initiator: &str, target: Option<&str>| {
+        let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
+        tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
+    };
+    let why = connection::run(world, arrived, targets, logged_in).await.err();
+    tell(TargetEvent::Ended { peer, why });
 }

@@ -7,8 +7,8 @@
 //! Invariant: a connection is answered by one thread, from its first login response on.
 
 use super::{
-    SessionFailure, TargetEvent, Targets,
-    connection::{self, ArrivedConnection, LOGIN_MAX},
+    SessionFailure, TargetEvent, Targets, answer,
+    connection::{ArrivedConnection, LOGIN_MAX},
     login::TEXT_BYTES_MAX,
     send_queue::{SendQueue, StatSn},
 };
@@ -143,21 +143,6 @@ fn target_of(request: &Pdu) -> Option<String> {
     let pairs = text::read(&request.data)?;
     let value = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
     value("TargetName").filter(|_| value("SessionType").is_none_or(|kind| kind == "Normal"))
-}
-
-async fn answer(
-    world: &World,
-    arrived: ArrivedConnection,
-    peer: String,
-    targets: &Targets,
-    tell: &Rc<dyn Fn(TargetEvent)>,
-) {
-    let logged_in = |initiator: &str, target: Option<&str>| {
-        let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
-        tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
-    };
-    let why = connection::run(world, arrived, targets, logged_in).await.err();
-    tell(TargetEvent::Ended { peer, why });
 }
 
 /// The targets of one thread.
