@@ -80,7 +80,8 @@ async fn open_all(
     let served = (&exports.shared[..], &identities[..]);
     on_served(ExportOffers::all(served, &targets, settings.write_cache));
     let access = access_of(access, &targets, served);
+    // Before the units: one with a write cache turns on that of its volume, which NBD clients were not promised.
+    let nbd = nbd_exports(&exports.shared, settings.write_cache);
     let targets = assemble(&targets, served, &settings);
-    let exports = nbd_exports(&exports.shared, settings.write_cache);
-    Ok((pool, PoolServices { exports, targets, access }))
+    Ok((pool, PoolServices { exports: nbd, targets, access }))
 }

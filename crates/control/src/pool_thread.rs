@@ -249,7 +249,7 @@ struct Servers {
 type Reports =
     (mpsc::Receiver<crate::order::Order>, watch::Sender<Arc<PoolView>>, oneshot::Sender<Result<(), Refusal>>);
 
-/// Serves an open pool until it is told to stop; then closes it.
+/// Serves an open pool until its stop; then closes it.
 async fn run(
     world: World,
     OpenedPool { pool, services, close }: OpenedPool,

@@ -31,7 +31,7 @@ use world::{
 /// Time initiators have to log out at the end.
 const LOG_OUT_MAX: Duration = Duration::from_secs(2);
 
-/// What the command line asks for.
+/// The arguments, checked and complete.
 struct ExportRequest {
     paths: Vec<PathBuf>,
     /// Of the exports, in the order of the paths.

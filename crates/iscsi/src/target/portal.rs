@@ -44,10 +44,10 @@ impl MovingConnection {
 
 /// The threads of a server, as a portal needs them.
 pub trait TargetDirectory {
-    /// What the portal answers itself: its sessions, the names of all targets, and the rights on them.
+    /// The targets as the portal answers for them: its sessions, the names of all targets, and the rights on them.
     fn targets(&self) -> Targets;
 
-    /// Where a target is served; the case of its name does not count.
+    /// The place of a target; the case of its name does not count.
     fn place(&self, target: &str) -> TargetPlace;
 
     /// Sends a connection to the thread of a target; `false` if that thread has just ended.

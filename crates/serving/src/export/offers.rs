@@ -5,7 +5,7 @@ use iscsi::scsi::identity::UnitIdentity;
 use std::path::PathBuf;
 use world::ByteCount;
 
-/// What an export offers over each protocol.
+/// The offers of an export over each protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOffers {
     pub name: String,
