@@ -272,6 +272,12 @@ pub enum Error {
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"
     )]
     LeftByRollback(String),
+    /// A forced rollback would withhold the volume from more clients than its record has room for.
+    #[error(
+        "a rollback withholds a volume from {at_most} clients at most, and {clients} are or were connected; let some of them \
+         log out first"
+    )]
+    TooManyWithheld { clients: usize, at_most: usize },
     /// A rollback to a volume that another one's rollback left, or that none left.
     #[error("volume {0:?} is not what a rollback of {1:?} left")]
     NotLeftBy(String, String),

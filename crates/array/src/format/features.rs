@@ -59,6 +59,8 @@ pub const INCOMPATIBLE_DOMAINS: u64 = 1 << 14;
 pub const INCOMPATIBLE_SETS: u64 = 1 << 15;
 /// The row of a group, or of an operation on one, names several pools.
 pub const INCOMPATIBLE_SHARED_GROUPS: u64 = 1 << 16;
+/// A volume is withheld from clients.
+pub const INCOMPATIBLE_WITHHOLDING: u64 = 1 << 17;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,6 +40,7 @@ mod sparing;
 mod volume_handles;
 mod volume_setting;
 mod volumes;
+mod withholding;
 
 pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
@@ -67,6 +68,7 @@ pub use rollback::RollbackGoal;
 pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;
 pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};
+pub use withholding::WITHHELD_BY_ROLLBACK_MAX;
 
 use crate::{
     engine::{

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     format::{
         BranchNumber, RowKey, VolumeId, VolumeNumber,
-        row::{BranchRow, VolumeRow, VolumeState},
+        row::{BranchRow, VolumeRow, VolumeState, WithheldClient},
     },
     log::LogItem,
     simulation::canary::{self, Canary},
@@ -45,8 +45,19 @@ impl Pool {
         left: VolumeId,
         is_forced: bool,
     ) -> Result<String> {
+        self.roll_back_from(volume.into(), goal, left, is_forced.then_some(&[])).await
+    }
+
+    /// Rolls a volume back, and withholds it from clients: `None` if nobody may have it open.
+    pub(super) async fn roll_back_from<'k>(
+        &self,
+        volume: VolumeKey<'k>,
+        goal: RollbackGoal<'k>,
+        left: VolumeId,
+        clients: Option<&[WithheldClient]>,
+    ) -> Result<String> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
-        let volume = volume.into();
+        let is_forced = clients.is_some();
         let number = self.number_of(volume)?;
         let before = self.volume_row(number);
         self.check_changeable(&before)?;
@@ -59,7 +70,9 @@ impl Pool {
             }
             RollbackGoal::Left(key) => (self.end_left((number, &before), key, is_forced)?, false),
         };
-        let feature = self.begin_fork(is_filled).await?;
+        let withheld = self.withholding_rows(number, clients.unwrap_or_default())?;
+        let features =
+            (self.begin_fork(is_filled).await?, self.begin_withholding(!withheld.is_empty()).await?);
         let mut no_writes = vec![self.handles.locks_of(number).close().await];
         if let RollbackGoal::Left(key) = goal {
             // Nobody writes it, but it may be filled.
@@ -86,8 +99,16 @@ impl Pool {
             let next = self.shared.state.borrow().catalogue.volume_next();
             rows.push((RowKey::of_volume(next), left_row.encode()));
         }
-        let parts = rows.into_iter().map(|(row, bytes)| LogItem::Put { row, bytes }).collect();
-        self.answer((one_at_a_time, no_writes, feature), self.log.append_together(parts)).await?;
+        let mut withheld_later = Vec::new();
+        if canary::is(Canary::WithholdingBehindItsRollback) {
+            withheld_later = withheld;
+        } else {
+            rows.extend(withheld);
+        }
+        let put = |(row, bytes)| LogItem::Put { row, bytes };
+        let logged = self.log.append_together(rows.into_iter().map(put).collect());
+        self.answer((one_at_a_time, no_writes, features), logged).await?;
+        self.log.append_together(withheld_later.into_iter().map(put).collect()).await?;
         if is_filled {
             self.begin_filling();
         }

@@ -12,7 +12,7 @@ use crate::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval,
         RedundancyClass, RowKey, SECTOR_BYTES, VolumeId, VolumeNumber,
         node::BRANCH_BLOCKS_MAX,
-        row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState},
+        row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WithholdingRow},
         sectors_to_blocks,
     },
     log::LogItem,
@@ -54,6 +54,8 @@ pub struct VolumeInfo {
     pub filling: Option<FillStatus>,
     /// Name of its group.
     pub group: Option<String>,
+    /// Clients from which it is withheld, because their caches belong to contents that a rollback took away.
+    pub withheld_from: Vec<WithholdingRow>,
 }
 
 /// The state of a volume at which another one, or its own present branch, began.
@@ -82,6 +84,7 @@ impl VolumeInfo {
             }),
             filling: FillStatus::of(catalogue, row.branch, sectors_to_blocks(row.sectors)),
             group: row.group.and_then(|group| catalogue.group_name(group)).map(str::to_owned),
+            withheld_from: catalogue.withheld_from(number).map(|(_, row)| row.clone()).collect(),
         }
     }
 }

@@ -63,6 +63,10 @@ listed! {
         ForkPointGoesWithItsSnapshot,
         /// A rollback deletes the state of before.
         RollbackDropsTheOldHead,
+        /// Checkpoints do not store from which clients a volume is withheld.
+        WithholdingForgotten,
+        /// A forced rollback logs in a second record from which clients the volume is withheld.
+        WithholdingBehindItsRollback,
         /// The row of a volume goes with a branch that it has left.
         RowGoesWithTheOldBranch,
         /// Filling a branch leaves out the last block of a part.

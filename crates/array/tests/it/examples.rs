@@ -11,7 +11,7 @@ use array::format::{
     row::{
         BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
         PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, SharedDecision,
-        VolumeRow, VolumeState, WriteCache,
+        VolumeRow, VolumeState, WithheldClient, WithholdingRow, WriteCache,
     },
     *,
 };
@@ -413,6 +413,21 @@ pub fn cut_row() -> CutRow {
         created_at: WallNanoseconds(1_795_600_000_000_000_000),
         pools: vec![PoolId([0x11; 16]), PoolId([0x22; 16])],
     }
+}
+
+/// Of an initiator port with a name of 240 bytes, the longest there is.
+pub fn withholding_row() -> WithholdingRow {
+    let initiator = format!("iqn.2026-11.org.example:{}", "mail-ü:".repeat(24));
+    let port = format!("{initiator:-<199},i,0x00023d000001");
+    assert_eq!(port.len(), 240);
+    WithholdingRow {
+        client: WithheldClient::InitiatorPort(port),
+        since: WallNanoseconds(1_795_700_000_000_000_000),
+    }
+}
+
+pub fn nbd_withholding_row() -> WithholdingRow {
+    WithholdingRow { client: WithheldClient::AllNbd, ..withholding_row() }
 }
 
 pub fn epoch_row() -> EpochRow {

@@ -1,9 +1,12 @@
 //! Invalid bytes: every input is either refused, or decodes to a value that encodes to these very bytes.
 
-use crate::image::{self, Image};
+use crate::{
+    examples,
+    image::{self, Image},
+};
 use array::format::{
     BlockLocation, DecodeError, DecodeFault, LogRecord, SlotHeader, Structure, SummaryBlock, Superblock,
-    TreeNode, checkpoint::Checkpoint,
+    TreeNode, checkpoint::Checkpoint, row::WithholdingRow,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -114,6 +117,30 @@ fn failure_sets_in_rows_and_in_features_must_say_the_same() {
     for (name, at, byte, problem) in cases {
         let said = refusal(name, at, byte);
         assert!(said.contains(problem), "{name} with {byte} at {at}: {said}");
+    }
+}
+
+#[test]
+fn a_withheld_client_that_makes_no_sense_is_refused() {
+    let (port, nbd) = (examples::withholding_row().encode(), examples::nbd_withholding_row().encode());
+    let changed = |bytes: &[u8], at: usize, byte: u8| {
+        let mut bytes = bytes.to_vec();
+        bytes[at] = byte;
+        WithholdingRow::decode(&bytes).expect_err("it makes no sense").to_string()
+    };
+    let cases = [
+        (changed(&port, 2, 3), "client is 3; 1 or 2"),
+        (changed(&port, 2, 1), "name length is 240"),
+        (changed(&nbd, 2, 2), "name length is 0"),
+        (changed(&port, 3, 239), "name length is 239"),
+        (changed(&port, 20, b'\n'), "UTF-8 without control characters"),
+        (changed(&port, 20, 0xff), "UTF-8 without control characters"),
+        (changed(&nbd, 5, 1), "zero"),
+        (changed(&nbd, 0, 2), "version"),
+        (WithholdingRow::decode(&[&port[..], b"x"].concat()).unwrap_err().to_string(), "name length is 240"),
+    ];
+    for (said, problem) in cases {
+        assert!(said.contains(problem), "{said}");
     }
 }
 

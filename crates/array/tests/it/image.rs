@@ -8,7 +8,7 @@ use array::format::{
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
     row::{
         BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow,
-        VolumeRow,
+        VolumeRow, WithholdingRow,
     },
 };
 
@@ -102,7 +102,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 16] {
+fn rows() -> [Image; 18] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -128,6 +128,8 @@ fn rows() -> [Image; 16] {
         row!("row-intent-rollback-1", IntentRow, examples::rollback_intent_row()),
         row!("row-intent-clone-2", IntentRow, examples::shared_intent_row()),
         row!("row-cut-1", CutRow, examples::cut_row()),
+        row!("row-withholding-port-1", WithholdingRow, examples::withholding_row()),
+        row!("row-withholding-nbd-1", WithholdingRow, examples::nbd_withholding_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
         row!("row-scrub-1", ScrubRow, examples::scrub_row()),

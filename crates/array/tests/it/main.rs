@@ -63,3 +63,4 @@ mod tree_store;
 mod two_pools;
 mod upkeep;
 mod values;
+mod withholding;

@@ -64,6 +64,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Scrub,
         CatalogueTable::Intent,
         CatalogueTable::Cut,
+        CatalogueTable::Withholding,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -11,11 +11,13 @@
 //!    keeps those of its beginning.
 //! 5. `lineages` has all branches of each volume, `children` all branches with a parent.
 //! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
+//! 7. `withheld` has rows of live volumes only.
 
 mod branching;
 mod cuts;
 mod forks;
 mod groups;
+mod withholding;
 
 pub(crate) use branching::{ForkPoint, NewVolumeLabel, clone_row, left_name, left_row};
 pub(crate) use forks::{BranchLoss, PlannedDeletion};
@@ -26,6 +28,7 @@ use crate::{
         RedundancyClass, RowKey, SnapshotId, Stamp, VolumeId, VolumeNumber,
         row::{
             BranchRow, CutRow, DiscardRow, GroupRow, IntentRow, PointRow, ScrubRow, VolumeRow, VolumeState,
+            WithholdingRow,
         },
     },
     map::{Branch, Branches, Points, Reclaim},
@@ -64,6 +67,8 @@ pub(crate) struct Catalogue {
     groups: BTreeMap<GroupNumber, GroupRow>,
     intents: BTreeMap<GroupNumber, IntentRow>,
     cuts: BTreeMap<SnapshotId, CutRow>,
+    /// Clients from which volumes are withheld, by the numbers of their rows.
+    withheld: BTreeMap<(VolumeNumber, u64), WithholdingRow>,
     changed: BTreeSet<RowKey>,
     /// Rows that were put or removed since the pool was opened.
     revision: u64,
@@ -121,6 +126,10 @@ impl Catalogue {
             CatalogueTable::Cut => {
                 self.cuts.insert(key.snapshot_of_cut(), CutRow::decode(bytes)?);
             }
+            CatalogueTable::Withholding => {
+                let row = WithholdingRow::decode(bytes)?;
+                self.put_withholding(VolumeNumber(key.id as u32), key.sub, row);
+            }
             CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.insert(key, bytes.to_vec());
             }
@@ -153,6 +162,7 @@ impl Catalogue {
         self.volumes.insert(number, row);
         if is_deleted {
             self.volume_was_deleted(number);
+            self.end_withholding(number);
         }
     }
 
@@ -210,6 +220,9 @@ impl Catalogue {
             }
             CatalogueTable::Cut => {
                 self.cuts.remove(&key.snapshot_of_cut());
+            }
+            CatalogueTable::Withholding => {
+                self.withheld.remove(&(VolumeNumber(key.id as u32), key.sub));
             }
             CatalogueTable::Segment | CatalogueTable::Epoch => {
                 self.others.remove(&key);
@@ -341,6 +354,10 @@ impl Catalogue {
             CatalogueTable::Group => Some(self.groups.get(&GroupNumber(key.id as u32))?.encode()),
             CatalogueTable::Intent => Some(self.intents.get(&GroupNumber(key.id as u32))?.encode()),
             CatalogueTable::Cut => Some(self.cuts.get(&key.snapshot_of_cut())?.encode()),
+            CatalogueTable::Withholding if canary::is(Canary::WithholdingForgotten) => None,
+            CatalogueTable::Withholding => {
+                Some(self.withheld.get(&(VolumeNumber(key.id as u32), key.sub))?.encode())
+            }
             CatalogueTable::Segment | CatalogueTable::Epoch => self.others.get(&key).cloned(),
         }
     }

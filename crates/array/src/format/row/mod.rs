@@ -14,6 +14,7 @@ mod pools;
 mod scrub;
 mod segment;
 mod volume;
+mod withholding;
 
 pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
 pub use cut::{CutRow, CutState};
@@ -25,6 +26,7 @@ pub use pools::CUT_POOLS_MAX;
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
+pub use withholding::{PORT_NAME_BYTES_MAX, WithheldClient, WithholdingRow};
 
 use super::{
     decode_error::{DecodeError, DecodeFault, Structure},
@@ -58,6 +60,8 @@ pub enum CatalogueTable {
     Intent = 9,
     /// Cuts over several pools that are not settled: id, sub: the halves of the snapshot's UUID.
     Cut = 10,
+    /// Clients from which volumes are withheld: id: volume number; sub: a number.
+    Withholding = 11,
 }
 
 impl CatalogueTable {
@@ -73,8 +77,9 @@ impl CatalogueTable {
             8 => Self::Scrub,
             9 => Self::Intent,
             10 => Self::Cut,
+            11 => Self::Withholding,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 10")?;
+                structure.value(false, at, "table", byte, "1 to 11")?;
                 unreachable!("refused above")
             }
         })
@@ -130,6 +135,11 @@ impl RowKey {
     pub fn snapshot_of_cut(self) -> SnapshotId {
         assert_eq!(self.table, CatalogueTable::Cut, "only keys of cuts are made of a snapshot");
         SnapshotId((u128::from(self.id) | u128::from(self.sub) << 64).to_le_bytes())
+    }
+
+    /// Key of a client from which a volume is withheld.
+    pub fn of_withholding(volume: VolumeNumber, number: u64) -> Self {
+        Self { table: CatalogueTable::Withholding, id: volume.0.into(), sub: number }
     }
 
     /// Key of an epoch of a group's lineage, counted from 0, oldest first.

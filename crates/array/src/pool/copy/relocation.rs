@@ -77,7 +77,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume; somebody else has it open; it is in a group, a rollback left it or another one of it, or a
+    /// No such volume; somebody else has it open; it is in a group, withheld from clients, a rollback left it or another one of it, or a
     /// snapshot of it is part of a cut that is not settled; the name is taken or invalid; an incomplete copy of
     /// another volume has it; the pool is too small; hosts write faster than is copied; or a pool cannot be read or
     /// written. The volume is in one of both pools then, under its name, unless the error says that it waits.
@@ -162,6 +162,11 @@ impl Move<'_> {
         self.from.check_unused(self.source, hosts.is_some())?;
         if row.name.ends_with(INCOMPLETE_END) {
             return Err(Error::IncompleteCopy(row.name));
+        }
+        if self.from.shared.state.borrow().catalogue.withheld_from(self.source).next().is_some() {
+            let why =
+                "a rollback withheld it from clients, and the other pool would not know; readmit them first";
+            return Err(Error::NotMovable(why.to_owned()));
         }
         if row.name.len() + MOVED_END.len() > NAME_BYTES_MAX {
             return Err(Error::BadName(format!("{}{MOVED_END}", row.name)));
