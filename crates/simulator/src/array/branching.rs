@@ -1,4 +1,4 @@
-//! The administrator's clones and rollbacks, and the filling of clones.
+//! The administrator's clones and rollbacks, the filling of clones, and clients from which rollbacks withhold volumes.
 
 use super::{
     administrator::Administrator,
@@ -9,10 +9,11 @@ use super::{
 };
 use array::{
     error::Error,
+    format::row::WithheldClient,
     mover::JobKind,
     pool::{NewClone, RollbackGoal},
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use world::World;
 
 /// Number of volumes with clones and what rollbacks left, at most.
@@ -21,11 +22,25 @@ const ALL_VOLUMES_MAX: usize = 12;
 const PAUSES_MAX: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Initiator ports that volumes may be withheld from.
+const PORTS: u64 = 5;
+
+fn port(number: u64) -> WithheldClient {
+    WithheldClient::InitiatorPort(format!("iqn.2026-11.test:host-{number},i,0x80000000000{number}"))
+}
+
 impl Administrator {
     /// Clones a volume, rolls one back, or deletes what a rollback left.
     pub(super) async fn branch(&mut self, world: &World) -> Result<(), PoolRunError> {
         if self.fixture.plan.fills && self.random.percent(35.0) {
             return self.fill(world).await;
+        }
+        if self.fixture.plan.withholds && self.random.percent(60.0) {
+            return if self.random.percent(30.0) {
+                self.readmit().await
+            } else {
+                self.roll_back(world).await
+            };
         }
         let is_crowded = self.fixture.model.borrow().usable().len() >= ALL_VOLUMES_MAX;
         match self.random.below(10) {
@@ -150,26 +165,36 @@ impl Administrator {
         if self.fixture.has_shortage() || !self.hold(world, &held).await {
             return Ok(());
         }
+        let clients = self.draw_clients();
         let (left, name, goal) = {
             let mut model = self.fixture.model.borrow_mut();
             let goal = match to {
                 EarlierState::Cut(cut) => model.cuts[&cut].name.clone(),
                 EarlierState::Left(left) => model.volume(left).name.clone(),
             };
-            (model.begin_rollback(key, to), model.volume(key).name.clone(), goal)
+            let left = model.begin_rollback(key, to, clients.clone().unwrap_or_default());
+            (left, model.volume(key).name.clone(), goal)
         };
         let goal = match to {
             EarlierState::Cut(_) => RollbackGoal::Snapshot(goal.as_str().into()),
             EarlierState::Left(_) => RollbackGoal::Left(goal.as_str().into()),
         };
-        let is_forced = self.random.percent(50.0);
         let begun = self.fixture.model.borrow_mut().tick();
-        match self.pool.roll_back(&name, goal, volume_id(left), is_forced).await {
+        let withheld = clients.as_ref().map_or(0, |clients| clients.len() as u64);
+        let rolled_back = match clients {
+            Some(clients) => {
+                let clients: Vec<WithheldClient> = clients.into_iter().collect();
+                self.pool.force_rollback(&name, goal, volume_id(left), &clients).await
+            }
+            None => self.pool.roll_back(&name, goal, volume_id(left), false).await,
+        };
+        match rolled_back {
             Ok(left_name) => {
                 let mut model = self.fixture.model.borrow_mut();
                 model.end_rollback(key, Some(left_name));
                 model.is_stable_until(begun);
                 let mut tally = self.fixture.tally.borrow_mut();
+                tally.withheld += withheld;
                 *(if to.left().is_none() { &mut tally.rollbacks } else { &mut tally.undone }) += 1;
                 Ok(())
             }
@@ -179,6 +204,41 @@ impl Administrator {
             }
             Err(error) => Err(PoolRefusal::of_pool("rolling a volume back", &error).into()),
         }
+    }
+
+    /// Clients of a forced rollback; `None` for one that is not forced.
+    fn draw_clients(&mut self) -> Option<BTreeSet<WithheldClient>> {
+        let is_forced = self.random.percent(50.0);
+        let mut clients = BTreeSet::new();
+        if is_forced && self.fixture.plan.withholds {
+            clients.extend((0..PORTS).filter(|_| self.random.percent(40.0)).map(port));
+            clients.extend(self.random.percent(40.0).then_some(WithheldClient::AllNbd));
+        }
+        is_forced.then_some(clients)
+    }
+
+    /// Readmits some of the clients from which a volume is withheld.
+    async fn readmit(&mut self) -> Result<(), PoolRunError> {
+        let mut volumes = self.fixture.model.borrow().idle();
+        volumes.retain(|key| !self.fixture.model.borrow().volumes[key].withheld.is_empty());
+        let Some(key) = self.pick(&volumes) else { return Ok(()) };
+        let withheld: Vec<WithheldClient> =
+            self.fixture.model.borrow_mut().volume(key).withheld.iter().cloned().collect();
+        let readmitting: BTreeSet<_> = withheld.into_iter().filter(|_| self.random.percent(60.0)).collect();
+        let name = {
+            let mut model = self.fixture.model.borrow_mut();
+            let volume = model.volume(key);
+            (volume.is_busy, volume.readmitting) = (true, readmitting.clone());
+            volume.name.clone()
+        };
+        let readmitted = self.pool.readmit(&name, |client| readmitting.contains(client)).await;
+        let readmitted = readmitted.map_err(|error| PoolRefusal::of_pool("readmitting clients", &error))?;
+        let mut model = self.fixture.model.borrow_mut();
+        let volume = model.volume(key);
+        volume.withheld.retain(|client| !readmitting.contains(client));
+        (volume.is_busy, volume.readmitting) = (false, BTreeSet::new());
+        self.fixture.tally.borrow_mut().readmitted += readmitted.len() as u64;
+        Ok(())
     }
 
     /// Keeps hosts off volumes. False if their commands do not end in time.

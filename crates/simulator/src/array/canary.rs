@@ -41,13 +41,15 @@ impl Bug {
             DriveBug::RecordsBeforeTheirHeader,
             DriveBug::GenerationNotStable,
         ];
-        // Those of cuts and of groups over pools need two pools: `cuts`. The last one has a seed of its own: one of a thousand shows it.
+        // Those of cuts and of groups over pools need two pools: `cuts`. The last ones have seeds of their own: one of a
+        // thousand shows them.
         let elsewhere = [
             Canary::CutNotHeld,
             Canary::HalfACutServed,
             Canary::OperationDecidedAlone,
             Canary::HalfARollbackServed,
             Canary::PassedSegmentGivenBack,
+            Canary::WithholdingBehindItsRollback,
         ];
         let in_pool =
             Canary::ALL.iter().copied().filter(move |bug| !elsewhere.contains(bug)).map(Self::InPool);
@@ -113,10 +115,17 @@ impl Bug {
                     | Canary::ForkPointGoesWithItsSnapshot
                     | Canary::RollbackDropsTheOldHead
                     | Canary::RowGoesWithTheOldBranch
+                    | Canary::WithholdingForgotten
+                    | Canary::WithholdingBehindItsRollback
                     | Canary::DifferenceForgetsABranch
             )
         );
         if needs_them { Branching::Always } else { Branching::Never }
+    }
+
+    /// True if it needs rollbacks that withhold volumes from clients.
+    pub fn withholds(self) -> bool {
+        matches!(self, Self::InPool(Canary::WithholdingForgotten | Canary::WithholdingBehindItsRollback))
     }
 
     /// True if it needs drives that leave.

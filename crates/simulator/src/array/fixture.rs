@@ -63,6 +63,9 @@ pub struct PoolTally {
     pub rollbacks: u64,
     /// Rollbacks undone.
     pub undone: u64,
+    /// Clients from which rollbacks withheld volumes, and those that were readmitted.
+    pub withheld: u64,
+    pub readmitted: u64,
     /// Volumes left by rollbacks, deleted.
     pub left_deleted: u64,
     /// Groups made.

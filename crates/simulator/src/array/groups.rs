@@ -12,7 +12,7 @@ use array::{
     format::row::IdSeed,
     pool::{GroupMemberChange, NewGroup, NewGroupClone, NewSnapshot},
 };
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use world::World;
 
 /// Number of volumes that operations on groups may lead to, at most.
@@ -181,8 +181,9 @@ impl Administrator {
         let seed = self.draw_seed();
         {
             let mut model = self.fixture.model.borrow_mut();
-            let mut begin =
-                |&member: &VolumeKey| (model.begin_rollback(member, EarlierState::Cut(cut)), member);
+            let mut begin = |&member: &VolumeKey| {
+                (model.begin_rollback(member, EarlierState::Cut(cut), BTreeSet::new()), member)
+            };
             let lefts: Vec<_> = members.iter().map(&mut begin).collect();
             model.begin_making(seed, &lefts);
         }

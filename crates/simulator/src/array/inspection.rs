@@ -6,7 +6,7 @@ use super::{
     content::{SECTOR_BYTES, SectorContent, VolumeKey, content_of},
     fixture::{PoolFixture, cut_key},
     group_inspection::{check_groups, check_made_together},
-    model::{CutKey, Model, Presence},
+    model::{CutKey, Model, Presence, VolumeModel},
     register::Interval,
     violation::{PoolRefusal, PoolRunError, PoolViolation},
 };
@@ -311,6 +311,7 @@ fn check_volume(
         return wrong(&format!("has {terms:?}, not {:?} or {new_terms:?}", volume.terms));
     }
     volume.terms = terms;
+    check_withheld(volume, info, is_lossy).or_else(|what| wrong(&what))?;
     let sectors = info.size_bytes / SECTOR_BYTES as u64;
     match volume.resizing {
         Some(resizing) if resizing.sectors == sectors => volume.has_size(resizing, now),
@@ -323,6 +324,19 @@ fn check_volume(
             return wrong(&format!("has {sectors} sectors, not {} or {resizing:?}", volume.sectors));
         }
     }
+    Ok(())
+}
+
+/// Fails unless the volume is withheld from all clients that it must be withheld from, and no others.
+fn check_withheld(volume: &mut VolumeModel, info: &VolumeInfo, is_lossy: bool) -> Result<(), String> {
+    let found: BTreeSet<_> = info.withheld_from.iter().map(|row| row.client.clone()).collect();
+    let readmitting = std::mem::take(&mut volume.readmitting);
+    let must_be: BTreeSet<_> = volume.withheld.difference(&readmitting).cloned().collect();
+    let is_allowed = found.is_superset(&must_be) && found.is_subset(&volume.withheld);
+    if !is_allowed && !is_lossy {
+        return Err(format!("is withheld from {found:?}, not {:?} or {must_be:?}", volume.withheld));
+    }
+    volume.withheld = found;
     Ok(())
 }
 

@@ -44,6 +44,8 @@ pub struct PoolRunOptions {
     pub filling: Branching,
     /// Of the runs with clones and rollbacks, those with groups.
     pub grouping: Branching,
+    /// Of the runs with clones and rollbacks: rollbacks withhold volumes from clients.
+    pub withholds: bool,
     /// Drives are retired, replaced, kept and forgotten while hosts work.
     pub drive_changes: bool,
     /// Of these runs: drives are levelled, and room for lost ones is kept.
@@ -122,6 +124,8 @@ pub struct PoolRunPlan {
     pub notes: bool,
     /// Volumes are in groups.
     pub groups: bool,
+    /// Rollbacks withhold volumes from clients.
+    pub withholds: bool,
     /// Points of volumes are compared while hosts work.
     pub compares: bool,
     /// Drives are retired, replaced, kept and forgotten while hosts work.
@@ -204,6 +208,7 @@ impl PoolRunPlan {
             fills: false,
             notes: false,
             groups: false,
+            withholds: false,
             compares: options.compares,
             drive_changes: options.drive_changes,
             levels: options.levels,
@@ -244,6 +249,7 @@ impl PoolRunPlan {
         let is_drawn = random.percent(50.0);
         plan.fills = plan.branches && options.filling.applies(is_drawn);
         plan.notes = plan.branches;
+        plan.withholds = plan.branches && options.withholds;
         let is_drawn = random.percent(50.0);
         // A comparer deletes snapshots on its own.
         plan.groups = plan.branches && !plan.compares && options.grouping.applies(is_drawn);
@@ -253,7 +259,7 @@ impl PoolRunPlan {
             plan.verbs = plan.verbs.max(16);
         }
         if plan.branches && options.branching == Branching::Always {
-            plan.verbs = plan.verbs.max(10);
+            plan.verbs = plan.verbs.max(if plan.withholds { 30 } else { 10 });
         }
         if plan.drive_changes {
             plan.extras = (0..random.below(3)).map(|_| draw_drive(random, is_tight, options)).collect();

@@ -69,9 +69,10 @@ pub fn replay_command(seed: u64, options: PoolRunOptions) -> String {
     let sets = if options.sets { " --sets" } else { "" };
     let growth = if options.grows { " --growth" } else { "" };
     let differences = if options.compares { " --differences" } else { "" };
+    let withholding = if options.withholds { " --withholding" } else { "" };
     let remote = if options.remote { " --remote" } else { "" };
     format!(
-        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{sets}{growth}{differences}{remote}"
+        "cargo xtask sim array --seeds 1 --from {seed}{beyond}{branches}{drive_changes}{domains}{sets}{growth}{differences}{withholding}{remote}"
     )
 }
 

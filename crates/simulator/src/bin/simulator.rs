@@ -77,6 +77,9 @@ struct Array {
     /// Compare points of volumes in every run
     #[arg(long)]
     differences: bool,
+    /// Withhold volumes from clients by rollbacks, in every run with branches
+    #[arg(long)]
+    withholding: bool,
     /// Beside that, level drives and keep room for lost ones in every run
     #[arg(long)]
     levelling: bool,
@@ -172,6 +175,7 @@ fn run_array(arguments: Array) -> ExitCode {
         grouping,
         drive_changes,
         compares: arguments.differences,
+        withholds: arguments.withholding,
         levels,
         remote: arguments.remote,
         domains: arguments.domains,

@@ -117,6 +117,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     if catalogue.has_shared_groups() && !superblock.may_have_shared_groups {
         return Err("groups are of several pools, and the superblock's features do not say so".to_owned());
     }
+    if !catalogue.withheld.is_empty() && !superblock.may_withhold {
+        return Err("a volume is withheld, and the superblock's features do not say so".to_owned());
+    }
     check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;

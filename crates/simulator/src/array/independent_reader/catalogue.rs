@@ -63,6 +63,8 @@ pub struct RawCatalogue {
     pub intents: BTreeMap<u32, [u8; 16]>,
     /// Cuts over several pools that are not settled, by snapshot.
     pub cuts: BTreeSet<[u8; 16]>,
+    /// Withheld volumes, with the names of initiator ports, or none for all NBD clients.
+    pub withheld: BTreeSet<(u32, Vec<u8>)>,
     /// Unfinished discards: branch, first block and number of blocks.
     pub discards: Vec<(u32, u64, u64)>,
 }
@@ -147,6 +149,16 @@ impl RawCatalogue {
                     let halves = [id.to_le_bytes(), sub.to_le_bytes()].concat();
                     catalogue.cuts.insert(array(&halves, 0));
                 }
+                11 => {
+                    let name = &row[16..];
+                    let is_client = matches!((row[2], row[3]), (1, 0) | (2, 1..=240));
+                    if !is_client || name.len() != usize::from(row[3]) {
+                        return Err(format!("a withheld client of kind {} with {} bytes", row[2], row.len()));
+                    }
+                    if !catalogue.withheld.insert((number, name.to_vec())) {
+                        return Err(format!("volume {number} is withheld from one client twice"));
+                    }
+                }
                 6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }
@@ -177,6 +189,10 @@ impl RawCatalogue {
         }
         self.check_groups()?;
         self.check_cuts()?;
+        let is_live = |number: u32| self.volumes.get(&number).is_some_and(|volume| !volume.is_deleted);
+        if let Some((volume, _)) = self.withheld.iter().find(|(volume, _)| !is_live(*volume)) {
+            return Err(format!("volume {volume} is withheld, and is not there"));
+        }
         self.check_forks()
     }
 

@@ -76,6 +76,8 @@ pub struct RawSuperblock {
     /// Its features say that cuts over several pools may not be settled.
     pub may_have_cuts: bool,
     pub may_have_shared_groups: bool,
+    /// Its features say that volumes may be withheld from clients.
+    pub may_withhold: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -235,6 +237,7 @@ impl RawSuperblock {
             may_have_notes: u64_at(image, 72) & 1 << 11 != 0,
             may_have_cuts: u64_at(image, 72) & 1 << 12 != 0,
             may_have_shared_groups: u64_at(image, 72) & 1 << 16 != 0,
+            may_withhold: u64_at(image, 72) & 1 << 17 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),

@@ -11,7 +11,8 @@ use super::{
     },
     CutKey, LineKey, Model, PendingRollback, Presence, VolumeModel,
 };
-use array::volume::Bounds;
+use array::{format::row::WithheldClient, volume::Bounds};
+use std::collections::BTreeSet;
 
 /// The state that a volume is rolled back to.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +78,13 @@ impl Model {
     }
 
     /// Begins a rollback of a volume without commands in flight, to a snapshot or to what an earlier one
-    /// left. Returns the key of what it leaves.
-    pub fn begin_rollback(&mut self, key: VolumeKey, to: EarlierState) -> VolumeKey {
+    /// left, which withholds it from clients. Returns the key of what it leaves.
+    pub fn begin_rollback(
+        &mut self,
+        key: VolumeKey,
+        to: EarlierState,
+        withheld: BTreeSet<WithheldClient>,
+    ) -> VolumeKey {
         let begun = self.tick();
         let (sectors, register, line, ends) = match to {
             EarlierState::Cut(cut) => {
@@ -94,7 +100,7 @@ impl Model {
         let left = self.next_volume();
         let volume = self.volume(key);
         assert_eq!(volume.commands, 0, "commands would take effect before or after");
-        volume.rolling = Some(PendingRollback { left, ends, sectors, line, register });
+        volume.rolling = Some(PendingRollback { left, ends, sectors, line, register, withheld });
         let model = VolumeModel {
             presence: Presence::Making,
             left_by: Some(key),
@@ -125,6 +131,7 @@ impl Model {
             volume.resizes += 1;
             volume.cleared_at = now;
             volume.was_cut = true;
+            volume.withheld.extend(rolling.withheld);
         }
         let left = self.volume(rolling.left);
         left.is_busy = false;

@@ -22,7 +22,7 @@ use super::{
     register::{Interval, LogicalTime, PowerCut, Register},
 };
 use array::{
-    format::VolumeId,
+    format::{VolumeId, row::WithheldClient},
     volume::{Bounds, Rates},
 };
 use std::{
@@ -80,6 +80,8 @@ pub struct PendingRollback {
     pub sectors: u64,
     pub line: LineKey,
     pub register: Register,
+    /// Clients from which it withholds the volume.
+    pub withheld: BTreeSet<WithheldClient>,
 }
 
 /// A volume's caps, limit and reserve.
@@ -120,6 +122,10 @@ pub struct VolumeModel {
     /// It is a clone in the making: of this volume as it is now, requested at this time.
     pub forking: Option<(VolumeKey, LogicalTime)>,
     pub rolling: Option<PendingRollback>,
+    /// Clients from which it is withheld.
+    pub withheld: BTreeSet<WithheldClient>,
+    /// Those of them whose readmission is in flight.
+    pub readmitting: BTreeSet<WithheldClient>,
     /// Commands of hosts in flight.
     pub commands: u64,
     /// Hosts begin no commands, so that a rollback meets none.
@@ -432,6 +438,8 @@ impl VolumeModel {
             left_by: None,
             forking: None,
             rolling: None,
+            withheld: BTreeSet::new(),
+            readmitting: BTreeSet::new(),
             commands: 0,
             is_held: false,
             windows,

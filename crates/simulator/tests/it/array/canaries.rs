@@ -57,6 +57,17 @@ fn a_segment_of_the_log_that_is_given_back_too_early_is_noticed() {
     println!("note: {}", failure.what);
 }
 
+/// The crash falls between two records, of which the second follows at once.
+#[test]
+fn clients_that_are_logged_behind_their_rollback_are_noticed() {
+    const SEED: u64 = 226;
+    let sound = PoolRunOptions { withholds: true, branching: Branching::Always, ..PoolRunOptions::default() };
+    let bug = Some(Bug::InPool(Canary::WithholdingBehindItsRollback));
+    run(SEED, sound).unwrap_or_else(|failure| panic!("{failure}"));
+    let failure = run(SEED, PoolRunOptions { bug, ..sound }).expect_err("find another seed");
+    println!("note: {}", failure.what);
+}
+
 fn check(bugs: impl Iterator<Item = Bug>) {
     let mut escaped = Vec::new();
     let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
@@ -75,6 +86,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             filling: bug.filling(),
             grouping: bug.grouping(),
             compares: bug.compares(),
+            withholds: bug.withholds(),
             drive_changes: bug.drive_changes(),
             levels: bug.levels(),
             domains: bug.domains(),

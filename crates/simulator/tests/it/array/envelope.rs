@@ -150,6 +150,23 @@ fn clones_and_rollbacks_lose_nothing() {
 }
 
 #[test]
+fn a_volume_stays_withheld_from_clients_that_a_rollback_withheld_it_from() {
+    let options =
+        PoolRunOptions { branching: Branching::Always, withholds: true, ..PoolRunOptions::default() };
+    let reports: Vec<_> =
+        (0..fifth()).map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect();
+    let counts: [(&str, Count); 2] = [
+        ("clients withheld from", |report| report.tally.withheld),
+        ("clients readmitted", |report| report.tally.readmitted),
+    ];
+    for (what, count) in counts {
+        let sum: u64 = reports.iter().map(count).sum();
+        println!("note: {} seeds: {sum} {what}", reports.len());
+        assert!(sum > reports.len() as u64 / 4, "{sum} {what} in {} runs", reports.len());
+    }
+}
+
+#[test]
 fn what_happens_to_a_group_happens_to_all_its_volumes_or_to_none() {
     let (branching, grouping) = (Branching::Always, Branching::Always);
     let options = PoolRunOptions { branching, grouping, ..PoolRunOptions::default() };
