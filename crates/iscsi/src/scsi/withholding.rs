@@ -6,12 +6,17 @@
 //! Invariants:
 //!
 //! 1. An initiator is withheld from until each nexus that it had has logged out by command, or somebody readmits it. A
-//!    session that breaks, or a new one, changes nothing.
-//! 2. A nexus counts as had by its initiator from its first session on until it logs out by command: its session may
+//!    session that breaks, a new one, or a logout that the target asked for changes nothing.
+//! 2. That holds for nexuses that an earlier process withheld from, too: they come back as if nothing had happened.
+//! 3. A nexus counts as had by its initiator from its first session on until it logs out by command: its session may
 //!    have broken just before, and come back.
 
 use super::reservations::Nexus;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+use tokio::sync::Notify;
 
 /// Most nexuses remembered whose sessions broke.
 const BROKEN_MAX: usize = 4096;
@@ -19,9 +24,9 @@ const BROKEN_MAX: usize = 4096;
 /// The way in which a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// The initiator closed the session by command: it has nothing more to write.
+    /// The initiator closed the session by command, of its own accord: it has nothing more to write.
     LoggedOut,
-    /// The connection broke, or the session was replaced.
+    /// The connection broke, the session was replaced, or the target has asked for the logout.
     Broken,
 }
 
@@ -33,6 +38,8 @@ pub(super) struct Withholding {
     broken: BTreeSet<Nexus>,
     /// Nexuses that must log out, by initiator.
     withheld: BTreeMap<String, BTreeSet<Nexus>>,
+    /// Notified when a nexus has logged out from which the unit was withheld.
+    logouts: Rc<Notify>,
 }
 
 impl Withholding {
@@ -66,9 +73,12 @@ impl Withholding {
         self.broken.remove(nexus);
         let initiator = nexus.initiator();
         if let Some(nexuses) = self.withheld.get_mut(initiator) {
-            nexuses.remove(nexus);
+            let was_withheld = nexuses.remove(nexus);
             if nexuses.is_empty() {
                 self.withheld.remove(initiator);
+            }
+            if was_withheld {
+                self.logouts.notify_one();
             }
         }
     }
@@ -80,6 +90,30 @@ impl Withholding {
             self.withheld.entry(nexus.initiator().to_owned()).or_default().insert(nexus.clone());
         }
         self.withheld.keys().filter(|initiator| !before.contains(*initiator)).cloned().collect()
+    }
+
+    /// Withholds the unit from nexuses of earlier sessions, which have not logged out.
+    pub fn withhold_from(&mut self, nexuses: impl IntoIterator<Item = Nexus>) {
+        for nexus in nexuses {
+            if !self.sessions.contains_key(&nexus) && self.broken.len() < BROKEN_MAX {
+                self.broken.insert(nexus.clone());
+            }
+            self.withheld.entry(nexus.initiator().to_owned()).or_default().insert(nexus);
+        }
+    }
+
+    /// Withholds the unit no more from these initiators. What is known of their nexuses stays known.
+    pub fn take_back(&mut self, initiators: &[String]) {
+        self.withheld.retain(|initiator, _| !initiators.contains(initiator));
+    }
+
+    /// Nexuses that must log out.
+    pub fn nexuses(&self) -> impl Iterator<Item = &Nexus> {
+        self.withheld.values().flatten()
+    }
+
+    pub fn set_logouts(&mut self, logouts: &Rc<Notify>) {
+        self.logouts = Rc::clone(logouts);
     }
 
     pub fn is_withheld(&self, nexus: &Nexus) -> bool {
@@ -125,6 +159,39 @@ mod tests {
         assert!(!unit.is_withheld(&one) && unit.is_withheld(&other));
         assert!(unit.readmit("iqn.x:b") && !unit.readmit("iqn.x:b") && !unit.is_withheld(&other));
         assert_eq!(unit.withhold(), ["iqn.x:b"], "the first has no nexus any more");
+    }
+
+    #[test]
+    fn an_initiator_of_an_earlier_process_has_to_log_out_with_all_its_nexuses() {
+        let mut unit = Withholding::default();
+        let (one, two, other) = (nexus("a", 1), nexus("a", 2), nexus("b", 1));
+        unit.withhold_from([one.clone(), two.clone()]);
+        unit.begin_session(&other);
+        assert!(unit.is_withheld(&one) && unit.is_withheld(&nexus("a", 3)) && !unit.is_withheld(&other));
+        for nexus in [&one, &two] {
+            unit.begin_session(nexus);
+            unit.end_session(nexus, SessionEnd::Broken);
+            unit.begin_session(nexus);
+        }
+        // A nexus of later does not count.
+        unit.begin_session(&nexus("a", 3));
+        unit.end_session(&nexus("a", 3), SessionEnd::LoggedOut);
+        unit.end_session(&one, SessionEnd::LoggedOut);
+        assert_eq!(unit.nexuses().collect::<Vec<_>>(), [&two]);
+        unit.end_session(&two, SessionEnd::LoggedOut);
+        assert!(!unit.is_withheld(&one) && unit.nexuses().next().is_none());
+    }
+
+    #[test]
+    fn a_rollback_after_one_that_failed_knows_sessions_that_broke_before() {
+        let mut unit = Withholding::default();
+        let own = nexus("a", 1);
+        unit.begin_session(&own);
+        unit.end_session(&own, SessionEnd::Broken);
+        let initiators = unit.withhold();
+        unit.take_back(&initiators);
+        assert!(!unit.is_withheld(&own));
+        assert_eq!(unit.withhold(), ["iqn.x:a"], "it may still come back");
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl<'t, P: LoginPolicy> TargetLogin<'t, P> {
     /// Handles the keys of the first request: names and session type.
     fn name(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), LoginRefusal> {
         let said = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
-        let initiator = said("InitiatorName").filter(|name| !name.is_empty() && name.len() <= 223);
+        let initiator = said("InitiatorName").filter(|name| is_name(name));
         let initiator = initiator.ok_or(LoginRefusal::MISSING_PARAMETER)?;
         self.is_normal = match said("SessionType") {
             None | Some("Normal") => true,
@@ -312,4 +312,11 @@ impl<'t, P: LoginPolicy> TargetLogin<'t, P> {
         answers.extend(answer.map(|answer| (key.to_owned(), answer)));
         Ok(())
     }
+}
+
+/// True for an iSCSI name as far as a target has to know it: it is shown, and stored.
+fn is_name(name: &str) -> bool {
+    /// Longest iSCSI name (RFC 7143, 4.2.7.2).
+    const NAME_BYTES_MAX: usize = 223;
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }

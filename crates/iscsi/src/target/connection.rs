@@ -115,6 +115,7 @@ pub(super) async fn run(
         heard_at: Cell::new(world.now()),
         is_silent: Cell::new(false),
         has_logged_out: Cell::new(false),
+        is_asked_to_log_out: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
@@ -147,7 +148,8 @@ pub(super) async fn run(
             Err(SessionFailure::UnreadResponses)
         }
     };
-    let end = if connection.has_logged_out.get() { SessionEnd::LoggedOut } else { SessionEnd::Broken };
+    let is_done = connection.has_logged_out.get() && !connection.is_asked_to_log_out.get();
+    let end = if is_done { SessionEnd::LoggedOut } else { SessionEnd::Broken };
     connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
     targets.sessions.end(&name, &ends);
     match ended {
@@ -186,6 +188,8 @@ pub(super) struct Connection {
     is_silent: Cell<bool>,
     /// The initiator closed the session by command.
     has_logged_out: Cell<bool>,
+    /// It was asked to: open-iscsi does so, logs in again, and sends again what was not answered.
+    is_asked_to_log_out: Cell<bool>,
     /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
     /// ITTs of commands that wait for room before their data are requested.
@@ -240,6 +244,7 @@ impl Connection {
     /// Requests a logout (RFC 7143, 11.9.1).
     pub(super) fn ask_to_log_out(&self) {
         const LOG_OUT: u8 = 1;
+        self.is_asked_to_log_out.set(true);
         let message = AsyncMessage {
             flags: FINAL,
             no_itt: NO_TAG.into(),

@@ -11,7 +11,8 @@ use iscsi::{
     },
     wire::{
         header::{
-            FINAL, IMMEDIATE, Login, NO_TAG, NopIn, NopOut, PduHeader, ScsiCommand, TaskManagement, opcode,
+            FINAL, IMMEDIATE, Login, Logout, NO_TAG, NopIn, NopOut, PduHeader, ScsiCommand, TaskManagement,
+            opcode,
         },
         pdu::{Digests, Pdu},
         text,
@@ -264,6 +265,53 @@ fn initiators_are_requested_to_log_out_before_the_target_stops() {
         assert_eq!((message.opcode(), message.header[36]), (opcode::ASYNC_MESSAGE, 1), "log out");
         drop(a);
         ending.await;
+    });
+}
+
+/// Closes the session, and reads until the target has answered.
+async fn log_out(stream: &mut Stream) {
+    let logout = Logout { first: IMMEDIATE, flags: FINAL, itt: 9.into(), ..Logout::empty() };
+    stream.write_all(&encode(&logout, Vec::new())).await.unwrap();
+    while Pdu::read(stream, Digests::default(), 65_536).await.unwrap().unwrap().opcode()
+        != opcode::LOGOUT_RESPONSE
+    {}
+}
+
+/// Initiators log in again after a logout that the target asked for, and send again what was not answered.
+#[test]
+fn a_logout_that_the_target_asked_for_does_not_end_withholding() {
+    with_target(7, |world, network, drive| async move {
+        let unit = Rc::new(LogicalUnit::new(properties(), drive as Rc<dyn BlockDevice>, None, false));
+        let target = Target { name: TARGET.to_owned(), units: BTreeMap::from([(0, Rc::clone(&unit))]) };
+        let targets = Targets::new(vec![target]);
+        let listener = network.host("server").listen(&address()).await.unwrap();
+        world.spawn("server", serve(world.clone(), listener.into(), targets.clone(), Rc::new(|_| ())));
+        let mut asked = logged_in(&network, "a").await;
+        assert_eq!(unit.withhold().await, ["iqn.x:a"]);
+        let ending = world.spawn("ending", async move { targets.log_out_all().await });
+        world.sleep(Duration::from_secs(1)).await;
+        log_out(&mut asked).await;
+        ending.await;
+        assert_eq!(unit.withheld_from(), ["iqn.x:a"]);
+        let mut again = logged_in(&network, "a").await;
+        log_out(&mut again).await;
+        world.sleep(Duration::from_secs(1)).await;
+        assert!(unit.withheld_from().is_empty(), "of its own accord");
+    });
+}
+
+#[test]
+fn an_initiator_without_a_name_that_can_be_shown_is_refused() {
+    with_target(8, |world, network, drive| async move {
+        start(&world, &network, &drive).await;
+        let long = "iqn.x:".to_owned() + &"n".repeat(217);
+        for (name, is_refused) in [("iqn.x:\n", true), (&(long.clone() + "n"), true), (&long, false)] {
+            let mut stream = network.host("a").connect(&address()).await.unwrap();
+            stream.write_all(&login(name, &[])).await.unwrap();
+            let answer = Pdu::read(&mut stream, Digests::default(), 65_536).await.unwrap().unwrap();
+            let status = if is_refused { (2, 7) } else { (0, 0) };
+            assert_eq!((answer.header[36], answer.header[37]), status, "{name:?}");
+        }
     });
 }
 

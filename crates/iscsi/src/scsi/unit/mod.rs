@@ -283,6 +283,31 @@ impl LogicalUnit {
         initiators
     }
 
+    /// Withholds the unit from nexuses that an earlier process withheld it from, and that have not logged out since.
+    pub fn withhold_from(&self, nexuses: impl IntoIterator<Item = Nexus>) {
+        self.withholding.borrow_mut().withhold_from(nexuses);
+    }
+
+    /// Ends the withholding from initiators that [`LogicalUnit::withhold`] has returned: the contents have not changed.
+    pub fn take_back_withholding(&self, initiators: &[String]) {
+        self.withholding.borrow_mut().take_back(initiators);
+    }
+
+    /// Nexuses that must log out before their initiators may use the unit again.
+    pub fn withheld_nexuses(&self) -> Vec<Nexus> {
+        self.withholding.borrow().nexuses().cloned().collect()
+    }
+
+    /// True if the nexus must log out before its initiator may use the unit again.
+    pub fn must_log_out(&self, nexus: &Nexus) -> bool {
+        self.withholding.borrow().nexuses().any(|withheld| withheld == nexus)
+    }
+
+    /// Notifies `logouts` of each nexus that has logged out from which the unit was withheld.
+    pub fn notify_logouts(&self, logouts: &Rc<Notify>) {
+        self.withholding.borrow_mut().set_logouts(logouts);
+    }
+
     /// Names of the initiators from which the unit is withheld.
     pub fn withheld_from(&self) -> Vec<String> {
         self.withholding.borrow().initiators()
