@@ -37,6 +37,13 @@ impl Drop for GateGuard<'_> {
 }
 
 impl ExportGate {
+    /// The gate of an export that an earlier process withheld, and that nobody readmitted clients to.
+    pub fn withheld() -> Self {
+        let gate = Self::default();
+        gate.is_withheld.set(true);
+        gate
+    }
+
     /// Withholds the export. Afterwards no request is being executed, and connections end with their next request.
     pub async fn withhold(&self) {
         self.is_withheld.set(true);

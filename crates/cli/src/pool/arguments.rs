@@ -1,6 +1,6 @@
 //! Arguments of `spindle pool` and `spindle volume`.
 
-use super::volume_limits::VolumeLimits;
+use super::{volume_limits::VolumeLimits, volume_readmission::ReadmitArguments};
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments};
 use array::format::{DomainName, SparingLevel, row::WriteCache};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -623,6 +623,8 @@ mail/store. Newer snapshots stay, too. The volume gets the size that it had at t
         #[arg(long, value_name = "NAME")]
         yes: Option<String>,
     },
+    /// Give a volume to clients again from which a forced rollback withholds it
+    Readmit(ReadmitArguments),
     /// Delete a volume without snapshots, or a snapshot
     #[command(after_help = "Example:
   spindle volume delete mail/store@monday             its space is free soon after")]

@@ -24,6 +24,7 @@ mod show;
 mod volume;
 mod volume_diff;
 mod volume_limits;
+mod volume_readmission;
 
 pub use group::group;
 pub use volume::volume;

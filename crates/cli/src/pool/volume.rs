@@ -8,6 +8,7 @@ use super::{
     reporter::open,
     volume_diff,
     volume_limits::VolumeLimits,
+    volume_readmission::{ReadmitArguments, readmit_clients},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use array::{
@@ -65,6 +66,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Refresh { volume: path, .. }
     | VolumeVerb::Move { volume: path, .. }
     | VolumeVerb::Rollback { goal: path, .. }
+    | VolumeVerb::Readmit(ReadmitArguments { volume: path, .. })
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
@@ -95,6 +97,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         VolumeVerb::Rollback { yes, .. } => {
             return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
         }
+        VolumeVerb::Readmit(readmit) => return readmit_clients(arguments.json, readmit, &wanted),
         _ => {}
     }
     real::run(0, RealOptions::default(), async |world: World| {
@@ -129,7 +132,8 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             | VolumeVerb::Fill { .. }
             | VolumeVerb::Refresh { .. }
             | VolumeVerb::Move { .. }
-            | VolumeVerb::Rollback { .. } => unreachable!("done by `branching`, `filling` and `copying`"),
+            | VolumeVerb::Rollback { .. }
+            | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
         };
         if arguments.json {
             let size_bytes = size.map(|size| size.0);
@@ -160,6 +164,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
             | VolumeVerb::Resize { .. }
             | VolumeVerb::Rename { .. }
             | VolumeVerb::Refresh { .. }
+            | VolumeVerb::Readmit(_)
             | VolumeVerb::Fill { .. },
             Some(_),
         ) => Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME")),
@@ -222,9 +227,10 @@ async fn perform(
             | VolumeVerb::Fill { .. }
             | VolumeVerb::Refresh { .. }
             | VolumeVerb::Move { .. }
-            | VolumeVerb::Rollback { .. },
+            | VolumeVerb::Rollback { .. }
+            | VolumeVerb::Readmit(_),
             _,
-        ) => unreachable!("done by `branching`, `filling` and `copying`"),
+        ) => unreachable!("done by modules of their own"),
         (VolumeVerb::Delete { .. }, None) => pool.delete_volume(volume, false).await,
     }
 }

@@ -21,8 +21,13 @@ pub struct Exported {
 impl Exported {
     /// Begins with `arguments`. Port 0 is one that is free: what it is stands in the URIs.
     pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+        Self::begin_with_log(bench, arguments, Stdio::null())
+    }
+
+    /// As [`Exported::begin`]; `log` gets what it says on standard error.
+    pub fn begin_with_log(bench: &Bench, arguments: &[&str], log: Stdio) -> Self {
         let mut command = bench.command(&[&["export", "--json"], arguments].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         // // The first line names the address.
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

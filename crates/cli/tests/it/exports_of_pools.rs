@@ -1,7 +1,7 @@
 //! Volumes of several pools behind one address: each pool has a thread of its own.
 
 use crate::{
-    exported::{Exported, is_here, judge, judged},
+    exported::{Exported, is_here, judge, judged, lines_of},
     exports_iscsi::libiscsi_is_here,
     pool_drives::done,
     spindle::{Bench, signal},
@@ -123,4 +123,20 @@ fn rights_hold_across_pools_and_events_name_the_pool() {
     let said = fs::read_to_string(bench.path("log")).unwrap();
     assert!(said.lines().any(|line| line.starts_with("logs: ") && line.contains("uses")), "{said}");
     assert!(!said.lines().any(|line| line.starts_with("mail: ") && line.contains("uses")), "{said}");
+}
+
+#[test]
+fn the_write_cache_of_a_unit_is_shown_for_the_unit_alone() {
+    let bench = Bench::new();
+    pools(&bench);
+    let access = "[[target]]\nname = 'mail'\nunits = [{ export = 'store', write-cache = true }]\n";
+    fs::write(bench.path("access.toml"), access).unwrap();
+    let arguments = [&BOTH[..], &NBD, &ISCSI, &["--access", "access.toml"]].concat();
+    let exported = Exported::begin(&bench, &arguments);
+    assert!(exported.uris[2].contains(":mail/"), "{:?}", exported.uris);
+    assert_eq!(exported.write_caches, [false, false, true, false], "two over NBD, two over iSCSI");
+    exported.end();
+    let lines = lines_of(&bench, &arguments);
+    let caches: Vec<bool> = lines.iter().map(|line| line.contains("write cache on")).collect();
+    assert_eq!(caches, [false, false, true, false], "{lines:?}");
 }

@@ -4,7 +4,7 @@
 
 use crate::{
     guest::Guest,
-    spindle::{Bench, PROGRAM},
+    spindle::{Bench, PROGRAM, signal},
 };
 use std::{
     fs,
@@ -43,6 +43,12 @@ impl Served {
             thread::sleep(Duration::from_millis(20));
         }
         Self(child)
+    }
+
+    /// Ends it as Ctrl-C does, and waits until it has.
+    pub fn end(mut self) {
+        signal(&self.0, "INT");
+        assert!(self.0.wait().unwrap().success());
     }
 }
 

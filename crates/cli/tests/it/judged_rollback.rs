@@ -1,50 +1,30 @@
 //! XFS, mounted in the guest and written to while its volume is rolled back: in full runs.
 //!
-//! A rollback beside hosts is a library call. This test starts itself again in the guest's network, and is the server there.
+//! A rollback beside hosts is a library call. Each test starts itself again in the guest's network, and is the server
+//! there.
 
 use crate::{
     guest::Guest,
     judged_by_linux::{PORTAL, Served, boot},
-    own_server::OwnServer,
+    ordered_server::{OrderedServer, serve_if_it_is_one},
     pool_drives::done,
     spindle::Bench,
 };
-use array::{
-    format::{SnapshotId, VolumeId},
-    pool::{Pool, RollbackGoal},
-};
-use std::{
-    env,
-    io::{BufRead, BufReader, Write, stdin},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Stdio},
-    sync::mpsc::{TryRecvError, channel},
-    thread,
-    time::Duration,
-};
-use world::{
-    BlockDevice, Buffer, ByteOffset, World,
-    real::{self, RealOptions},
-};
+use std::env;
 
-/// Folder of the pool, to the process that is to be the server.
-const SERVER: &str = "SPINDLE_TEST_SERVER";
 const THIS_TEST: &str = "judged_rollback::nothing_that_xfs_cached_arrives_after_a_forced_rollback";
-/// Before each answer, as the test harness prints lines of its own.
-const ANSWER: &str = "answer: ";
 const INITIATOR: &str = "iqn.2026-11.test.guest:1";
-const COMPARED_AT_ONCE: usize = 4 << 20;
 
 #[test]
 fn nothing_that_xfs_cached_arrives_after_a_forced_rollback() {
-    if let Some(folder) = env::var_os(SERVER) {
-        return serve(&PathBuf::from(folder));
+    if serve_if_it_is_one() {
+        return;
     }
     let Some(mut guest) = boot() else { return };
     let bench = Bench::new();
     done(&bench.run(&["pool", "create", "pool", "--drives", "2", "--size", "2GiB"]));
     done(&bench.run(&["volume", "create", "pool/store", "512MiB"]));
-    let mut server = Server::begin(&bench, &guest);
+    let mut server = begin(&bench, &guest);
     let target = find_target(&mut guest);
     state_of_monday(&mut guest, &target);
     server.must("snapshot", "done");
@@ -65,10 +45,32 @@ fn nothing_that_xfs_cached_arrives_after_a_forced_rollback() {
     server.must("roll back", &done_so.replace("~1", "~2"));
     nothing_arrives(&mut guest, &mut server, &target);
     monday_is_back(&mut guest, &mut server, &target);
+
+    // The server is killed, started again, ended in order, which asks for logouts, and started once more. Each time the
+    // guest logs in again, and sends again what was not answered.
+    write_in_background(&mut guest);
+    server.must("roll back", &done_so.replace("~1", "~3"));
+    drop(server);
+    guest.must("sleep 3");
+    let served = Served::begin(&bench, &guest, &["pool/store"]);
+    is_logged_in(&mut guest);
+    guest.must("sleep 5");
+    served.end();
+    guest.must("sleep 3");
+    let mut server = begin(&bench, &guest);
+    is_logged_in(&mut guest);
+    nothing_arrives(&mut guest, &mut server, &target);
+    monday_is_back(&mut guest, &mut server, &target);
     guest.must(&format!("umount /mnt && {}", log_out(&target)));
     server.must("close", "closed");
     drop(server);
     before_is_kept(&bench, &mut guest);
+}
+
+/// The server in the guest's network.
+fn begin(bench: &Bench, guest: &Guest) -> OrderedServer {
+    let program = guest.beside(&env::current_exe().unwrap().display().to_string());
+    OrderedServer::begin(program, THIS_TEST, bench, "0.0.0.0:3260")
 }
 
 /// XFS with the files of Monday, mounted.
@@ -99,16 +101,12 @@ fn write_in_background(guest: &mut Guest) {
 }
 
 /// At once, later, while XFS is synced and unmounted, and over a new connection, which replays what was not answered.
-fn nothing_arrives(guest: &mut Guest, server: &mut Server, target: &str) {
+fn nothing_arrives(guest: &mut Guest, server: &mut OrderedServer, target: &str) {
     server.must("compare", "same");
     guest.must("sleep 5");
     server.must("compare", "same");
-    guest.must(
-        "ip link set eth0 down; sleep 15; ip link set eth0 up; for i in $(seq 20); do \
-        iscsiadm -m session -P 1 | grep -q 'Session State: LOGGED_IN' && break; sleep 2; done",
-    );
-    let session = guest.must("iscsiadm -m session -P 1");
-    assert!(session.contains("Session State: LOGGED_IN"), "it comes back: {session}");
+    guest.must("ip link set eth0 down; sleep 15; ip link set eth0 up");
+    is_logged_in(guest);
     server.must("compare", "same");
     let store = device(guest, target);
     guest.must_not(&format!("dd if=/dev/urandom of={store} bs=4k count=1 oflag=direct"));
@@ -118,8 +116,17 @@ fn nothing_arrives(guest: &mut Guest, server: &mut Server, target: &str) {
     server.must("withheld", INITIATOR);
 }
 
+/// The guest's session comes back.
+fn is_logged_in(guest: &mut Guest) {
+    guest.must(
+        "for i in $(seq 20); do iscsiadm -m session -P 1 | grep -q 'Session State: LOGGED_IN' && break; sleep 2; done",
+    );
+    let session = guest.must("iscsiadm -m session -P 1");
+    assert!(session.contains("Session State: LOGGED_IN"), "it comes back: {session}");
+}
+
 /// After a logout by command, the initiator may use the volume as it was on Monday.
-fn monday_is_back(guest: &mut Guest, server: &mut Server, target: &str) {
+fn monday_is_back(guest: &mut Guest, server: &mut OrderedServer, target: &str) {
     guest.must(&log_out(target));
     server.must("withheld", "");
     server.must("compare", "same");
@@ -167,106 +174,4 @@ fn device(guest: &mut Guest, target: &str) -> String {
     let find = format!("for i in $(seq 9); do [ -e {link} ] && break; sleep 1; done; readlink -f {link}");
     // A shell of the guest that was started again prompts.
     guest.must(&find).split_whitespace().last().unwrap().to_owned()
-}
-
-/// This program in the guest's network, as a server that takes orders; killed when dropped.
-struct Server {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Server {
-    fn begin(bench: &Bench, guest: &Guest) -> Self {
-        let mut command = guest.beside(&env::current_exe().unwrap().display().to_string());
-        command.args(["--exact", THIS_TEST, "--nocapture"]).env(SERVER, bench.path(""));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, answers };
-        assert_eq!(server.answer(), "serving");
-        server
-    }
-
-    #[track_caller]
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        while !line.starts_with(ANSWER) {
-            line.clear();
-            assert!(self.answers.read_line(&mut line).unwrap() > 0, "the server has ended");
-        }
-        line[ANSWER.len()..].trim_end().to_owned()
-    }
-
-    /// Gives an order, and expects that answer.
-    #[track_caller]
-    fn must(&mut self, order: &str, expected: &str) {
-        let stdin = self.child.stdin.as_mut().unwrap();
-        writeln!(stdin, "{order}").unwrap();
-        stdin.flush().unwrap();
-        assert_eq!(self.answer(), expected, "{order}");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The server: takes orders from standard input until it is to close.
-fn serve(folder: &Path) {
-    let (tell, orders) = channel();
-    thread::spawn(move || stdin().lines().map_while(Result::ok).try_for_each(|order| tell.send(order)));
-    real::run(7, RealOptions::default(), async |world: World| {
-        let server = OwnServer::begin(&world, folder, ("pool", "store"), "0.0.0.0:3260").await;
-        let pool = server.exports.pool(&folder.join("pool")).unwrap().clone();
-        let mut rollbacks = 0;
-        println!("{ANSWER}serving");
-        loop {
-            let order = match orders.try_recv() {
-                Ok(order) => order,
-                Err(TryRecvError::Empty) => {
-                    world.sleep(Duration::from_millis(5)).await;
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => return,
-            };
-            let answer = match order.as_str() {
-                "snapshot" => {
-                    pool.snapshot(&["store"], "monday", SnapshotId([9; 16])).await.unwrap();
-                    "done".to_owned()
-                }
-                "roll back" => {
-                    rollbacks += 1;
-                    let (goal, left) = (RollbackGoal::Snapshot("monday".into()), VolumeId([rollbacks; 16]));
-                    let served = &server.shared().served;
-                    let done = served.roll_back(&pool, ("store", goal), left).await.unwrap();
-                    let withheld = done.withheld.initiators.join(" ");
-                    format!("{}, withheld from {withheld}; {}", done.left_name, compare(&server, &pool).await)
-                }
-                "compare" => compare(&server, &pool).await,
-                "withheld" => server.shared().served.withheld_from().initiators.join(" "),
-                "close" => break,
-                other => panic!("{other:?}"),
-            };
-            println!("{ANSWER}{answer}");
-        }
-        drop(pool);
-        server.exports.close().await.unwrap();
-        println!("{ANSWER}closed");
-    });
-}
-
-/// The exported volume beside the snapshot, byte for byte.
-async fn compare(server: &OwnServer, pool: &Pool) -> String {
-    let (store, monday) = (&server.shared().device, pool.snapshot_device("store", "monday").unwrap());
-    for at in (0..store.geometry().size.0).step_by(COMPARED_AT_ONCE) {
-        let buffer = || vec![Buffer::zeroed(COMPARED_AT_ONCE)];
-        let now = store.read(ByteOffset(at), buffer()).await.unwrap();
-        let then = monday.read(ByteOffset(at), buffer()).await.unwrap();
-        if let Some(within) = now[0].iter().zip(&then[0][..]).position(|(now, then)| now != then) {
-            return format!("byte {} differs", at + within as u64);
-        }
-    }
-    "same".to_owned()
 }

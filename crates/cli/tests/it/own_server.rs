@@ -8,6 +8,7 @@ use serving::{
     notices::Notices,
 };
 use std::{
+    fs,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -48,6 +49,8 @@ impl OwnServer {
         exports.add(world, volume.to_owned(), &path, &settings, &notices, &|_| ()).await.unwrap();
         let identities = identities(world, &exports.shared, &folder.join("state"), &*notices).unwrap();
         let socket: PathBuf = folder.join("socket");
+        // Of a server that was killed.
+        let _ = fs::remove_file(&socket);
         let nbd = listen(Some(Address::Unix(socket)), "nbd").await.unwrap().unwrap();
         let iscsi = listen(Some(Address::parse(portal, 0).unwrap()), "iscsi").await.unwrap().unwrap();
         let nbd = nbd_endpoint(world, (nbd, nbd::TlsMode::Off), &exports.shared, &settings, Rc::new(|_| ()));

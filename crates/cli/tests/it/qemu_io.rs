@@ -19,10 +19,19 @@ pub struct QemuIo {
 
 impl QemuIo {
     pub fn begin(bench: &Bench, world: &World, name: &str, uri: &str) -> Self {
+        Self::begin_with(bench, world, name, &["-f", "raw", uri])
+    }
+
+    /// An initiator with a name of its own.
+    pub fn begin_as(bench: &Bench, world: &World, name: &str, (uri, initiator): (&str, &str)) -> Self {
+        Self::begin_with(bench, world, name, &["--image-opts", &initiator_options(uri, initiator)])
+    }
+
+    fn begin_with(bench: &Bench, world: &World, name: &str, image: &[&str]) -> Self {
         let said = bench.path(name);
         let file = fs::File::create(&said).unwrap();
         let mut command = Command::new("qemu-io");
-        command.args(["-f", "raw", "-t", "none", uri]).stdin(Stdio::piped());
+        command.args(["-t", "none"]).args(image).stdin(Stdio::piped());
         let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         Self { child, said, world: world.clone() }
     }
@@ -53,6 +62,15 @@ impl QemuIo {
         }
         self.said()
     }
+}
+
+/// QEMU's options for a unit as an initiator with that name.
+pub fn initiator_options(uri: &str, initiator: &str) -> String {
+    let (portal, target) = (uri.split('/').nth(2).unwrap(), uri.split('/').nth(3).unwrap());
+    format!(
+        "driver=raw,file.driver=iscsi,file.transport=tcp,file.portal={portal},file.target={target},file.lun=0,\
+        file.initiator-name={initiator}"
+    )
 }
 
 impl Drop for QemuIo {

@@ -5,6 +5,7 @@ mod changes;
 mod exported_volume;
 mod identity;
 mod iscsi_endpoints;
+mod kept_clients;
 mod nbd_endpoint;
 mod offers;
 mod shared;

@@ -49,7 +49,7 @@ fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export
         sparse: shared.sparse.clone(),
         bitmaps: shared.bitmaps.clone(),
         is_read_only: shared.is_read_only,
-        gate: Rc::clone(&shared.served.gate),
+        gate: shared.served.add_nbd(),
         has_write_cache: write_cache.is_on,
     }
 }

@@ -14,6 +14,7 @@ use crate::{
         damaged,
         folder::{OpenPool, OpenReadOnlyPool, VolumePath, refusal},
         record::is_pool,
+        withholding::WithholdingStatus,
     },
 };
 use array::{
@@ -176,6 +177,14 @@ impl OpenExports {
             }
         };
         let bitmaps = VolumeChanges::of(&pool_now, &origin);
+        let served = match (&volume, &origin) {
+            (Some(volume), IdentityOrigin::Volume(id)) if !is_left => {
+                let withheld = pool.withheld_from(*id).map_err(refused)?;
+                WithholdingStatus::of(&withheld).iter().for_each(|status| notices.warn(&status.notice(path)));
+                ServedAs::of_volume(world, volume, *id)
+            }
+            _ => ServedAs::default(),
+        };
         let is_read_only = is_left || wanted.snapshot.is_some();
         let what = if is_left { "what a rollback left" } else { what };
         let fill = move || {
@@ -194,7 +203,7 @@ impl OpenExports {
             what,
             origin,
             volume: volume.filter(|_| !is_left),
-            served: ServedAs::default(),
+            served,
         })
     }
 
@@ -244,7 +253,8 @@ impl OpenExports {
     /// Makes all acknowledged writes stable, and closes the pools.
     pub async fn close(self) -> Result<(), Refusal> {
         let mut done = Ok(());
-        for SharedDevice { path, device, is_read_only, .. } in &self.shared {
+        for SharedDevice { path, device, is_read_only, served, .. } in &self.shared {
+            served.settle().await;
             if !is_read_only {
                 let flushed = device.flush().await;
                 done = done

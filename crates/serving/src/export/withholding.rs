@@ -1,25 +1,44 @@
 //! A volume rolled back while clients use it: its export is withheld from each of them until it has let go of what it
-//! cached, or somebody readmits it.
+//! cached, or somebody readmits it. The pool keeps their names, so a server that is started again withholds it, too.
 //!
 //! Invariants:
 //!
 //! 1. From before the rollback on, no command of a client that was connected is executed.
 //! 2. A rollback that failed withholds from nobody from whom it was not withheld before.
+//! 3. The pool has the clients of 1 with the rollback, and for as long as the export is withheld from them here. It may
+//!    have one a little longer.
 
+use super::{exported_volume::ExportedVolume, kept_clients::KeptClients};
 use array::{
     error::Error,
-    format::VolumeId,
+    format::{VolumeId, row::WithheldClient},
     pool::{Pool, RollbackGoal},
 };
-use iscsi::scsi::unit::LogicalUnit;
+use iscsi::scsi::{reservations::Nexus, unit::LogicalUnit};
 use nbd::ExportGate;
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use tokio::sync::Mutex;
+use world::World;
 
 /// The ways in which an export is served.
 #[derive(Default)]
 pub struct ServedAs {
+    served: Rc<ServedClients>,
+    /// Of a volume that is written.
+    kept: Option<KeptClients>,
+    /// Rollbacks and readmissions come one at a time.
+    changing: Mutex<()>,
+}
+
+/// The clients that use an export.
+#[derive(Default)]
+pub(super) struct ServedClients {
     /// Of all NBD endpoints.
-    pub gate: Rc<ExportGate>,
+    gate: Rc<ExportGate>,
+    has_nbd: Cell<bool>,
     /// Its units of iSCSI targets.
     units: RefCell<Vec<Rc<LogicalUnit>>>,
 }
@@ -41,14 +60,57 @@ pub struct WithheldClients {
     pub nbd: bool,
 }
 
-impl ServedAs {
-    /// Adds a unit of an iSCSI target.
-    pub fn add_unit(&self, unit: &Rc<LogicalUnit>) {
-        self.units.borrow_mut().push(Rc::clone(unit));
-    }
-
+impl ServedClients {
     fn units(&self) -> Vec<Rc<LogicalUnit>> {
         self.units.borrow().clone()
+    }
+
+    fn clients(&self) -> Vec<WithheldClient> {
+        let ports = self.units().iter().flat_map(|unit| unit.withheld_nexuses()).collect::<Vec<_>>();
+        let ports = ports.into_iter().map(|Nexus(port)| WithheldClient::InitiatorPort(port));
+        ports.chain(self.gate.is_withheld().then_some(WithheldClient::AllNbd)).collect()
+    }
+
+    /// True if a client from which the export was withheld has let go of it, or was readmitted. One that cannot come, as
+    /// its protocol is not served, has not.
+    pub fn has_let_go(&self, client: &WithheldClient) -> bool {
+        match client {
+            WithheldClient::AllNbd => !self.gate.is_withheld(),
+            WithheldClient::InitiatorPort(port) => {
+                let (units, nexus) = (self.units.borrow(), Nexus(port.clone()));
+                !units.is_empty() && !units.iter().any(|unit| unit.must_log_out(&nexus))
+            }
+        }
+    }
+}
+
+impl ServedAs {
+    /// Those of a volume, withheld from the clients that its pool names.
+    pub(super) fn of_volume(world: &World, volume: &Rc<ExportedVolume>, id: VolumeId) -> Self {
+        let is_nbd_withheld = KeptClients::named(volume, id).contains(&WithheldClient::AllNbd);
+        let gate = if is_nbd_withheld { ExportGate::withheld() } else { ExportGate::default() };
+        let served = Rc::new(ServedClients { gate: Rc::new(gate), ..ServedClients::default() });
+        let kept = KeptClients::keep(world, (volume, id), &served);
+        Self { served, kept: Some(kept), changing: Mutex::default() }
+    }
+
+    /// Adds a unit of an iSCSI target.
+    pub fn add_unit(&self, unit: &Rc<LogicalUnit>) {
+        if let Some(kept) = &self.kept {
+            let port = |client| match client {
+                WithheldClient::InitiatorPort(port) => Some(Nexus(port)),
+                WithheldClient::AllNbd => None,
+            };
+            unit.withhold_from(kept.clients().into_iter().filter_map(port));
+            unit.notify_logouts(&kept.readmissions);
+        }
+        self.served.units.borrow_mut().push(Rc::clone(unit));
+    }
+
+    /// The gate of an NBD endpoint.
+    pub(super) fn add_nbd(&self) -> Rc<ExportGate> {
+        self.served.has_nbd.set(true);
+        Rc::clone(&self.served.gate)
     }
 
     /// Withholds the export from all who use it, waits for their commands, and rolls its volume back. `left` is the
@@ -56,52 +118,92 @@ impl ServedAs {
     ///
     /// # Errors
     ///
-    /// As [`Pool::roll_back`]. Nothing has changed then.
+    /// As [`Pool::force_rollback`]. Nothing has changed then.
     pub async fn roll_back(
         &self,
         pool: &Pool,
         (volume, goal): (&str, RollbackGoal<'_>),
         left: VolumeId,
     ) -> Result<ForcedRollback, Error> {
-        let was_withheld = self.gate.is_withheld();
-        self.gate.withhold().await;
+        let _one_at_a_time = self.changing.lock().await;
+        let ServedClients { gate, has_nbd, .. } = &*self.served;
+        let was_withheld = gate.is_withheld();
+        if has_nbd.get() {
+            gate.withhold().await;
+        }
         let mut withheld = Vec::new();
-        for unit in self.units() {
+        for unit in self.served.units() {
             let initiators = unit.withhold().await;
             withheld.push((unit, initiators));
         }
-        match pool.roll_back(volume, goal, left, true).await {
+        match pool.force_rollback(volume, goal, left, &self.served.clients()).await {
             Ok(left_name) => {
                 withheld.iter().for_each(|(unit, _)| unit.contents_changed());
+                // One may have logged out meanwhile.
+                self.kept.iter().for_each(|kept| kept.readmissions.notify_one());
                 Ok(ForcedRollback { left_name, withheld: self.withheld_from() })
             }
             Err(error) => {
                 if !was_withheld {
-                    self.gate.readmit();
+                    gate.readmit();
                 }
-                for (unit, initiators) in withheld {
-                    initiators.iter().for_each(|initiator| _ = unit.readmit(initiator));
-                }
+                withheld.iter().for_each(|(unit, initiators)| unit.take_back_withholding(initiators));
                 Err(error)
             }
         }
     }
 
+    /// Clients that are refused at present.
     pub fn withheld_from(&self) -> WithheldClients {
-        let mut initiators: Vec<String> = self.units().iter().flat_map(|unit| unit.withheld_from()).collect();
+        let units = self.served.units();
+        let mut initiators: Vec<String> = units.iter().flat_map(|unit| unit.withheld_from()).collect();
         initiators.sort();
         initiators.dedup();
-        WithheldClients { initiators, nbd: self.gate.is_withheld() }
+        WithheldClients { initiators, nbd: self.served.gate.is_withheld() }
     }
 
     /// Readmits an initiator, whatever it has cached. False if the export is not withheld from it.
-    pub fn readmit(&self, initiator: &str) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// The pool cannot write; the export is still withheld then.
+    pub async fn readmit(&self, initiator: &str) -> Result<bool, Error> {
+        let _one_at_a_time = self.changing.lock().await;
+        let is_kept = match &self.kept {
+            Some(kept) => kept.forget(|client| is_of(client, initiator)).await?,
+            None => false,
+        };
         // Of each unit.
-        self.units().iter().filter(|unit| unit.readmit(initiator)).count() > 0
+        let units = self.served.units().iter().filter(|unit| unit.readmit(initiator)).count();
+        Ok(is_kept || units > 0)
     }
 
     /// Readmits NBD clients, over new connections.
-    pub fn readmit_nbd(&self) {
-        self.gate.readmit();
+    ///
+    /// # Errors
+    ///
+    /// The pool cannot write; the export is still withheld then.
+    pub async fn readmit_nbd(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock().await;
+        if let Some(kept) = &self.kept {
+            kept.forget(|client| *client == WithheldClient::AllNbd).await?;
+        }
+        self.served.gate.readmit();
+        Ok(())
+    }
+
+    /// Lets the pool forget the clients that have let go: to be called before the pool is closed.
+    pub(super) async fn settle(&self) {
+        if let Some(kept) = &self.kept {
+            kept.settle(&self.served).await;
+        }
+    }
+}
+
+/// True if the client is a port of the initiator.
+fn is_of(client: &WithheldClient, initiator: &str) -> bool {
+    match client {
+        WithheldClient::AllNbd => false,
+        WithheldClient::InitiatorPort(port) => Nexus(port.clone()).initiator() == initiator,
     }
 }

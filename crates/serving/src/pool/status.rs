@@ -23,6 +23,7 @@ use super::{
     snapshot_room::SnapshotRoomStatus,
     sparing::SparingStatus,
     unused,
+    withholding::WithholdingStatus,
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
@@ -208,6 +209,9 @@ pub struct VolumeStatus {
     /// Its consistency group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Clients from which a forced rollback withholds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<WithholdingStatus>,
     pub snapshots: Vec<String>,
     /// Of the snapshots that have one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -259,6 +263,7 @@ impl VolumeStatus {
             left_by: volume.left_by,
             filling: volume.filling.map(FillingStatus::of),
             group: volume.group,
+            withheld: WithholdingStatus::of(&volume.withheld_from),
             notes: snapshots
                 .iter()
                 .filter_map(|snapshot| NoteStatus::of(&snapshot.name, &snapshot.note))
@@ -301,7 +306,9 @@ impl VolumeStatus {
         let raid0 = if *raid0 { ", raid0: one copy at rest" } else { "" };
         let begun_at = begun_at.as_ref().map_or(String::new(), |begun_at| format!(", from {begun_at}"));
         let group = group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
-        format!("volume {name}: {size}, {cache}{raid0}{}{begun_at}{filling}{group}", limits.text())
+        let withheld = self.withheld.as_ref().map_or(String::new(), WithholdingStatus::text);
+        let limits = limits.text();
+        format!("volume {name}: {size}, {cache}{raid0}{limits}{begun_at}{filling}{group}{withheld}")
     }
 }
 

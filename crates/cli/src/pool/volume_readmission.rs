@@ -1,0 +1,79 @@
+//! `spindle volume readmit`.
+
+use super::reporter::open;
+use crate::{console::Console, exit_status::ExitStatus};
+use clap::Args;
+use report::Refusal;
+use serde::Serialize;
+use serving::pool::{
+    folder::VolumePath,
+    withholding::{ReadmissionAnswer, ReadmittedClients, readmit},
+};
+use std::path::{Path, PathBuf};
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle volume readmit mail/store --initiator iqn.2026-11.org.example:mail1
+  spindle volume readmit mail/store --nbd             NBD clients have no names: all of them
+  spindle volume readmit mail/store --all --json
+
+A rollback under clients withholds the volume from each of them: what they have cached belongs to the contents of before, \
+and would be written into those of now. An initiator gets the volume again once it has logged out and logs in, also after \
+a restart of the export. Readmit a client that cannot log out, such as a host that was reset, and only if it \
+has nothing cached: restart it, or unmount its filesystems first. 'spindle pool show' lists the clients. --json prints \
+{\"path\", \"done\", \"initiators\", \"nbd\"}.")]
+pub struct ReadmitArguments {
+    /// Pool and name of the volume
+    #[arg(value_name = "POOL/VOLUME")]
+    pub volume: PathBuf,
+
+    /// iSCSI name of an initiator; may be repeated
+    #[arg(long = "initiator", value_name = "NAME", required_unless_present_any = ["nbd", "all"])]
+    pub initiators: Vec<String>,
+
+    /// All NBD clients
+    #[arg(long)]
+    pub nbd: bool,
+
+    /// All clients
+    #[arg(long, conflicts_with_all = ["initiators", "nbd"])]
+    pub all: bool,
+}
+
+#[derive(Serialize)]
+struct JsonAnswer<'a> {
+    path: &'a Path,
+    done: &'static str,
+    #[serde(flatten)]
+    readmitted: ReadmissionAnswer,
+}
+
+/// Readmits clients from which a forced rollback withheld a volume.
+pub fn readmit_clients(
+    json: bool,
+    arguments: &ReadmitArguments,
+    volume: &VolumePath,
+) -> Result<ExitStatus, Refusal> {
+    let ReadmitArguments { volume: path, initiators, nbd, all } = arguments;
+    let clients = match all {
+        true => ReadmittedClients::All,
+        false => ReadmittedClients::Named { initiators, nbd: *nbd },
+    };
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(json, false);
+        let open = open(&world, &volume.folder, &console).await?;
+        let done = readmit(&open, &volume.volume, clients).await;
+        let closed = open.close().await;
+        let readmitted = done?;
+        closed?;
+        console.say(&readmitted.text(path));
+        if json {
+            console.json_of(&JsonAnswer { path, done: "readmitted", readmitted })?;
+        }
+        console.finish(ExitStatus::Pass)
+    })
+}

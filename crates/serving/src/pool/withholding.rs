@@ -1,0 +1,132 @@
+//! Clients from which a volume is withheld, as `pool show` and an export show them; and their readmission while nobody
+//! serves the volume.
+
+use super::folder::OpenPool;
+use array::format::row::{WithheldClient, WithholdingRow};
+use iscsi::scsi::reservations::Nexus;
+use report::{Refusal, calendar::utc_time};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, path::Path};
+
+/// Clients from which a volume is withheld.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WithholdingStatus {
+    /// iSCSI names of initiators, sorted.
+    pub initiators: Vec<String>,
+    /// All NBD clients: they have no names.
+    pub nbd: bool,
+    /// Time of the last rollback that withheld it, in UTC.
+    pub since: String,
+}
+
+/// Clients to be readmitted.
+#[derive(Clone, Debug)]
+pub enum ReadmittedClients<'a> {
+    All,
+    Named {
+        /// iSCSI names.
+        initiators: &'a [String],
+        nbd: bool,
+    },
+}
+
+/// Clients that were readmitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadmissionAnswer {
+    /// iSCSI names of initiators, sorted.
+    pub initiators: Vec<String>,
+    /// All NBD clients.
+    pub nbd: bool,
+}
+
+impl WithholdingStatus {
+    /// `None` for a volume that is withheld from nobody.
+    pub fn of(rows: &[WithholdingRow]) -> Option<Self> {
+        let last = rows.iter().map(|row| row.since.0).max()?;
+        let ReadmissionAnswer { initiators, nbd } = ReadmissionAnswer::of(rows.iter().map(|row| &row.client));
+        Some(Self { initiators, nbd, since: utc_time((last / 1_000_000_000) as i64) })
+    }
+
+    /// Behind a comma.
+    pub fn text(&self) -> String {
+        format!(", withheld since {} from {}", self.since, clients_text(&self.initiators, self.nbd))
+    }
+
+    /// For the start of an export of `path`.
+    pub fn notice(&self, path: &Path) -> String {
+        format!(
+            "{path} was rolled back at {} under clients, whose caches belong to the contents of before: it is withheld from \
+             {}; an initiator gets it when it has logged out and logs in again, or, as NBD clients do, after 'spindle volume \
+             readmit {path}', with this export ended",
+            self.since,
+            clients_text(&self.initiators, self.nbd),
+            path = path.display()
+        )
+    }
+}
+
+impl ReadmissionAnswer {
+    fn of<'c>(clients: impl IntoIterator<Item = &'c WithheldClient>) -> Self {
+        let (mut initiators, mut nbd) = (BTreeSet::new(), false);
+        for client in clients {
+            match client {
+                WithheldClient::AllNbd => nbd = true,
+                WithheldClient::InitiatorPort(port) => _ = initiators.insert(initiator_of(port)),
+            }
+        }
+        Self { initiators: initiators.into_iter().collect(), nbd }
+    }
+
+    /// In a line.
+    pub fn text(&self, path: &Path) -> String {
+        if self.initiators.is_empty() && !self.nbd {
+            return format!("{}: withheld from nobody", path.display());
+        }
+        format!("{}: readmitted: {}", path.display(), clients_text(&self.initiators, self.nbd))
+    }
+}
+
+/// Readmits clients of a volume, whatever they have cached.
+///
+/// # Errors
+///
+/// The volume is not withheld from one that is named, or the pool refuses; nothing was changed then.
+pub async fn readmit(
+    open: &OpenPool,
+    volume: &str,
+    readmitted: ReadmittedClients<'_>,
+) -> Result<ReadmissionAnswer, Refusal> {
+    let help = format!("see 'spindle pool show {}'", open.folder().display());
+    let rows = open.pool.withheld_from(volume).map_err(|error| open.refusal(&error, &help))?;
+    let known = ReadmissionAnswer::of(rows.iter().map(|row| &row.client));
+    if let ReadmittedClients::Named { initiators, nbd } = &readmitted {
+        let stranger = initiators.iter().find(|name| !known.initiators.contains(*name)).map(String::as_str);
+        let stranger = stranger.or((*nbd && !known.nbd).then_some("NBD clients"));
+        if let Some(stranger) = stranger {
+            let path = open.folder().join(volume);
+            return Err(Refusal::new(format!("{} is not withheld from {stranger}", path.display()), help));
+        }
+    }
+    let is_readmitted = |client: &WithheldClient| match (&readmitted, client) {
+        (ReadmittedClients::All, _) => true,
+        (ReadmittedClients::Named { nbd, .. }, WithheldClient::AllNbd) => *nbd,
+        (ReadmittedClients::Named { initiators, .. }, WithheldClient::InitiatorPort(port)) => {
+            initiators.contains(&initiator_of(port))
+        }
+    };
+    let done = open.pool.readmit(volume, is_readmitted).await;
+    done.map(|clients| ReadmissionAnswer::of(&clients)).map_err(|error| open.refusal(&error, &help))
+}
+
+fn initiator_of(port: &str) -> String {
+    Nexus(port.to_owned()).initiator().to_owned()
+}
+
+fn clients_text(initiators: &[String], nbd: bool) -> String {
+    let nbd = nbd.then_some("all NBD clients");
+    let all: Vec<&str> = initiators.iter().map(String::as_str).chain(nbd).collect();
+    match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => all.join(""),
+    }
+}
