@@ -5,6 +5,7 @@ use control::{
     Daemon, DaemonSetting, FolderPool,
     notice::{self, NoticeReader},
     order::{OrderAnswer, OrderRefusal},
+    pool_thread::PoolSetting,
     portal::PortalSetting,
 };
 use iscsi::target::access::AccessList;
@@ -216,4 +217,25 @@ fn a_panic_on_a_pools_thread_stops_that_pool_alone() {
             assert_eq!(daemon.stop().await, []);
         });
     }
+}
+
+/// A unit of an access file may turn on the write cache of its volume, which NBD clients were not promised.
+#[test]
+fn the_write_cache_of_a_unit_is_not_that_of_the_nbd_export() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    real::run(2, RealOptions::default(), async |world: World| {
+        make_pools(&world, folder.path()).await;
+        let mut pool = pool(folder.path(), "mail");
+        pool.targets[0].units[0].write_cache = Some(true);
+        let (offers, shown) = std::sync::mpsc::channel();
+        pool.on_served = Box::new(move |all| offers.send(all).unwrap());
+        let (notices, _reader) = notice::channel("test");
+        let setting = PoolSetting::from(pool);
+        let Ok(opened) = (setting.open)(world.clone(), notices).await else { panic!("it opens") };
+        let offer = &shown.recv().unwrap()[0];
+        assert!(!offer.write_cache.is_on && offer.unit.write_cache.is_on, "{offer:?}");
+        assert!(!opened.services.exports[0].has_write_cache, "as it is shown");
+        (opened.close)().await.unwrap();
+    });
 }
