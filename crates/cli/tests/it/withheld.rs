@@ -134,7 +134,7 @@ impl<'b> RolledBack<'b> {
         assert_eq!((steady.test_unit_ready(), steady.test_unit_ready()), (Some(RESET), None));
         server.must("roll back", &format!("store~1, withheld from {OWN} {STEADY}; same"));
         assert_eq!(steady.test_unit_ready(), Some(WITHHELD));
-        own.says("write -P 3 1M 64k", "failed", 1).await;
+        own.says("write -P 3 1M 64k", "write failed", 1).await;
         if !is_killed {
             server.must("close", "closed");
         }
@@ -215,7 +215,7 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         let exported = rolled_back.exported(&[]);
         let log = rolled_back.log();
         assert!(log.contains(&format!("it is withheld from {OWN}, {STEADY} and all NBD clients")), "{log}");
-        rolled_back.own().says("write -P 3 1M 64k", "failed", 2).await;
+        rolled_back.own().says("write -P 3 1M 64k", "write failed", 2).await;
         rolled_back.logs_in_again();
         rolled_back.nbd_is_refused();
         let said = rolled_back.once_as(OTHER, &["read -P 1 1M 64k", "write -P 5 2M 64k"]);
@@ -224,7 +224,7 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         exported.end();
         // A thread for each pool.
         let exported = rolled_back.exported(&[LOGS]);
-        rolled_back.own().says("write -P 3 1M 64k", "failed", 3).await;
+        rolled_back.own().says("write -P 3 1M 64k", "write failed", 3).await;
         rolled_back.logs_in_again();
         rolled_back.nbd_is_refused();
         assert!(
@@ -234,7 +234,7 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         );
         drop(exported);
         let exported = rolled_back.exported(&[]);
-        rolled_back.own().says("write -P 3 1M 64k", "failed", 4).await;
+        rolled_back.own().says("write -P 3 1M 64k", "write failed", 4).await;
         let said = rolled_back.once_as(OTHER, &["read -P 1 0 64k", "read -P 1 1M 64k", "read -P 5 2M 64k"]);
         assert!(!said.contains("failed"), "nothing of it has arrived: {said}");
 
@@ -250,7 +250,7 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         let exported = rolled_back.exported(&[]);
         rolled_back.is_admitted();
         // libiscsi has come back by another nexus, whose logout says nothing about the first.
-        rolled_back.own().says("write -P 3 1M 64k", "failed", 5).await;
+        rolled_back.own().says("write -P 3 1M 64k", "write failed", 5).await;
         rolled_back.own.take().unwrap().end().await;
         let said = rolled_back.once_as(OWN, &["write -P 4 1M 64k"]);
         assert!(said.contains("NOT READY") && !said.contains(WROTE), "{said}");
