@@ -6,8 +6,8 @@
 //! other room may name a wall clock, a sleep, a thread, a socket, a file, or unseeded randomness
 //! (`clippy.toml` bans them).
 //!
-//! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`extent_directory`], [`network`],
-//! [`program`], [`clock`], [`random`], [`world`](mod@world), [`threads`], [`job`], then [`real`], [`sim`].
+//! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`state_file`], [`extent_directory`],
+//! [`network`], [`program`], [`clock`], [`random`], [`world`](mod@world), [`threads`], [`job`], then [`real`], [`sim`].
 
 pub mod units;
 
@@ -18,6 +18,8 @@ pub mod error;
 pub mod block_device;
 
 pub mod directory;
+
+pub mod state_file;
 
 pub mod extent_directory;
 
@@ -65,6 +67,7 @@ pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};
 pub use random::Random;
 pub use real::yield_now;
+pub use state_file::StateFile;
 pub use threads::{ThreadEnd, ThreadMain, ThreadStarter};
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World, with_deadline};

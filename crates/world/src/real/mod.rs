@@ -7,7 +7,7 @@
 //! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `executor`, which waits in it,
 //! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), `step_times` (durations of polls), [`file`](mod@file), [`folder`], [`sockets`]; then
 //! `thread_start`, [`workers`], [`programs`], [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
-//! and file sizes), [`host_files`] (ordinary small files) and [`append_file`] (files that grow line by line).
+//! and file sizes), [`host_files`] (ordinary small files), [`append_file`] (files that grow line by line) and [`state_file`].
 
 // The one module that may use the operating system directly.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -34,6 +34,8 @@ pub mod signals;
 
 pub mod sockets;
 
+pub mod state_file;
+
 pub mod workers;
 
 mod busy_poll;
@@ -54,6 +56,7 @@ pub use process_limits::prepare_process;
 pub use programs::RealPrograms;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
+pub use state_file::HostStateFile;
 pub use step_times::{LONG_STEP, LongSteps, StepTimes};
 pub use thread_start::RealThreads;
 pub use workers::Workers;

@@ -20,7 +20,7 @@
 //! each incarnation.
 //!
 //! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`, `service`,
-//! `drive`, `power`, `network`, `node`, `threads`, `folder`, `programs`.
+//! `drive`, `power`, `network`, `node`, `threads`, `folder`, `state_file`, `programs`.
 
 mod drive;
 mod drive_options;
@@ -44,6 +44,7 @@ mod power;
 mod programs;
 mod service;
 mod simulation;
+mod state_file;
 mod threads;
 mod trace;
 
@@ -57,5 +58,6 @@ pub use node::SimNode;
 pub use programs::{ProgramWriter, SimPrograms};
 pub use service::{RandomService, ServiceKind, ServiceModel, ServiceQueue, ServiceRequest, ServiceTime};
 pub use simulation::{SimLimits, SimOutcome, Simulation, run};
+pub use state_file::{SimStateFile, SimStateHandle, StateFileFaults};
 pub use threads::SimThreads;
 pub use trace::SimTrace;
