@@ -14,7 +14,8 @@
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`].
+//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
+//! them [`journal`], what the daemon remembers over a restart.
 //!
 //! Invariants:
 //!
@@ -24,6 +25,7 @@
 
 pub mod daemon;
 pub mod folder_pool;
+pub mod journal;
 pub mod notice;
 pub mod order;
 pub mod pool_thread;
@@ -32,3 +34,4 @@ pub mod view;
 
 pub use daemon::{Daemon, DaemonSetting};
 pub use folder_pool::FolderPool;
+pub use journal::{ApplyRecord, DaemonJournal, JournalError};

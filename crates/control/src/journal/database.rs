@@ -1,0 +1,205 @@
+//! The journal's database: opening it, transactions, and the file below it.
+//!
+//! redb refuses everything after its first I/O error. So the database is closed then, and opened again by the next call:
+//! a disk that was full for a moment needs no restart.
+
+use super::{APPLIES, FORMAT, FORMAT_KEY, JournalError, SETTINGS, SITES};
+use redb::{
+    Builder, Database, ReadTransaction, ReadableDatabase, StorageBackend, TableHandle, WriteTransaction,
+};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+use world::{IoError, IoErrorKind, StateFile};
+
+/// Bytes of pages in memory; redb's default is 1 GiB.
+const CACHE_BYTES: usize = 4 << 20;
+/// redb writes this much of a new file before it writes the name of its format, and nothing else.
+const HEADER_BYTES: usize = 320;
+const MAGIC_BYTES: usize = 9;
+/// A new file is smaller (72 KiB of redb 4.6).
+const NEW_BYTES_MAX: u64 = 4 << 20;
+
+/// redb's error of any operation. Boxed, for it is large.
+pub(super) type TransactionResult<T> = Result<T, TransactionFailure>;
+
+/// Why a transaction ended without its change.
+pub(super) struct TransactionFailure(Box<redb::Error>);
+
+impl<E: Into<redb::Error>> From<E> for TransactionFailure {
+    fn from(error: E) -> Self {
+        Self(Box::new(error.into()))
+    }
+}
+
+/// A database that can be opened again.
+#[derive(Debug)]
+pub(super) struct JournalDatabase {
+    file: Arc<dyn StateFile>,
+    /// The first sync that failed.
+    sync_error: Arc<OnceLock<IoError>>,
+    /// `None` after an error.
+    open: Option<Database>,
+}
+
+impl JournalDatabase {
+    pub fn open(file: Arc<dyn StateFile>) -> Result<Self, JournalError> {
+        let mut database = Self { file, sync_error: Arc::default(), open: None };
+        database.with_database(|_| Ok(()))?;
+        Ok(database)
+    }
+
+    pub fn read<R>(
+        &mut self,
+        read: impl FnOnce(&ReadTransaction) -> TransactionResult<R>,
+    ) -> Result<R, JournalError> {
+        self.with_database(|database| read(&database.begin_read()?))
+    }
+
+    /// Makes a change durable, or changes nothing.
+    pub fn change<R>(
+        &mut self,
+        change: impl FnOnce(&WriteTransaction) -> TransactionResult<R>,
+    ) -> Result<R, JournalError> {
+        self.with_database(|database| commit(database, change))
+    }
+
+    pub fn damaged(&self, problem: impl Into<String>) -> JournalError {
+        JournalError::Damaged { name: self.file.name().to_owned(), problem: problem.into() }
+    }
+
+    /// Runs `work` on the open database; opens it first if the last call has failed.
+    fn with_database<R>(
+        &mut self,
+        work: impl FnOnce(&Database) -> TransactionResult<R>,
+    ) -> Result<R, JournalError> {
+        if let Some(error) = self.sync_error.get() {
+            return Err(JournalError::Unsynced { name: self.file.name().to_owned(), error: error.clone() });
+        }
+        let database = match self.open.take() {
+            Some(database) => database,
+            None => self.open_again()?,
+        };
+        match work(&database) {
+            Ok(result) => {
+                self.open = Some(database);
+                Ok(result)
+            }
+            Err(failure) => Err(self.error_of(failure)),
+        }
+    }
+
+    fn open_again(&self) -> Result<Database, JournalError> {
+        self.empty_if_unfinished().map_err(JournalError::Io)?;
+        let backend =
+            JournalBackend { file: Arc::clone(&self.file), sync_error: Arc::clone(&self.sync_error) };
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
+        let database = builder.create_with_backend(backend).map_err(|error| self.error_of(error.into()))?;
+        let format = begin_tables(&database).map_err(|failure| self.error_of(failure))?;
+        match format {
+            Some(FORMAT) => Ok(database),
+            Some(found) => Err(JournalError::Format { name: self.file.name().to_owned(), found }),
+            None => Err(self.damaged("its format has no number")),
+        }
+    }
+
+    /// Empties a file whose making was interrupted, which redb would refuse: there was no transaction yet.
+    fn empty_if_unfinished(&self) -> Result<(), IoError> {
+        let size = self.file.size()?;
+        if size == 0 || size > NEW_BYTES_MAX {
+            return Ok(());
+        }
+        let mut bytes = vec![0; size as usize];
+        self.file.read_at(0, &mut bytes)?;
+        let is_zero = |range: &[u8]| range.iter().all(|&byte| byte == 0);
+        let header_end = HEADER_BYTES.min(bytes.len());
+        if is_zero(&bytes[..MAGIC_BYTES.min(header_end)]) && is_zero(&bytes[header_end..]) {
+            self.file.set_size(0)?;
+            self.file.sync()?;
+        }
+        Ok(())
+    }
+
+    fn error_of(&self, TransactionFailure(error): TransactionFailure) -> JournalError {
+        match *error {
+            redb::Error::Io(error) => match error.downcast::<IoError>() {
+                Ok(error) if self.sync_error.get().is_some() => {
+                    JournalError::Unsynced { name: self.file.name().to_owned(), error }
+                }
+                Ok(error) if error.kind() == IoErrorKind::OutOfRange => self.damaged("it ends too early"),
+                Ok(error) => JournalError::Io(error),
+                // redb reports a file that is none of its own like this.
+                Err(error) => self.damaged(error.to_string()),
+            },
+            error => self.damaged(error.to_string()),
+        }
+    }
+}
+
+/// The number of the format. A database without tables is new, and gets ours.
+fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
+    let reading = database.begin_read()?;
+    let mut tables = reading.list_tables()?;
+    if let Some(table) = tables.next() {
+        let has_settings =
+            table.name() == SETTINGS.name() || tables.any(|table| table.name() == SETTINGS.name());
+        return match has_settings {
+            true => Ok(reading.open_table(SETTINGS)?.get(FORMAT_KEY)?.map(|number| number.value())),
+            false => Ok(None),
+        };
+    }
+    commit(database, |transaction| {
+        transaction.open_table(SETTINGS)?.insert(FORMAT_KEY, FORMAT)?;
+        transaction.open_table(SITES)?;
+        transaction.open_table(APPLIES)?;
+        Ok(())
+    })?;
+    Ok(Some(FORMAT))
+}
+
+fn commit<R>(
+    database: &Database,
+    change: impl FnOnce(&WriteTransaction) -> TransactionResult<R>,
+) -> TransactionResult<R> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    transaction.set_quick_repair(true);
+    let result = change(&transaction)?;
+    transaction.commit()?;
+    Ok(result)
+}
+
+/// A state file as redb sees it. Locking is the file's own affair: redb is answered that it cannot lock.
+#[derive(Debug)]
+struct JournalBackend {
+    file: Arc<dyn StateFile>,
+    sync_error: Arc<OnceLock<IoError>>,
+}
+
+impl StorageBackend for JournalBackend {
+    fn len(&self) -> io::Result<u64> {
+        self.file.size().map_err(io::Error::other)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out).map_err(io::Error::other)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_size(len).map_err(io::Error::other)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync().map_err(|error| {
+            // Only the first counts: all after it are refused.
+            let _ = self.sync_error.set(error.clone());
+            io::Error::other(error)
+        })
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset, data).map_err(io::Error::other)
+    }
+}

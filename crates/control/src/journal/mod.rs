@@ -1,0 +1,121 @@
+//! The daemon's journal: what it must remember over a restart and no pool keeps. Today that is the site file that was
+//! applied last, and an apply that is under way.
+//!
+//! It is a redb database in one file: every change is a transaction with two-phase commit, and with quick repair, so that
+//! opening after a crash does not have to find out which pages are in use. Texts are stored as they are, records as JSON.
+//! All calls block, for as long as the file's syncs take.
+//!
+//! Invariants:
+//!
+//! 1. A method that returns `Ok` has made its change durable. One that fails has changed nothing, except after a failed
+//!    sync: then nobody knows, and the journal takes nothing more until the daemon starts again.
+//! 2. At most one apply is under way. Its end, and its text becoming the served site, are one transaction.
+//! 3. A file is believed only as far as its checksums go: all of them are checked when it is opened. Damage is an error of
+//!    one line, never a panic: without that check redb may panic later, with it 85,000 damaged files did not make it. One bit
+//!    that no checksum covers, the choice between redb's two commit slots, may lead back to the transaction before.
+//! 4. The table of settings has the number of the journal's format from the first transaction on. A file with another
+//!    number is not touched.
+//!
+//! Reading order: `error`, `database` (opening, and the file below redb), this file.
+
+mod database;
+mod error;
+
+pub use self::error::JournalError;
+
+use self::database::JournalDatabase;
+use redb::TableDefinition;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, MutexGuard};
+use world::StateFile;
+
+/// Number of the format of tables and values.
+const FORMAT: u64 = 1;
+
+/// Settings of the journal itself.
+const SETTINGS: TableDefinition<&str, u64> = TableDefinition::new("settings");
+const FORMAT_KEY: &str = "format";
+/// Texts of site files.
+const SITES: TableDefinition<&str, &str> = TableDefinition::new("sites");
+const SERVED_KEY: &str = "served";
+/// Applies, as JSON.
+const APPLIES: TableDefinition<&str, &str> = TableDefinition::new("applies");
+const UNDER_WAY_KEY: &str = "under way";
+
+/// An apply of a site file, from its first step to its last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyRecord {
+    /// The site file.
+    pub text: String,
+    /// Names of what it may destroy.
+    pub destroy: Vec<String>,
+}
+
+/// An open journal. Calls from several threads take turns.
+#[derive(Debug)]
+pub struct DaemonJournal(Mutex<JournalDatabase>);
+
+impl DaemonJournal {
+    /// Opens the journal in `file`, or begins one if the file is empty. The caller has the only handle of the file.
+    ///
+    /// # Errors
+    ///
+    /// The file is damaged, of another format, or cannot be read or written.
+    pub fn open(file: Arc<dyn StateFile>) -> Result<Self, JournalError> {
+        Ok(Self(Mutex::new(JournalDatabase::open(file)?)))
+    }
+
+    /// Text of the site file that was applied last.
+    pub fn served_site(&self) -> Result<Option<String>, JournalError> {
+        self.lock().read(|transaction| {
+            let sites = transaction.open_table(SITES)?;
+            Ok(sites.get(SERVED_KEY)?.map(|text| text.value().to_owned()))
+        })
+    }
+
+    /// Replaces the text of the served site, without an apply.
+    pub fn set_served_site(&self, text: &str) -> Result<(), JournalError> {
+        self.lock().change(|transaction| {
+            transaction.open_table(SITES)?.insert(SERVED_KEY, text)?;
+            Ok(())
+        })
+    }
+
+    /// Records an apply before its first step. It takes the place of one that is under way.
+    pub fn begin_apply(&self, apply: &ApplyRecord) -> Result<(), JournalError> {
+        let record = serde_json::to_string(apply).expect("strings can be written as JSON");
+        self.lock().change(|transaction| {
+            transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
+            Ok(())
+        })
+    }
+
+    /// The apply that has begun and not ended, if there is one.
+    pub fn apply_under_way(&self) -> Result<Option<ApplyRecord>, JournalError> {
+        read_apply(&mut self.lock())
+    }
+
+    /// Ends the apply that is under way: its text becomes that of the served site. Without one nothing changes.
+    pub fn end_apply(&self) -> Result<(), JournalError> {
+        let mut database = self.lock();
+        let Some(ApplyRecord { text, .. }) = read_apply(&mut database)? else { return Ok(()) };
+        database.change(|transaction| {
+            transaction.open_table(SITES)?.insert(SERVED_KEY, text.as_str())?;
+            transaction.open_table(APPLIES)?.remove(UNDER_WAY_KEY)?;
+            Ok(())
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JournalDatabase> {
+        self.0.lock().expect("nothing panics with the lock held")
+    }
+}
+
+fn read_apply(database: &mut JournalDatabase) -> Result<Option<ApplyRecord>, JournalError> {
+    let record = database.read(|transaction| {
+        let applies = transaction.open_table(APPLIES)?;
+        Ok(applies.get(UNDER_WAY_KEY)?.map(|record| record.value().to_owned()))
+    })?;
+    let record = record.map(|record| serde_json::from_str(&record)).transpose();
+    record.map_err(|error| database.damaged(format!("its record of an apply: {error}")))
+}
