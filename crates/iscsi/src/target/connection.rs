@@ -10,7 +10,7 @@
 
 use super::{
     SessionFailure, Targets,
-    login::log_in,
+    login::{LoggedIn, log_in},
     pending_command::{LentBuffer, PendingCommand, TransferStep, WRITES},
     send_queue::{SendQueue, StatSn},
     text_request::PartialText,
@@ -77,21 +77,23 @@ pub(super) struct ArrivedConnection {
     pub portal: String,
 }
 
-/// Serves one connection to its end.
+/// Serves one connection, of the initiator at the address `peer`, to its end.
 pub(super) async fn run(
     world: &World,
     ArrivedConnection { stream, received, portal }: ArrivedConnection,
+    peer: &str,
     targets: &Targets,
     tell: impl FnOnce(&str, Option<&str>),
 ) -> Result<(), SessionFailure> {
     let (reader, mut writer) = split(stream);
     let mut reader = Receiver::behind(&received, reader);
-    let logging_in = log_in(world, &mut reader, &mut writer, targets);
+    let logging_in = log_in(world, &mut reader, &mut writer, targets, peer);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or(Err(SessionFailure::LoginTimeout))?;
-    let Some((NewSession { initiator, isid, target, parameters }, send_queue)) = logged_in else {
+    let Some(LoggedIn { session, send_queue, held }) = logged_in else {
         return Ok(());
     };
+    let NewSession { initiator, isid, target, parameters } = session;
     tell(&initiator, target.as_ref().map(|target| target.name.as_str()));
     let hex: String = isid.iter().map(|byte| format!("{byte:02x}")).collect();
     let nexus = Nexus(format!("{initiator},i,0x{hex}"));
@@ -104,7 +106,7 @@ pub(super) async fn run(
         target_name: target.as_ref().map_or_else(String::new, |target| target.name.clone()),
         units: target.as_ref().map_or_else(BTreeMap::new, |target| targets.units_of(target, &initiator)),
         initiator: initiator.clone(),
-        reach: targets.accessible_units(&initiator),
+        reach: targets.units_in_reach(&initiator, target.as_ref()),
         has_target: target.is_some(),
         nexus,
         parameters,
@@ -152,6 +154,10 @@ pub(super) async fn run(
     let end = if is_done { SessionEnd::LoggedOut } else { SessionEnd::Broken };
     connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
     targets.sessions.end(&name, &ends);
+    // A silent initiator had its time to come back.
+    if !connection.has_logged_out.get() && !connection.is_silent.get() {
+        held.keep();
+    }
     match ended {
         None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
         None => Err(SessionFailure::Reinstatement),
@@ -172,7 +178,7 @@ pub(super) struct Connection {
     pub(super) target_name: String,
     pub(super) initiator: String,
     pub(super) units: BTreeMap<u64, AccessibleUnit>,
-    /// All units of all targets that this initiator may use, for EXTENDED COPY.
+    /// Units of all targets that this session may use, for EXTENDED COPY.
     reach: Vec<AccessibleUnit>,
     has_target: bool,
     pub(super) nexus: Nexus,

@@ -1,5 +1,6 @@
 //! Reasons for which a target ends a session, or refuses it.
 
+use super::unit_holders::UnitConflict;
 use crate::{session::login::LoginRefusal, wire::pdu::PduError};
 use std::io;
 use thiserror::Error;
@@ -11,6 +12,9 @@ pub enum SessionFailure {
     LoginTimeout,
     #[error("login refused: {0}")]
     LoginRefused(LoginRefusal),
+    /// Another initiator holds an exclusive unit of the target.
+    #[error("{0}")]
+    UnitHeld(Box<UnitConflict>),
     /// Another PDU came before the login was over.
     #[error("command before login")]
     CommandBeforeLogin,

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
-//! `text_request` (SendTargets), [`portal`] (targets on several threads).
+//! `text_request` (SendTargets), `unit_holders` (units of one initiator at a time), [`portal`] (targets on several threads).
 
 pub mod access;
 mod connection;
@@ -14,17 +14,25 @@ mod send_queue;
 mod sessions;
 mod task_management;
 mod text_request;
+mod unit_holders;
 
-pub use self::failure::SessionFailure;
+pub use self::{
+    failure::SessionFailure,
+    unit_holders::{UNIT_KEPT, UnitConflict},
+};
 
 use self::{
     access::{AccessList, AccessRight},
     connection::ArrivedConnection,
     sessions::Sessions,
+    unit_holders::HeldUnits,
 };
 use crate::{
     scsi::unit::{AccessibleUnit, LogicalUnit},
-    session::{chap::Credentials, login::LoginPolicy},
+    session::{
+        chap::Credentials,
+        login::{LoginPolicy, NewSession},
+    },
 };
 use std::{
     cell::Cell,
@@ -127,9 +135,29 @@ impl Targets {
         .collect()
     }
 
-    /// All units of all targets that the initiator may use.
-    pub fn accessible_units(&self, initiator: &str) -> Vec<AccessibleUnit> {
-        self.all.iter().flat_map(|target| self.units_of(target, initiator).into_values()).collect()
+    /// All units of all targets that the initiator may use in a session to `target`: exclusive ones only of this target, which
+    /// the session holds.
+    fn units_in_reach(&self, initiator: &str, target: Option<&Rc<Target>>) -> Vec<AccessibleUnit> {
+        let units_of = |other: &Rc<Target>| {
+            let is_own = target.is_some_and(|target| Rc::ptr_eq(target, other));
+            let units = self.units_of(other, initiator).into_values();
+            units.filter(move |reached| is_own || !reached.unit.is_exclusive())
+        };
+        self.all.iter().flat_map(units_of).collect()
+    }
+
+    /// Holds the units of a new session.
+    fn hold_units(
+        &self,
+        world: &World,
+        session: &NewSession<Rc<Target>>,
+        peer: &str,
+    ) -> Result<HeldUnits, SessionFailure> {
+        let NewSession { initiator, target, .. } = session;
+        let units = target.as_ref().map_or_else(BTreeMap::new, |target| self.units_of(target, initiator));
+        let target = target.as_ref().map_or("", |target| &target.name);
+        let held = self.sessions.holders.hold(world, (initiator, peer), target, &units);
+        held.map_err(SessionFailure::UnitHeld)
     }
 }
 
@@ -215,6 +243,46 @@ async fn answer(
         let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
         tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
     };
-    let why = connection::run(world, arrived, targets, logged_in).await.err();
+    let why = connection::run(world, arrived, &peer, targets, logged_in).await.err();
     tell(TargetEvent::Ended { peer, why });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scsi::{identity::UnitIdentity, properties::UnitProperties};
+    use world::{
+        ByteCount,
+        sim::{DriveOptions, Simulation},
+    };
+
+    /// An EXTENDED COPY would write to a unit that another initiator may hold.
+    #[test]
+    fn a_session_does_not_reach_exclusive_units_of_other_targets() {
+        let mut simulation = Simulation::new(1);
+        let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(1)));
+        let unit = |number: u8| {
+            let properties = UnitProperties {
+                product: "VOLUME".to_owned(),
+                revision: "0001".to_owned(),
+                identity: UnitIdentity([number; 16]),
+                block_bytes: 512,
+                physical_bytes: 4096,
+                is_read_only: false,
+                is_thin: false,
+                is_removable: false,
+                port: 1,
+            };
+            LogicalUnit::new(properties, Rc::clone(&drive) as _, None, false)
+        };
+        let target = |name: &str, shared: u8, exclusive: u8| Target {
+            name: name.to_owned(),
+            units: BTreeMap::from([(0, Rc::new(unit(shared))), (1, Rc::new(unit(exclusive).exclusive()))]),
+        };
+        let targets = Targets::new(vec![target("iqn.x:mail", 1, 2), target("iqn.x:logs", 3, 4)]);
+        let own = targets.target("iqn.x:mail", "iqn.x:a");
+        let reached = targets.units_in_reach("iqn.x:a", own.as_ref());
+        let reached: Vec<u8> = reached.iter().map(|reached| reached.unit.identity().0[0]).collect();
+        assert_eq!(reached, [1, 2, 3]);
+    }
 }

@@ -5,7 +5,7 @@
 //! 1. A new session with the name of an existing one replaces it (session reinstatement, RFC 7143, 6.3.5).
 //! 2. A session that must end is notified once; it ends after its commands.
 
-use super::connection::Connection;
+use super::{connection::Connection, unit_holders::UnitHolders};
 use std::{
     cell::RefCell,
     collections::BTreeMap,
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 pub(super) struct Sessions {
     all: RefCell<BTreeMap<String, Session>>,
     changed: Notify,
+    pub holders: Rc<UnitHolders>,
 }
 
 struct Session {

@@ -6,6 +6,7 @@
 
 mod access;
 mod discovery;
+mod exclusive_units;
 mod extended_copy;
 mod initiator;
 mod malformed_sessions;

@@ -21,6 +21,7 @@ pub use self::transfer_length::TransferLength;
 use self::{extended_copy::CopyProgress, removable_medium::RemovableMedium};
 use super::{
     commands::{self, SupportedCommand, code},
+    identity::UnitIdentity,
     mode::ModeSettings,
     properties::UnitProperties,
     reservations::{Nexus, ReservationError, Reservations},
@@ -57,6 +58,7 @@ pub struct LogicalUnit {
     idle: Notify,
     /// Shared by writes; exclusive for commands that read and write atomically.
     writing: RwLock<()>,
+    is_exclusive: bool,
 }
 
 /// A command with its data-out.
@@ -168,6 +170,7 @@ impl LogicalUnit {
             executing: Cell::new(0),
             idle: Notify::new(),
             writing: RwLock::new(()),
+            is_exclusive: false,
         }
     }
 
@@ -181,6 +184,20 @@ impl LogicalUnit {
         let thresholds = Some(Thresholds::at(percents, fill().total));
         let mode = ModeSettings { thresholds, had_thresholds: thresholds, ..self.mode.get() };
         Self { mode: Cell::new(mode), watch: Some(ThresholdMonitor::new(fill)), ..self }
+    }
+
+    /// Serves one initiator name at a time; a login of a second one is refused. A read-only unit serves all: they cannot harm
+    /// each other.
+    pub fn exclusive(self) -> Self {
+        Self { is_exclusive: !self.properties.is_read_only, ..self }
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
+    pub fn identity(&self) -> UnitIdentity {
+        self.properties.identity
     }
 
     /// Establishes unit attentions for thresholds that usage has reached.
