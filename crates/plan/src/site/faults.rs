@@ -1,6 +1,6 @@
 //! Contradictions within a site file.
 
-use super::{Site, VERSION};
+use super::{Site, VERSION, Volume};
 use std::collections::BTreeSet;
 
 impl Site {
@@ -9,7 +9,10 @@ impl Site {
         if self.version != VERSION {
             return Some(format!("it is of version {}, and this program knows {VERSION}", self.version));
         }
-        self.doubled_name().or_else(|| self.missing_reference()).or_else(|| self.bad_number())
+        self.doubled_name()
+            .or_else(|| self.missing_reference())
+            .or_else(|| self.serving_fault())
+            .or_else(|| self.bad_number())
     }
 
     fn doubled_name(&self) -> Option<String> {
@@ -28,14 +31,29 @@ impl Site {
         doubled("site", self.sites.iter().map(|site| &site.name))
             .or_else(|| doubled("server", self.servers.iter().map(|server| &server.name)))
             .or_else(|| doubled("group", self.groups.iter().map(|group| &group.name)))
-            .or_else(|| doubled("volume", self.volumes.iter().map(|volume| &volume.name)))
+            .or_else(|| self.doubled_volume())
             .or_else(|| doubled("link", self.links.iter().map(|link| &link.name)))
             .or_else(|| doubled("snapshot schedule", self.snapshots.iter().map(|one| &one.name)))
+            .or_else(|| doubled("target", self.targets.iter().map(|target| &target.name)))
+            .or_else(|| doubled("initiator", self.initiators.iter().map(|initiator| &initiator.name)))
+            .or_else(|| doubled("nbd export", self.exports.iter().map(|export| &export.name)))
+    }
+
+    fn doubled_volume(&self) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        if self.volumes.iter().any(|volume| volume.name.is_empty()) {
+            return Some("a volume has no name".to_owned());
+        }
+        let Volume { name, group, .. } =
+            self.volumes.iter().find(|volume| !seen.insert((&volume.group, &volume.name)))?;
+        Some(match group.is_empty() {
+            true => format!("two volumes are called {name:?}"),
+            false => format!("two volumes of group {group:?} are called {name:?}"),
+        })
     }
 
     fn missing_reference(&self) -> Option<String> {
         let groups: BTreeSet<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
-        let volumes: BTreeSet<&str> = self.volumes.iter().map(|volume| volume.name.as_str()).collect();
         let sites: BTreeSet<&str> = self.sites.iter().map(|site| site.name.as_str()).collect();
         let lacks = |known: &BTreeSet<&str>, name: &str| !name.is_empty() && !known.contains(name);
         for volume in &self.volumes {
@@ -80,7 +98,7 @@ impl Site {
         }
         let mut members =
             replication.dr_groups.iter().flat_map(|dr| dr.volumes.iter().map(move |name| (dr, name)));
-        let (dr, name) = members.find(|(_, name)| !volumes.contains(name.as_str()))?;
+        let (dr, name) = members.find(|(_, name)| self.volume(name).is_none())?;
         Some(format!("replication group {:?} has volume {name:?}, which is not there", dr.name))
     }
 

@@ -7,9 +7,10 @@ const SITE: &str = include_str!("mod.rs");
 const MAIL: &str = include_str!("mail.rs");
 const STORAGE: &str = include_str!("storage.rs");
 const NETWORK: &str = include_str!("network.rs");
+const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 14] = [
+const TABLES: [(&str, &str, &str); 20] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -24,8 +25,13 @@ const TABLES: [(&str, &str, &str); 14] = [
     ("[[group]]", "Group", STORAGE),
     ("[[volume]]", "Volume", STORAGE),
     ("[[link]]", "Link", NETWORK),
+    ("[[snapshots]]", "Snapshots", NETWORK),
+    ("[serve]", "Serving", SERVING),
+    ("[[target]]", "SiteTarget", SERVING),
+    ("[[target.unit]]", "SiteUnit", SERVING),
+    ("[[initiator]]", "SiteInitiator", SERVING),
+    ("[[nbd]]", "SiteExport", SERVING),
 ];
-const SCHEDULES: (&str, &str, &str) = ("[[snapshots]]", "Snapshots", NETWORK);
 
 /// A key of a site file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +96,7 @@ fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
 
 /// Every table with its keys.
 pub fn tables() -> Vec<(&'static str, Vec<Key>)> {
-    let all = TABLES.iter().chain([&SCHEDULES]);
-    all.map(|(header, structure, source)| (*header, keys(structure, source))).collect()
+    TABLES.iter().map(|(header, structure, source)| (*header, keys(structure, source))).collect()
 }
 
 /// A site file with every key commented out.
@@ -116,8 +121,8 @@ const HEAD: &str = "\
 
 A site file describes a mail site: its users, what they ask of storage, the groups of drives and their
 volumes, links, copies, backups and snapshots. `spindle plan --site FILE` writes a site file,
-`spindle advise FILE` says what is wrong with it, and `spindle prove --site FILE` tests it.
-`spindle advise --template` prints all keys, commented out. Every key may be left out; an unknown key is
+`spindle advise FILE` says what is wrong with it, `spindle prove --site FILE` tests it, and
+`spindle serve FILE` makes pools, volumes, targets and exports of it. `spindle advise --template` prints all keys, commented out. Every key may be left out; an unknown key is
 refused, with the most similar known key.
 
 ```console
@@ -203,7 +208,7 @@ mod tests {
         let body =
             SITE.split("pub struct Site {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("there");
         let fields = body.lines().filter(|line| line.trim_start().starts_with("pub ")).count();
-        // The version and the name are keys; groups of replication are tables within a table.
-        assert_eq!(fields, 2 + tables().len() - 1 - 1);
+        // The version and the name are keys; groups of replication and units of targets are tables within a table.
+        assert_eq!(fields, 2 + tables().len() - 1 - 2);
     }
 }

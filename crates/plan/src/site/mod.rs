@@ -3,7 +3,7 @@
 //!
 //! Invariants of a [`Site`] that was read or made here ([`Site::fault`] looks for breaches):
 //!
-//! 1. Names are unique among their kind, and what is referred to is there.
+//! 1. Names are unique among their kind, those of volumes in their group, and what is referred to is there.
 //! 2. Every number is finite, and none is negative.
 
 mod error;
@@ -12,6 +12,8 @@ mod keys;
 mod mail;
 mod network;
 mod proving;
+mod serving;
+mod serving_faults;
 mod storage;
 
 pub use error::SiteError;
@@ -20,6 +22,8 @@ pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
 pub use proving::Proving;
+pub use serving::{Serving, SiteExport, SiteInitiator, SiteTarget, SiteUnit};
+pub use serving_faults::split_snapshot;
 pub use storage::{Group, Location, Role, Volume};
 
 use crate::{demand::Needs, fit::Choice, layout::Layout};
@@ -33,6 +37,7 @@ const HEADER: &str = "\
 # Sizes of mail (gb, mb, kb) count in 1024s; drive_gb is what a drive is sold by, in 1000s.
 #   spindle prove --site FILE     real mailbox databases in this shape, cut to what is safe here
 #   spindle advise FILE           what is wrong with it
+#   spindle serve FILE            pools and volumes of this shape, for hosts
 # Say where a volume lies with path = \"/mnt/...\", and prove runs there.
 
 ";
@@ -85,6 +90,18 @@ pub struct Site {
     /// Schedules of snapshots.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<Snapshots>,
+    /// Addresses, and the part that is served here.
+    #[serde(skip_serializing_if = "is_default")]
+    pub serve: Serving,
+    /// iSCSI targets.
+    #[serde(rename = "target", skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<SiteTarget>,
+    /// Hosts that use them.
+    #[serde(rename = "initiator", skip_serializing_if = "Vec::is_empty")]
+    pub initiators: Vec<SiteInitiator>,
+    /// NBD exports.
+    #[serde(rename = "nbd", skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<SiteExport>,
 }
 
 /// True if a part equals its default and need not be written.
@@ -110,6 +127,10 @@ impl Default for Site {
             volumes: Vec::new(),
             links: Vec::new(),
             snapshots: Vec::new(),
+            serve: Serving::default(),
+            targets: Vec::new(),
+            initiators: Vec::new(),
+            exports: Vec::new(),
         }
     }
 }
@@ -159,9 +180,14 @@ impl Site {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// The volume called `name`.
+    /// The volume called `name`, or `GROUP/VOLUME`; none if several are called so.
     pub fn volume(&self, name: &str) -> Option<&Volume> {
-        self.volumes.iter().find(|volume| volume.name == name)
+        let is_meant = |volume: &&Volume| match name.split_once('/') {
+            Some((group, name)) => volume.group == group && volume.name == name,
+            None => volume.name == name,
+        };
+        let mut meant = self.volumes.iter().filter(is_meant);
+        meant.next().filter(|_| meant.next().is_none())
     }
 
     /// Volumes of `role` with the copy `copy` of their databases, in order.

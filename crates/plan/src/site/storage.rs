@@ -25,6 +25,15 @@ pub struct Group {
     pub array: String,
     /// RAID level.
     pub raid: Raid,
+    /// Copies of each block, if more than RAID level raid1 or raid10 says: 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
+    /// Folder of the pool that `serve` makes of the group; in its own folder if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub folder: String,
+    /// The group's drives: block devices, or disks of other machines by their URI.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Kind of drive, by its name in the catalogue of `spindle plan`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub drive: String,
@@ -73,6 +82,9 @@ impl Default for Group {
             site: String::new(),
             array: String::new(),
             raid: Raid::Raid10,
+            copies: None,
+            folder: String::new(),
+            devices: Vec::new(),
             drive: String::new(),
             drive_gb: None,
             drives: None,
@@ -151,8 +163,11 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Volume {
-    /// Name, unique among the volumes.
+    /// Name, unique in its group.
     pub name: String,
+    /// The name it had before: `serve` renames it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub was: String,
     /// Role of the volume.
     pub role: Role,
     /// The group in which the volume lies.
@@ -170,6 +185,24 @@ pub struct Volume {
     /// Used capacity when all mailboxes are full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_gb: Option<f64>,
+    /// RAID level of the volume, if it is not the group's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raid: Option<Raid>,
+    /// Space of the group that is kept for the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve_gb: Option<f64>,
+    /// Most space that the volume and its snapshots may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_gb: Option<f64>,
+    /// Most reads and writes a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_max: Option<u32>,
+    /// Most data read and written in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mb_per_second_max: Option<f64>,
+    /// True if writes are answered before they are stable, until the host flushes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
     /// The controller that owns the volume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub owner: String,

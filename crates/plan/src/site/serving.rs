@@ -1,0 +1,99 @@
+//! The part of a site that `spindle serve` makes: addresses, targets with their units, initiators, NBD exports.
+//!
+//! A volume is referred to by its name, or as `GROUP/VOLUME`; a snapshot of it as `VOLUME@SNAPSHOT`.
+
+use serde::{Deserialize, Serialize};
+
+/// Addresses, and the part of the site that is served here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Serving {
+    /// The site that is served here; needed if there are several.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub site: String,
+    /// Address of iSCSI, HOST:PORT, or none; 127.0.0.1:3260 if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub iscsi: String,
+    /// Address of NBD, HOST:PORT, or none; 127.0.0.1:10809 if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub nbd: String,
+    /// Folder with certificates for NBD over TLS (ca-cert.pem, server-cert.pem, server-key.pem).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub nbd_tls: String,
+    /// User name of the targets for mutual CHAP.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub chap_user: String,
+    /// File with the secret of `chap_user`, which only its owner can read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub chap_secret_file: String,
+}
+
+/// An iSCSI target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteTarget {
+    /// Name, unique among the targets; the end of its iSCSI name.
+    pub name: String,
+    /// True if all initiators may use the target, wherever they are.
+    #[serde(skip_serializing_if = "is_false")]
+    pub open: bool,
+    /// Its logical units, of one group.
+    #[serde(rename = "unit", skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<SiteUnit>,
+}
+
+/// A logical unit of a target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteUnit {
+    /// Logical unit number, unique in the target.
+    pub number: u64,
+    /// Volume of the unit, or a snapshot, VOLUME@SNAPSHOT.
+    pub volume: String,
+    /// True if it refuses writes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub read_only: bool,
+    /// True if several hosts may use it at the same time, as clusters do.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shared: bool,
+    /// True or false to answer writes from the cache or not, whatever the volume says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
+}
+
+/// A host, by its iSCSI name, and its rights.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteInitiator {
+    /// iSCSI name of the host, unique among the initiators.
+    pub name: String,
+    /// User name for CHAP.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// File with the secret of `user`, which only its owner can read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub secret_file: String,
+    /// Targets, or units as TARGET/NUMBER, that the host may read and write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
+    /// Targets, or units as TARGET/NUMBER, that the host may read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+}
+
+/// An NBD export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteExport {
+    /// Name, unique among the exports.
+    pub name: String,
+    /// Volume of the export, or a snapshot, VOLUME@SNAPSHOT.
+    pub volume: String,
+    /// True if it refuses writes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub read_only: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
