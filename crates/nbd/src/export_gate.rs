@@ -58,6 +58,11 @@ impl ExportGate {
         self.is_withheld.set(false);
     }
 
+    /// Ends the connections of the export with their next request; new ones are admitted as before.
+    pub fn end_clients(&self) {
+        self.closings.set(self.closings.get() + 1);
+    }
+
     pub fn is_withheld(&self) -> bool {
         self.is_withheld.get()
     }

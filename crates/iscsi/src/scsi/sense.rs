@@ -72,6 +72,8 @@ impl AdditionalSense {
     pub const RESERVATIONS_PREEMPTED: Self = Self(0x2a, 0x03);
     pub const RESERVATIONS_RELEASED: Self = Self(0x2a, 0x04);
     pub const REGISTRATIONS_PREEMPTED: Self = Self(0x2a, 0x05);
+    /// REPORTED LUNS DATA HAS CHANGED.
+    pub const REPORTED_LUNS_CHANGED: Self = Self(0x3f, 0x0e);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self(0x2a, 0x09);
     /// COMMANDS CLEARED BY ANOTHER INITIATOR.

@@ -2,12 +2,13 @@
 //!
 //! Invariants:
 //!
-//! 1. Either every initiator may use every unit, or only listed initiators may use listed units.
+//! 1. Either every initiator may use every unit; or listed initiators may use listed units, and every initiator may use all
+//!    units of open targets.
 //! 2. Targets and LUNs an initiator may not access are hidden from it: discovery and REPORT LUNS omit them.
 //! 3. No initiator shares the targets' own secret: it could answer our challenges with our own answers.
 
 use crate::session::chap::Credentials;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct InitiatorRights {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList {
     named: Option<BTreeMap<String, InitiatorRights>>,
+    /// Targets that every initiator may use, if initiators are listed.
+    open: BTreeSet<String>,
     own: Option<Credentials>,
 }
 
@@ -64,8 +67,13 @@ impl AccessList {
             |rights: &InitiatorRights| own_secret.is_some() && secret_of(&rights.credentials) == own_secret;
         match named.iter().find(|(_, rights)| has_ours(rights)) {
             Some((initiator, _)) => Err(SharedSecret { initiator: initiator.clone() }),
-            None => Ok(Self { named: Some(named), own }),
+            None => Ok(Self { named: Some(named), open: BTreeSet::new(), own }),
         }
+    }
+
+    /// The same list, and every initiator may use these targets.
+    pub fn with_open(self, targets: impl IntoIterator<Item = String>) -> Self {
+        Self { open: targets.into_iter().collect(), ..self }
     }
 
     /// Replaces each target name by `full_name` of it, and drops the rights on targets that have none.
@@ -75,6 +83,7 @@ impl AccessList {
             let named = units.into_iter().filter_map(|(name, units)| Some((full_name(&name)?, units)));
             rights.units = named.collect();
         }
+        self.open = std::mem::take(&mut self.open).iter().filter_map(|name| full_name(name)).collect();
         self
     }
 
@@ -83,6 +92,7 @@ impl AccessList {
         let mut merged = Self::default();
         for list in lists {
             merged.own = merged.own.or_else(|| list.own.clone());
+            merged.open.extend(list.open.clone());
             let Some(named) = &list.named else { continue };
             let known = merged.named.get_or_insert_default();
             for (initiator, rights) in named {
@@ -102,7 +112,7 @@ impl AccessList {
 
     /// True if the initiator may log in.
     pub fn admits(&self, initiator: &str) -> bool {
-        self.named.is_none() || self.rights(initiator).is_some()
+        self.named.is_none() || !self.open.is_empty() || self.rights(initiator).is_some()
     }
 
     /// Credentials the initiator must present; `None` if its name is enough.
@@ -118,6 +128,9 @@ impl AccessList {
     /// The initiator's right on a unit; `None` hides the unit from it.
     pub fn right(&self, initiator: &str, target: &str, unit: u64) -> Option<AccessRight> {
         if self.named.is_none() {
+            return Some(AccessRight::Write);
+        }
+        if self.open.contains(target) {
             return Some(AccessRight::Write);
         }
         self.rights(initiator)?.units.get(target)?.get(&unit).copied()
@@ -147,6 +160,12 @@ mod tests {
         assert_eq!(access.right("iqn.x:a", "iqn.u", 0), None);
         assert_eq!(access.right("iqn.x:b", "iqn.t", 0), None);
         assert!(!AccessList::only([], None).unwrap().admits("iqn.x:a"), "nobody");
+        let open = access.with_open(["iqn.u".to_owned()]);
+        assert!(open.admits("iqn.x:b") && open.credentials_of("iqn.x:a").is_some());
+        assert_eq!(open.right("iqn.x:b", "iqn.u", 3), Some(AccessRight::Write));
+        assert_eq!((open.right("iqn.x:b", "iqn.t", 0), open.right("iqn.x:a", "iqn.t", 1)), (None, None));
+        let merged = AccessList::merged([&open, &AccessList::everybody()]);
+        assert_eq!(merged, open, "a list of no initiators adds none");
     }
 
     #[test]

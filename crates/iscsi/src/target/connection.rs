@@ -104,7 +104,11 @@ pub(super) async fn run(
         targets: targets.clone(),
         portal,
         target_name: target.as_ref().map_or_else(String::new, |target| target.name.clone()),
-        units: target.as_ref().map_or_else(BTreeMap::new, |target| targets.units_of(target, &initiator)),
+        units: RefCell::new(Rc::new(match &target {
+            Some(target) => targets.units_of(target, &initiator),
+            None => BTreeMap::new(),
+        })),
+        hold: held.session(),
         initiator: initiator.clone(),
         reach: targets.units_in_reach(&initiator, target.as_ref()),
         has_target: target.is_some(),
@@ -118,13 +122,14 @@ pub(super) async fn run(
         is_silent: Cell::new(false),
         has_logged_out: Cell::new(false),
         is_asked_to_log_out: Cell::new(false),
+        has_lost_rights: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
         partial_text: RefCell::default(),
     });
     targets.sessions.connected(&name, &ends, &connection);
-    connection.units.values().for_each(|reached| reached.unit.begin_session(&connection.nexus));
+    connection.units().values().for_each(|reached| reached.unit.begin_session(&connection.nexus));
     let cut = Rc::new(Notify::new());
     let writing = {
         let (connection, cut) = (Rc::clone(&connection), Rc::clone(&cut));
@@ -152,14 +157,16 @@ pub(super) async fn run(
     };
     let is_done = connection.has_logged_out.get() && !connection.is_asked_to_log_out.get();
     let end = if is_done { SessionEnd::LoggedOut } else { SessionEnd::Broken };
-    connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
+    connection.units().values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
     targets.sessions.end(&name, &ends);
-    // A silent initiator had its time to come back.
-    if !connection.has_logged_out.get() && !connection.is_silent.get() {
+    // A silent initiator had its time to come back; one that lost its rights has no claim.
+    let has_ended = connection.has_logged_out.get() || connection.is_silent.get();
+    if !has_ended && !connection.has_lost_rights.get() {
         held.keep();
     }
     match ended {
         None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
+        None if connection.has_lost_rights.get() => Err(SessionFailure::RightsLost),
         None => Err(SessionFailure::Reinstatement),
         Some(Ok(())) => written,
         Some(Err(why)) => Err(why),
@@ -177,9 +184,12 @@ pub(super) struct Connection {
     pub(super) portal: String,
     pub(super) target_name: String,
     pub(super) initiator: String,
-    pub(super) units: BTreeMap<u64, AccessibleUnit>,
+    /// By logical unit number. Replaced as a whole when the initiator gains units.
+    pub(super) units: RefCell<Rc<BTreeMap<u64, AccessibleUnit>>>,
+    /// Number of its hold on them.
+    pub(super) hold: u64,
     /// Units of all targets that this session may use, for EXTENDED COPY.
-    reach: Vec<AccessibleUnit>,
+    pub(super) reach: Vec<AccessibleUnit>,
     has_target: bool,
     pub(super) nexus: Nexus,
     pub(super) parameters: SessionParameters,
@@ -196,6 +206,8 @@ pub(super) struct Connection {
     has_logged_out: Cell<bool>,
     /// It was asked to: open-iscsi does so, logs in again, and sends again what was not answered.
     is_asked_to_log_out: Cell<bool>,
+    /// Units or rights were taken from the initiator.
+    pub(super) has_lost_rights: Cell<bool>,
     /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
     /// ITTs of commands that wait for room before their data are requested.
@@ -247,6 +259,14 @@ impl Connection {
         }
     }
 
+    pub(super) fn units(&self) -> Rc<BTreeMap<u64, AccessibleUnit>> {
+        Rc::clone(&self.units.borrow())
+    }
+
+    pub(super) fn is_discovery(&self) -> bool {
+        !self.has_target
+    }
+
     /// Requests a logout (RFC 7143, 11.9.1).
     pub(super) fn ask_to_log_out(&self) {
         const LOG_OUT: u8 = 1;
@@ -295,7 +315,7 @@ impl Connection {
         let segment = match head.opcode() {
             opcode::SCSI_COMMAND if self.has_target => {
                 let command = ScsiCommand::of(&head.header);
-                let takes = match self.units.get(&unit_of(&command.lun)) {
+                let takes = match self.units().get(&unit_of(&command.lun)) {
                     Some(reached) => reached.unit.transfer_length(&command.cdb),
                     None => TransferLength::UpTo(0),
                 };
@@ -516,9 +536,10 @@ impl Connection {
         data: Vec<Buffer>,
         is_mismatched: bool,
     ) -> CommandStatus {
-        let numbers: Vec<u64> = self.units.keys().copied().collect();
+        let units = self.units();
+        let numbers: Vec<u64> = units.keys().copied().collect();
         let cdb = &command.cdb[..];
-        let may_write = self.units.get(&number).is_some_and(|reached| reached.may_write);
+        let may_write = units.get(&number).is_some_and(|reached| reached.may_write);
         let asked = ScsiRequest {
             nexus: &self.nexus,
             target: &self.target_name,
@@ -529,7 +550,7 @@ impl Connection {
             may_write,
             is_mismatched,
         };
-        match (self.units.get(&number), cdb[0]) {
+        match (units.get(&number), cdb[0]) {
             (Some(reached), code::PERSISTENT_RESERVE_OUT) if cdb[1] & 0x1f == code::PREEMPT_AND_ABORT => {
                 let before = reached.unit.registered();
                 let ended = reached.unit.execute(asked).await;
@@ -539,7 +560,7 @@ impl Connection {
             }
             (Some(reached), _) => reached.unit.execute(asked).await,
             // Initiators send REPORT LUNS to LUN 0 even if it does not exist.
-            (None, code::REPORT_LUNS) => match self.units.values().next() {
+            (None, code::REPORT_LUNS) => match units.values().next() {
                 Some(reached) => reached.unit.execute(asked).await,
                 None => CommandStatus::Good(ResponseData::Parameters(vec![0; 8])),
             },

@@ -26,6 +26,11 @@ pub enum SessionFailure {
     /// Another session has its name (RFC 7143, 6.3.5), or the target was reset.
     #[error("the session was reinstated or reset")]
     Reinstatement,
+    /// A unit or a right was taken from the initiator.
+    #[error(
+        "units or rights of the session have changed; the initiator finds the rest when it logs in again"
+    )]
+    RightsLost,
     /// A PDU was damaged or too long, or the connection broke.
     #[error("{0}")]
     Pdu(PduError),

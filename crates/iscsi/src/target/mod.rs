@@ -2,9 +2,11 @@
 //!
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
-//! `text_request` (SendTargets), `unit_holders` (units of one initiator at a time), [`portal`] (targets on several threads).
+//! `text_request` (SendTargets), `unit_holders` (units of one initiator at a time), `changed_rights`
+//! (sessions that follow a change), [`portal`] (targets on several threads).
 
 pub mod access;
+mod changed_rights;
 mod connection;
 mod failure;
 mod login;
@@ -103,6 +105,13 @@ impl Targets {
     /// If two targets have one name.
     pub fn replaced_by(&self, targets: Vec<Target>, access: AccessList) -> Self {
         Self { sessions: Rc::clone(&self.sessions), ..Self::new(targets).with_access(access) }
+    }
+
+    /// Has the sessions of before follow these targets and rights. One that has lost a unit or a right ends, and finds the rest
+    /// when it logs in again; one that has gained units goes on, and its initiator learns of them (REPORTED LUNS DATA HAS
+    /// CHANGED). Units that another initiator holds are gained with a new login only.
+    pub fn update_sessions(&self) {
+        self.sessions.end_unless(|connection| connection.is_discovery() || connection.follow(self));
     }
 
     /// Requests all initiators to log out and waits until they have. The caller sets a time limit.

@@ -65,6 +65,15 @@ impl Sessions {
         }
     }
 
+    /// Ends the sessions whose connection is not to go on.
+    pub fn end_unless(&self, goes_on: impl Fn(&Connection) -> bool) {
+        for session in self.all.borrow().values() {
+            if session.connection.upgrade().is_some_and(|connection| !goes_on(&connection)) {
+                session.ends.notify_one();
+            }
+        }
+    }
+
     /// Requests a logout of every session and waits until all have ended.
     pub async fn ask_all_to_log_out(&self) {
         self.connections().iter().for_each(|connection| connection.ask_to_log_out());

@@ -32,7 +32,8 @@ impl Connection {
         const NO_UNIT: u8 = 2;
         const UNSUPPORTED: u8 = 5;
         let number = unit_of(&request.lun);
-        let unit = self.units.get(&number).map(|reached| &reached.unit);
+        let units = self.units();
+        let unit = units.get(&number).map(|reached| &reached.unit);
         let function = request.flags & 0x7f;
         let response = match (function, unit) {
             (ABORT_TASK, _) => match self.abort(|itt, _| itt == request.referenced_task_tag.get()) {
@@ -54,7 +55,7 @@ impl Connection {
                 DONE
             }
             (WARM_RESET | COLD_RESET, _) => {
-                for AccessibleUnit { unit, .. } in self.units.values() {
+                for AccessibleUnit { unit, .. } in units.values() {
                     self.clear(unit);
                     unit.reset(None);
                 }
@@ -97,7 +98,7 @@ impl Connection {
 
     /// True if `number` is this unit's LUN on this connection.
     fn knows_as(&self, unit: &Rc<LogicalUnit>, number: u64) -> bool {
-        self.units.get(&number).is_some_and(|reached| Rc::ptr_eq(&reached.unit, unit))
+        self.units().get(&number).is_some_and(|reached| Rc::ptr_eq(&reached.unit, unit))
     }
 
     /// Aborts the tasks selected by ITT and LUN; returns how many.

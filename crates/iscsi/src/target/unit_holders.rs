@@ -154,7 +154,34 @@ impl UnitHolders {
     }
 }
 
+impl UnitHolders {
+    /// Adds units to the hold of a session: those that no other initiator has. Returns these.
+    pub fn extend(
+        &self,
+        session: u64,
+        mut units: BTreeMap<u64, AccessibleUnit>,
+    ) -> BTreeMap<u64, AccessibleUnit> {
+        let mut holds = self.holds.borrow_mut();
+        let Some(own) = holds.get(&session).map(|hold| hold.initiator.clone()) else {
+            return BTreeMap::new();
+        };
+        units.retain(|_, reached| {
+            let identity = reached.unit.identity();
+            let is_held = holds.values().any(|hold| hold.units.contains(&identity) && !hold.is_of(&own));
+            !reached.unit.is_exclusive() || !is_held
+        });
+        let hold = holds.get_mut(&session).expect("it was there");
+        hold.units.extend(units.values().map(|reached| reached.unit.identity()));
+        units
+    }
+}
+
 impl HeldUnits {
+    /// Number of the session's hold.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
     /// The session broke: keeps the units for its initiator for a while.
     pub fn keep(self) {
         let mut holds = self.holders.holds.borrow_mut();

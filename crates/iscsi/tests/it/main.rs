@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod changed_rights;
 mod discovery;
 mod exclusive_units;
 mod extended_copy;
