@@ -13,7 +13,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::{
         fd::OwnedFd,
-        unix::fs::{FileTypeExt, MetadataExt},
+        unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     process,
@@ -109,16 +109,24 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
 /// Writes `bytes` to `path` atomically: a reader, or a reboot after power loss, finds the old file or the
 /// whole new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
-    replace_file(path, bytes, true)
+    replace_file(path, bytes, true, MODE_USUAL)
+}
+
+/// As [`write_atomically`], readable by its owner alone.
+pub fn write_secret(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    replace_file(path, bytes, true, 0o600)
 }
 
 /// Writes `bytes` to `path` atomically for other processes, but without a flush: after a power loss the file
 /// may be older, or empty.
 pub fn write_atomically_unflushed(path: &Path, bytes: &[u8]) -> IoResult<()> {
-    replace_file(path, bytes, false)
+    replace_file(path, bytes, false, MODE_USUAL)
 }
 
-fn replace_file(path: &Path, bytes: &[u8], is_flushed: bool) -> IoResult<()> {
+/// Permissions of new files, less those that the process's mask takes.
+const MODE_USUAL: u32 = 0o666;
+
+fn replace_file(path: &Path, bytes: &[u8], is_flushed: bool, mode: u32) -> IoResult<()> {
     let context = fail("writing", path);
     let Some(name) = path.file_name() else {
         return Err(IoError::new(
@@ -129,7 +137,8 @@ fn replace_file(path: &Path, bytes: &[u8], is_flushed: bool) -> IoResult<()> {
     let folder = folder_of(path);
     let temporary = folder.join(format!(".{}.{}.tmp", name.to_string_lossy(), process::id()));
     let written = (|| {
-        let mut file = fs::File::create(&temporary)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
         file.write_all(bytes)?;
         if is_flushed {
             file.sync_all()?;
@@ -167,6 +176,12 @@ pub fn name_new(temporary: &Path, length: u64, path: &Path) -> IoResult<()> {
 
 pub fn create_dir_all(path: &Path) -> IoResult<()> {
     fs::create_dir_all(path).map_err(fail("creating the folder", path))
+}
+
+/// As [`create_dir_all`]; folders that are made can be entered by their owner alone.
+pub fn create_private_dir_all(path: &Path) -> IoResult<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(fail("creating the folder", path))
 }
 
 /// Names of all entries of a folder, sorted; non-UTF-8 names in their lossy form.

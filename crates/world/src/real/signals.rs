@@ -1,11 +1,11 @@
-//! Termination signals: SIGINT and SIGTERM.
+//! Signals from outside: SIGINT and SIGTERM end the program, SIGHUP has it read its settings again.
 
 use crate::LocalFuture;
 use std::{process, sync::Once, thread};
 use tokio::{
     runtime::{self, Runtime},
     signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
+    sync::{mpsc, oneshot},
 };
 
 /// The signal that asked the program to end.
@@ -55,6 +55,38 @@ pub fn interrupted() -> LocalFuture<TerminationSignal> {
             Err(_) => std::future::pending().await,
         }
     })
+}
+
+/// Requests to read the settings again.
+pub struct ReloadRequests(mpsc::UnboundedReceiver<()>);
+
+impl ReloadRequests {
+    /// Waits for SIGHUP, which does not end the process any more from this call on.
+    pub fn listen() -> Self {
+        let (give, requests) = mpsc::unbounded_channel();
+        let runtime = signal_runtime();
+        let hang_up = {
+            let _context = runtime.enter();
+            signal(SignalKind::hangup())
+        };
+        let mut hang_up = hang_up.expect("SIGHUP may be handled");
+        let watcher = thread::Builder::new().name("spindle-reloads".into()).spawn(move || {
+            runtime.block_on(async { while hang_up.recv().await.is_some() && give.send(()).is_ok() {} });
+        });
+        if let Err(error) = watcher {
+            eprintln!("spindle: SIGHUP will not be noticed: {error}");
+        }
+        Self(requests)
+    }
+
+    /// The next request; those that came meanwhile are one.
+    pub async fn requested(&mut self) {
+        if self.0.recv().await.is_none() {
+            // No thread watches.
+            std::future::pending::<()>().await;
+        }
+        while self.0.try_recv().is_ok() {}
+    }
 }
 
 /// Makes a write beyond the file size limit (`ulimit -f`) fail like any other write instead of letting
