@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 use world::real::host_files;
 
@@ -21,14 +22,15 @@ const BYTES_MAX: u64 = 1 << 20;
 /// The highest number of flat space addressing (SAM-5, 4.7.7.4).
 const UNIT_MAX: u64 = 0x3fff;
 
+/// An access file as it is written; [`target_plan`](super::target_plan) checks it against exports.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
+pub struct AccessFile {
     #[serde(default)]
     target: Vec<TargetLine>,
     #[serde(default)]
-    initiator: Vec<InitiatorLine>,
-    own: Option<CredentialsLine>,
+    pub initiator: Vec<InitiatorLine>,
+    pub own: Option<CredentialsLine>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,21 +60,54 @@ struct SpecialUnit {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct CredentialsLine {
-    user: String,
-    secret_file: PathBuf,
+pub struct CredentialsLine {
+    pub user: String,
+    pub secret_file: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct InitiatorLine {
-    name: String,
-    user: Option<String>,
-    secret_file: Option<PathBuf>,
+pub struct InitiatorLine {
+    pub name: String,
+    pub user: Option<String>,
+    pub secret_file: Option<PathBuf>,
     #[serde(default)]
-    uses: Vec<String>,
+    pub uses: Vec<String>,
     #[serde(default)]
-    reads: Vec<String>,
+    pub reads: Vec<String>,
+}
+
+impl AccessFile {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no access file.
+    pub fn read(path: &Path) -> Result<Self, Refusal> {
+        let shown = path.display();
+        let refuse =
+            |problem: String| Refusal::new(format!("{shown}: {problem}"), "docs/targets.md has an example");
+        let bytes = host_files::read_at_most(path, BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
+        text.parse().map_err(refuse)
+    }
+
+    /// Its targets, and one for each of the exports that is in none of them.
+    ///
+    /// # Errors
+    ///
+    /// A target has what is no export, or two have the same.
+    pub fn targets(&self, exports: &[String]) -> Result<Vec<PlannedTarget>, String> {
+        targets(&self.target, exports)
+    }
+}
+
+impl FromStr for AccessFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
 }
 
 /// A unit of a target.
@@ -140,11 +175,9 @@ pub fn read(path: &Path, exports: &[String]) -> Result<TargetPlan, Refusal> {
     let shown = path.display();
     let refuse =
         |problem: String| Refusal::new(format!("{shown}: {problem}"), "docs/targets.md has an example");
-    let bytes = host_files::read_at_most(path, BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
-    let file: File = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let file = AccessFile::read(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let targets = targets(file.target, exports).map_err(&refuse)?;
+    let targets = file.targets(exports).map_err(&refuse)?;
     let own = file.own.map(|line| credentials(folder, line.user, &line.secret_file)).transpose()?;
     let is_restricted = !file.initiator.is_empty();
     let mut admitted = BTreeMap::new();
@@ -175,12 +208,12 @@ pub fn read(path: &Path, exports: &[String]) -> Result<TargetPlan, Refusal> {
 }
 
 /// The targets of the file, and one for each export that is in none of them.
-fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarget>, String> {
+fn targets(lines: &[TargetLine], exports: &[String]) -> Result<Vec<PlannedTarget>, String> {
     let mut targets = Vec::new();
     let mut placed = BTreeSet::new();
     for TargetLine { name, units } in lines {
         let mut planned: Vec<PlannedUnit> = Vec::new();
-        for (position, unit) in (0..).zip(units) {
+        for (position, unit) in (0..).zip(units.clone()) {
             let unit = match unit {
                 UnitLine::Plain(export) => plain(&export, position),
                 UnitLine::Special(SpecialUnit { export, lun, write_cache, read_only }) => PlannedUnit {
@@ -208,7 +241,7 @@ fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarg
             }
             planned.push(unit);
         }
-        targets.push(PlannedTarget { name, is_named: true, units: planned });
+        targets.push(PlannedTarget { name: name.clone(), is_named: true, units: planned });
     }
     let others = exports.iter().filter(|export| !placed.contains(*export));
     targets.extend(others.map(|export| single(export)));
@@ -236,7 +269,11 @@ fn units_meant<'t>(meant: &str, targets: &'t [PlannedTarget]) -> Result<(&'t str
 }
 
 /// Reads a secret from a file that only its owner can read, without its line end.
-fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentials, Refusal> {
+///
+/// # Errors
+///
+/// The file is not there, others may read it, or it holds no secret.
+pub fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentials, Refusal> {
     let path = folder.join(file);
     let shown = path.display();
     let refuse = |problem: String, remedy: &str| Refusal::new(format!("{shown}: {problem}"), remedy);
@@ -261,8 +298,7 @@ mod tests {
     }
 
     fn planned(text: &str, exports: &[&str]) -> Result<Vec<PlannedTarget>, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        targets(file.target, &names(exports))
+        text.parse::<AccessFile>()?.targets(&names(exports))
     }
 
     #[test]

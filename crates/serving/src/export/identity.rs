@@ -39,6 +39,17 @@ pub enum IdentityOrigin {
     Device,
 }
 
+impl IdentityOrigin {
+    /// The identity of a volume or a snapshot, which its UUIDs give; `None` for others.
+    pub fn of_pool(&self) -> Option<UnitIdentity> {
+        match self {
+            Self::Volume(volume) => Some(UnitIdentity(volume.0)),
+            Self::Snapshot(volume, snapshot) => Some(of_snapshot(*volume, *snapshot)),
+            Self::File { .. } | Self::Device => None,
+        }
+    }
+}
+
 /// An identity, and a warning about where it is stored.
 pub struct IdentityLookup {
     pub identity: UnitIdentity,
@@ -58,8 +69,9 @@ pub fn identify(
 ) -> Result<IdentityLookup, Refusal> {
     let plain = |identity| IdentityLookup { identity, caveat: None };
     match origin {
-        IdentityOrigin::Volume(volume) => Ok(plain(UnitIdentity(volume.0))),
-        IdentityOrigin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
+        IdentityOrigin::Volume(_) | IdentityOrigin::Snapshot(..) => {
+            Ok(plain(origin.of_pool().expect("its UUIDs give it")))
+        }
         IdentityOrigin::File { is_new } => of_file(world, path, *is_new, state),
         IdentityOrigin::Device => {
             match DiskCatalogue::default().disk_at(path).ok().and_then(|disk| of_disk(&disk)) {

@@ -139,7 +139,7 @@ pub fn name_of(name: &str) -> String {
 }
 
 /// Name of a target that the access file does not name: two hosts may export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
-fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
+pub fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
     /// Longest iSCSI name (RFC 7143, 4.2.7.2).
     const NAME_BYTES_MAX: usize = 223;
     let digits = identity.digits();
@@ -153,7 +153,7 @@ fn index_of(export: &str, shared: &[SharedDevice]) -> usize {
     shared.iter().position(|shared| shared.name == export).expect("plans are made of exports")
 }
 
-fn unit_of(
+pub(super) fn unit_of(
     planned: &PlannedUnit,
     (shared, identity): (&SharedDevice, UnitIdentity),
     settings: &ExportSettings,

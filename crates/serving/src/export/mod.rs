@@ -8,21 +8,28 @@ mod iscsi_endpoints;
 mod kept_clients;
 mod nbd_endpoint;
 mod offers;
+mod pool_exports;
 mod shared;
 mod thin_volume;
 mod withholding;
 mod write_cache;
 
-pub use access_file::{PlannedTarget, PlannedUnit, TargetPlan};
+pub use access_file::{
+    AccessFile, CredentialsLine, InitiatorLine, PlannedTarget, PlannedUnit, TargetPlan, credentials,
+};
 pub use exported_volume::ExportedVolume;
-pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_plan};
+pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_plan, unique_name_of};
 pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
 pub use offers::{ExportOffers, UnitOffer};
+pub use pool_exports::{
+    AssembledExports, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
+};
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;
 
 use crate::notices::Notices;
+pub use identity::IdentityOrigin;
 use identity::{IdentityLookup, identify};
 use iscsi::scsi::identity::UnitIdentity;
 use report::Refusal;
@@ -48,6 +55,20 @@ pub struct ExportSettings {
     pub is_removable: bool,
     /// Volumes may move to other pools while clients use them.
     pub is_movable: bool,
+}
+
+impl ExportSettings {
+    /// Volumes as they are, with blocks of 512 bytes on 4 KiB over iSCSI.
+    pub fn of_volumes() -> Self {
+        Self {
+            read_only: false,
+            create: None,
+            write_cache: None,
+            block_bytes: (512, 4096),
+            is_removable: false,
+            is_movable: false,
+        }
+    }
 }
 
 /// An address with its exports, and the task that serves them.

@@ -40,7 +40,7 @@ pub fn nbd_exports(shared: &[SharedDevice], write_cache: Option<bool>) -> Vec<Ex
     shared.iter().map(of).collect()
 }
 
-fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export {
+pub(super) fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export {
     write_cache.apply(shared);
     Export {
         name: shared.name.clone(),

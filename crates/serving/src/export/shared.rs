@@ -60,6 +60,88 @@ pub struct SharedDevice {
     pub served: ServedAs,
 }
 
+impl SharedDevice {
+    /// A volume or a snapshot of an open pool, whose path is only shown.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot; or it is an incomplete copy, or was moved elsewhere.
+    pub fn of_pool(
+        (world, pool): (&World, &Rc<Pool>),
+        name: String,
+        (path, wanted): (&Path, &VolumePath),
+        is_movable: bool,
+    ) -> Result<Self, Error> {
+        let volume = match wanted.snapshot {
+            Some(_) => None,
+            None if is_incomplete_copy(&wanted.volume) => {
+                return Err(Error::IncompleteCopy(wanted.volume.clone()));
+            }
+            None if is_moved(&wanted.volume) => return Err(Error::MovedElsewhere(wanted.volume.clone())),
+            None => Some(pool.volume(&wanted.volume)?),
+        };
+        let is_left = volume.as_ref().is_some_and(|volume| volume.is_read_only());
+        let volume = volume.map(|volume| Rc::new(ExportedVolume::new(pool, volume, is_movable)));
+        let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) =
+            match (&volume, &wanted.snapshot) {
+                (Some(volume), _) => {
+                    (volume.device(), Some(Rc::new(ThinVolume(volume.switched()))), "a volume")
+                }
+                (None, snapshot) => {
+                    let snapshot = snapshot.as_deref().expect("what is no volume is a snapshot");
+                    let device = pool.snapshot_device(&wanted.volume, snapshot)?;
+                    (Rc::new(device.clone()), Some(Rc::new(ReadOnlyDevice::Snapshot(device))), "a snapshot")
+                }
+            };
+        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted)?;
+        let pool_now: PoolNow = match &volume {
+            Some(volume) => {
+                let volume = Rc::clone(volume);
+                Rc::new(move || volume.pool())
+            }
+            None => {
+                let pool = Rc::clone(pool);
+                Rc::new(move || Rc::clone(&pool))
+            }
+        };
+        let bitmaps = VolumeChanges::of(&pool_now, &origin);
+        let served = match (&volume, &origin) {
+            (Some(volume), IdentityOrigin::Volume(id)) if !is_left => ServedAs::of_volume(world, volume, *id),
+            _ => ServedAs::default(),
+        };
+        let is_read_only = is_left || wanted.snapshot.is_some();
+        let what = if is_left { "what a rollback left" } else { what };
+        let fill = move || {
+            let space = pool_now().space();
+            SpaceUsage { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
+        };
+        Ok(Self {
+            name,
+            path: path.to_owned(),
+            device,
+            fill: (!is_read_only).then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
+            sparse,
+            bitmaps,
+            is_thin: !is_read_only,
+            is_read_only,
+            what,
+            origin,
+            volume: volume.filter(|_| !is_left),
+            served,
+        })
+    }
+
+    /// A line for each client from which the volume is withheld.
+    pub(super) fn withholding_notices(&self) -> Vec<String> {
+        let (Some(volume), IdentityOrigin::Volume(id)) = (&self.volume, &self.origin) else {
+            return Vec::new();
+        };
+        // A volume that was deleted is withheld from nobody.
+        let withheld = volume.pool().withheld_from(*id).unwrap_or_default();
+        WithholdingStatus::of(&withheld).iter().map(|status| status.notice(&self.path)).collect()
+    }
+}
+
 /// All exports, and the pools opened for them.
 #[derive(Default)]
 pub struct OpenExports {
@@ -141,70 +223,10 @@ impl OpenExports {
     ) -> Result<SharedDevice, Refusal> {
         let pool = self.open_pool((world, notices), on_open, &wanted.folder).await?;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
-        let refused = |error| refusal(&wanted.folder, &error, &show);
-        let volume = match wanted.snapshot {
-            Some(_) => None,
-            None if is_incomplete_copy(&wanted.volume) => {
-                return Err(refused(Error::IncompleteCopy(wanted.volume.clone())));
-            }
-            None if is_moved(&wanted.volume) => {
-                return Err(refused(Error::MovedElsewhere(wanted.volume.clone())));
-            }
-            None => Some(pool.volume(&wanted.volume).map_err(refused)?),
-        };
-        let is_left = volume.as_ref().is_some_and(|volume| volume.is_read_only());
-        let volume = volume.map(|volume| Rc::new(ExportedVolume::new(pool, volume, is_movable)));
-        let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) =
-            match (&volume, &wanted.snapshot) {
-                (Some(volume), _) => {
-                    (volume.device(), Some(Rc::new(ThinVolume(volume.switched()))), "a volume")
-                }
-                (None, snapshot) => {
-                    let snapshot = snapshot.as_deref().expect("what is no volume is a snapshot");
-                    let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
-                    (Rc::new(device.clone()), Some(Rc::new(ReadOnlyDevice::Snapshot(device))), "a snapshot")
-                }
-            };
-        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
-        let pool_now: PoolNow = match &volume {
-            Some(volume) => {
-                let volume = Rc::clone(volume);
-                Rc::new(move || volume.pool())
-            }
-            None => {
-                let pool = Rc::clone(pool);
-                Rc::new(move || Rc::clone(&pool))
-            }
-        };
-        let bitmaps = VolumeChanges::of(&pool_now, &origin);
-        let served = match (&volume, &origin) {
-            (Some(volume), IdentityOrigin::Volume(id)) if !is_left => {
-                let withheld = pool.withheld_from(*id).map_err(refused)?;
-                WithholdingStatus::of(&withheld).iter().for_each(|status| notices.warn(&status.notice(path)));
-                ServedAs::of_volume(world, volume, *id)
-            }
-            _ => ServedAs::default(),
-        };
-        let is_read_only = is_left || wanted.snapshot.is_some();
-        let what = if is_left { "what a rollback left" } else { what };
-        let fill = move || {
-            let space = pool_now().space();
-            SpaceUsage { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
-        };
-        Ok(SharedDevice {
-            name,
-            path: path.to_owned(),
-            device,
-            fill: (!is_read_only).then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
-            sparse,
-            bitmaps,
-            is_thin: !is_read_only,
-            is_read_only,
-            what,
-            origin,
-            volume: volume.filter(|_| !is_left),
-            served,
-        })
+        let shared = SharedDevice::of_pool((world, pool), name, (path, wanted), is_movable)
+            .map_err(|error| refusal(&wanted.folder, &error, &show))?;
+        shared.withholding_notices().iter().for_each(|notice| notices.warn(notice));
+        Ok(shared)
     }
 
     /// A volume or a snapshot of a pool that is opened read-only, as far as it can be read.
@@ -270,7 +292,7 @@ impl OpenExports {
 }
 
 /// UUIDs of a volume or a snapshot.
-fn origin(
+pub(super) fn origin(
     volumes: &[VolumeInfo],
     snapshots_of: impl FnOnce(&str) -> Result<Vec<Snapshot>, Error>,
     wanted: &VolumePath,

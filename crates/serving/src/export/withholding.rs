@@ -113,6 +113,11 @@ impl ServedAs {
         Rc::clone(&self.served.gate)
     }
 
+    /// Ends the connections of NBD clients with their next request.
+    pub(super) fn end_nbd_clients(&self) {
+        self.served.gate.end_clients();
+    }
+
     /// Withholds the export from all who use it, waits for their commands, and rolls its volume back. `left` is the
     /// identity of the volume with the state of before.
     ///

@@ -72,6 +72,8 @@ pub struct NewPoolSetting<'a> {
     pub sparing: Option<SparingLevel>,
     /// Drives that none of them names fail alone.
     pub domains: &'a [NamedDomain],
+    /// A new one if `None`.
+    pub pool: Option<PoolId>,
 }
 
 /// A pool that was made.
@@ -83,6 +85,53 @@ pub struct CreatedPool {
     pub copies: usize,
 }
 
+/// A new pool, checked.
+struct CheckedPool {
+    copies: usize,
+    sparing: SparingLevel,
+    domains: Vec<Option<DomainName>>,
+    /// Its folder is yet to be made.
+    is_new: bool,
+    name: String,
+}
+
+/// Checks all that can be checked before a pool is made in `folder`. Nothing is changed.
+///
+/// # Errors
+///
+/// The pool cannot be made of these drives, or there.
+pub async fn check_new(
+    world: &World,
+    folder: &Path,
+    drives: &NewPoolDrives<'_>,
+    setting: NewPoolSetting<'_>,
+) -> Result<(), Refusal> {
+    checked(world, folder, drives, setting).await.map(|_| ())
+}
+
+async fn checked(
+    world: &World,
+    folder: &Path,
+    drives: &NewPoolDrives<'_>,
+    setting: NewPoolSetting<'_>,
+) -> Result<CheckedPool, Refusal> {
+    let copies = check_copies(setting.copies, drives.count())?;
+    let sparing = check_sparing(setting.sparing, copies, drives.count())?;
+    let domains = of_new_drives(setting.domains, drives.devices(), drives.count())?;
+    let is_new = check_folder(folder)?;
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.ok_or_else(|| {
+        Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
+    })?;
+    if let NewPoolDrives::Devices(devices, access) = drives {
+        check_distinct(devices)?;
+        for device in *devices {
+            check_device(world, device, access).await?;
+        }
+    }
+    Ok(CheckedPool { copies, sparing, domains, is_new, name })
+}
+
 /// Makes a pool in `folder`.
 pub async fn create(
     world: &World,
@@ -92,24 +141,13 @@ pub async fn create(
     notices: &dyn Notices,
 ) -> Result<CreatedPool, Refusal> {
     // Everything is checked first: a refusal changes nothing.
-    let copies = check_copies(setting.copies, drives.count())?;
-    let sparing = check_sparing(setting.sparing, copies, drives.count())?;
-    let domains = of_new_drives(setting.domains, drives.devices(), drives.count())?;
-    let is_new = check_folder(folder)?;
-    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.ok_or_else(|| {
-        Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
-    })?;
-    if let NewPoolDrives::Devices(devices, access) = &drives {
-        check_distinct(devices)?;
-        for device in *devices {
-            check_device(world, device, access).await?;
-        }
-    }
+    let CheckedPool { copies, sparing, domains, is_new, name } =
+        checked(world, folder, &drives, setting).await?;
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
     }
-    let made = make(world, folder, name, (&drives, &domains), (copies, sparing), notices).await;
+    let made =
+        make(world, folder, (name, setting.pool), (&drives, &domains), (copies, sparing), notices).await;
     if made.is_err() {
         undo(folder, &drives, is_new);
     }
@@ -216,7 +254,7 @@ async fn check_blank(path: &Path, device: &Rc<dyn BlockDevice>, emptying: &str) 
 async fn make(
     world: &World,
     folder: &Path,
-    name: String,
+    (name, id): (String, Option<PoolId>),
     (drives, domains): (&NewPoolDrives<'_>, &[Option<DomainName>]),
     (copies, sparing): (usize, SparingLevel),
     notices: &dyn Notices,
@@ -243,7 +281,7 @@ async fn make(
         drive.warn(folder, notices).await;
     }
     let new: Vec<_> = joining.iter().map(JoiningDrive::new_drive).collect();
-    let id = PoolId(random_uuid(world));
+    let id = id.unwrap_or_else(|| PoolId(random_uuid(world)));
     let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
     let pool = NewPool { pool: id, name, slot_bytes, sparing };
     let remedy = "give it larger drives, or others";

@@ -29,6 +29,7 @@ pub mod shared_group;
 pub mod snapshot_room;
 pub mod sparing;
 pub mod status;
+pub mod unfinished;
 pub mod withholding;
 
 mod drive_opening;

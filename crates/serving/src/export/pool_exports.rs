@@ -1,0 +1,263 @@
+//! The exports of one open pool, which change while clients use them.
+//!
+//! Invariants:
+//!
+//! 1. A volume or snapshot has one device and one gate here, however often it is served.
+//! 2. A unit that is the same before and after a change is one object: its sessions, reservations and attentions stay.
+
+use super::{
+    ExportSettings, PlannedUnit, SharedDevice,
+    identity::IdentityOrigin,
+    iscsi_endpoints::{name_of, unit_of},
+    nbd_endpoint::export_of,
+    shared::origin,
+    write_cache::EffectiveWriteCache,
+};
+use crate::pool::folder::{VolumePath, refusal};
+use array::{format::VolumeId, pool::Pool};
+use iscsi::{
+    scsi::{identity::UnitIdentity, unit::LogicalUnit},
+    target::{Target, access::AccessList},
+};
+use nbd::Export;
+use report::Refusal;
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::World;
+
+/// The exports and targets that a pool is to serve.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WantedExports {
+    pub nbd: Vec<WantedExport>,
+    pub targets: Vec<WantedTarget>,
+    /// Rights, by the iSCSI names of the targets.
+    pub access: AccessList,
+}
+
+/// An NBD export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedExport {
+    pub name: String,
+    /// `VOLUME` or `VOLUME@SNAPSHOT`.
+    pub volume: String,
+    pub is_read_only: bool,
+}
+
+/// An iSCSI target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedTarget {
+    /// The end of its iSCSI name.
+    pub name: String,
+    pub units: Vec<WantedUnit>,
+}
+
+/// A unit of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedUnit {
+    pub number: u64,
+    /// `VOLUME` or `VOLUME@SNAPSHOT`.
+    pub volume: String,
+    pub is_read_only: bool,
+    /// Several initiators may use it at the same time.
+    pub is_shared: bool,
+    /// Overrides the volume's own setting.
+    pub write_cache: Option<bool>,
+}
+
+/// Exports and targets of a pool, made of what is wanted.
+pub struct AssembledExports {
+    pub nbd: Vec<Export>,
+    pub targets: Vec<Target>,
+    /// Clients from which volumes are withheld that were not served before.
+    pub warnings: Vec<String>,
+}
+
+/// The exports of a pool.
+pub struct PoolExports {
+    world: World,
+    pool: Rc<Pool>,
+    /// For messages.
+    folder: PathBuf,
+    shared: RefCell<BTreeMap<UnitIdentity, Rc<SharedDevice>>>,
+    /// By target and number.
+    units: RefCell<BTreeMap<(String, u64), KeptUnit>>,
+    /// By their names.
+    nbd: RefCell<BTreeMap<String, KeptExport>>,
+}
+
+/// An NBD export as its clients were promised it.
+#[derive(Clone, PartialEq, Eq)]
+struct KeptExport {
+    identity: UnitIdentity,
+    is_read_only: bool,
+    has_write_cache: bool,
+}
+
+/// A unit, and what it was made of.
+#[derive(Clone)]
+struct KeptUnit {
+    identity: UnitIdentity,
+    is_read_only: bool,
+    is_shared: bool,
+    has_write_cache: bool,
+    unit: Rc<LogicalUnit>,
+}
+
+impl PoolExports {
+    /// Nothing is served yet.
+    pub fn new(world: &World, pool: &Rc<Pool>, folder: &Path) -> Self {
+        Self {
+            world: world.clone(),
+            pool: Rc::clone(pool),
+            folder: folder.to_owned(),
+            shared: RefCell::default(),
+            units: RefCell::default(),
+            nbd: RefCell::default(),
+        }
+    }
+
+    /// Exports and targets as they are wanted. NBD clients of exports that are gone or have changed are disconnected with their
+    /// next request; the sessions of targets follow with [`Targets::update_sessions`](iscsi::target::Targets::update_sessions).
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
+    pub fn assemble(&self, wanted: &WantedExports) -> Result<AssembledExports, Refusal> {
+        let mut shared = BTreeMap::new();
+        let mut device_of = |meant: &str| -> Result<(UnitIdentity, Rc<SharedDevice>), Refusal> {
+            let (identity, device) = self.device(meant)?;
+            let device = Rc::clone(shared.entry(identity).or_insert(device));
+            Ok((identity, device))
+        };
+        let mut nbd = Vec::new();
+        for export in &wanted.nbd {
+            let (identity, device) = device_of(&export.volume)?;
+            nbd.push((export, identity, device));
+        }
+        let mut targets = Vec::new();
+        for target in &wanted.targets {
+            let mut units = Vec::new();
+            for unit in &target.units {
+                units.push((unit, device_of(&unit.volume)?));
+            }
+            targets.push((target, units));
+        }
+        // Before the units: one with a write cache turns on that of its volume, which NBD clients were not promised.
+        let mut promised = BTreeMap::new();
+        let mut exports = Vec::new();
+        for (wanted, identity, device) in nbd {
+            let export = nbd_export(wanted, &device);
+            let Export { is_read_only, has_write_cache, .. } = export;
+            promised.insert(export.name.clone(), KeptExport { identity, is_read_only, has_write_cache });
+            exports.push(export);
+        }
+        let mut kept = BTreeMap::new();
+        let mut made = Vec::new();
+        for (target, units) in targets {
+            let mut by_number = BTreeMap::new();
+            for (unit, device) in units {
+                let place = (target.name.clone(), unit.number);
+                let before = self.units.borrow().get(&place).cloned();
+                let now = kept_unit(unit, device, before);
+                by_number.insert(unit.number, Rc::clone(&now.unit));
+                kept.insert(place, now);
+            }
+            made.push(Target { name: name_of(&target.name), units: by_number });
+        }
+        self.end_nbd_clients(promised);
+        let before = self.shared.replace(shared);
+        self.units.replace(kept);
+        let shared = self.shared.borrow();
+        let new = shared.iter().filter(|(identity, _)| !before.contains_key(identity));
+        let warnings = new.flat_map(|(_, device)| device.withholding_notices()).collect();
+        Ok(AssembledExports { nbd: exports, targets: made, warnings })
+    }
+
+    /// Ends the clients of exports that are gone or are others now; those that may come back find what there is.
+    fn end_nbd_clients(&self, now: BTreeMap<String, KeptExport>) {
+        let before = self.nbd.replace(now);
+        let now = self.nbd.borrow();
+        let gone = before.iter().filter(|(name, export)| now.get(*name) != Some(export));
+        let shared = self.shared.borrow();
+        gone.filter_map(|(_, export)| shared.get(&export.identity))
+            .for_each(|device| device.served.end_nbd_clients());
+    }
+
+    /// Refuses a volume or snapshot that is not there or cannot be served.
+    ///
+    /// # Errors
+    ///
+    /// As [`PoolExports::assemble`].
+    pub fn check(&self, meant: &str) -> Result<(), Refusal> {
+        self.device(meant).map(|_| ())
+    }
+
+    /// The device of a volume or snapshot: the one that is served already, if there is one.
+    fn device(&self, meant: &str) -> Result<(UnitIdentity, Rc<SharedDevice>), Refusal> {
+        let path = self.folder.join(meant);
+        let wanted = VolumePath::of(&path).ok_or_else(|| {
+            Refusal::new(format!("{meant:?} names no volume"), "say VOLUME or VOLUME@SNAPSHOT")
+        })?;
+        let show = format!("see 'spindle pool show {}'", self.folder.display());
+        let refused = |error| refusal(&self.folder, &error, &show);
+        let snapshots = |volume: &str| self.pool.snapshots(volume);
+        let origin = origin(&self.pool.volumes(), snapshots, &wanted).map_err(refused)?;
+        let identity = origin.of_pool().expect("a volume or a snapshot has an identity of its own");
+        if let Some(known) = self.shared.borrow().get(&identity) {
+            return Ok((identity, Rc::clone(known)));
+        }
+        let device =
+            SharedDevice::of_pool((&self.world, &self.pool), meant.to_owned(), (&path, &wanted), false);
+        device.map(|device| (identity, Rc::new(device))).map_err(refused)
+    }
+
+    /// Lets the pool forget clients that have let go of a volume: to be called before it is closed.
+    pub async fn settle(&self) {
+        let shared: Vec<_> = self.shared.borrow().values().cloned().collect();
+        for device in shared {
+            device.served.settle().await;
+        }
+    }
+
+    /// Announces to initiators that a volume has another size.
+    pub fn capacity_changed(&self, volume: VolumeId) {
+        let identity = IdentityOrigin::Volume(volume).of_pool();
+        let units = self.units.borrow();
+        let of_volume = units.values().filter(|kept| Some(kept.identity) == identity);
+        of_volume.for_each(|kept| kept.unit.capacity_changed());
+    }
+}
+
+fn nbd_export(wanted: &WantedExport, device: &SharedDevice) -> Export {
+    let export = export_of(device, &EffectiveWriteCache::of(device, None, None));
+    Export { name: wanted.name.clone(), is_read_only: export.is_read_only || wanted.is_read_only, ..export }
+}
+
+/// The unit of before, if it is the same; else a new one.
+fn kept_unit(
+    wanted: &WantedUnit,
+    (identity, device): (UnitIdentity, Rc<SharedDevice>),
+    before: Option<KeptUnit>,
+) -> KeptUnit {
+    let WantedUnit { number, volume, is_read_only, is_shared, write_cache } = wanted;
+    let has_write_cache = EffectiveWriteCache::of(&device, None, *write_cache).is_on;
+    let is_read_only = *is_read_only || device.is_read_only;
+    let is_same = |kept: &KeptUnit| {
+        (kept.identity, kept.is_read_only, kept.is_shared, kept.has_write_cache)
+            == (identity, is_read_only, *is_shared, has_write_cache)
+    };
+    if let Some(kept) = before.filter(is_same) {
+        return kept;
+    }
+    let planned =
+        PlannedUnit { export: volume.clone(), number: *number, write_cache: *write_cache, is_read_only };
+    let settings = ExportSettings::of_volumes();
+    let unit = unit_of(&planned, (&device, identity), &settings);
+    let unit = Rc::new(if *is_shared { unit } else { unit.exclusive() });
+    device.served.add_unit(&unit);
+    KeptUnit { identity, is_read_only, is_shared: *is_shared, has_write_cache, unit }
+}
