@@ -3,10 +3,11 @@
 use crate::{
     notice::NoticeSender,
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
-    portal::{BoundPortal, PortalAddresses, PortalSetting, PortalThread, no_thread},
+    portal::{PortalAddresses, PortalSetting, PortalThread, no_thread},
 };
+use nbd::{ServerOptions, server::portal::MovingClient};
 use report::Refusal;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, rc::Rc};
 use tokio::sync::mpsc;
 use world::{ThreadStarter, World};
 
@@ -18,8 +19,16 @@ pub struct DaemonSetting {
 
 /// A running daemon.
 pub struct Daemon {
+    world: World,
+    threads: Rc<dyn ThreadStarter>,
+    notices: NoticeSender,
+    nbd_options: ServerOptions,
+    /// Takes NBD clients back to the portal.
+    send_back: mpsc::UnboundedSender<MovingClient>,
     pools: Vec<PoolThread>,
     portal: PortalThread,
+    /// Clients are accepted.
+    is_open: bool,
 }
 
 impl Daemon {
@@ -30,7 +39,7 @@ impl Daemon {
     /// An address is taken, a pool does not open, or two pools would serve one name. Pools that were opened are closed again.
     pub async fn start(
         world: &World,
-        threads: &dyn ThreadStarter,
+        threads: Rc<dyn ThreadStarter>,
         DaemonSetting { pools, portal }: DaemonSetting,
         notices: &NoticeSender,
     ) -> Result<Self, Refusal> {
@@ -38,34 +47,103 @@ impl Daemon {
         if let Some(twice) = pools.iter().map(|pool| &pool.name).find(|name| !names.insert(*name)) {
             return Err(Refusal::new(format!("two pools are called {twice:?}"), "name them apart"));
         }
-        let (send_back, back) = mpsc::unbounded_channel();
-        let nbd_options = portal.nbd_options.clone();
-        // Before any pool is touched: a taken address is the usual mistake.
-        let bound = BoundPortal::start(threads, portal, back, notices.of("portal")).await?;
-        let start = ThreadStart { world, threads, notices, send_back, nbd_options: &nbd_options };
-        let mut started = Vec::new();
-        let mut refused = None;
-        for pool in pools {
-            match PoolThread::start(pool, &start) {
-                Ok(pool) => started.push(pool),
-                Err(error) => refused = refused.or_else(|| Some(no_thread(&error))),
-            }
-        }
-        for pool in &mut started {
-            // All are waited for: one that opens late must be closed, too.
-            let opened = pool.opened().await;
-            refused = refused.or(opened.err());
-        }
-        match refused.or_else(|| names_are_unique(&started).err()) {
+        let mut daemon = Self::bind(world, threads, portal, notices).await?;
+        let refused = daemon.add_pools(pools).await;
+        let refused = refused.into_iter().next().map(|(_, refusal)| refusal);
+        match refused.or_else(|| names_are_unique(&daemon.pools).err()) {
             None => {
-                let portal = bound.open(started.iter().map(PoolThread::routes).collect());
-                Ok(Self { pools: started, portal })
+                daemon.open();
+                Ok(daemon)
             }
             Some(refusal) => {
-                stop_all(started).await;
-                bound.abandon().await;
+                daemon.stop().await;
                 Err(refusal)
             }
+        }
+    }
+
+    /// Binds the portal's addresses, before any pool is touched: a taken address is the usual mistake. Nobody is accepted
+    /// before [`Daemon::open`].
+    ///
+    /// # Errors
+    ///
+    /// An address is taken.
+    pub async fn bind(
+        world: &World,
+        threads: Rc<dyn ThreadStarter>,
+        portal: PortalSetting,
+        notices: &NoticeSender,
+    ) -> Result<Self, Refusal> {
+        let (send_back, back) = mpsc::unbounded_channel();
+        let nbd_options = portal.nbd_options.clone();
+        let portal = PortalThread::start(&*threads, portal, back, notices.of("portal")).await?;
+        let (world, notices) = (world.clone(), notices.clone());
+        Ok(Self {
+            world,
+            threads,
+            notices,
+            nbd_options,
+            send_back,
+            pools: Vec::new(),
+            portal,
+            is_open: false,
+        })
+    }
+
+    /// Opens pools, all at the same time, each on a thread of its own. Returns the names of those that did not open, with
+    /// the reasons.
+    ///
+    /// # Panics
+    ///
+    /// If a pool of that name is there already.
+    pub async fn add_pools(&mut self, pools: Vec<PoolSetting>) -> Vec<(String, Refusal)> {
+        let mut starting = Vec::new();
+        let mut refused = Vec::new();
+        for pool in pools {
+            assert!(self.pool(&pool.name).is_none(), "a pool is known by its name");
+            let name = pool.name.clone();
+            let start = ThreadStart {
+                world: &self.world,
+                threads: &*self.threads,
+                notices: &self.notices,
+                send_back: self.send_back.clone(),
+                nbd_options: &self.nbd_options,
+            };
+            match PoolThread::start(pool, &start) {
+                Ok(pool) => starting.push(pool),
+                Err(error) => refused.push((name, no_thread(&error))),
+            }
+        }
+        for mut pool in starting {
+            match pool.opened().await {
+                Ok(()) => self.pools.push(pool),
+                Err(refusal) => {
+                    refused.push((pool.name.clone(), refusal));
+                    stop_all(vec![pool]).await;
+                }
+            }
+        }
+        self.route();
+        refused
+    }
+
+    /// Closes a pool and ends its thread. Its clients are disconnected.
+    pub async fn remove_pool(&mut self, name: &str) {
+        let Some(index) = self.pools.iter().position(|pool| pool.name == name) else { return };
+        let pool = self.pools.remove(index);
+        self.route();
+        stop_all(vec![pool]).await;
+    }
+
+    /// Accepts clients from now on.
+    pub fn open(&mut self) {
+        self.is_open = true;
+        self.route();
+    }
+
+    fn route(&self) {
+        if self.is_open {
+            self.portal.route(self.pools.iter().map(PoolThread::routes).collect());
         }
     }
 
@@ -73,7 +151,7 @@ impl Daemon {
         &self.portal.addresses
     }
 
-    /// In the order of the setting.
+    /// In the order in which they were opened.
     pub fn pools(&self) -> &[PoolThread] {
         &self.pools
     }
@@ -85,7 +163,7 @@ impl Daemon {
     /// Stops accepting connections, closes all pools, and waits for their threads. Returns the pools whose thread had
     /// panicked, with the messages.
     pub async fn stop(self) -> Vec<(String, String)> {
-        let Self { pools, portal } = self;
+        let Self { pools, portal, .. } = self;
         let portal = portal.stop().await.err().map(|panic| ("portal".to_owned(), panic));
         let mut panicked = stop_all(pools).await;
         panicked.extend(portal);

@@ -15,7 +15,7 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
-//! them [`journal`], what the daemon remembers over a restart.
+//! them [`journal`], what the daemon remembers over a restart; above them [`site`], from a site file to all of it.
 //!
 //! Invariants:
 //!
@@ -30,8 +30,9 @@ pub mod notice;
 pub mod order;
 pub mod pool_thread;
 pub mod portal;
+pub mod site;
 pub mod view;
 
 pub use daemon::{Daemon, DaemonSetting};
 pub use folder_pool::FolderPool;
-pub use journal::{ApplyRecord, DaemonJournal, JournalError};
+pub use journal::{ApplyRecord, DaemonJournal, JournalError, JournalPool};

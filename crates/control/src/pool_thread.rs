@@ -19,13 +19,15 @@ use nbd::{
     },
 };
 use report::Refusal;
+use serving::export::{AssembledExports, PoolExports, WantedExports};
 use std::{
     cell::{Cell, RefCell},
+    path::Path,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use world::{IoResult, JoinHandle, LocalFuture, ThreadStarter, World, with_deadline};
 
 /// Time that initiators have to log out when the pool is closed.
@@ -65,11 +67,16 @@ pub struct ServedPool {
     /// That of the thread.
     pub world: World,
     pub pool: Rc<Pool>,
+    /// The exports that orders make of its volumes.
+    pub exports: PoolExports,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
     listed: RefCell<ListedServices>,
     orders_done: Cell<u64>,
     order_under_way: Cell<Option<&'static str>>,
+    /// Notified when what is served has changed: that is published at once.
+    services_changed: Notify,
+    services_revision: Cell<u64>,
 }
 
 /// Names of what a pool serves.
@@ -102,6 +109,30 @@ impl ServedPool {
         self.nbd.set_exports(Exports::of_thread(exports));
         self.iscsi.set_targets(self.iscsi.targets().replaced_by(targets, access));
         self.listed.replace(listed_now);
+        self.services_revision.set(self.services_revision.get() + 1);
+        self.services_changed.notify_one();
+    }
+
+    /// Serves what is wanted instead of what is served. Units that stay the same keep their sessions; an initiator that has lost
+    /// a unit or a right loses its session, and one that has gained units learns of it. Returns warnings.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
+    pub fn serve_wanted(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
+        let AssembledExports { nbd, targets, warnings } = self.exports.assemble(wanted)?;
+        self.serve(PoolServices { exports: nbd, targets, access: wanted.access.clone() });
+        self.iscsi.targets().update_sessions();
+        Ok(warnings)
+    }
+
+    /// A number that grows when what is served changes.
+    pub fn services_revision(&self) -> u64 {
+        self.services_revision.get()
+    }
+
+    pub(crate) async fn services_changed(&self) {
+        self.services_changed.notified().await;
     }
 
     pub(crate) fn listed(&self) -> ListedServices {
@@ -168,13 +199,14 @@ impl PoolThread {
         let (stop, stopped) = oneshot::channel();
         let notices = start.notices.of(&name);
         let (send_back, nbd_options) = (start.send_back.clone(), start.nbd_options.clone());
+        let own_name = name.clone();
         let main = move |world: World| -> LocalFuture<()> {
             Box::pin(async move {
                 match open(world.clone(), notices.clone()).await {
                     Err(refusal) => drop(tell_opened.send(Err(refusal))),
                     Ok(opened) => {
                         let arrivals = Arrivals { nbd: nbd_clients, iscsi: iscsi_connections, stopped };
-                        let servers = Servers { notices, send_back, nbd_options };
+                        let servers = Servers { name: own_name, notices, send_back, nbd_options };
                         run(world, opened, (order_queue, show, tell_opened), arrivals, servers).await;
                     }
                 }
@@ -220,6 +252,13 @@ impl PoolThread {
         current(&self.views)
     }
 
+    /// Waits until the view shows what is served since a revision, or the thread has ended.
+    pub(crate) async fn shows_services(&self, revision: u64) {
+        let mut views = self.views.clone();
+        // An error is the end of the thread.
+        let _ = views.wait_for(|view| view.services_revision >= revision).await;
+    }
+
     /// Asks the thread to close its pool and to end. Returns its name and its end, if that was not awaited yet.
     pub(crate) fn begin_stop(self) -> (String, Option<JoinHandle<Result<(), String>>>) {
         // The thread may have ended.
@@ -241,6 +280,8 @@ struct Arrivals {
 }
 
 struct Servers {
+    /// Of the pool.
+    name: String,
     notices: NoticeSender,
     send_back: mpsc::UnboundedSender<MovingClient>,
     nbd_options: ServerOptions,
@@ -255,7 +296,7 @@ async fn run(
     OpenedPool { pool, services, close }: OpenedPool,
     (orders, show, tell_opened): Reports,
     arrivals: Arrivals,
-    Servers { notices, send_back, nbd_options }: Servers,
+    Servers { name, notices, send_back, nbd_options }: Servers,
 ) {
     // The portal may have ended, as when all end.
     let back = Rc::new(move |client| drop(send_back.send(client)));
@@ -263,12 +304,15 @@ async fn run(
     let iscsi = ThreadTargets::new(&world, Targets::default(), iscsi_reporter(&notices));
     let served = Rc::new(ServedPool {
         world: world.clone(),
+        exports: PoolExports::new(&world, &pool, Path::new(&name)),
         pool,
         nbd: Rc::clone(&nbd),
         iscsi: Rc::clone(&iscsi),
         listed: RefCell::default(),
         orders_done: Cell::new(0),
         order_under_way: Cell::new(None),
+        services_changed: Notify::new(),
+        services_revision: Cell::new(0),
     });
     served.serve(services);
     let mut publisher = ViewPublisher::new(&world, &served, show);
@@ -294,6 +338,7 @@ async fn run(
     let _ = stopped.await;
     // An initiator that does not log out when asked loses nothing either.
     with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;
+    served.exports.settle().await;
     if let Err(refusal) = close().await {
         notices.warn(refusal.to_string());
     }

@@ -20,7 +20,7 @@ use nbd::{
 use report::Refusal;
 use serving::export::listen_refusal;
 use std::{rc::Rc, sync::Arc};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use world::{Address, IoError, Listener, LocalFuture, Network, ThreadEnd, ThreadStarter, World};
 
 /// Gives the portal's thread its network stack.
@@ -45,20 +45,15 @@ pub struct PortalAddresses {
 /// The portal's thread, seen from another one.
 pub(crate) struct PortalThread {
     pub addresses: PortalAddresses,
+    /// None before clients are accepted.
+    routes: watch::Sender<Option<Vec<PoolRoutes>>>,
     stop: oneshot::Sender<()>,
     end: ThreadEnd,
 }
 
-/// The portal with its addresses, before there is anything to serve.
-pub(crate) struct BoundPortal {
-    addresses: PortalAddresses,
-    routes: oneshot::Sender<Vec<PoolRoutes>>,
-    stop: oneshot::Sender<()>,
-    end: ThreadEnd,
-}
-
-impl BoundPortal {
-    /// Starts the thread and binds the addresses; nobody is accepted yet. `back` are clients that pools send back.
+impl PortalThread {
+    /// Starts the thread and binds the addresses; nobody is accepted before there are routes. `back` are clients that pools
+    /// send back.
     ///
     /// # Errors
     ///
@@ -70,7 +65,7 @@ impl BoundPortal {
         notices: NoticeSender,
     ) -> Result<Self, Refusal> {
         let (tell, addresses) = oneshot::channel();
-        let (routes, take_routes) = oneshot::channel();
+        let (routes, take_routes) = watch::channel(None);
         let (stop, stopped) = oneshot::channel::<()>();
         let main = move |world: World| -> LocalFuture<()> {
             Box::pin(run(world, setting, (tell, take_routes, stopped), back, notices))
@@ -85,20 +80,18 @@ impl BoundPortal {
         }
     }
 
-    /// Accepts connections for the pools from now on.
-    pub fn open(self, pools: Vec<PoolRoutes>) -> PortalThread {
-        let Self { addresses, routes, stop, end } = self;
-        // If it ended meanwhile, its end says so.
-        let _ = routes.send(pools);
-        PortalThread { addresses, stop, end }
+    /// Serves these pools from now on. The first call begins to accept connections.
+    pub fn route(&self, pools: Vec<PoolRoutes>) {
+        self.routes.send_replace(Some(pools));
     }
 
-    /// Gives the addresses back, and waits until they are free.
-    pub async fn abandon(self) {
+    /// Stops accepting connections; those that pools have stay. The error is the message of a panic.
+    pub async fn stop(self) -> Result<(), String> {
         let Self { routes, stop, end, .. } = self;
-        drop((routes, stop));
-        // A panic of a thread that served nothing was reported by the panic hook.
-        let _ = end.await;
+        // The thread may have ended.
+        let _ = stop.send(());
+        drop(routes);
+        end.await
     }
 }
 
@@ -107,25 +100,16 @@ pub(crate) fn no_thread(error: &IoError) -> Refusal {
     Refusal::new(error.to_string(), "raise the limits of threads and open files (ulimit -u, -n)")
 }
 
-impl PortalThread {
-    /// Stops accepting connections; those that pools have stay. The error is the message of a panic.
-    pub async fn stop(self) -> Result<(), String> {
-        // The thread may have ended.
-        let _ = self.stop.send(());
-        self.end.await
-    }
-}
-
 type Signals = (
     oneshot::Sender<Result<PortalAddresses, Refusal>>,
-    oneshot::Receiver<Vec<PoolRoutes>>,
+    watch::Receiver<Option<Vec<PoolRoutes>>>,
     oneshot::Receiver<()>,
 );
 
 async fn run(
     world: World,
     PortalSetting { network, nbd, iscsi, nbd_options }: PortalSetting,
-    (tell, routes, stopped): Signals,
+    (tell, mut routes, stopped): Signals,
     mut back: mpsc::UnboundedReceiver<MovingClient>,
     notices: NoticeSender,
 ) {
@@ -143,8 +127,10 @@ async fn run(
     };
     // Nobody may wait for it.
     let _ = tell.send(Ok(addresses));
-    let Ok(pools) = routes.await else { return };
-    let directory = Rc::new(Directory { pools, discovery: Targets::default() });
+    if routes.wait_for(Option::is_some).await.is_err() {
+        return;
+    }
+    let directory = Rc::new(Directory { routes, discovery: Targets::default() });
     let portal = Portal::new(&world, Rc::clone(&directory) as _, nbd_options, nbd_reporter(&notices));
     let takes_back = Rc::clone(&portal);
     world.spawn("nbd clients back", async move {
@@ -176,20 +162,25 @@ async fn listen(
 
 /// The pools by what they serve.
 struct Directory {
-    pools: Vec<PoolRoutes>,
+    routes: watch::Receiver<Option<Vec<PoolRoutes>>>,
     /// Sessions of discovery.
     discovery: Targets,
 }
 
 impl Directory {
-    /// The pool with the wanted service, and whether its thread runs.
-    fn find(&self, has: impl Fn(&PoolView) -> bool) -> Option<(&PoolRoutes, bool)> {
-        // The last view of a pool that has ended stays.
-        let pool = self.pools.iter().find(|pool| has(&pool.views.borrow()))?;
-        Some((pool, current(&pool.views).is_some()))
+    fn pools(&self) -> Vec<PoolRoutes> {
+        self.routes.borrow().clone().unwrap_or_default()
     }
 
-    fn find_target(&self, target: &str) -> Option<(&PoolRoutes, bool)> {
+    /// The pool with the wanted service, and whether its thread runs.
+    fn find(&self, has: impl Fn(&PoolView) -> bool) -> Option<(PoolRoutes, bool)> {
+        // The last view of a pool that has ended stays.
+        let pool = self.pools().into_iter().find(|pool| has(&pool.views.borrow()))?;
+        let runs = current(&pool.views).is_some();
+        Some((pool, runs))
+    }
+
+    fn find_target(&self, target: &str) -> Option<(PoolRoutes, bool)> {
         self.find(|view| view.targets.iter().any(|listed| listed.name.eq_ignore_ascii_case(target)))
     }
 }
@@ -202,7 +193,7 @@ impl ExportDirectory for Directory {
             let listed = |export: &ListedExport| ListedExport { is_stopped, ..export.clone() };
             exports.iter().map(listed).collect::<Vec<_>>()
         };
-        self.pools.iter().flat_map(of_pool).collect()
+        self.pools().iter().flat_map(of_pool).collect()
     }
 
     fn send(&self, export: &str, client: MovingClient) -> bool {
@@ -213,7 +204,7 @@ impl ExportDirectory for Directory {
 
 impl TargetDirectory for Directory {
     fn targets(&self) -> Targets {
-        let views: Vec<_> = self.pools.iter().map(|pool| Arc::clone(&pool.views.borrow())).collect();
+        let views: Vec<_> = self.pools().iter().map(|pool| Arc::clone(&pool.views.borrow())).collect();
         let access = AccessList::merged(views.iter().map(|view| &*view.access));
         let listed = views.iter().flat_map(|view| view.targets.to_vec());
         self.discovery.with_listed(listed).with_access(access)

@@ -3,19 +3,22 @@
 //! Invariants:
 //!
 //! 1. A view is a value: reading it sends the pool nothing.
-//! 2. A view is published once a second at most, and only if something in it changed. Rows of volumes are made only
-//!    when the catalogue has changed.
+//! 2. A view is published once a second at most, and only if something in it changed; at once if what is served has
+//!    changed, for the portal routes by it. Rows of volumes are made only when the catalogue has changed.
 
 use crate::{
     order::map_rows,
     pool_thread::{ListedServices, ServedPool},
 };
-use array::pool::VolumeInfo;
+use array::{
+    format::VolumeId,
+    pool::{VolumeInfo, VolumeSetting},
+};
 use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::watch;
-use world::{ByteCount, World};
+use world::{ByteCount, World, with_deadline};
 
 /// Interval of looking for changes.
 pub const VIEWS_EVERY: Duration = Duration::from_secs(1);
@@ -40,21 +43,27 @@ pub struct PoolView {
     pub targets: Arc<Vec<ListedTarget>>,
     /// Rights on the targets.
     pub access: Arc<AccessList>,
+    /// Grows when what is served changes.
+    pub services_revision: u64,
 }
 
 /// A volume as other threads see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeView {
     pub name: String,
+    pub volume: VolumeId,
     pub size: ByteCount,
+    pub setting: VolumeSetting,
     pub snapshots: usize,
     pub group: Option<String>,
+    /// Name of the volume whose rollback left it.
+    pub left_by: Option<String>,
 }
 
 impl VolumeView {
-    fn of(info: VolumeInfo) -> Self {
-        let VolumeInfo { name, size_bytes, snapshots, group, .. } = info;
-        Self { name, size: ByteCount(size_bytes), snapshots, group }
+    pub(crate) fn of(info: VolumeInfo) -> Self {
+        let VolumeInfo { name, volume, size_bytes, setting, snapshots, group, left_by, .. } = info;
+        Self { name, volume, size: ByteCount(size_bytes), setting, snapshots, group, left_by }
     }
 }
 
@@ -86,7 +95,8 @@ impl ViewPublisher {
     /// Publishes until the future is dropped.
     pub async fn run(mut self) {
         loop {
-            self.world.sleep(VIEWS_EVERY).await;
+            // Whichever comes first.
+            let _ = with_deadline(self.world.sleep(VIEWS_EVERY), self.pool.services_changed()).await;
             self.publish().await;
         }
     }
@@ -100,6 +110,7 @@ impl ViewPublisher {
             self.volumes = Arc::new(rows);
             self.rows_of = Some(revision);
         }
+        let services_revision = self.pool.services_revision();
         let ListedServices { exports, targets, access } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
         keep_if_equal(&mut self.targets, targets);
@@ -115,6 +126,7 @@ impl ViewPublisher {
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,
+            services_revision,
         };
         self.views.send_if_modified(|last| {
             let is_new = **last != view;

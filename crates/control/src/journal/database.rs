@@ -3,7 +3,7 @@
 //! redb refuses everything after its first I/O error. So the database is closed then, and opened again by the next call:
 //! a disk that was full for a moment needs no restart.
 
-use super::{APPLIES, FORMAT, FORMAT_KEY, JournalError, SETTINGS, SITES};
+use super::{APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES};
 use redb::{
     Builder, Database, ReadTransaction, ReadableDatabase, StorageBackend, TableHandle, WriteTransaction,
 };
@@ -24,7 +24,7 @@ const NEW_BYTES_MAX: u64 = 4 << 20;
 /// redb's error of any operation. Boxed, for it is large.
 pub(super) type TransactionResult<T> = Result<T, TransactionFailure>;
 
-/// Why a transaction ended without its change.
+/// The reason for which a transaction ended without its change.
 pub(super) struct TransactionFailure(Box<redb::Error>);
 
 impl<E: Into<redb::Error>> From<E> for TransactionFailure {
@@ -154,6 +154,7 @@ fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
         transaction.open_table(SETTINGS)?.insert(FORMAT_KEY, FORMAT)?;
         transaction.open_table(SITES)?;
         transaction.open_table(APPLIES)?;
+        transaction.open_table(POOLS)?;
         Ok(())
     })?;
     Ok(Some(FORMAT))

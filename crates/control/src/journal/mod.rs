@@ -1,5 +1,5 @@
 //! The daemon's journal: what it must remember over a restart and no pool keeps. Today that is the site file that was
-//! applied last, and an apply that is under way.
+//! applied last, an apply that is under way, and the pools that were made or opened.
 //!
 //! It is a redb database in one file: every change is a transaction with two-phase commit, and with quick repair, so that
 //! opening after a crash does not have to find out which pages are in use. Texts are stored as they are, records as JSON.
@@ -24,9 +24,13 @@ mod error;
 pub use self::error::JournalError;
 
 use self::database::JournalDatabase;
-use redb::TableDefinition;
+use redb::{ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard},
+};
 use world::StateFile;
 
 /// Number of the format of tables and values.
@@ -41,6 +45,8 @@ const SERVED_KEY: &str = "served";
 /// Applies, as JSON.
 const APPLIES: TableDefinition<&str, &str> = TableDefinition::new("applies");
 const UNDER_WAY_KEY: &str = "under way";
+/// Pools by their names, as JSON.
+const POOLS: TableDefinition<&str, &str> = TableDefinition::new("pools");
 
 /// An apply of a site file, from its first step to its last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +55,14 @@ pub struct ApplyRecord {
     pub text: String,
     /// Names of what it may destroy.
     pub destroy: Vec<String>,
+}
+
+/// A pool that the daemon has made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalPool {
+    pub folder: PathBuf,
+    /// UUID that it was to get, while it is being made; none once it is there.
+    pub being_made: Option<[u8; 16]>,
 }
 
 /// An open journal. Calls from several threads take turns.
@@ -102,6 +116,39 @@ impl DaemonJournal {
         database.change(|transaction| {
             transaction.open_table(SITES)?.insert(SERVED_KEY, text.as_str())?;
             transaction.open_table(APPLIES)?.remove(UNDER_WAY_KEY)?;
+            Ok(())
+        })
+    }
+
+    /// Pools that were made or opened, or are being made, by their names.
+    pub fn pools(&self) -> Result<BTreeMap<String, JournalPool>, JournalError> {
+        let mut database = self.lock();
+        let records = database.read(|transaction| {
+            let mut records = Vec::new();
+            for record in transaction.open_table(POOLS)?.iter()? {
+                let (name, record) = record?;
+                records.push((name.value().to_owned(), record.value().to_owned()));
+            }
+            Ok(records)
+        })?;
+        let parsed = |(name, record): (String, String)| Ok((name, serde_json::from_str(&record)?));
+        let parsed: Result<_, serde_json::Error> = records.into_iter().map(parsed).collect();
+        parsed.map_err(|error| database.damaged(format!("its record of a pool: {error}")))
+    }
+
+    /// Records a pool, in the place of what was known under its name.
+    pub fn put_pool(&self, name: &str, pool: &JournalPool) -> Result<(), JournalError> {
+        let record = serde_json::to_string(pool).expect("paths and numbers can be written as JSON");
+        self.lock().change(|transaction| {
+            transaction.open_table(POOLS)?.insert(name, record.as_str())?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a pool.
+    pub fn forget_pool(&self, name: &str) -> Result<(), JournalError> {
+        self.lock().change(|transaction| {
+            transaction.open_table(POOLS)?.remove(name)?;
             Ok(())
         })
     }

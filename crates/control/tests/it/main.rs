@@ -5,3 +5,4 @@ mod journal;
 mod journal_damage;
 mod real_threads;
 mod simulated;
+mod site_crashes;

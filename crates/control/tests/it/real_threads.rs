@@ -86,8 +86,9 @@ async fn start(world: &World, folder: &Path, options: RealOptions) -> (Daemon, N
     };
     let setting = DaemonSetting { pools: POOLS.map(|name| pool(folder, name).into()).into(), portal };
     let (notices, reader) = notice::channel("daemon");
-    let daemon =
-        Daemon::start(world, &RealThreads { seed: 1, options }, setting, &notices).await.expect("it starts");
+    let daemon = Daemon::start(world, Rc::new(RealThreads { seed: 1, options }), setting, &notices)
+        .await
+        .expect("it starts");
     (daemon, reader)
 }
 

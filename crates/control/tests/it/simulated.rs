@@ -172,7 +172,7 @@ async fn start(
     let setting = DaemonSetting { pools: pools.collect(), portal: portal(network) };
     let (notices, reader) = notice::channel("daemon");
     let daemon =
-        Daemon::start(world, &SimThreads(world.clone()), setting, &notices).await.expect("it starts");
+        Daemon::start(world, Rc::new(SimThreads(world.clone())), setting, &notices).await.expect("it starts");
     (daemon, reader)
 }
 
@@ -395,25 +395,25 @@ fn a_daemon_that_cannot_start_leaves_its_pools_closed_and_says_why() {
             DaemonSetting { pools: pools.collect(), portal: portal(&network) }
         };
         let (notices, _reader) = notice::channel("daemon");
-        let threads = SimThreads(world.clone());
+        let threads = || Rc::new(SimThreads(world.clone()));
         let twice_drives = [drives[0].clone(), drives[1].clone(), Vec::new()];
         for (names, served_as, drives, problem) in [
             (["mail", "mail", "logs"], POOLS, &drives[..], "two pools are called \"mail\""),
             (POOLS, ["a", "b", "a"], &drives[..], "two pools would serve \"a\""),
             (POOLS, POOLS, &twice_drives[..], "drive"),
         ] {
-            let refused = Daemon::start(&world, &threads, setting(names, served_as, drives), &notices).await;
+            let refused = Daemon::start(&world, threads(), setting(names, served_as, drives), &notices).await;
             let refused = refused.err().expect("it is refused").to_string();
             assert!(refused.contains(problem), "{refused}");
         }
         let host = network.host("server");
         let taken = host.listen(&Address::parse("server:3260", 0).unwrap()).await.unwrap();
-        let refused = Daemon::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices).await;
+        let refused = Daemon::start(&world, threads(), setting(POOLS, POOLS, &drives), &notices).await;
         let refused = refused.err().expect("the address is taken").to_string();
         assert!(refused.contains("address in use"), "{refused}");
         drop(taken);
         // All are closed: they open, and their addresses are free.
-        let daemon = Daemon::start(&world, &threads, setting(POOLS, POOLS, &drives), &notices)
+        let daemon = Daemon::start(&world, threads(), setting(POOLS, POOLS, &drives), &notices)
             .await
             .expect("it starts");
         daemon.stop().await;

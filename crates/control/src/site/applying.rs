@@ -1,0 +1,265 @@
+//! The steps of a plan, done on the pools' threads.
+
+use super::{
+    changes::{SiteStep, new_setting},
+    planning::{PlanOccasion, PlannedSite},
+    server::SiteServer,
+    wanted::WantedPool,
+};
+use crate::{
+    journal::{ApplyRecord, JournalError, JournalPool},
+    pool_thread::ServedPool,
+};
+use array::{
+    error::Error,
+    format::{PoolId, VolumeId},
+    pool::{NewVolume, VolumeSetting},
+};
+use plan::site::split_snapshot;
+use report::Refusal;
+use serving::{export::WantedExports, pool::folder::refusal, uuid::random_uuid};
+use std::{collections::BTreeMap, path::Path, rc::Rc};
+use world::LocalFuture;
+
+impl SiteServer {
+    /// Does the steps of a plan, and serves what it wants. `tell` is called before each step. A step that fails ends the steps of
+    /// its pool alone; a pool whose steps were not all done serves what it served, or at the start what is there.
+    ///
+    /// # Errors
+    ///
+    /// A step failed: the next apply goes on from there.
+    pub async fn apply(&mut self, plan: PlannedSite, mut tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
+        let PlannedSite { text, destroy, forgotten, wanted, refused, occasion, changes } = plan;
+        let mut steps = changes.steps;
+        self.refused = refused;
+        for (pool, refusal) in self.refused.clone() {
+            self.stop_pool(&pool, refusal);
+        }
+        self.check_new(&mut steps, occasion).await?;
+        let begun = self.journal.begin_apply(&ApplyRecord { text, destroy });
+        begun.map_err(|error| error.refusal())?;
+        for name in &forgotten {
+            self.journal.forget_pool(name).map_err(|error| error.refusal())?;
+        }
+        self.open_pools(&wanted.pools).await;
+        let total = steps.len();
+        let (last, first): (Vec<_>, Vec<_>) =
+            steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));
+        let mut failed = BTreeMap::new();
+        let mut done = 0;
+        for step in first {
+            let pool = step.pool().unwrap_or_default().to_owned();
+            if failed.contains_key(&pool) {
+                continue;
+            }
+            tell(&step);
+            match self.perform(&step).await {
+                Ok(()) => done += 1,
+                Err(refusal) => drop(failed.insert(pool, refusal)),
+            }
+        }
+        let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
+        let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
+        self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await;
+        for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
+            tell(step);
+            match self.perform(step).await {
+                Ok(()) => done += 1,
+                Err(refusal) => drop(failed.insert(step.pool().unwrap_or_default().to_owned(), refusal)),
+            }
+        }
+        match failed.into_iter().next() {
+            Some((pool, refusal)) => {
+                let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
+                Err(Refusal::new(problem, "then apply the file again: it goes on from here"))
+            }
+            None => self.journal.end_apply().map_err(|error| error.refusal()),
+        }
+    }
+
+    /// Checks the pools that are to be made, unless their making had begun. At the start, one that cannot be made is left out.
+    async fn check_new(&mut self, steps: &mut Vec<SiteStep>, occasion: PlanOccasion) -> Result<(), Refusal> {
+        let records = self.journal.pools().map_err(|error| error.refusal())?;
+        let mut refused = BTreeMap::new();
+        for step in steps.iter() {
+            let SiteStep::MakePool(pool) = step else { continue };
+            if records.get(&pool.name).is_some_and(|record| record.being_made.is_some()) {
+                continue;
+            }
+            match self.places.check(&self.world, pool).await {
+                Ok(()) => {}
+                Err(refusal) if occasion == PlanOccasion::Start && !self.daemon.pools().is_empty() => {
+                    drop(refused.insert(pool.name.clone(), refusal));
+                }
+                Err(refusal) => return Err(Refusal::new(format!("pool {}: {refusal}", pool.name), "")),
+            }
+        }
+        steps.retain(|step| step.pool().is_none_or(|pool| !refused.contains_key(pool)));
+        for (pool, refusal) in refused {
+            self.stop_pool(&pool, refusal);
+        }
+        Ok(())
+    }
+
+    /// Serves what the site wants of these pools, as far as they are open and it is there; open pools that the file lacks are
+    /// closed.
+    async fn serve(&mut self, all: &[WantedPool], pools: &[&WantedPool]) {
+        for pool in pools.iter().filter(|pool| self.daemon.pool(&pool.name).is_some()) {
+            if let Err(refusal) = self.serve_pool(pool).await {
+                self.notices.of(&pool.name).warn(format!("not served as the file says: {refusal}"));
+            }
+        }
+        let is_wanted = |name: &String| all.iter().any(|pool| pool.name == *name);
+        let open = self.daemon.pools().iter().map(|pool| pool.name.clone());
+        for name in open.filter(|name| !is_wanted(name)).collect::<Vec<_>>() {
+            self.daemon.remove_pool(&name).await;
+            self.notices.of(&name).note("closed: the site file has no group of this name any more");
+        }
+    }
+
+    async fn serve_pool(&self, pool: &WantedPool) -> Result<(), Refusal> {
+        let exports = pool.exports.clone();
+        let names = pool.volumes.iter().filter_map(|volume| Some((volume.name.clone(), volume.was.clone()?)));
+        let names_of_before: BTreeMap<String, String> = names.collect();
+        let (warnings, revision) = self
+            .order(&pool.name, "serve", move |pool| {
+                Box::pin(async move {
+                    let (exports, mut warnings) = present(exports, &names_of_before, &pool);
+                    warnings.extend(pool.serve_wanted(&exports)?);
+                    Ok((warnings, pool.services_revision()))
+                })
+            })
+            .await?;
+        if let Some(thread) = self.daemon.pool(&pool.name) {
+            thread.shows_services(revision).await;
+        }
+        for what in warnings {
+            self.notices.of(&pool.name).warn(what);
+        }
+        Ok(())
+    }
+
+    /// Makes a pool. Its UUID is recorded first, so that an interrupted making is known as ours.
+    async fn make_pool(&mut self, pool: &WantedPool) -> Result<(), Refusal> {
+        if self.daemon.pool(&pool.name).is_some() {
+            return Ok(());
+        }
+        let refused = |error: JournalError| error.refusal();
+        let begun =
+            self.journal.pools().map_err(refused)?.remove(&pool.name).and_then(|pool| pool.being_made);
+        let id = begun.unwrap_or_else(|| random_uuid(&self.world));
+        let mut record = JournalPool { folder: pool.folder.clone(), being_made: Some(id) };
+        self.journal.put_pool(&pool.name, &record).map_err(refused)?;
+        let setting = self.places.make(pool, PoolId(id), begun.is_some());
+        if let Some((_, refusal)) = self.daemon.add_pools(vec![setting]).await.into_iter().next() {
+            return Err(refusal);
+        }
+        self.stopped.remove(&pool.name);
+        record.being_made = None;
+        self.journal.put_pool(&pool.name, &record).map_err(refused)
+    }
+
+    async fn perform(&mut self, step: &SiteStep) -> Result<(), Refusal> {
+        match step {
+            SiteStep::MakePool(pool) => self.make_pool(pool).await,
+            SiteStep::RenameVolume { pool, from, to } => {
+                let (from, to) = (from.clone(), to.clone());
+                self.change(pool, "rename volume", move |pool| {
+                    Box::pin(async move { pool.pool.rename_volume(&*from, &to).await })
+                })
+                .await
+            }
+            SiteStep::GrowVolume { pool, volume, to, .. } => {
+                let (volume, size) = (volume.clone(), *to);
+                self.change(pool, "resize volume", move |pool| Box::pin(grow(pool, volume, size.0))).await
+            }
+            SiteStep::SetVolume { pool, volume, to, .. } => {
+                let (volume, setting) = (volume.clone(), *to);
+                self.change(pool, "set volume", move |pool| Box::pin(set(pool, volume, setting))).await
+            }
+            SiteStep::MakeVolume { pool, volume } => {
+                let new = NewVolume {
+                    name: volume.name.clone(),
+                    volume: VolumeId(random_uuid(&self.world)),
+                    size_bytes: volume.size.0,
+                    setting: new_setting(volume),
+                };
+                self.change(pool, "create volume", move |pool| {
+                    Box::pin(async move { pool.pool.create_volume(&new).await })
+                })
+                .await
+            }
+            // All at once, for each pool.
+            SiteStep::Serve { .. } => Ok(()),
+            SiteStep::DestroyVolume { pool, volume, .. } => {
+                let volume = volume.clone();
+                self.change(pool, "delete volume", move |pool| {
+                    Box::pin(async move { pool.pool.delete_volume(&*volume, true).await })
+                })
+                .await
+            }
+        }
+    }
+
+    async fn change(
+        &self,
+        pool: &str,
+        name: &'static str,
+        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<Result<(), Error>> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let shown = pool.to_owned();
+        self.order(pool, name, move |pool| {
+            let work = work(pool);
+            Box::pin(async move { work.await.map_err(|error| refusal(Path::new(&shown), &error, "")) })
+        })
+        .await
+    }
+}
+
+/// The exports that are wanted and there, and a line for each part that is not. A volume that was not renamed yet is found by the name it
+/// has.
+fn present(
+    wanted: WantedExports,
+    names_of_before: &BTreeMap<String, String>,
+    pool: &ServedPool,
+) -> (WantedExports, Vec<String>) {
+    let mut missing = Vec::new();
+    let mut find = |what: &str, meant: &mut String| {
+        let Err(refusal) = pool.exports.check(meant) else { return true };
+        let (volume, snapshot) = split_snapshot(meant);
+        let before = names_of_before.get(volume).map(|before| match snapshot {
+            Some(snapshot) => format!("{before}@{snapshot}"),
+            None => before.clone(),
+        });
+        match before.filter(|before| pool.exports.check(before).is_ok()) {
+            Some(before) => *meant = before,
+            None => {
+                missing.push(format!("{what} is not served: {refusal}"));
+                return false;
+            }
+        }
+        true
+    };
+    let WantedExports { mut nbd, mut targets, access } = wanted;
+    nbd.retain_mut(|export| find(&format!("NBD export {:?}", export.name), &mut export.volume));
+    for target in &mut targets {
+        let name = target.name.clone();
+        target.units.retain_mut(|unit| find(&format!("unit {name}/{}", unit.number), &mut unit.volume));
+    }
+    (WantedExports { nbd, targets, access }, missing)
+}
+
+async fn grow(pool: Rc<ServedPool>, volume: String, size: u64) -> Result<(), Error> {
+    pool.pool.resize_volume(&*volume, size).await?;
+    if let Some(known) = pool.pool.volumes().into_iter().find(|known| known.name == volume) {
+        pool.exports.capacity_changed(known.volume);
+    }
+    Ok(())
+}
+
+async fn set(pool: Rc<ServedPool>, volume: String, setting: VolumeSetting) -> Result<(), Error> {
+    let VolumeSetting { write_cache, rates, bounds, .. } = setting;
+    pool.pool.set_bounds(&*volume, bounds).await?;
+    pool.pool.set_rates(&*volume, rates).await?;
+    pool.pool.set_write_cache(&*volume, write_cache).await
+}

@@ -1,0 +1,25 @@
+//! The site that the daemon serves: from its file to pools, volumes, targets and exports
+//! ([the decision](../../../../docs/decisions/2026-11-26-a-site-is-served.md)).
+//!
+//! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
+//! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
+//! steps, done), [`adoption`] (a file of pools that are there).
+//!
+//! Invariants:
+//!
+//! 1. What the file lacks stays. Data are destroyed only by name, and never because a file changed.
+//! 2. Exports, targets and rights hold no data: they are what the file says.
+//! 3. A site that was applied as a whole has no changes left.
+
+pub mod adoption;
+mod applying;
+pub mod changes;
+pub mod places;
+pub mod planning;
+pub mod server;
+pub mod wanted;
+
+pub use changes::{SiteAction, SiteChange, SiteChanges, SiteStep};
+pub use places::{FolderPlaces, PoolPlaces};
+pub use server::SiteServer;
+pub use wanted::{SiteContext, WantedDrives, WantedPool, WantedSite, WantedVolume};

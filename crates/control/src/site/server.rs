@@ -1,0 +1,248 @@
+//! The site that is served: planned, applied, changed while clients use it.
+//!
+//! Invariants:
+//!
+//! 1. A change begins after the journal knows of the apply it belongs to, and the apply ends with its last change.
+//! 2. An apply that was interrupted is done to its end by the next one of the same file, with what it was allowed to destroy.
+//!    Nothing is destroyed at a start or a reload.
+//! 3. A pool that does not open, or cannot be as the file says, keeps no other from being served.
+//! 4. No pool is made in the place of one that was there: the journal knows each that was made or opened.
+
+use super::{
+    places::PoolPlaces,
+    wanted::{SiteContext, WantedPool, WantedSite},
+};
+use crate::{
+    daemon::Daemon,
+    journal::{DaemonJournal, JournalError, JournalPool},
+    notice::NoticeSender,
+    order::{OrderAnswer, map_rows},
+    pool_thread::ServedPool,
+    portal::{NetworkMaker, PortalAddresses, PortalSetting},
+    view::VolumeView,
+};
+use nbd::{ServerOptions, TlsMode, UriTls};
+use plan::site::Site;
+use report::Refusal;
+use std::{collections::BTreeMap, rc::Rc};
+use world::{Address, LocalFuture, ThreadStarter, World};
+
+/// Surroundings of a site's server.
+pub struct SiteServerSetting {
+    pub context: SiteContext,
+    pub places: Rc<dyn PoolPlaces>,
+    pub threads: Rc<dyn ThreadStarter>,
+    pub network: NetworkMaker,
+    pub journal: DaemonJournal,
+}
+
+/// The clients that are to reach the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortalUse {
+    /// At the addresses of its file.
+    Listen,
+    /// Nobody.
+    None,
+}
+
+/// A way to something that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServedUri {
+    Nbd { address: Address, export: String },
+    Iscsi { address: Address, target: String, number: u64 },
+}
+
+/// A site that is served.
+pub struct SiteServer {
+    pub(super) world: World,
+    pub(super) daemon: Daemon,
+    pub(super) journal: DaemonJournal,
+    pub(super) context: SiteContext,
+    pub(super) places: Rc<dyn PoolPlaces>,
+    pub(super) notices: NoticeSender,
+    /// Pools that did not open or cannot be as the file says, with the reasons.
+    pub(super) stopped: BTreeMap<String, Refusal>,
+    /// Of these, pools that are not to be opened.
+    pub(super) refused: BTreeMap<String, Refusal>,
+    pub(super) addresses: WantedAddresses,
+    /// NBD is served over TLS alone.
+    has_tls: bool,
+}
+
+/// Addresses of NBD and iSCSI and the folder of certificates, as the file says them.
+#[derive(PartialEq)]
+pub(super) struct WantedAddresses(pub(super) Option<Address>, pub(super) Option<Address>, pub(super) String);
+
+impl SiteServer {
+    /// Binds the addresses of the site file `text`, and opens those of its pools that are there. Nothing is served before an
+    /// apply, and nobody is accepted before [`SiteServer::open`].
+    ///
+    /// # Errors
+    ///
+    /// The file is wrong, or asks for what there is not; an address is taken. Nothing has changed.
+    pub async fn start(
+        world: &World,
+        setting: SiteServerSetting,
+        text: &str,
+        portal: PortalUse,
+        notices: &NoticeSender,
+    ) -> Result<Self, Refusal> {
+        let SiteServerSetting { context, places, threads, network, journal } = setting;
+        let site = parse(text)?;
+        let wanted = WantedSite::of(&site, &context)?;
+        let nbd_options = ServerOptions { tls: wanted.nbd_tls.clone(), ..ServerOptions::default() };
+        let (nbd, iscsi) = (wanted.nbd.clone(), wanted.iscsi.clone());
+        let listened = |address: &Option<Address>| address.clone().filter(|_| portal == PortalUse::Listen);
+        let has_tls = matches!(wanted.nbd_tls, TlsMode::Required(_));
+        let portal = PortalSetting { network, nbd: listened(&nbd), iscsi: listened(&iscsi), nbd_options };
+        let daemon = Daemon::bind(world, threads, portal, notices).await?;
+        let mut server = Self {
+            world: world.clone(),
+            daemon,
+            journal,
+            context,
+            places,
+            notices: notices.clone(),
+            stopped: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            addresses: WantedAddresses(nbd, iscsi, site.serve.nbd_tls.clone()),
+            has_tls,
+        };
+        let records = server.journal.pools().map_err(|error| error.refusal())?;
+        for pool in &wanted.pools {
+            if let Err(refusal) = server.check_place(pool, records.get(&pool.name), &records) {
+                server.refused.insert(pool.name.clone(), refusal.clone());
+                server.stop_pool(&pool.name, refusal);
+            }
+        }
+        server.open_pools(&wanted.pools).await;
+        Ok(server)
+    }
+
+    /// Opens the pools that are there and not open, and records where they are.
+    pub(super) async fn open_pools(&mut self, pools: &[WantedPool]) {
+        let is_closed = |pool: &&WantedPool| {
+            self.places.is_made(pool)
+                && self.daemon.pool(&pool.name).is_none()
+                && !self.refused.contains_key(&pool.name)
+        };
+        let closed: Vec<WantedPool> = pools.iter().filter(is_closed).cloned().collect();
+        let settings = closed.iter().map(|pool| self.places.open(pool)).collect();
+        for (name, refusal) in self.daemon.add_pools(settings).await {
+            self.stop_pool(&name, refusal);
+        }
+        for pool in closed.iter().filter(|pool| self.daemon.pool(&pool.name).is_some()) {
+            self.stopped.remove(&pool.name);
+            if let Err(error) = self.record(pool) {
+                self.notices.of(&pool.name).warn(error.refusal().to_string());
+            }
+        }
+    }
+
+    /// Records where an open pool is. A group may have had another name.
+    fn record(&self, pool: &WantedPool) -> Result<(), JournalError> {
+        let known = JournalPool { folder: pool.folder.clone(), being_made: None };
+        self.journal.put_pool(&pool.name, &known)?;
+        for (name, record) in self.journal.pools()? {
+            if name != pool.name && self.places.is_one_folder(&record.folder, &pool.folder) {
+                self.journal.forget_pool(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on without a pool.
+    pub(super) fn stop_pool(&mut self, name: &str, refusal: Refusal) {
+        if self.stopped.get(name) != Some(&refusal) {
+            let line = format!("{refusal}; the other pools are served without what it lacks");
+            self.notices.of(name).warn(line);
+        }
+        self.stopped.insert(name.to_owned(), refusal);
+    }
+
+    /// The ways to everything that is served, with the pool's name.
+    pub fn served(&self) -> Vec<(String, ServedUri)> {
+        let PortalAddresses { nbd, iscsi } = self.daemon.addresses();
+        let mut all = Vec::new();
+        for pool in self.daemon.pools() {
+            let Some(view) = pool.view() else { continue };
+            let mut served = Vec::new();
+            if let Some(address) = nbd {
+                let exports = view.exports.iter().map(|export| export.name.clone());
+                served.extend(exports.map(|export| ServedUri::Nbd { address: address.clone(), export }));
+            }
+            if let Some(address) = iscsi {
+                for target in view.targets.iter() {
+                    let uri = |&number: &u64| ServedUri::Iscsi {
+                        address: address.clone(),
+                        target: target.name.clone(),
+                        number,
+                    };
+                    served.extend(target.units.iter().map(uri));
+                }
+            }
+            all.extend(served.into_iter().map(|uri| (pool.name.clone(), uri)));
+        }
+        all
+    }
+
+    /// The TLS part of NBD URIs.
+    pub fn uri_tls(&self) -> Option<UriTls> {
+        self.has_tls.then(UriTls::default)
+    }
+
+    /// Pools that are there and did not open, with the reasons.
+    pub fn stopped(&self) -> &BTreeMap<String, Refusal> {
+        &self.stopped
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    /// Accepts clients from now on.
+    pub fn open(&mut self) {
+        self.daemon.open();
+    }
+
+    /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
+    /// messages.
+    pub async fn stop(self) -> Vec<(String, String)> {
+        self.daemon.stop().await
+    }
+
+    /// The volumes of a pool that is open.
+    pub async fn volumes(&self, pool: &str) -> Result<Vec<VolumeView>, Refusal> {
+        self.order(pool, "volumes", |pool| {
+            Box::pin(async move { Ok(map_rows(&pool.world, pool.pool.volumes(), VolumeView::of).await) })
+        })
+        .await
+    }
+
+    /// Has a pool's thread do some work, however long it takes.
+    pub(super) async fn order<T: Send + 'static>(
+        &self,
+        pool: &str,
+        name: &'static str,
+        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let refused = |why: String| Refusal::new(format!("pool {pool}: {why}"), "see its messages");
+        let thread = self.daemon.pool(pool).ok_or_else(|| refused("it is not open".to_owned()))?;
+        let answer = thread.orders.give(&self.world, name, work).await;
+        let answer = match answer {
+            Ok(OrderAnswer::Done(answer)) => Ok(answer),
+            Ok(OrderAnswer::UnderWay(pending)) => pending.await,
+            Err(error) => Err(error),
+        };
+        answer.map_err(|error| refused(error.to_string()))?
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Site, Refusal> {
+    let refused = |problem: String| Refusal::new(format!("the site file: {problem}"), "");
+    let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?.with_groups_said();
+    match site.fault() {
+        Some(fault) => Err(refused(fault)),
+        None => Ok(site),
+    }
+}

@@ -1,0 +1,343 @@
+//! Sites applied in simulated time: the power fails, or the process is killed, between any two awaits.
+//!
+//! After each crash the same file is applied again, without naming what may be destroyed: what was begun is done to its
+//! end. The checker knows the identity of each volume that an apply had acknowledged.
+
+use array::{
+    format::{DriveId, PoolId, SparingLevel, VolumeId},
+    pool::{NewDrive, NewPool, OpenSetting, create, open},
+};
+use control::{
+    DaemonJournal,
+    notice::{self, NoticeSender},
+    pool_thread::{OpenedPool, PoolServices, PoolSetting},
+    site::{
+        PoolPlaces, SiteContext, SiteServer, WantedPool,
+        planning::PlanOccasion,
+        server::{PortalUse, ServedUri, SiteServerSetting},
+    },
+};
+use fragile::Fragile;
+use report::Refusal;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+};
+use world::{
+    BlockDevice, ByteCount, LocalFuture, Random, World,
+    sim::{
+        DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads,
+        Simulation, StateFileFaults,
+    },
+};
+
+const MIB: u64 = 1 << 20;
+const POOLS: [&str; 2] = ["logs", "mail"];
+/// Sites applied one after the other.
+const ROUNDS: u64 = 4;
+
+type Drives = BTreeMap<String, Vec<Rc<SimDrive>>>;
+
+/// Pools on simulated drives, of which only these sites know.
+struct SimPlaces(Drives);
+
+/// Bytes of all places of superblocks.
+const SUPERBLOCK_BYTES: usize = MIB as usize;
+
+fn has_superblock(drive: &Rc<SimDrive>) -> bool {
+    let mut places = vec![0; SUPERBLOCK_BYTES];
+    drive.peek(0, &mut places);
+    places.iter().any(|&byte| byte != 0)
+}
+
+impl PoolPlaces for SimPlaces {
+    fn is_made(&self, pool: &WantedPool) -> bool {
+        self.0[&pool.name].iter().all(has_superblock)
+    }
+
+    fn check(&self, _: &World, _: &WantedPool) -> LocalFuture<Result<(), Refusal>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn open(&self, pool: &WantedPool) -> PoolSetting {
+        setting(&pool.name, &self.0[&pool.name], None)
+    }
+
+    fn is_pool(&self, folder: &Path) -> bool {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        self.0[name].iter().all(has_superblock)
+    }
+
+    fn is_one_folder(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
+
+    fn make(&self, pool: &WantedPool, id: PoolId, resumes: bool) -> PoolSetting {
+        let drives = &self.0[&pool.name];
+        assert!(
+            resumes || !drives.iter().any(has_superblock),
+            "only an apply that was interrupted leaves a part"
+        );
+        drives.iter().for_each(|drive| drive.poke(0, &vec![0; SUPERBLOCK_BYTES]));
+        setting(&pool.name, drives, Some(id))
+    }
+}
+
+fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<PoolId>) -> PoolSetting {
+    let (drives, own) = (Fragile::new(drives.to_vec()), name.to_owned());
+    let open_pool = move |world: World, _: NoticeSender| -> LocalFuture<Result<OpenedPool, Refusal>> {
+        Box::pin(async move {
+            let devices: Vec<Rc<dyn BlockDevice>> =
+                drives.get().iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
+            let refused = |error: array::error::Error| Refusal::new(error.to_string(), "");
+            if let Some(id) = new {
+                make(&world, &own, id, &devices).await.map_err(refused)?;
+            }
+            let pool = open(&world, &devices, OpenSetting::default()).await.map_err(refused)?;
+            let closing = Rc::clone(&pool);
+            let close = Box::new(move || -> LocalFuture<Result<(), Refusal>> {
+                Box::pin(
+                    async move { closing.close().await.map_err(|error| Refusal::new(error.to_string(), "")) },
+                )
+            });
+            Ok(OpenedPool { pool, services: PoolServices::default(), close })
+        })
+    };
+    PoolSetting { name: name.to_owned(), open: Box::new(open_pool) }
+}
+
+async fn make(
+    world: &World,
+    name: &str,
+    pool: PoolId,
+    devices: &[Rc<dyn BlockDevice>],
+) -> array::error::Result<()> {
+    let number = name.as_bytes()[0];
+    let new = NewPool { pool, name: name.to_owned(), slot_bytes: MIB as u32, sparing: SparingLevel::None };
+    let drive = |(index, device): (u8, &Rc<dyn BlockDevice>)| NewDrive {
+        drive: DriveId([number + index; 16]),
+        serial: format!("{name}-{index}"),
+        domain: None,
+        device: Rc::clone(device),
+    };
+    create(world, &new, &(0..).zip(devices).map(drive).collect::<Vec<_>>()).await
+}
+
+/// A site file, and what it may destroy.
+#[derive(Clone, Debug)]
+struct SiteDraft {
+    text: String,
+    destroy: Vec<String>,
+    /// Size of each volume in the file, by POOL/VOLUME.
+    sizes: BTreeMap<String, u64>,
+    /// Names of before, by those of after.
+    renamed: BTreeMap<String, String>,
+    exports: BTreeSet<String>,
+}
+
+/// A volume as it was acknowledged.
+#[derive(Clone, Debug, PartialEq)]
+struct KnownVolume {
+    volume: VolumeId,
+    size: u64,
+}
+
+impl SiteDraft {
+    fn draw(random: &mut Random, known: &BTreeMap<String, KnownVolume>) -> Self {
+        let mut wish = Self {
+            text: String::new(),
+            destroy: Vec::new(),
+            sizes: BTreeMap::new(),
+            renamed: BTreeMap::new(),
+            exports: BTreeSet::new(),
+        };
+        for pool in POOLS {
+            wish.text += &format!("[[group]]\nname = '{pool}'\n");
+            // Volumes of before that the file lacks, and that may get another name.
+            let mut left = Vec::new();
+            let mut free = Vec::new();
+            for name in ["a", "b", "c", "d"] {
+                let path = format!("{pool}/{name}");
+                match known.get(&path) {
+                    Some(before) if random.percent(60.0) => wish.volume(&path, before.size, None, random),
+                    Some(_) if random.percent(40.0) => wish.destroy.push(path),
+                    Some(_) => left.push(path),
+                    None => free.push(path),
+                }
+            }
+            for path in free {
+                match left.last() {
+                    Some(was) if random.percent(50.0) => {
+                        let was = was.clone();
+                        left.pop();
+                        wish.volume(&path, known[&was].size, Some(&was), random);
+                    }
+                    _ if random.percent(50.0) => wish.volume(&path, MIB, None, random),
+                    _ => {}
+                }
+            }
+        }
+        wish
+    }
+
+    fn volume(&mut self, path: &str, size: u64, was: Option<&str>, random: &mut Random) {
+        let (pool, name) = path.split_once('/').unwrap();
+        let size = if random.percent(30.0) { size + MIB } else { size };
+        let gb = size as f64 / (1u64 << 30) as f64;
+        self.text += &format!("[[volume]]\nname = '{name}'\ngroup = '{pool}'\ngb = {gb:?}\n");
+        if random.percent(50.0) {
+            self.text += &format!("iops_max = {}\n", 100 + random.below(3));
+        }
+        if let Some(was) = was {
+            self.text += &format!("was = '{}'\n", was.split_once('/').unwrap().1);
+            self.renamed.insert(path.to_owned(), was.to_owned());
+        }
+        if random.percent(70.0) {
+            let export = path.replace('/', "-");
+            self.text += &format!("[[nbd]]\nname = '{export}'\nvolume = '{path}'\n");
+            self.exports.insert(export);
+        }
+        self.sizes.insert(path.to_owned(), size);
+    }
+}
+
+/// One life of the daemon: it starts with the file, applies it and ends. Returns the volumes it leaves.
+async fn life(
+    world: World,
+    (network, drives): (SimNetwork, Drives),
+    file: SimStateFile,
+    wish: SiteDraft,
+) -> Result<BTreeMap<String, KnownVolume>, String> {
+    let network = Fragile::new(network);
+    let setting = SiteServerSetting {
+        context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
+        places: Rc::new(SimPlaces(drives)),
+        threads: Rc::new(SimThreads(world.clone())),
+        network: Box::new(move || network.get().host("server")),
+        journal: DaemonJournal::open(Arc::new(file.open())).map_err(|error| error.to_string())?,
+    };
+    let (notices, mut reader) = notice::channel("serve");
+    let said = |refusal: Refusal| refusal.to_string();
+    let mut server =
+        SiteServer::start(&world, setting, &wish.text, PortalUse::Listen, &notices).await.map_err(said)?;
+    let plan = server.plan(&wish.text, &wish.destroy, PlanOccasion::Apply).await.map_err(said)?;
+    server.apply(plan, |_| ()).await.map_err(said)?;
+    server.open();
+    let again = server.plan(&wish.text, &[], PlanOccasion::Reload).await.map_err(said)?;
+    if !again.changes.is_empty() {
+        return Err(format!("applied, and these changes are left: {:?}", again.changes.steps));
+    }
+    let served: BTreeSet<String> = server
+        .served()
+        .into_iter()
+        .filter_map(|(_, uri)| match uri {
+            ServedUri::Nbd { export, .. } => Some(export),
+            ServedUri::Iscsi { .. } => None,
+        })
+        .collect();
+    if served != wish.exports {
+        return Err(format!("{served:?} is served, not {:?}", wish.exports));
+    }
+    let mut volumes = BTreeMap::new();
+    for pool in POOLS {
+        for known in server.volumes(pool).await.map_err(said)? {
+            volumes.insert(
+                format!("{pool}/{}", known.name),
+                KnownVolume { volume: known.volume, size: known.size.0 },
+            );
+        }
+    }
+    server.stop().await;
+    while let Some(notice) = reader.try_next() {
+        if notice.is_warning {
+            return Err(format!("warned of {notice:?}"));
+        }
+    }
+    Ok(volumes)
+}
+
+/// Applies several sites, with crashes; the first violation ends it.
+fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
+    let mut simulation = Simulation::new(seed);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives = POOLS
+        .map(|pool| (pool.to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect()))
+        .into();
+    let file = SimStateFile::new("journal", seed);
+    let mut random = simulation.random("sites");
+    let mut known = BTreeMap::new();
+    let mut crashes = 0;
+    for round in 0..ROUNDS {
+        let wish = SiteDraft::draw(&mut random, &known);
+        let mut asked = wish.clone();
+        let mut left = random.below(4);
+        let found = loop {
+            file.set_faults(faults.clone());
+            let polls = (left > 0).then(|| 1 + random.below(1_200));
+            let limits = SimLimits { polls, ..SimLimits::generous() };
+            let (network, drives, file_now) = (network.clone(), drives.clone(), file.clone());
+            let outcome =
+                simulation.run(limits, |world| life(world, (network, drives), file_now, asked.clone()));
+            match outcome {
+                SimOutcome::Completed(found) => {
+                    break found.map_err(|why| format!("round {round}: {why}\n{asked:?}"))?;
+                }
+                SimOutcome::Crashed if random.percent(50.0) => simulation.kill(),
+                SimOutcome::Crashed => {
+                    simulation.cut_power();
+                    file.cut_power();
+                }
+                other => return Err(format!("round {round}: {other:?}")),
+            }
+            crashes += 1;
+            left -= 1;
+            // The journal knows what was begun; the person does not name it again.
+            asked.destroy.clear();
+        };
+        check(&wish, &known, &found)
+            .map_err(|why| format!("round {round}: {why}\n{wish:?}\n{known:?}\n{found:?}"))?;
+        known = found;
+    }
+    Ok(crashes)
+}
+
+fn check(
+    wish: &SiteDraft,
+    known: &BTreeMap<String, KnownVolume>,
+    found: &BTreeMap<String, KnownVolume>,
+) -> Result<(), String> {
+    for (path, size) in &wish.sizes {
+        let now = found.get(path).ok_or_else(|| format!("{path} is in the file, and not there"))?;
+        if now.size != *size {
+            return Err(format!("{path} has {} bytes, not {size}", now.size));
+        }
+        let was = wish.renamed.get(path).unwrap_or(path);
+        if known.get(was).is_some_and(|before| before.volume != now.volume) {
+            return Err(format!("{path} is another volume than {was} was"));
+        }
+    }
+    let renamed: BTreeSet<&String> = wish.renamed.values().collect();
+    for (path, before) in known.iter().filter(|(path, _)| !renamed.contains(path)) {
+        let is_there = found.get(path).is_some_and(|now| now.volume == before.volume);
+        if !is_there && !wish.destroy.contains(path) {
+            return Err(format!("{path} is gone, and nobody asked for that"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
+    let seeds = std::env::var("SPINDLE_SITE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    let mut crashes = 0;
+    for seed in 0..seeds {
+        match lives(seed, StateFileFaults::default()) {
+            Ok(more) => crashes += more,
+            Err(violation) => panic!("seed {seed}: {violation}"),
+        }
+    }
+    assert!(crashes > seeds / 2, "{crashes} crashes in {seeds} seeds");
+}
