@@ -1,7 +1,7 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, decoders, protocols, verify};
+use fuzz::{array, decoders, protocols, site, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -26,6 +26,7 @@ fn main() {
     for (target, name, bytes) in verify::seeds() {
         write(target, &name, &bytes);
     }
+    write("site_file", "every-key", site::seed().as_bytes());
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);
     write("maildb_stamps", "whole", &made.stamps);

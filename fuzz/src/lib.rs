@@ -4,6 +4,7 @@
 
 pub mod array;
 pub mod protocols;
+pub mod site;
 pub mod verify;
 
 #[path = "../../crates/maildb/tests/it/decoders.rs"]

@@ -13,6 +13,7 @@ use crate::{
     },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
+    site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
@@ -63,6 +64,12 @@ pub enum Verb {
     Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(ExportArguments),
+    /// Make a site as its file says, and serve it: pools, volumes, targets and exports
+    Serve(ServeArguments),
+    /// Make a site as its file says, without serving it
+    Apply(ApplyArguments),
+    /// Print a site as a file: the one that is served, or of pools that are there
+    Site(SiteArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

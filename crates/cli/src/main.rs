@@ -9,6 +9,7 @@ mod console;
 mod exit_status;
 mod export;
 mod help_text;
+mod notice_lines;
 mod plan;
 mod plan_arguments;
 mod pool;
@@ -17,6 +18,8 @@ mod prove;
 mod quantity;
 mod remote_arguments;
 mod report;
+mod site;
+mod state_folder;
 mod verb_arguments;
 mod verify;
 
@@ -57,6 +60,9 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Group(arguments) => pool::group(&arguments),
+        Verb::Serve(arguments) => site::serve(&arguments),
+        Verb::Apply(arguments) => site::apply(&arguments),
+        Verb::Site(arguments) => site::print(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

@@ -7,6 +7,7 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
     pool::{arguments::WriteCacheState, reporter::report_events_of},
+    state_folder::state_folder,
     verb_arguments::ExportArguments,
 };
 use nbd::TlsMode;
@@ -21,7 +22,7 @@ use serving::{
     step_times_file::StepTimesFile,
 };
 use shown::{ShownEndpoint, tell};
-use std::{env, path::PathBuf, rc::Rc, time::Duration};
+use std::{path::PathBuf, rc::Rc, time::Duration};
 use world::{
     Address, World,
     real::{self, Engine, RealOptions, signals::interrupted},
@@ -190,29 +191,20 @@ fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
     Ok(if arguments.nbd_tls_optional { TlsMode::Allowed(tls) } else { TlsMode::Required(tls) })
 }
 
-/// Default folder for identities: the one systemd gives a service, else the usual one of root or of the
-/// user.
-fn state_folder() -> PathBuf {
-    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(given) = folder("STATE_DIRECTORY") {
-        return given;
-    }
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/spindle");
-    }
-    let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
-    own.unwrap_or_else(|| PathBuf::from("/var/lib")).join("spindle")
-}
-
 /// A secret for CHAP, on standard output: once, and nowhere else.
 fn make_secret(console: &Console) -> Result<ExitStatus, Refusal> {
+    let secret = real::run(0, RealOptions::default(), async |world: World| new_secret(&world));
+    console.say_always(&secret);
+    console.finish(ExitStatus::Pass)
+}
+
+/// A new secret for CHAP.
+pub fn new_secret(world: &World) -> String {
     // 96 bits (RFC 7143, 9.2.1) in 16 characters: some initiators take no more.
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bytes = [0; 16];
-    real::run(0, RealOptions::default(), async |world: World| world.fill_secret(&mut bytes));
-    let secret: String = bytes.iter().map(|byte| char::from(DIGITS[usize::from(byte % 64)])).collect();
-    console.say_always(&secret);
-    console.finish(ExitStatus::Pass)
+    world.fill_secret(&mut bytes);
+    bytes.iter().map(|byte| char::from(DIGITS[usize::from(byte % 64)])).collect()
 }
 
 fn address(text: &str, port: u16) -> Result<Address, Refusal> {

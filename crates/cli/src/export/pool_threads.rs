@@ -4,10 +4,14 @@ use super::{
     ExportRequest,
     shown::{ShownEndpoint, ShownExport, tell},
 };
-use crate::{console::Console, exit_status::ExitStatus, pool::reporter::report_events_of};
+use crate::{
+    console::Console,
+    exit_status::ExitStatus,
+    notice_lines::{print, with_notices},
+    pool::reporter::report_events_of,
+};
 use control::{
-    Daemon, DaemonSetting, FolderPool,
-    notice::{self, Notice, NoticeReader},
+    Daemon, DaemonSetting, FolderPool, notice,
     portal::{PortalAddresses, PortalSetting},
 };
 use nbd::{NbdUri, ServerOptions, TlsMode, UriTls};
@@ -16,13 +20,7 @@ use serving::{
     export::{ExportOffers, TargetPlan},
     pool::{folder::VolumePath, record::is_pool},
 };
-use std::{
-    collections::BTreeMap,
-    future::{Future, pending},
-    path::PathBuf,
-    rc::Rc,
-    sync::mpsc,
-};
+use std::{collections::BTreeMap, path::PathBuf, rc::Rc, sync::mpsc};
 use world::{
     Address, Network, World,
     real::{
@@ -30,7 +28,6 @@ use world::{
         host_files::{self, PathKind},
         signals::interrupted,
     },
-    with_deadline,
 };
 
 /// The exports of one pool.
@@ -73,9 +70,9 @@ pub fn run(parts: Vec<PoolPart>, request: ExportRequest, console: Console) -> Re
     real::run(0, request.options, async |world: World| {
         let (notices, mut reader) = notice::channel("export");
         let (give_offers, offers) = mpsc::channel();
-        let threads = RealThreads { seed: 0, options: request.options };
+        let threads = Rc::new(RealThreads { seed: 0, options: request.options });
         let setting = setting(parts, &request, (give_offers, &console));
-        let starting = Daemon::start(&world, &threads, setting, &notices);
+        let starting = Daemon::start(&world, threads, setting, &notices);
         let daemon = with_notices(&mut reader, &console, starting).await?;
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         // A reader of the next lines may end the server at once.
@@ -175,20 +172,4 @@ fn endpoints(
             .collect(),
     };
     addresses.nbd.iter().map(by_nbd).chain(addresses.iscsi.iter().map(by_iscsi)).collect()
-}
-
-/// Prints notices until `work` is done.
-async fn with_notices<T>(reader: &mut NoticeReader, console: &Console, work: impl Future<Output = T>) -> T {
-    let printing = async {
-        while let Some(notice) = reader.next().await {
-            print(console, &notice);
-        }
-        pending::<()>().await;
-    };
-    with_deadline(printing, work).await.expect("printing does not end")
-}
-
-fn print(console: &Console, Notice { thread, is_warning, text }: &Notice) {
-    let text = format!("{thread}: {text}");
-    if *is_warning { console.warn(&text) } else { console.say_progress(&text) }
 }

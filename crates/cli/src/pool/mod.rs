@@ -57,7 +57,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
                 None => NewPoolDrives::Devices(device, &access),
             };
             let sparing = sparing.map(SparingArgument::level);
-            let setting = NewPoolSetting { copies: *copies, sparing, domains: domain };
+            let setting = NewPoolSetting { copies: *copies, sparing, domains: domain, pool: None };
             create::create(&world, pool, drives, setting, json).await
         }
         PoolVerb::AddDrive { pool, size, device, remote, domain } => {

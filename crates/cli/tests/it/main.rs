@@ -56,6 +56,7 @@ mod salvage;
 mod searches;
 mod settings;
 mod sites;
+mod sites_served;
 mod snapshot_notes;
 mod spindle;
 mod step_times;

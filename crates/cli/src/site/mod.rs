@@ -1,0 +1,72 @@
+//! `spindle serve`, `spindle apply` and `spindle site`: a site file made real, served, and printed.
+
+mod apply;
+pub mod arguments;
+mod demonstration;
+mod own_folder;
+mod print;
+mod serve;
+mod shown_changes;
+mod shown_services;
+
+pub use apply::apply;
+pub use print::print;
+pub use serve::serve;
+
+use crate::{console::Console, pool::reporter::report_events_of, state_folder::state_folder};
+use arguments::SitePlace;
+use control::{
+    journal::DaemonJournal,
+    site::{FolderPlaces, SiteContext, server::SiteServerSetting},
+};
+use report::Refusal;
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    Network,
+    real::{RealOptions, RealThreads, Sockets, host_files},
+};
+
+/// Bound on the size of a file kept by hand.
+const SITE_BYTES_MAX: u64 = 16 << 20;
+
+fn state_of(place: &SitePlace) -> PathBuf {
+    place.state.clone().unwrap_or_else(state_folder)
+}
+
+fn read_site(path: &Path) -> Result<String, Refusal> {
+    let bytes = host_files::read_at_most(path, SITE_BYTES_MAX).map_err(|error| {
+        Refusal::new(error.to_string(), "give a site file; 'spindle advise --template' prints one")
+    })?;
+    String::from_utf8(bytes)
+        .map_err(|_| Refusal::new(format!("{}: it is not UTF-8 text", path.display()), ""))
+}
+
+/// The server's surroundings.
+fn setting(
+    path: &Path,
+    place: &SitePlace,
+    (console, options): (&Console, RealOptions),
+    journal: DaemonJournal,
+) -> Result<SiteServerSetting, Refusal> {
+    // From the root: the journal keeps it.
+    let state =
+        host_files::canonical(&state_of(place)).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = host_files::canonical(folder).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let context = SiteContext { folder, state: state.clone(), site: place.site.clone() };
+    let (as_json, is_quiet) = (console.is_for_programs(), console.is_quiet());
+    let on_open = move || -> control::folder_pool::OpenHook {
+        // A console for each thread: they share only its outputs.
+        Box::new(move |world, open| report_events_of(open, world, &Console::new(as_json, is_quiet), as_json))
+    };
+    Ok(SiteServerSetting {
+        context,
+        places: Rc::new(FolderPlaces { on_open: Box::new(on_open) }),
+        threads: Rc::new(RealThreads { seed: 0, options }),
+        network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
+        journal,
+    })
+}

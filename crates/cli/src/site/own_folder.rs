@@ -1,0 +1,67 @@
+//! The folder of a site's server: its journal, and pools whose group says no folder.
+
+use control::journal::DaemonJournal;
+use report::Refusal;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use world::{
+    IoErrorKind,
+    real::{
+        HostStateFile,
+        host_files::{self, PathKind},
+    },
+};
+
+const JOURNAL: &str = "journal.redb";
+
+/// A state folder that is used, and whether it was there before.
+pub struct OwnFolder {
+    path: PathBuf,
+    had_folder: bool,
+    had_journal: bool,
+}
+
+impl OwnFolder {
+    /// Makes the folder if it is missing, and opens the journal, which this process alone may have.
+    pub fn open(path: &Path) -> Result<(Self, DaemonJournal), Refusal> {
+        let is_there = |path: &Path| !matches!(host_files::kind(path), Ok(PathKind::Missing));
+        let (had_folder, had_journal) = (is_there(path), is_there(&path.join(JOURNAL)));
+        let folder = Self { path: path.to_owned(), had_folder, had_journal };
+        host_files::create_private_dir_all(path)
+            .map_err(|error| Refusal::new(error.to_string(), "name another folder with ⟨state⟩ FOLDER"))?;
+        let journal = folder.journal()?;
+        Ok((folder, journal))
+    }
+
+    fn journal(&self) -> Result<DaemonJournal, Refusal> {
+        let file = HostStateFile::open(&self.path.join(JOURNAL)).map_err(|error| {
+            let remedy = match error.kind() {
+                IoErrorKind::Busy => {
+                    "'spindle serve' runs with this state folder: change its site file and send it SIGHUP, or end it"
+                }
+                _ => "name another folder with ⟨state⟩ FOLDER",
+            };
+            Refusal::new(error.to_string(), remedy)
+        })?;
+        DaemonJournal::open(Arc::new(file)).map_err(|error| error.refusal())
+    }
+
+    /// Removes what [`OwnFolder::open`] made, if nothing was recorded since: what was refused leaves all as it was.
+    pub fn leave_as_it_was(self) {
+        if self.had_journal {
+            return;
+        }
+        let is_unused = self.journal().is_ok_and(|journal| {
+            matches!((journal.served_site(), journal.apply_under_way()), (Ok(None), Ok(None)))
+        });
+        if is_unused {
+            // The refusal is the news; a file that stays is empty.
+            let _ = host_files::remove_file(&self.path.join(JOURNAL));
+            if !self.had_folder {
+                let _ = host_files::remove_folder_if_empty(&self.path);
+            }
+        }
+    }
+}

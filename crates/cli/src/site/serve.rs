@@ -1,0 +1,132 @@
+//! `spindle serve`: a site file made real and served, until the program is ended.
+
+use super::{
+    arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, setting, shown_changes,
+    shown_services, state_of,
+};
+use crate::{
+    console::Console,
+    exit_status::ExitStatus,
+    notice_lines::{print, with_notices},
+};
+use control::{
+    notice,
+    site::{SiteServer, planning::PlanOccasion, server::PortalUse},
+};
+use report::Refusal;
+use std::path::Path;
+use world::{
+    World,
+    real::{
+        self, Engine, RealOptions,
+        host_files::{self, PathKind},
+        signals::{ReloadRequests, interrupted},
+    },
+    with_deadline,
+};
+
+/// The file of a state folder that is served if none is named.
+const OWN_FILE: &str = "site.toml";
+
+/// Runs the verb to its end.
+pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(arguments.json, arguments.quiet);
+    let state = state_of(&arguments.place);
+    let file = arguments.file.clone().unwrap_or_else(|| state.join(OWN_FILE));
+    let is_missing = matches!(host_files::kind(&file), Ok(PathKind::Missing));
+    let is_demonstration = arguments.file.is_none() && is_missing;
+    let text = if is_demonstration { demonstration::TEXT.to_owned() } else { read_site(&file)? };
+    let options = RealOptions::default();
+    real::run(0, options, async |world: World| {
+        let (notices, mut reader) = notice::channel("serve");
+        // From here on they do not end the process.
+        let signal = interrupted();
+        let mut ended = Box::pin(async move { _ = signal.await });
+        let mut reloads = ReloadRequests::listen();
+        let (folder, journal) = OwnFolder::open(&state)?;
+        let begun = async {
+            if is_demonstration {
+                demonstration::begin((&world, &console), (&state, &file), &journal)?;
+            }
+            let setting = setting(&file, &arguments.place, (&console, options), journal)?;
+            let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
+            match begin(&mut server, &text, &file, &console).await {
+                Ok(()) => Ok(server),
+                Err(refusal) => {
+                    server.stop().await;
+                    Err(refusal)
+                }
+            }
+        };
+        let begun = with_notices(&mut reader, &console, with_deadline(&mut ended, begun)).await;
+        let mut server = match begun {
+            Some(Ok(server)) => server,
+            Some(Err(refusal)) => {
+                if is_demonstration {
+                    demonstration::take_back(&state, &file);
+                }
+                folder.leave_as_it_was();
+                return Err(refusal);
+            }
+            None => {
+                console.say("ended before anything was served; the next start goes on from here");
+                return console.finish(ExitStatus::Pass);
+            }
+        };
+        Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
+        server.open();
+        shown_services::show(&server, &console)?;
+        if arguments.file.is_none() {
+            demonstration::show_use(&file, &console);
+        }
+        console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
+        while with_notices(&mut reader, &console, with_deadline(&mut ended, reloads.requested()))
+            .await
+            .is_some()
+        {
+            let reloading = reload(&mut server, &file, &console);
+            if let Err(refusal) = with_notices(&mut reader, &console, reloading).await {
+                console.warn(&refusal.to_string());
+            }
+        }
+        let panicked = with_notices(&mut reader, &console, server.stop()).await;
+        while let Some(notice) = reader.try_next() {
+            print(&console, &notice);
+        }
+        if let Some((pool, _)) = panicked.first() {
+            console.warn(&format!("{pool} had stopped before; all writes that it acknowledged are stable"));
+            return console.finish(ExitStatus::Fail);
+        }
+        console.say("ended; all acknowledged writes are stable");
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// Shows the changes at the start, and does them. One that fails does not keep what is there from being served.
+async fn begin(server: &mut SiteServer, text: &str, file: &Path, console: &Console) -> Result<(), Refusal> {
+    let plan = server.plan(text, &[], PlanOccasion::Start).await?;
+    shown_changes::show(&plan, &file.display().to_string(), console)?;
+    let applied = server.apply(plan, |step| shown_changes::show_step(step, console)).await;
+    let has_pools = !server.daemon().pools().is_empty();
+    match (applied, server.stopped().iter().next()) {
+        (Err(refusal), _) if has_pools => console.warn(&refusal.to_string()),
+        (Err(refusal), _) => return Err(refusal),
+        (Ok(()), Some((pool, refusal))) if !has_pools => {
+            return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
+        }
+        (Ok(()), _) => {}
+    }
+    Ok(())
+}
+
+/// Applies the file again.
+async fn reload(server: &mut SiteServer, file: &Path, console: &Console) -> Result<(), Refusal> {
+    let planned = async {
+        let text = read_site(file)?;
+        server.plan(&text, &[], PlanOccasion::Reload).await
+    };
+    let plan = planned.await.map_err(|refusal| Refusal::new(refusal.to_string(), "what is served stays"))?;
+    shown_changes::show(&plan, &file.display().to_string(), console)?;
+    server.apply(plan, |step| shown_changes::show_step(step, console)).await?;
+    shown_services::show(server, console)
+}
