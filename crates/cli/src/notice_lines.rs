@@ -1,7 +1,8 @@
 //! Notices of the daemon's threads, printed as lines.
 
-use crate::console::Console;
+use crate::{console::Console, exit_status::ExitStatus};
 use control::notice::{Notice, NoticeReader};
+use report::Refusal;
 use std::future::{Future, pending};
 use world::with_deadline;
 
@@ -20,8 +21,26 @@ pub async fn with_notices<T>(
     with_deadline(printing, work).await.expect("printing does not end")
 }
 
+/// Waits for the threads to end, prints their last notices and the outcome. `stopping` gives those that had panicked.
+pub async fn say_end(
+    reader: &mut NoticeReader,
+    console: &Console,
+    stopping: impl Future<Output = Vec<(String, String)>>,
+) -> Result<ExitStatus, Refusal> {
+    let panicked = with_notices(reader, console, stopping).await;
+    while let Some(notice) = reader.try_next() {
+        print(console, &notice);
+    }
+    if let Some((pool, _)) = panicked.first() {
+        console.warn(&format!("{pool} had stopped before; all writes that it acknowledged are stable"));
+        return console.finish(ExitStatus::Fail);
+    }
+    console.say("ended; all acknowledged writes are stable");
+    console.finish(ExitStatus::Pass)
+}
+
 /// Prints one notice.
-pub fn print(console: &Console, Notice { thread, is_warning, text }: &Notice) {
+fn print(console: &Console, Notice { thread, is_warning, text }: &Notice) {
     let text = format!("{thread}: {text}");
     if *is_warning { console.warn(&text) } else { console.say_progress(&text) }
 }

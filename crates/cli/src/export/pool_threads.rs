@@ -7,7 +7,7 @@ use super::{
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    notice_lines::{print, with_notices},
+    notice_lines::{say_end, with_notices},
     pool::reporter::report_events_of,
 };
 use control::{
@@ -81,16 +81,7 @@ pub fn run(parts: Vec<PoolPart>, request: ExportRequest, console: Console) -> Re
         offers.sort_by_key(|offer| request.names.iter().position(|name| *name == offer.name));
         tell(&endpoints(daemon.addresses(), &offers, &request), request.as_json, &console)?;
         with_notices(&mut reader, &console, ended).await;
-        let panicked = with_notices(&mut reader, &console, daemon.stop()).await;
-        while let Some(notice) = reader.try_next() {
-            print(&console, &notice);
-        }
-        if let Some((pool, _)) = panicked.first() {
-            console.warn(&format!("{pool} had stopped before; all writes that it acknowledged are stable"));
-            return console.finish(ExitStatus::Fail);
-        }
-        console.say("ended; all acknowledged writes are stable");
-        console.finish(ExitStatus::Pass)
+        say_end(&mut reader, &console, daemon.stop()).await
     })
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    notice_lines::{print, with_notices},
+    notice_lines::{say_end, with_notices},
 };
 use control::{
     notice,
@@ -89,16 +89,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 console.warn(&refusal.to_string());
             }
         }
-        let panicked = with_notices(&mut reader, &console, server.stop()).await;
-        while let Some(notice) = reader.try_next() {
-            print(&console, &notice);
-        }
-        if let Some((pool, _)) = panicked.first() {
-            console.warn(&format!("{pool} had stopped before; all writes that it acknowledged are stable"));
-            return console.finish(ExitStatus::Fail);
-        }
-        console.say("ended; all acknowledged writes are stable");
-        console.finish(ExitStatus::Pass)
+        say_end(&mut reader, &console, server.stop()).await
     })
 }
 

@@ -203,6 +203,10 @@ impl SiteDraft {
     }
 }
 
+fn journal_of(file: &SimStateFile) -> Result<DaemonJournal, String> {
+    DaemonJournal::open(Arc::new(file.open())).map_err(|error| error.to_string())
+}
+
 /// One life of the daemon: it starts with the file, applies it and ends. Returns the volumes it leaves.
 async fn life(
     world: World,
@@ -216,7 +220,7 @@ async fn life(
         places: Rc::new(SimPlaces(drives)),
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
-        journal: DaemonJournal::open(Arc::new(file.open())).map_err(|error| error.to_string())?,
+        journal: journal_of(&file)?,
     };
     let (notices, mut reader) = notice::channel("serve");
     let said = |refusal: Refusal| refusal.to_string();
@@ -274,8 +278,11 @@ fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
         let wish = SiteDraft::draw(&mut random, &known);
         let mut asked = wish.clone();
         let mut left = random.below(4);
+        let mut begun_to_destroy = Vec::new();
+        let served = journal_of(&file)?.served_site().map_err(|error| error.to_string())?;
         let found = loop {
             file.set_faults(faults.clone());
+            let to_destroy = [&asked.destroy[..], &begun_to_destroy].concat();
             let polls = (left > 0).then(|| 1 + random.below(1_200));
             let limits = SimLimits { polls, ..SimLimits::generous() };
             let (network, drives, file_now) = (network.clone(), drives.clone(), file.clone());
@@ -296,9 +303,23 @@ fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
             left -= 1;
             // The journal knows what was begun; the person does not name it again.
             asked.destroy.clear();
+            let journal = journal_of(&file)?;
+            let begun = journal.apply_under_way().map_err(|error| error.to_string())?;
+            // An apply that has ended has done all.
+            let has_ended = journal.served_site().map_err(|error| error.to_string())? != served;
+            begun_to_destroy = match begun {
+                Some(apply) => apply.destroy,
+                None if has_ended => to_destroy,
+                None => Vec::new(),
+            };
         };
         check(&wish, &known, &found)
             .map_err(|why| format!("round {round}: {why}\n{wish:?}\n{known:?}\n{found:?}"))?;
+        if let Some(path) = begun_to_destroy.iter().find(|path| found.contains_key(*path)) {
+            return Err(format!(
+                "round {round}: {path} was to be destroyed by an apply that had begun, and is there"
+            ));
+        }
         known = found;
     }
     Ok(crashes)
@@ -331,7 +352,7 @@ fn check(
 
 #[test]
 fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
-    let seeds = std::env::var("SPINDLE_SITE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 30 };
     let mut crashes = 0;
     for seed in 0..seeds {
         match lives(seed, StateFileFaults::default()) {
