@@ -27,7 +27,7 @@ pub fn show(server: &SiteServer, console: &Console) -> Result<(), Refusal> {
         })
         .collect();
     for (pool, refusal) in server.stopped() {
-        console.warn(&format!("pool {pool} is not served: {refusal}"));
+        console.warn(&format!("pool {pool} is not as the file says: {refusal}"));
     }
     if console.is_for_programs() {
         let shown: Vec<_> = services.iter().map(|(pool, uri)| ShownService { pool, uri }).collect();

@@ -265,7 +265,7 @@ fn what_cannot_be_made_or_served_is_refused_in_a_line_and_leaves_all_as_it_was()
     let served = Served::begin(&bench);
     assert_eq!(served.uris.len(), 1, "the other pool is served: {:?}", served.uris);
     let log = fs::read_to_string(bench.path("log")).unwrap();
-    assert!(log.contains("pool mail is not served: ") && log.contains("another Spindle"), "{log}");
+    assert!(log.contains("pool mail is not as the file says: ") && log.contains("another Spindle"), "{log}");
     served.end();
     exported.end();
 }

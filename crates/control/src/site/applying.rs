@@ -42,6 +42,8 @@ impl SiteServer {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
         }
         self.open_pools(&wanted.pools).await;
+        let (refused, daemon) = (&self.refused, &self.daemon);
+        self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         let total = steps.len();
         let (last, first): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));

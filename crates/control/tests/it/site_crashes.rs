@@ -352,7 +352,7 @@ fn check(
 
 #[test]
 fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 30 };
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
     let mut crashes = 0;
     for seed in 0..seeds {
         match lives(seed, StateFileFaults::default()) {
