@@ -20,6 +20,7 @@ use control::{
 use fragile::Fragile;
 use report::Refusal;
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     path::Path,
     rc::Rc,
@@ -41,7 +42,13 @@ const ROUNDS: u64 = 4;
 type Drives = BTreeMap<String, Vec<Rc<SimDrive>>>;
 
 /// Pools on simulated drives, of which only these sites know.
-struct SimPlaces(Drives);
+struct SimPlaces {
+    drives: Drives,
+    made: MadePools,
+}
+
+/// Names of the pools whose making has ended: as the record in a folder, which is written last.
+type MadePools = Rc<RefCell<BTreeSet<String>>>;
 
 /// Bytes of all places of superblocks.
 const SUPERBLOCK_BYTES: usize = MIB as usize;
@@ -54,7 +61,7 @@ fn has_superblock(drive: &Rc<SimDrive>) -> bool {
 
 impl PoolPlaces for SimPlaces {
     fn is_made(&self, pool: &WantedPool) -> bool {
-        self.0[&pool.name].iter().all(has_superblock)
+        self.made.borrow().contains(&pool.name)
     }
 
     fn check(&self, _: &World, _: &WantedPool) -> LocalFuture<Result<(), Refusal>> {
@@ -62,12 +69,11 @@ impl PoolPlaces for SimPlaces {
     }
 
     fn open(&self, pool: &WantedPool) -> PoolSetting {
-        setting(&pool.name, &self.0[&pool.name], None)
+        setting(&pool.name, &self.drives[&pool.name], None)
     }
 
     fn is_pool(&self, folder: &Path) -> bool {
-        let name = folder.file_name().unwrap().to_str().unwrap();
-        self.0[name].iter().all(has_superblock)
+        self.made.borrow().contains(folder.file_name().unwrap().to_str().unwrap())
     }
 
     fn is_one_folder(&self, one: &Path, other: &Path) -> bool {
@@ -75,25 +81,27 @@ impl PoolPlaces for SimPlaces {
     }
 
     fn make(&self, pool: &WantedPool, id: PoolId, resumes: bool) -> PoolSetting {
-        let drives = &self.0[&pool.name];
+        let drives = &self.drives[&pool.name];
         assert!(
             resumes || !drives.iter().any(has_superblock),
             "only an apply that was interrupted leaves a part"
         );
         drives.iter().for_each(|drive| drive.poke(0, &vec![0; SUPERBLOCK_BYTES]));
-        setting(&pool.name, drives, Some(id))
+        setting(&pool.name, drives, Some((id, &self.made)))
     }
 }
 
-fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<PoolId>) -> PoolSetting {
+fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<(PoolId, &MadePools)>) -> PoolSetting {
     let (drives, own) = (Fragile::new(drives.to_vec()), name.to_owned());
+    let new = new.map(|(id, made)| (id, Fragile::new(Rc::clone(made))));
     let open_pool = move |world: World, _: NoticeSender| -> LocalFuture<Result<OpenedPool, Refusal>> {
         Box::pin(async move {
             let devices: Vec<Rc<dyn BlockDevice>> =
                 drives.get().iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
             let refused = |error: array::error::Error| Refusal::new(error.to_string(), "");
-            if let Some(id) = new {
+            if let Some((id, made)) = new {
                 make(&world, &own, id, &devices).await.map_err(refused)?;
+                made.get().borrow_mut().insert(own);
             }
             let pool = open(&world, &devices, OpenSetting::default()).await.map_err(refused)?;
             let closing = Rc::clone(&pool);
@@ -210,14 +218,14 @@ fn journal_of(file: &SimStateFile) -> Result<DaemonJournal, String> {
 /// One life of the daemon: it starts with the file, applies it and ends. Returns the volumes it leaves.
 async fn life(
     world: World,
-    (network, drives): (SimNetwork, Drives),
+    (network, drives, made): (SimNetwork, Drives, MadePools),
     file: SimStateFile,
     wish: SiteDraft,
 ) -> Result<BTreeMap<String, KnownVolume>, String> {
     let network = Fragile::new(network);
     let setting = SiteServerSetting {
         context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
-        places: Rc::new(SimPlaces(drives)),
+        places: Rc::new(SimPlaces { drives, made }),
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
         journal: journal_of(&file)?,
@@ -270,6 +278,7 @@ fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
     let drives: Drives = POOLS
         .map(|pool| (pool.to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect()))
         .into();
+    let made = MadePools::default();
     let file = SimStateFile::new("journal", seed);
     let mut random = simulation.random("sites");
     let mut known = BTreeMap::new();
@@ -286,8 +295,9 @@ fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
             let polls = (left > 0).then(|| 1 + random.below(1_200));
             let limits = SimLimits { polls, ..SimLimits::generous() };
             let (network, drives, file_now) = (network.clone(), drives.clone(), file.clone());
+            let made = Rc::clone(&made);
             let outcome =
-                simulation.run(limits, |world| life(world, (network, drives), file_now, asked.clone()));
+                simulation.run(limits, |world| life(world, (network, drives, made), file_now, asked.clone()));
             match outcome {
                 SimOutcome::Completed(found) => {
                     break found.map_err(|why| format!("round {round}: {why}\n{asked:?}"))?;
