@@ -242,7 +242,7 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         rolled_back.logs_in_again();
         rolled_back.steady.take().unwrap().log_out();
         rolled_back.is_admitted();
-        // What is written now is in the pool behind the readmission.
+        // Later writes are in the pool behind the readmission.
         assert!(rolled_back.once_as(OTHER, &["write -P 5 2M 64k"]).contains(WROTE));
         drop(exported);
         let shown = rolled_back.shown();

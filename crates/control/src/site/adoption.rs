@@ -45,7 +45,7 @@ impl FoundPool {
         let drives = &open.held.drives.drives;
         let is_device = |path: &Path| path.starts_with("/dev") || path.to_string_lossy().contains("://");
         let devices = drives.iter().map(|drive| drive.recorded.path.clone()).filter(|path| is_device(path));
-        // What a rollback left, and what is being copied, has a name that no file can give.
+        // Volumes that a rollback left, and unfinished copies, have names that no file can give.
         let is_own = |volume: &VolumeView| volume.left_by.is_none() && !volume.name.contains('~');
         Ok(Self {
             name,

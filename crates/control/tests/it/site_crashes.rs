@@ -30,7 +30,7 @@ use world::{
     BlockDevice, ByteCount, LocalFuture, Random, World,
     sim::{
         DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads,
-        Simulation, StateFileFaults,
+        Simulation,
     },
 };
 
@@ -271,7 +271,7 @@ async fn life(
 }
 
 /// Applies several sites, with crashes; the first violation ends it.
-fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
+fn lives(seed: u64) -> Result<u64, String> {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(NetworkOptions::rack());
     let options = DriveOptions::new(ByteCount(65 * MIB));
@@ -290,7 +290,6 @@ fn lives(seed: u64, faults: StateFileFaults) -> Result<u64, String> {
         let mut begun_to_destroy = Vec::new();
         let served = journal_of(&file)?.served_site().map_err(|error| error.to_string())?;
         let found = loop {
-            file.set_faults(faults.clone());
             let to_destroy = [&asked.destroy[..], &begun_to_destroy].concat();
             let polls = (left > 0).then(|| 1 + random.below(1_200));
             let limits = SimLimits { polls, ..SimLimits::generous() };
@@ -365,7 +364,7 @@ fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
     let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
     let mut crashes = 0;
     for seed in 0..seeds {
-        match lives(seed, StateFileFaults::default()) {
+        match lives(seed) {
             Ok(more) => crashes += more,
             Err(violation) => panic!("seed {seed}: {violation}"),
         }
