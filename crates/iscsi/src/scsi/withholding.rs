@@ -126,6 +126,13 @@ impl Withholding {
         self.withheld.remove(initiator).is_some()
     }
 
+    /// Initiators with sessions, sorted.
+    pub fn logged_in(&self) -> Vec<String> {
+        let names: BTreeSet<String> =
+            self.sessions.keys().map(|nexus| nexus.initiator().to_owned()).collect();
+        names.into_iter().collect()
+    }
+
     pub fn initiators(&self) -> Vec<String> {
         self.withheld.keys().cloned().collect()
     }

@@ -325,6 +325,11 @@ impl LogicalUnit {
         self.withholding.borrow_mut().set_logouts(logouts);
     }
 
+    /// Names of the initiators that have sessions with the unit, sorted.
+    pub fn initiators(&self) -> Vec<String> {
+        self.withholding.borrow().logged_in()
+    }
+
     /// Names of the initiators from which the unit is withheld.
     pub fn withheld_from(&self) -> Vec<String> {
         self.withholding.borrow().initiators()
