@@ -28,7 +28,10 @@ impl EffectiveWriteCache {
 
     /// Applies it: a volume whose own setting is off would make each write stable regardless.
     pub fn apply(&self, shared: &SharedDevice) {
-        if let (true, Some(volume)) = (self.is_on, &shared.volume) {
+        // One whose own setting is on follows that, also when it is turned off.
+        if let (true, Some(volume)) = (self.is_on, &shared.volume)
+            && !volume.has_write_cache()
+        {
             volume.force_write_cache();
         }
     }
