@@ -2,7 +2,7 @@
 
 use super::{volume_limits::VolumeLimits, volume_readmission::ReadmitArguments};
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments};
-use array::format::{DomainName, SparingLevel, row::WriteCache};
+use array::format::{DomainName, SparingLevel};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serving::pool::domains::{NamedDomain, parse_name};
 use std::path::PathBuf;
@@ -682,11 +682,7 @@ pub enum WriteCacheState {
 }
 
 impl WriteCacheState {
-    /// As a pool keeps it.
-    pub fn setting(self) -> WriteCache {
-        match self {
-            Self::On => WriteCache::On,
-            Self::Off => WriteCache::Off,
-        }
+    pub fn is_on(self) -> bool {
+        self == Self::On
     }
 }

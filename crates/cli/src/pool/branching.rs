@@ -4,13 +4,14 @@ use super::{copying::copy_to_pool, filling::wait_until_filled, reporter::open, v
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::{
-    branching::{clone as clone_volume, roll_back as roll_volume_back},
+    branching::RollbackAnswer,
     filling::FillEnd,
     folder::VolumePath,
+    volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef, perform},
 };
 use std::path::Path;
 use world::{
-    World,
+    ByteCount, World,
     real::{self, RealOptions},
 };
 
@@ -31,10 +32,17 @@ pub fn clone(
         let remedy = "a clone shares the data of its source: name a volume of its pool, or say --independent";
         return Err(Refusal::new(problem, remedy));
     }
+    let change = VolumeChange::Clone {
+        source: VolumeRef::from(from.volume.as_str()),
+        snapshot: from.snapshot.as_deref().map(SnapshotRef::from),
+        name: new.volume.clone(),
+        is_independent,
+    };
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
         let open = open(&world, &new.folder, &console).await?;
-        let cloned = clone_volume(&world, &open, &from, (&new.volume, is_independent)).await;
+        let cloned = perform(&change, &open.changeable()).await;
+        let cloned = cloned.map(|done| ByteCount(done.volume.size_bytes));
         let filled = match &cloned {
             Ok(size) => {
                 console.say(&format!("{}: a clone of {}, {size}", path.display(), source.display()));
@@ -82,12 +90,21 @@ pub fn roll_back(
         }
         None => return Err(Refusal::new("a rollback is confirmed with the volume's name", &remedy)),
     }
+    let change = VolumeChange::RollBack {
+        volume: VolumeRef::from(goal.volume.as_str()),
+        snapshot: goal.snapshot.as_deref().map(SnapshotRef::from),
+        is_forced: false,
+    };
     real::run(0, RealOptions::default(), async |world: World| {
         let open = open(&world, &goal.folder, &console).await?;
-        let done = roll_volume_back(&world, &open, goal).await;
+        let done = perform(&change, &open.changeable()).await;
         let closed = open.close().await;
         let done = done?;
         closed?;
+        let VolumeOutcome::RolledBack(rolled_back) = &done.outcome else {
+            unreachable!("a volume was rolled back")
+        };
+        let done = RollbackAnswer::of(&goal.folder, &done.volume, rolled_back);
         if json {
             let answer = VolumeAnswer {
                 size_bytes: Some(done.size.0),

@@ -5,15 +5,12 @@ use super::{
     volume::VolumeAnswer,
 };
 use crate::{console::Console, exit_status::ExitStatus};
-use array::{format::SnapshotId, pool::NewSnapshot};
 use report::Refusal;
 use serde::Serialize;
-use serving::{
-    pool::{
-        cut::{CutOutcome, PoolVolumes, SettledCut, settle, snapshot_over_pools},
-        folder::{OpenPool, VolumePath},
-    },
-    uuid::random_uuid,
+use serving::pool::{
+    cut::{CutOutcome, PoolVolumes, SettledCut, settle, snapshot_over_pools},
+    folder::{OpenPool, VolumePath},
+    volume_change::{VolumeChange, VolumeRef, perform},
 };
 use std::path::{Path, PathBuf};
 use world::{
@@ -125,11 +122,9 @@ async fn take(
     (name, note): (&str, &str),
 ) -> Result<f64, Refusal> {
     if let ([open], [request]) = (opened, requests) {
-        let new = NewSnapshot { name, snapshot: SnapshotId(random_uuid(world)), note: note.as_bytes() };
-        let volumes: Vec<&str> = request.volumes.iter().map(String::as_str).collect();
-        let taken = open.pool.take_snapshot(&volumes, &new).await;
-        taken.map_err(|error| open.refusal(&error, "see 'spindle volume --help'"))?;
-        return Ok(0.0);
+        let volumes = request.volumes.iter().map(|volume| VolumeRef::from(volume.as_str())).collect();
+        let change = VolumeChange::Snapshot { volumes, name: name.to_owned(), note: note.to_owned() };
+        return perform(&change, &open.changeable()).await.map(|_| 0.0);
     }
     let pools = opened.iter().zip(requests);
     let pools: Vec<_> =

@@ -5,8 +5,9 @@ use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serving::pool::{
-    filling::{FillEnd, FillProgress, cancel, fill as begin, wait},
+    filling::{FillEnd, FillProgress, wait},
     folder::{OpenPool, VolumePath},
+    volume_change::{VolumeChange, VolumeRef, perform},
 };
 use std::path::Path;
 use world::{
@@ -20,16 +21,16 @@ pub fn fill(
     (path, clone): (&Path, &VolumePath),
     is_given_up: bool,
 ) -> Result<ExitStatus, Refusal> {
+    let volume = VolumeRef::from(clone.volume.as_str());
+    let change =
+        if is_given_up { VolumeChange::CancelFilling { volume } } else { VolumeChange::Fill { volume } };
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
         let open = open(&world, &clone.folder, &console).await?;
-        let filled = if is_given_up {
-            cancel(&open, &clone.volume).await.map(|()| None)
-        } else {
-            match begin(&open, &clone.volume).await {
-                Ok(()) => wait_until_filled(&world, &open, path, &clone.volume, &console).await,
-                Err(refusal) => Err(refusal),
-            }
+        let filled = match perform(&change, &open.changeable()).await {
+            Ok(_) if is_given_up => Ok(None),
+            Ok(_) => wait_until_filled(&world, &open, path, &clone.volume, &console).await,
+            Err(refusal) => Err(refusal),
         };
         let closed = open.close().await;
         let filled = filled?;
@@ -71,5 +72,5 @@ pub async fn wait_until_filled(
         };
         view.tell(world.now().since(begun), Some(&status), &[]);
     };
-    wait(world, open, path, volume, &mut show).await
+    wait(world, &open.pool, path, volume, &mut show).await
 }

@@ -7,23 +7,17 @@ use super::{
     filling,
     reporter::open,
     volume_diff,
-    volume_limits::VolumeLimits,
     volume_readmission::{ReadmitArguments, readmit_clients},
 };
 use crate::{console::Console, exit_status::ExitStatus};
-use array::{
-    error::Error,
-    format::{RedundancyClass, VolumeId, row::WriteCache},
-    pool::{NewVolume, Pool, VolumeSetting},
-    volume::{Bounds, Rates},
-};
 use report::Refusal;
 use serde::Serialize;
-use serving::{
-    pool::{folder::VolumePath, limits::LimitStatus},
-    uuid::random_uuid,
+use serving::pool::{
+    folder::VolumePath,
+    limits::LimitStatus,
+    volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef, perform},
 };
-use std::{path::Path, rc::Rc};
+use std::path::Path;
 use world::{
     ByteCount, World,
     real::{self, RealOptions},
@@ -100,48 +94,80 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         VolumeVerb::Readmit(readmit) => return readmit_clients(arguments.json, readmit, &wanted),
         _ => {}
     }
+    let change = change_of(&arguments.verb, &wanted);
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(arguments.json, false);
         let open = open(&world, &wanted.folder, &console).await?;
-        let refused = |error| open.refusal(&error, "see 'spindle volume --help'");
-        let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
-            Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
-            Err(refusal) => Err(refusal),
-        };
-        let known = open.pool.volumes().into_iter().find(|volume| volume.name == wanted.volume);
+        let done = perform(&change, &open.changeable()).await;
         let closed = open.close().await;
-        done?;
+        let done = done?;
         closed?;
-        let is_set = matches!(arguments.verb, VolumeVerb::Create { .. } | VolumeVerb::Set { .. });
-        let limits = known.filter(|_| is_set).map(|volume| LimitStatus::of(&volume.setting));
+        let is_set = matches!(done.outcome, VolumeOutcome::Created | VolumeOutcome::Set { .. });
+        let limits = is_set.then(|| LimitStatus::of(&done.volume.setting));
         let limits_text = limits.map_or(String::new(), |limits| limits.text());
-        let (done, size, name, what) = match &arguments.verb {
-            VolumeVerb::Create { size, .. } => {
+        let size = ByteCount(done.volume.size_bytes);
+        let (word, size, name, what) = match (&done.outcome, &arguments.verb) {
+            (VolumeOutcome::Created, _) => {
                 ("created", Some(size), None, format!("a volume of {size}{limits_text}"))
             }
-            VolumeVerb::Set { write_cache, .. } => {
+            (VolumeOutcome::Set { .. }, VolumeVerb::Set { write_cache, .. }) => {
                 ("set", None, None, format!("set{}{limits_text}", cache_text(*write_cache)))
             }
-            VolumeVerb::Resize { size, .. } => ("resized", Some(size), None, format!("{size} from now on")),
-            VolumeVerb::Rename { name, .. } => {
+            (VolumeOutcome::Resized { .. }, _) => {
+                ("resized", Some(size), None, format!("{size} from now on"))
+            }
+            (VolumeOutcome::Renamed { .. }, VolumeVerb::Rename { name, .. }) => {
                 ("renamed", None, Some(name.as_str()), format!("{name} from now on"))
             }
-            VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
-            VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. } => unreachable!("answered above"),
-            VolumeVerb::Clone { .. }
-            | VolumeVerb::Fill { .. }
-            | VolumeVerb::Refresh { .. }
-            | VolumeVerb::Move { .. }
-            | VolumeVerb::Rollback { .. }
-            | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
+            (VolumeOutcome::Deleted | VolumeOutcome::SnapshotDeleted { .. }, _) => {
+                ("deleted", None, None, "deleted".to_owned())
+            }
+            _ => unreachable!("done by modules of their own"),
         };
         if arguments.json {
             let size_bytes = size.map(|size| size.0);
-            console.json_of(&VolumeAnswer { size_bytes, name, limits, ..VolumeAnswer::of(path, done) })?;
+            console.json_of(&VolumeAnswer { size_bytes, name, limits, ..VolumeAnswer::of(path, word) })?;
         }
         console.say(&format!("{}: {what}", path.display()));
         console.finish(ExitStatus::Pass)
     })
+}
+
+/// The change that a verb of this module asks for.
+fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
+    let volume = VolumeRef::from(wanted.volume.as_str());
+    match verb {
+        VolumeVerb::Create { size, write_cache, raid0, limits, .. } => VolumeChange::Create {
+            name: wanted.volume.clone(),
+            size_bytes: size.0,
+            write_cache: write_cache.is_some_and(WriteCacheState::is_on),
+            raid0: *raid0,
+            limits: limits.change(),
+        },
+        VolumeVerb::Set { limits, write_cache, .. } => VolumeChange::Set {
+            volume,
+            limits: limits.change(),
+            write_cache: write_cache.map(WriteCacheState::is_on),
+        },
+        VolumeVerb::Resize { size, shrink, .. } => {
+            VolumeChange::Resize { volume, size_bytes: size.0, may_shrink: *shrink }
+        }
+        VolumeVerb::Rename { name, .. } => VolumeChange::Rename { volume, name: name.clone() },
+        VolumeVerb::Delete { .. } => match &wanted.snapshot {
+            Some(snapshot) => {
+                VolumeChange::DeleteSnapshot { volume, snapshot: SnapshotRef::from(snapshot.as_str()) }
+            }
+            None => VolumeChange::Delete { volume },
+        },
+        VolumeVerb::Diff { .. }
+        | VolumeVerb::Snapshot { .. }
+        | VolumeVerb::Clone { .. }
+        | VolumeVerb::Fill { .. }
+        | VolumeVerb::Refresh { .. }
+        | VolumeVerb::Move { .. }
+        | VolumeVerb::Rollback { .. }
+        | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
+    }
 }
 
 /// The write cache as it was set, behind a comma.
@@ -173,86 +199,5 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
             Err(Refusal::new(problem, "say the new name alone, without the pool"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Refuses to shrink a volume without `--shrink`.
-fn check_shrinking(pool: &Pool, verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
-    let VolumeVerb::Resize { size, shrink: false, .. } = verb else { return Ok(()) };
-    let known = pool.volumes().into_iter().find(|volume| volume.name == wanted.volume);
-    match known {
-        Some(known) if size.0 < known.size_bytes => {
-            let problem = format!(
-                "{} has {}, and what lies behind {size} would be lost",
-                path.display(),
-                ByteCount(known.size_bytes)
-            );
-            Err(Refusal::new(problem, "say --shrink if that is meant"))
-        }
-        _ => Ok(()),
-    }
-}
-
-async fn perform(
-    world: &World,
-    pool: &Rc<Pool>,
-    verb: &VolumeVerb,
-    wanted: &VolumePath,
-) -> Result<(), Error> {
-    let volume = wanted.volume.as_str();
-    match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { size, write_cache, raid0, limits, .. }, _) => {
-            let write_cache = write_cache.map_or(WriteCache::Off, WriteCacheState::setting);
-            let class = if *raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
-            let new = NewVolume {
-                name: volume.to_owned(),
-                volume: VolumeId(random_uuid(world)),
-                size_bytes: size.0,
-                setting: VolumeSetting {
-                    write_cache,
-                    class,
-                    bounds: limits.bounds(Bounds::default()),
-                    rates: limits.rates(Rates::default()),
-                },
-            };
-            pool.create_volume(&new).await
-        }
-        (VolumeVerb::Set { limits, write_cache, .. }, _) => set(pool, volume, limits, *write_cache).await,
-        (VolumeVerb::Resize { size, .. }, _) => pool.resize_volume(volume, size.0).await,
-        (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
-        (VolumeVerb::Delete { .. }, Some(name)) => pool.delete_snapshot(volume, name).await,
-        (VolumeVerb::Diff { .. } | VolumeVerb::Snapshot { .. }, _) => unreachable!("answered above"),
-        (
-            VolumeVerb::Clone { .. }
-            | VolumeVerb::Fill { .. }
-            | VolumeVerb::Refresh { .. }
-            | VolumeVerb::Move { .. }
-            | VolumeVerb::Rollback { .. }
-            | VolumeVerb::Readmit(_),
-            _,
-        ) => unreachable!("done by modules of their own"),
-        (VolumeVerb::Delete { .. }, None) => pool.delete_volume(volume, false).await,
-    }
-}
-
-/// Bounds come first: they alone may be refused, and then all is as it was.
-async fn set(
-    pool: &Rc<Pool>,
-    name: &str,
-    limits: &VolumeLimits,
-    write_cache: Option<WriteCacheState>,
-) -> Result<(), Error> {
-    let known = pool.volumes().into_iter().find(|volume| volume.name == name);
-    let before = known.ok_or_else(|| Error::NoVolume(name.to_owned()))?.setting;
-    let (bounds, rates) = (limits.bounds(before.bounds), limits.rates(before.rates));
-    if bounds != before.bounds {
-        pool.set_bounds(name, bounds).await?;
-    }
-    if rates != before.rates {
-        pool.set_rates(name, rates).await?;
-    }
-    match write_cache {
-        Some(state) => pool.set_write_cache(name, state.setting()).await,
-        None => Ok(()),
     }
 }

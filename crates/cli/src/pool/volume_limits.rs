@@ -1,11 +1,9 @@
 //! Limits and reserve of a volume, as arguments.
 
 use crate::quantity::parse_size;
-use array::{
-    format::BLOCK_BYTES,
-    volume::{Bounds, Rates},
-};
+use array::format::BLOCK_BYTES;
 use clap::Args;
+use serving::pool::limits::LimitChange;
 use world::ByteCount;
 
 /// The most MiB a second that can be set: the pool counts KiB in 32 bits.
@@ -32,19 +30,12 @@ pub struct VolumeLimits {
 }
 
 impl VolumeLimits {
-    /// The bounds a volume is to have that has those of `before`.
-    pub fn bounds(&self, before: Bounds) -> Bounds {
-        Bounds {
-            reserve_bytes: self.reserve.map_or(before.reserve_bytes, |reserve| reserve.0),
-            limit_bytes: self.limit.map_or(before.limit_bytes, |limit| limit.0),
-        }
-    }
-
-    /// The rates a volume is to have that has those of `before`.
-    pub fn rates(&self, before: Rates) -> Rates {
-        Rates {
-            iops_max: self.iops.unwrap_or(before.iops_max),
-            kib_per_second_max: self.mbps.map_or(before.kib_per_second_max, |mbps| mbps << 10),
+    pub fn change(&self) -> LimitChange {
+        LimitChange {
+            reserve: self.reserve,
+            limit: self.limit,
+            iops_max: self.iops,
+            kib_per_second_max: self.mbps.map(|mbps| mbps << 10),
         }
     }
 }
@@ -77,7 +68,6 @@ fn parse_rate(text: &str, most: u32) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use array::pool::VolumeSetting;
 
     #[test]
     fn none_is_no_bound_and_zero_is_refused() {
@@ -94,19 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays_as_it_is() {
-        let before = VolumeSetting {
-            bounds: Bounds { reserve_bytes: 8192, limit_bytes: 16_384 },
-            rates: Rates { iops_max: 5, kib_per_second_max: 2048 },
-            ..VolumeSetting::default()
+    fn megabytes_are_counted_in_kib() {
+        let said = VolumeLimits { limit: Some(ByteCount(0)), mbps: Some(3), ..VolumeLimits::default() };
+        let change = LimitChange {
+            limit: Some(ByteCount(0)),
+            kib_per_second_max: Some(3072),
+            ..LimitChange::default()
         };
-        let nothing = VolumeLimits::default();
-        assert_eq!(
-            (nothing.bounds(before.bounds), nothing.rates(before.rates)),
-            (before.bounds, before.rates)
-        );
-        let said = VolumeLimits { limit: Some(ByteCount(0)), mbps: Some(3), ..nothing };
-        assert_eq!(said.bounds(before.bounds), Bounds { reserve_bytes: 8192, limit_bytes: 0 });
-        assert_eq!(said.rates(before.rates), Rates { iops_max: 5, kib_per_second_max: 3072 });
+        assert_eq!(said.change(), change);
     }
 }

@@ -7,7 +7,8 @@ use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
     folder::VolumePath,
-    withholding::{ReadmissionAnswer, ReadmittedClients, readmit},
+    volume_change::{VolumeChange, VolumeOutcome, VolumeRef, perform},
+    withholding::{ReadmissionAnswer, ReadmittedClients},
 };
 use std::path::{Path, PathBuf};
 use world::{
@@ -61,15 +62,19 @@ pub fn readmit_clients(
     let ReadmitArguments { volume: path, initiators, nbd, all } = arguments;
     let clients = match all {
         true => ReadmittedClients::All,
-        false => ReadmittedClients::Named { initiators, nbd: *nbd },
+        false => ReadmittedClients::Named { initiators: initiators.clone(), nbd: *nbd },
     };
+    let change = VolumeChange::Readmit { volume: VolumeRef::from(volume.volume.as_str()), clients };
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(json, false);
         let open = open(&world, &volume.folder, &console).await?;
-        let done = readmit(&open, &volume.volume, clients).await;
+        let done = perform(&change, &open.changeable()).await;
         let closed = open.close().await;
-        let readmitted = done?;
+        let done = done?;
         closed?;
+        let VolumeOutcome::Readmitted(readmitted) = done.outcome else {
+            unreachable!("clients were readmitted")
+        };
         console.say(&readmitted.text(path));
         if json {
             console.json_of(&JsonAnswer { path, done: "readmitted", readmitted })?;

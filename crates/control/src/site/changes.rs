@@ -245,8 +245,8 @@ impl SiteChanges {
         let from = before.setting;
         let to = VolumeSetting {
             write_cache: wanted.write_cache.map_or(from.write_cache, write_cache),
-            rates: wanted.rates(from.rates),
-            bounds: wanted.bounds(from.bounds),
+            rates: wanted.limits.rates(from.rates),
+            bounds: wanted.limits.bounds(from.bounds),
             ..from
         };
         if to != from {
@@ -365,8 +365,8 @@ pub(super) fn new_setting(volume: &WantedVolume) -> VolumeSetting {
     VolumeSetting {
         class: volume.class,
         write_cache: volume.write_cache.map_or(usual.write_cache, write_cache),
-        rates: volume.rates(usual.rates),
-        bounds: volume.bounds(usual.bounds),
+        rates: volume.limits.rates(usual.rates),
+        bounds: volume.limits.bounds(usual.bounds),
     }
 }
 

@@ -1,9 +1,6 @@
 //! A site file as the daemon wants it: checked against what an array can do, with units and paths resolved.
 
-use array::{
-    format::{BLOCK_BYTES, RedundancyClass, SparingLevel, superblock::MEMBERS_MAX},
-    volume::{Bounds, Rates},
-};
+use array::format::{BLOCK_BYTES, RedundancyClass, SparingLevel, superblock::MEMBERS_MAX};
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
 use plan::{
@@ -14,6 +11,7 @@ use report::Refusal;
 use serving::{
     certificates,
     export::{WantedExport, WantedExports, WantedTarget, WantedUnit, credentials, name_of},
+    pool::limits::LimitChange,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,29 +83,7 @@ pub struct WantedVolume {
     pub size: ByteCount,
     pub class: RedundancyClass,
     pub write_cache: Option<bool>,
-    /// 0 is none, here and below.
-    pub reserve: Option<ByteCount>,
-    pub limit: Option<ByteCount>,
-    pub iops_max: Option<u32>,
-    pub kib_per_second_max: Option<u32>,
-}
-
-impl WantedVolume {
-    /// The bounds it is to have that has those of `before`.
-    pub fn bounds(&self, before: Bounds) -> Bounds {
-        Bounds {
-            reserve_bytes: self.reserve.map_or(before.reserve_bytes, |reserve| reserve.0),
-            limit_bytes: self.limit.map_or(before.limit_bytes, |limit| limit.0),
-        }
-    }
-
-    /// The rates it is to have that has those of `before`.
-    pub fn rates(&self, before: Rates) -> Rates {
-        Rates {
-            iops_max: self.iops_max.unwrap_or(before.iops_max),
-            kib_per_second_max: self.kib_per_second_max.unwrap_or(before.kib_per_second_max),
-        }
-    }
+    pub limits: LimitChange,
 }
 
 impl WantedSite {
@@ -482,10 +458,12 @@ fn wanted_volume(volume: &Volume, group: &Group) -> Result<WantedVolume, Refusal
         size: size_of(size),
         class: if level == Raid::Raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 },
         write_cache: volume.write_cache,
-        reserve: bound(volume.reserve_gb),
-        limit: bound(volume.limit_gb),
-        iops_max: volume.iops_max,
-        kib_per_second_max: volume.mb_per_second_max.map(kib),
+        limits: LimitChange {
+            reserve: bound(volume.reserve_gb),
+            limit: bound(volume.limit_gb),
+            iops_max: volume.iops_max,
+            kib_per_second_max: volume.mb_per_second_max.map(kib),
+        },
     })
 }
 

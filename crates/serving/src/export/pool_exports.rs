@@ -223,6 +223,23 @@ impl PoolExports {
         }
     }
 
+    /// The device of a volume or snapshot that is served.
+    pub fn served(&self, origin: &IdentityOrigin) -> Option<Rc<SharedDevice>> {
+        self.shared.borrow().get(&origin.of_pool()?).cloned()
+    }
+
+    /// The exports and units of a volume or snapshot, in words.
+    pub fn services_of(&self, origin: &IdentityOrigin) -> Vec<String> {
+        let identity = origin.of_pool();
+        let (exports, units) = (self.nbd.borrow(), self.units.borrow());
+        let exports = exports.iter().filter(|(_, export)| Some(export.identity) == identity);
+        let units = units.iter().filter(|(_, unit)| Some(unit.identity) == identity);
+        exports
+            .map(|(name, _)| format!("NBD export {name}"))
+            .chain(units.map(|((target, number), _)| format!("unit {target}/{number}")))
+            .collect()
+    }
+
     /// Announces to initiators that a volume has another size.
     pub fn capacity_changed(&self, volume: VolumeId) {
         let identity = IdentityOrigin::Volume(volume).of_pool();

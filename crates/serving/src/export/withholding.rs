@@ -158,6 +158,15 @@ impl ServedAs {
         }
     }
 
+    /// Names of the initiators that are logged in to its units, sorted.
+    pub fn initiators(&self) -> Vec<String> {
+        let mut initiators: Vec<String> =
+            self.served.units().iter().flat_map(|unit| unit.initiators()).collect();
+        initiators.sort();
+        initiators.dedup();
+        initiators
+    }
+
     /// Clients that are refused at present.
     pub fn withheld_from(&self) -> WithheldClients {
         let units = self.served.units();

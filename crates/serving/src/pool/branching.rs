@@ -1,18 +1,22 @@
-//! Clones and rollbacks of volumes by their paths, in a pool that this process has open.
+//! Snapshots, clones and rollbacks of volumes in a pool that this thread has open.
 
-use super::folder::{OpenPool, VolumePath};
-use crate::uuid::random_uuid;
+use super::volume_change::{
+    ChangeablePool, HELP, RolledBackVolume, SnapshotRef, TakenSnapshot, VolumeDone, VolumeOutcome, VolumeRef,
+};
+use crate::{
+    export::{IdentityOrigin, ServedAs, WithheldClients},
+    uuid::random_uuid,
+};
 use array::{
-    format::VolumeId,
-    pool::{NewClone, RollbackGoal, VolumeInfo},
+    error::Error,
+    format::{SnapshotId, VolumeId},
+    pool::{NewClone, NewSnapshot, RollbackGoal, VolumeInfo, VolumeKey},
 };
 use report::Refusal;
 use std::path::{Path, PathBuf};
-use world::{ByteCount, World};
+use world::ByteCount;
 
-const HELP: &str = "see 'spindle volume --help'";
-
-/// A rollback that happened.
+/// A rollback that happened, with paths.
 #[derive(Clone, Debug)]
 pub struct RollbackAnswer {
     /// The volume that was rolled back.
@@ -23,57 +27,123 @@ pub struct RollbackAnswer {
     pub size_before: ByteCount,
 }
 
-/// Clones a volume as it is now, or one of its snapshots, perhaps to be independent of it. Returns the size of
-/// the clone.
-///
-/// # Errors
-///
-/// A refusal of the pool; nothing was changed.
-pub async fn clone(
-    world: &World,
-    open: &OpenPool,
-    source: &VolumePath,
-    (name, is_independent): (&str, bool),
-) -> Result<ByteCount, Refusal> {
-    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(world)), is_independent };
-    let at = source.snapshot.as_deref().map(Into::into);
-    let cloned = open.pool.clone_volume(&source.volume, at, &new).await;
-    cloned.map_err(|error| open.refusal(&error, HELP))?;
-    Ok(ByteCount(info(open, name)?.size_bytes))
+/// Takes one snapshot of all the volumes.
+pub(super) async fn snapshot(
+    on: &ChangeablePool<'_>,
+    volumes: &[VolumeRef],
+    name: &str,
+    note: &str,
+) -> Result<VolumeDone, Refusal> {
+    if volumes.is_empty() {
+        return Err(Refusal::new("a snapshot of no volume", HELP));
+    }
+    let new = NewSnapshot { name, snapshot: SnapshotId(random_uuid(on.world)), note: note.as_bytes() };
+    let keys: Vec<VolumeKey<'_>> = volumes.iter().map(VolumeRef::key).collect();
+    on.pool.take_snapshot(&keys, &new).await.map_err(|error| on.refusal(&error, HELP))?;
+    let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| on.info(volume)).collect::<Result<_, _>>()?;
+    let taken = TakenSnapshot {
+        snapshot: new.snapshot,
+        name: name.to_owned(),
+        volumes: infos.iter().map(|info| (info.volume, info.name.clone())).collect(),
+    };
+    let first = infos.into_iter().next().expect("there is one at least");
+    Ok(VolumeDone::of(first, VolumeOutcome::SnapshotTaken(taken)))
+}
+
+/// Deletes a snapshot that is not served.
+pub(super) async fn delete_snapshot(
+    on: &ChangeablePool<'_>,
+    volume: &VolumeRef,
+    snapshot: &SnapshotRef,
+) -> Result<VolumeDone, Refusal> {
+    let (info, snapshots) = on.with_snapshots(volume)?;
+    let found = snapshots.into_iter().find(|known| snapshot.is(known)).ok_or_else(|| {
+        let (volume, snapshot) = (volume.key().to_string(), snapshot.key().to_string());
+        on.refusal(&Error::NoSnapshot { volume, snapshot }, HELP)
+    })?;
+    let shown = format!("{}@{}", info.name, found.name);
+    on.check_unserved(&IdentityOrigin::Snapshot(info.volume, found.snapshot), &shown)?;
+    let deleted = on.pool.delete_snapshot(volume.key(), snapshot.key()).await;
+    deleted.map_err(|error| on.refusal(&error, HELP))?;
+    let outcome = VolumeOutcome::SnapshotDeleted { snapshot: found.snapshot, name: found.name };
+    Ok(VolumeDone::of(on.info(&info.volume.into())?, outcome))
+}
+
+/// Clones a volume as it is now, or one of its snapshots.
+pub(super) async fn clone(
+    on: &ChangeablePool<'_>,
+    (source, at): (&VolumeRef, Option<&SnapshotRef>),
+    name: &str,
+    is_independent: bool,
+) -> Result<VolumeDone, Refusal> {
+    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(on.world)), is_independent };
+    let cloned = on.pool.clone_volume(source.key(), at.map(SnapshotRef::key), &new).await;
+    cloned.map_err(|error| on.refusal(&error, HELP))?;
+    Ok(VolumeDone::of(on.info(&new.volume.into())?, VolumeOutcome::Cloned))
 }
 
 /// Rolls a volume back to one of its snapshots, or to what an earlier rollback of it left.
-///
-/// # Errors
-///
-/// A refusal; nothing was changed.
-pub async fn roll_back(world: &World, open: &OpenPool, goal: &VolumePath) -> Result<RollbackAnswer, Refusal> {
-    let given = info(open, &goal.volume)?;
-    let (volume, to) = match (&goal.snapshot, &given.left_by) {
-        (Some(snapshot), _) => (given.name.clone(), RollbackGoal::Snapshot(snapshot.as_str().into())),
-        (None, Some(volume)) => (volume.clone(), RollbackGoal::Left(goal.volume.as_str().into())),
+pub(super) async fn roll_back(
+    on: &ChangeablePool<'_>,
+    (volume, snapshot): (&VolumeRef, Option<&SnapshotRef>),
+    is_forced: bool,
+) -> Result<VolumeDone, Refusal> {
+    let given = on.info(volume)?;
+    let (before, to) = match (snapshot, &given.left_by) {
+        (Some(snapshot), _) => (given, RollbackGoal::Snapshot(snapshot.key())),
+        (None, Some(name)) => {
+            on.check_unserved(&IdentityOrigin::Volume(given.volume), &given.name)?;
+            (on.info(&VolumeRef::Name(name.clone()))?, RollbackGoal::Left(volume.key()))
+        }
         (None, None) => {
-            let problem = format!(
-                "{} is neither a snapshot nor what a rollback left",
-                open.folder().join(&goal.volume).display()
-            );
+            let problem =
+                format!("{} is neither a snapshot nor what a rollback left", on.path(&given.name).display());
             return Err(Refusal::new(problem, "say POOL/VOLUME@SNAPSHOT, or POOL/VOLUME~1"));
         }
     };
-    let size_before = ByteCount(info(open, &volume)?.size_bytes);
-    let left = open.pool.roll_back(&volume, to, VolumeId(random_uuid(world)), false).await;
-    let left = left.map_err(|error| open.refusal(&error, HELP))?;
-    let size = ByteCount(info(open, &volume)?.size_bytes);
-    let path = |name: &str| open.folder().join(name);
-    Ok(RollbackAnswer { volume: path(&volume), left: path(&left), size, size_before })
+    let left = VolumeId(random_uuid(on.world));
+    let refused = |error| on.refusal(&error, HELP);
+    let (left_name, withheld) = match on.device(&before) {
+        Some(device) if is_forced => {
+            let forced = device.served.roll_back(on.pool, (&before.name, to), left).await.map_err(refused)?;
+            (forced.left_name, forced.withheld)
+        }
+        Some(device) => return Err(in_use(on, &before, &device.served)),
+        None => {
+            let left_name = on.pool.roll_back(&*before.name, to, left, false).await.map_err(refused)?;
+            (left_name, WithheldClients::default())
+        }
+    };
+    let rolled_back = RolledBackVolume { left, left_name, bytes_before: before.size_bytes, withheld };
+    Ok(VolumeDone::of(on.info(&before.volume.into())?, VolumeOutcome::RolledBack(rolled_back)))
 }
 
-fn info(open: &OpenPool, name: &str) -> Result<VolumeInfo, Refusal> {
-    let found = open.pool.volumes().into_iter().find(|volume| volume.name == name);
-    found.ok_or_else(|| open.refusal(&array::error::Error::NoVolume(name.to_owned()), HELP))
+/// The refusal of a rollback under clients.
+fn in_use(on: &ChangeablePool<'_>, volume: &VolumeInfo, served: &ServedAs) -> Refusal {
+    let exports = on.exports.expect("it is served by them");
+    let services = exports.services_of(&IdentityOrigin::Volume(volume.volume)).join(", ");
+    let users = match &served.initiators()[..] {
+        [] => String::new(),
+        initiators => format!("; {} are logged in", initiators.join(", ")),
+    };
+    Refusal::new(
+        format!("{} is served as {services}{users}", on.path(&volume.name).display()),
+        "end its use and take it out of the site file first, or say ⟨force⟩: the volume is withheld then from each client \
+         until it has let go of what it cached",
+    )
 }
 
 impl RollbackAnswer {
+    /// Of a volume in the pool of `folder`, as it is now.
+    pub fn of(folder: &Path, volume: &VolumeInfo, rolled_back: &RolledBackVolume) -> Self {
+        Self {
+            volume: folder.join(&volume.name),
+            left: folder.join(&rolled_back.left_name),
+            size: ByteCount(volume.size_bytes),
+            size_before: ByteCount(rolled_back.bytes_before),
+        }
+    }
+
     /// In lines: old and new, and the command that undoes it.
     pub fn text(&self, goal: &Path) -> String {
         let Self { volume, left, size, size_before } = self;

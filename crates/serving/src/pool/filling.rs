@@ -1,12 +1,14 @@
-//! The filling of clones by their paths, in a pool that this process has open.
+//! The filling of clones in a pool that this thread has open.
 
-use super::folder::OpenPool;
-use array::{mover::JobKind, pool::FillStatus};
+use super::volume_change::{ChangeablePool, HELP, VolumeDone, VolumeOutcome, VolumeRef};
+use array::{
+    mover::JobKind,
+    pool::{FillStatus, Pool},
+};
 use report::Refusal;
 use std::{path::Path, time::Duration};
 use world::World;
 
-const HELP: &str = "see 'spindle volume --help'";
 /// Between two looks at a filling.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -37,21 +39,15 @@ impl FillProgress {
 }
 
 /// Begins to fill a volume, or goes on.
-///
-/// # Errors
-///
-/// A refusal of the pool; nothing was changed.
-pub async fn fill(open: &OpenPool, volume: &str) -> Result<(), Refusal> {
-    open.pool.fill_volume(volume).await.map_err(|error| open.refusal(&error, HELP))
+pub(super) async fn fill(on: &ChangeablePool<'_>, volume: &VolumeRef) -> Result<VolumeDone, Refusal> {
+    on.pool.fill_volume(volume.key()).await.map_err(|error| on.refusal(&error, HELP))?;
+    Ok(VolumeDone::of(on.info(volume)?, VolumeOutcome::FillingBegun))
 }
 
 /// Gives the filling of a volume up.
-///
-/// # Errors
-///
-/// A refusal of the pool; nothing was changed.
-pub async fn cancel(open: &OpenPool, volume: &str) -> Result<(), Refusal> {
-    open.pool.cancel_filling(volume).await.map_err(|error| open.refusal(&error, HELP))
+pub(super) async fn cancel(on: &ChangeablePool<'_>, volume: &VolumeRef) -> Result<VolumeDone, Refusal> {
+    on.pool.cancel_filling(volume.key()).await.map_err(|error| on.refusal(&error, HELP))?;
+    Ok(VolumeDone::of(on.info(volume)?, VolumeOutcome::FillingCancelled))
 }
 
 /// Waits while a volume is being filled, and shows its progress. None if it is not, and was not when this
@@ -63,18 +59,18 @@ pub async fn cancel(open: &OpenPool, volume: &str) -> Result<(), Refusal> {
 /// not given up by that.
 pub async fn wait(
     world: &World,
-    open: &OpenPool,
+    pool: &Pool,
     path: &Path,
     volume: &str,
     show: &mut dyn FnMut(FillProgress),
 ) -> Result<Option<FillEnd>, Refusal> {
     let mut was_filling = false;
     loop {
-        let Some(status) = status(open, volume) else {
+        let Some(status) = status(pool, volume) else {
             return Ok(was_filling.then_some(FillEnd::Independent));
         };
         was_filling = true;
-        let problem = status.problem.or_else(|| open.pool.failure());
+        let problem = status.problem.or_else(|| pool.failure());
         if let Some(problem) = problem {
             let problem = format!("{}: not filled yet: {problem}", path.display());
             let remedy =
@@ -84,7 +80,7 @@ pub async fn wait(
         if let Some(snapshot) = status.waits_for {
             return Ok(Some(FillEnd::WaitsFor(snapshot)));
         }
-        let job = open.pool.jobs().into_iter().find(|job| job.kind == JobKind::Fill);
+        let job = pool.jobs().into_iter().find(|job| job.kind == JobKind::Fill);
         let job = job.map(|job| job.progress).unwrap_or_default();
         show(FillProgress {
             filled_bytes: status.filled_bytes,
@@ -96,8 +92,8 @@ pub async fn wait(
     }
 }
 
-fn status(open: &OpenPool, volume: &str) -> Option<FillStatus> {
-    let found = open.pool.volumes().into_iter().find(|info| info.name == volume);
+fn status(pool: &Pool, volume: &str) -> Option<FillStatus> {
+    let found = pool.volumes().into_iter().find(|info| info.name == volume);
     found.and_then(|info| info.filling)
 }
 

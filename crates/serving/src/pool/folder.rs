@@ -15,6 +15,7 @@ use super::{
     record::PoolRecord,
     shared_group,
     status::{self, DriveStatuses},
+    volume_change::ChangeablePool,
 };
 use crate::notices::Notices;
 use array::{
@@ -135,6 +136,11 @@ impl OpenPool {
     /// A pool's error, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
         Refusal::new(format!("{}: {}", self.folder.display(), self.drives.in_words(error)), remedy)
+    }
+
+    /// For changes of its volumes, which nobody else uses.
+    pub fn changeable(&self) -> ChangeablePool<'_> {
+        ChangeablePool::stopped(&self.world, &self.pool, &self.folder, &self.drives)
     }
 }
 

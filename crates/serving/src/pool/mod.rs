@@ -30,6 +30,7 @@ pub mod snapshot_room;
 pub mod sparing;
 pub mod status;
 pub mod unfinished;
+pub mod volume_change;
 pub mod withholding;
 
 mod drive_opening;

@@ -1,7 +1,6 @@
-//! Clients from which a volume is withheld, as `pool show` and an export show them; and their readmission while nobody
-//! serves the volume.
+//! Clients from which a volume is withheld, as `pool show` and an export show them; and their readmission.
 
-use super::folder::OpenPool;
+use super::volume_change::{ChangeablePool, VolumeDone, VolumeOutcome, VolumeRef};
 use array::format::row::{WithheldClient, WithholdingRow};
 use iscsi::scsi::reservations::Nexus;
 use report::{Refusal, calendar::utc_time};
@@ -20,12 +19,12 @@ pub struct WithholdingStatus {
 }
 
 /// Clients to be readmitted.
-#[derive(Clone, Debug)]
-pub enum ReadmittedClients<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadmittedClients {
     All,
     Named {
         /// iSCSI names.
-        initiators: &'a [String],
+        initiators: Vec<String>,
         nbd: bool,
     },
 }
@@ -86,36 +85,51 @@ impl ReadmissionAnswer {
     }
 }
 
-/// Readmits clients of a volume, whatever they have cached.
-///
-/// # Errors
-///
-/// The volume is not withheld from one that is named, or the pool refuses; nothing was changed then.
-pub async fn readmit(
-    open: &OpenPool,
-    volume: &str,
-    readmitted: ReadmittedClients<'_>,
-) -> Result<ReadmissionAnswer, Refusal> {
-    let help = format!("see 'spindle pool show {}'", open.folder().display());
-    let rows = open.pool.withheld_from(volume).map_err(|error| open.refusal(&error, &help))?;
+/// Readmits clients of a volume, whatever they have cached. Those of a served volume may use it at once, NBD clients over
+/// new connections.
+pub(super) async fn readmit(
+    on: &ChangeablePool<'_>,
+    volume: &VolumeRef,
+    clients: &ReadmittedClients,
+) -> Result<VolumeDone, Refusal> {
+    let help = format!("see 'spindle pool show {}'", on.place.display());
+    let refused = |error| on.refusal(&error, &help);
+    let rows = on.pool.withheld_from(volume.key()).map_err(refused)?;
+    let info = on.info(volume)?;
     let known = ReadmissionAnswer::of(rows.iter().map(|row| &row.client));
-    if let ReadmittedClients::Named { initiators, nbd } = &readmitted {
+    if let ReadmittedClients::Named { initiators, nbd } = clients {
         let stranger = initiators.iter().find(|name| !known.initiators.contains(*name)).map(String::as_str);
         let stranger = stranger.or((*nbd && !known.nbd).then_some("NBD clients"));
         if let Some(stranger) = stranger {
-            let path = open.folder().join(volume);
-            return Err(Refusal::new(format!("{} is not withheld from {stranger}", path.display()), help));
+            let problem = format!("{} is not withheld from {stranger}", on.path(&info.name).display());
+            return Err(Refusal::new(problem, help));
         }
     }
-    let is_readmitted = |client: &WithheldClient| match (&readmitted, client) {
+    let is_readmitted = |client: &WithheldClient| match (clients, client) {
         (ReadmittedClients::All, _) => true,
         (ReadmittedClients::Named { nbd, .. }, WithheldClient::AllNbd) => *nbd,
         (ReadmittedClients::Named { initiators, .. }, WithheldClient::InitiatorPort(port)) => {
             initiators.contains(&initiator_of(port))
         }
     };
-    let done = open.pool.readmit(volume, is_readmitted).await;
-    done.map(|clients| ReadmissionAnswer::of(&clients)).map_err(|error| open.refusal(&error, &help))
+    let answer = match on.device(&info) {
+        Some(device) => {
+            let answer =
+                ReadmissionAnswer::of(rows.iter().map(|row| &row.client).filter(|c| is_readmitted(c)));
+            for initiator in &answer.initiators {
+                device.served.readmit(initiator).await.map_err(refused)?;
+            }
+            if answer.nbd {
+                device.served.readmit_nbd().await.map_err(refused)?;
+            }
+            answer
+        }
+        None => {
+            let readmitted = on.pool.readmit(info.volume, is_readmitted).await.map_err(refused)?;
+            ReadmissionAnswer::of(&readmitted)
+        }
+    };
+    Ok(VolumeDone::of(on.info(&info.volume.into())?, VolumeOutcome::Readmitted(answer)))
 }
 
 fn initiator_of(port: &str) -> String {

@@ -1,0 +1,109 @@
+//! An open pool in front of the changes of its volumes: stopped pools that a command has opened, and served ones.
+
+use super::VolumeRef;
+use crate::{
+    export::{IdentityOrigin, PoolExports, SharedDevice},
+    pool::{drive_search::DriveSearch, folder::refusal},
+};
+use array::{
+    error::Error,
+    pool::{Pool, Snapshot, VolumeInfo},
+};
+use report::Refusal;
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::World;
+
+/// Remedy of refusals that explain themselves.
+pub(in crate::pool) const HELP: &str = "see 'spindle volume --help'";
+
+/// A pool that this thread has open.
+#[derive(Clone, Copy)]
+pub struct ChangeablePool<'a> {
+    pub(in crate::pool) world: &'a World,
+    pub(in crate::pool) pool: &'a Rc<Pool>,
+    /// The pool in messages: its folder, or its name.
+    pub(in crate::pool) place: &'a Path,
+    drives: Option<&'a DriveSearch>,
+    pub(in crate::pool) exports: Option<&'a PoolExports>,
+}
+
+impl<'a> ChangeablePool<'a> {
+    /// A pool that is served: `exports` may have some of its volumes in use.
+    pub fn served(world: &'a World, pool: &'a Rc<Pool>, place: &'a Path, exports: &'a PoolExports) -> Self {
+        Self { world, pool, place, drives: None, exports: Some(exports) }
+    }
+
+    /// A pool that a command has opened, whose messages name its drives.
+    pub(in crate::pool) fn stopped(
+        world: &'a World,
+        pool: &'a Rc<Pool>,
+        place: &'a Path,
+        drives: &'a DriveSearch,
+    ) -> Self {
+        Self { world, pool, place, drives: Some(drives), exports: None }
+    }
+
+    /// A pool's error.
+    pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
+        match self.drives {
+            Some(drives) => {
+                Refusal::new(format!("{}: {}", self.place.display(), drives.in_words(error)), remedy)
+            }
+            None => refusal(self.place, error, remedy),
+        }
+    }
+
+    /// A volume in messages.
+    pub(in crate::pool) fn path(&self, volume: &str) -> PathBuf {
+        self.place.join(volume)
+    }
+
+    pub(in crate::pool) fn find(&self, volume: &VolumeRef) -> Option<VolumeInfo> {
+        self.pool.volumes().into_iter().find(|info| volume.is(info))
+    }
+
+    /// As [`Self::find`].
+    ///
+    /// # Errors
+    ///
+    /// No such volume.
+    pub(in crate::pool) fn info(&self, volume: &VolumeRef) -> Result<VolumeInfo, Refusal> {
+        self.find(volume).ok_or_else(|| self.refusal(&Error::NoVolume(volume.key().to_string()), HELP))
+    }
+
+    /// A volume and its snapshots.
+    ///
+    /// # Errors
+    ///
+    /// No such volume; or a copy or a move has it under another name, as the refusal says.
+    pub(in crate::pool) fn with_snapshots(
+        &self,
+        volume: &VolumeRef,
+    ) -> Result<(VolumeInfo, Vec<Snapshot>), Refusal> {
+        let snapshots = self.pool.snapshots(volume.key()).map_err(|error| self.refusal(&error, HELP))?;
+        Ok((self.info(volume)?, snapshots))
+    }
+
+    /// The device by which a volume is served, if it is.
+    pub(in crate::pool) fn device(&self, volume: &VolumeInfo) -> Option<Rc<SharedDevice>> {
+        self.exports?.served(&IdentityOrigin::Volume(volume.volume))
+    }
+
+    /// Refuses to take away a volume or snapshot that is served; `name` is shown.
+    ///
+    /// # Errors
+    ///
+    /// It is served.
+    pub(in crate::pool) fn check_unserved(&self, origin: &IdentityOrigin, name: &str) -> Result<(), Refusal> {
+        let Some(exports) = self.exports else { return Ok(()) };
+        if exports.served(origin).is_none() {
+            return Ok(());
+        }
+        let problem =
+            format!("{} is served as {}", self.path(name).display(), exports.services_of(origin).join(", "));
+        Err(Refusal::new(problem, "take it out of the site file and apply that first"))
+    }
+}
