@@ -20,6 +20,16 @@ impl Refusal {
         assert!(!refusal.problem.is_empty(), "a refusal names its problem");
         refusal
     }
+
+    /// The line without the remedy.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// Empty if there is none.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
 }
 
 /// A message of the kernel or of a library may hold line breaks.

@@ -228,7 +228,7 @@ pub async fn serve(
 ) {
     let address = listener.address();
     loop {
-        let IncomingConnection { stream, peer, local } =
+        let IncomingConnection { stream, peer, local, .. } =
             accept_next(&world, &*listener, |error| tell(TargetEvent::NotAccepted(error))).await;
         let portal = if address.is_any() { local.to_string() } else { address.to_string() };
         let (own, targets) = (world.clone(), targets.clone());

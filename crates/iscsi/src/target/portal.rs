@@ -72,7 +72,7 @@ pub async fn serve_portal(
 ) {
     let address = listener.address();
     loop {
-        let IncomingConnection { stream, peer, local } =
+        let IncomingConnection { stream, peer, local, .. } =
             accept_next(&world, &*listener, |error| tell(TargetEvent::NotAccepted(error))).await;
         let portal = if address.is_any() { local.to_string() } else { address.to_string() };
         let (own, directory, tell) = (world.clone(), Rc::clone(&directory), Rc::clone(&tell));

@@ -124,6 +124,8 @@ pub struct IncomingConnection {
     /// The local address of the connection. With a wildcard listener ([`Address::is_any`]) it is the address
     /// the client used.
     pub local: Address,
+    /// User of the process at the other end of a Unix socket.
+    pub user: Option<u32>,
 }
 
 /// A listening socket. Dropping it stops listening; accepted connections continue.

@@ -277,7 +277,9 @@ impl Network for SimHost {
             }
             let listener = inner.state.borrow().listeners.get(&to.to_string()).cloned();
             let (ours, theirs) = inner.connect(&name, &host);
-            let accepted = IncomingConnection { stream: Box::new(theirs), peer: name, local: to.clone() };
+            let user = matches!(to, Address::Unix(_)).then_some(0);
+            let stream = Box::new(theirs);
+            let accepted = IncomingConnection { stream, peer: name, local: to.clone(), user };
             match listener.map(|listener| listener.send(accepted)) {
                 Some(Ok(())) => Ok(Box::new(ours) as Stream),
                 _ => {

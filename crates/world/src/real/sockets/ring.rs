@@ -323,21 +323,25 @@ async fn accepted(
             accepted => break accepted?,
         }
     };
-    let (peer, local) = match at {
+    let (peer, local, user) = match at {
         Address::Tcp { .. } => {
             sockopt::set_tcp_nodelay(&socket, true)?;
             let peer = peer.map(SocketAddr::try_from).transpose()?;
             let local = SocketAddr::try_from(getsockname(&socket)?)?;
             let local = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-            (peer.map_or_else(String::new, |peer| peer.to_string()), local)
+            (peer.map_or_else(String::new, |peer| peer.to_string()), local, None)
         }
-        Address::Unix(_) => (at.to_string(), at.clone()),
+        Address::Unix(_) => {
+            let user = sockopt::socket_peercred(&socket)?.uid.as_raw();
+            (at.to_string(), at.clone(), Some(user))
+        }
     };
     let kind = match at {
         Address::Tcp { .. } => SocketKind::Tcp,
         Address::Unix(_) => SocketKind::Unix,
     };
-    Ok(IncomingConnection { stream: Box::new(Socket::new(ring, Arc::new(socket), kind)), peer, local })
+    let stream = Box::new(Socket::new(ring, Arc::new(socket), kind));
+    Ok(IncomingConnection { stream, peer, local, user })
 }
 
 impl Drop for Acceptor {

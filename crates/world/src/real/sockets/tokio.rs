@@ -59,7 +59,7 @@ impl Listener for Tcp {
             stream.set_nodelay(true).map_err(failed)?;
             let local = stream.local_addr().map_err(failed)?;
             let local = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-            Ok(IncomingConnection { stream: Box::new(stream), peer: peer.to_string(), local })
+            Ok(IncomingConnection { stream: Box::new(stream), peer: peer.to_string(), local, user: None })
         })
     }
 }
@@ -78,9 +78,10 @@ impl Listener for Unix {
         let (listener, at) = (Rc::clone(&self.listener), self.address());
         Box::pin(async move {
             let accepted = listener.accept().await;
-            let (stream, _) =
-                accepted.map_err(|error| IoError::from_os(error, format!("accepting at {at}")))?;
-            Ok(IncomingConnection { stream: Box::new(stream), peer: at.to_string(), local: at })
+            let failed = |error| IoError::from_os(error, format!("accepting at {at}"));
+            let (stream, _) = accepted.map_err(failed)?;
+            let user = Some(stream.peer_cred().map_err(failed)?.uid());
+            Ok(IncomingConnection { stream: Box::new(stream), peer: at.to_string(), local: at, user })
         })
     }
 }
