@@ -3,10 +3,7 @@
 use super::volume_change::{
     ChangeablePool, HELP, RolledBackVolume, SnapshotRef, TakenSnapshot, VolumeDone, VolumeOutcome, VolumeRef,
 };
-use crate::{
-    export::{IdentityOrigin, ServedAs, WithheldClients},
-    uuid::random_uuid,
-};
+use crate::export::{IdentityOrigin, ServedAs, WithheldClients};
 use array::{
     error::Error,
     format::{SnapshotId, VolumeId},
@@ -37,7 +34,7 @@ pub(super) async fn snapshot(
     if volumes.is_empty() {
         return Err(Refusal::new("a snapshot of no volume", HELP));
     }
-    let new = NewSnapshot { name, snapshot: SnapshotId(random_uuid(on.world)), note: note.as_bytes() };
+    let new = NewSnapshot { name, snapshot: SnapshotId(on.new_uuid()), note: note.as_bytes() };
     let keys: Vec<VolumeKey<'_>> = volumes.iter().map(VolumeRef::key).collect();
     on.pool.take_snapshot(&keys, &new).await.map_err(|error| on.refusal(&error, HELP))?;
     let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| on.info(volume)).collect::<Result<_, _>>()?;
@@ -76,7 +73,7 @@ pub(super) async fn clone(
     name: &str,
     is_independent: bool,
 ) -> Result<VolumeDone, Refusal> {
-    let new = NewClone { name: name.to_owned(), volume: VolumeId(random_uuid(on.world)), is_independent };
+    let new = NewClone { name: name.to_owned(), volume: VolumeId(on.new_uuid()), is_independent };
     let cloned = on.pool.clone_volume(source.key(), at.map(SnapshotRef::key), &new).await;
     cloned.map_err(|error| on.refusal(&error, HELP))?;
     Ok(VolumeDone::of(on.info(&new.volume.into())?, VolumeOutcome::Cloned))
@@ -101,7 +98,7 @@ pub(super) async fn roll_back(
             return Err(Refusal::new(problem, "say POOL/VOLUME@SNAPSHOT, or POOL/VOLUME~1"));
         }
     };
-    let left = VolumeId(random_uuid(on.world));
+    let left = VolumeId(on.new_uuid());
     let refused = |error| on.refusal(&error, HELP);
     let (left_name, withheld) = match on.device(&before) {
         Some(device) if is_forced => {

@@ -4,6 +4,7 @@ use super::VolumeRef;
 use crate::{
     export::{IdentityOrigin, PoolExports, SharedDevice},
     pool::{drive_search::DriveSearch, folder::refusal},
+    uuid::random_uuid,
 };
 use array::{
     error::Error,
@@ -28,12 +29,14 @@ pub struct ChangeablePool<'a> {
     pub(in crate::pool) place: &'a Path,
     drives: Option<&'a DriveSearch>,
     pub(in crate::pool) exports: Option<&'a PoolExports>,
+    /// Of what a change makes; random if `None`.
+    identity: Option<[u8; 16]>,
 }
 
 impl<'a> ChangeablePool<'a> {
     /// A pool that is served: `exports` may have some of its volumes in use.
     pub fn served(world: &'a World, pool: &'a Rc<Pool>, place: &'a Path, exports: &'a PoolExports) -> Self {
-        Self { world, pool, place, drives: None, exports: Some(exports) }
+        Self { world, pool, place, drives: None, exports: Some(exports), identity: None }
     }
 
     /// A pool that a command has opened, whose messages name its drives.
@@ -43,7 +46,17 @@ impl<'a> ChangeablePool<'a> {
         place: &'a Path,
         drives: &'a DriveSearch,
     ) -> Self {
-        Self { world, pool, place, drives: Some(drives), exports: None }
+        Self { world, pool, place, drives: Some(drives), exports: None, identity: None }
+    }
+
+    /// The same, giving this UUID to what one change makes: done again, the change can be recognised.
+    pub fn with_identity(self, uuid: [u8; 16]) -> Self {
+        Self { identity: Some(uuid), ..self }
+    }
+
+    /// The UUID of what is made.
+    pub(in crate::pool) fn new_uuid(&self) -> [u8; 16] {
+        self.identity.unwrap_or_else(|| random_uuid(self.world))
     }
 
     /// A pool's error.

@@ -1,7 +1,7 @@
 //! Volumes made, set, resized, renamed and deleted.
 
 use super::{ChangeablePool, HELP, VolumeDone, VolumeOutcome, VolumeRef};
-use crate::{export::IdentityOrigin, pool::limits::LimitChange, uuid::random_uuid};
+use crate::{export::IdentityOrigin, pool::limits::LimitChange};
 use array::{
     format::{RedundancyClass, VolumeId, row::WriteCache},
     pool::{NewVolume, VolumeSetting},
@@ -19,7 +19,7 @@ pub(super) async fn create(
     let usual = VolumeSetting::default();
     let new = NewVolume {
         name: name.to_owned(),
-        volume: VolumeId(random_uuid(on.world)),
+        volume: VolumeId(on.new_uuid()),
         size_bytes,
         setting: VolumeSetting {
             class: if is_raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 },
