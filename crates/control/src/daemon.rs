@@ -141,6 +141,11 @@ impl Daemon {
         self.route();
     }
 
+    /// Clients are accepted.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     fn route(&self) {
         if self.is_open {
             self.portal.route(self.pools.iter().map(PoolThread::routes).collect());

@@ -15,7 +15,8 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
-//! them [`journal`], what the daemon remembers over a restart; above them [`site`], from a site file to all of it.
+//! them [`journal`], what the daemon remembers over a restart; above them [`site`], from a site file to all of it, and
+//! [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -32,6 +33,7 @@ pub mod pool_thread;
 pub mod portal;
 pub mod site;
 pub mod view;
+pub mod web;
 
 pub use daemon::{Daemon, DaemonSetting};
 pub use folder_pool::FolderPool;

@@ -86,6 +86,23 @@ impl Orders {
         name: &'static str,
         work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
     ) -> Result<OrderAnswer<T>, OrderRefusal> {
+        let mut pending = self.begin(name, work)?;
+        match with_deadline(world.sleep(ANSWER_WITHIN), &mut pending).await {
+            Some(answer) => answer.map(OrderAnswer::Done),
+            None => Ok(OrderAnswer::UnderWay(pending)),
+        }
+    }
+
+    /// Gives an order, whose answer is awaited or not. `name` is for the operator.
+    ///
+    /// # Errors
+    ///
+    /// The order was not taken.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
+    ) -> Result<PendingOrder<T>, OrderRefusal> {
         let (tell, answer) = oneshot::channel();
         let work = Box::new(move |pool| -> LocalFuture<()> {
             let work = work(pool);
@@ -96,11 +113,7 @@ impl Orders {
             TrySendError::Full(_) => OrderRefusal::Full,
             TrySendError::Closed(_) => OrderRefusal::Stopped,
         })?;
-        let mut pending = PendingOrder(answer);
-        match with_deadline(world.sleep(ANSWER_WITHIN), &mut pending).await {
-            Some(answer) => answer.map(OrderAnswer::Done),
-            None => Ok(OrderAnswer::UnderWay(pending)),
-        }
+        Ok(PendingOrder(answer))
     }
 }
 

@@ -131,6 +131,11 @@ impl ServedPool {
         self.services_revision.get()
     }
 
+    /// Has the view published now: something was changed that its caller will look for.
+    pub(crate) fn show_changes(&self) {
+        self.services_changed.notify_one();
+    }
+
     pub(crate) async fn services_changed(&self) {
         self.services_changed.notified().await;
     }
@@ -161,7 +166,7 @@ impl ServedPool {
 pub struct PoolThread {
     pub name: String,
     pub orders: Orders,
-    views: watch::Receiver<Arc<PoolView>>,
+    pub(crate) views: watch::Receiver<Arc<PoolView>>,
     routes: PoolRoutes,
     opened: oneshot::Receiver<Result<(), Refusal>>,
     stop: oneshot::Sender<()>,
@@ -250,6 +255,11 @@ impl PoolThread {
     /// The newest view; `None` once the thread has ended.
     pub fn view(&self) -> Option<Arc<PoolView>> {
         current(&self.views)
+    }
+
+    /// The newest view, also of a thread that has ended.
+    pub(crate) fn last_view(&self) -> Arc<PoolView> {
+        Arc::clone(&self.views.borrow())
     }
 
     /// Waits until the view shows what is served since a revision, or the thread has ended.

@@ -11,7 +11,7 @@ use crate::{
     pool_thread::{ListedServices, ServedPool},
 };
 use array::{
-    format::VolumeId,
+    format::{PoolId, VolumeId},
     pool::{VolumeInfo, VolumeSetting},
 };
 use iscsi::target::{ListedTarget, access::AccessList};
@@ -26,6 +26,8 @@ pub const VIEWS_EVERY: Duration = Duration::from_secs(1);
 /// A pool as other threads see it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolView {
+    /// None before the first one is published.
+    pub pool: Option<PoolId>,
     pub used: ByteCount,
     pub usable: ByteCount,
     /// The reason why the pool has stopped, if it has.
@@ -45,6 +47,8 @@ pub struct PoolView {
     pub access: Arc<AccessList>,
     /// Grows when what is served changes.
     pub services_revision: u64,
+    /// Of the catalogue that the rows show.
+    pub catalogue_revision: u64,
 }
 
 /// A volume as other threads see it.
@@ -116,6 +120,7 @@ impl ViewPublisher {
         keep_if_equal(&mut self.targets, targets);
         let space = self.pool.pool.space();
         let view = PoolView {
+            pool: Some(self.pool.pool.id()),
             used: ByteCount(space.used_bytes),
             usable: ByteCount(space.usable_bytes),
             failure: self.pool.pool.failure(),
@@ -127,6 +132,7 @@ impl ViewPublisher {
             targets: Arc::clone(&self.targets),
             access,
             services_revision,
+            catalogue_revision: revision,
         };
         self.views.send_if_modified(|last| {
             let is_new = **last != view;

@@ -3,7 +3,10 @@
 //! redb refuses everything after its first I/O error. So the database is closed then, and opened again by the next call:
 //! a disk that was full for a moment needs no restart.
 
-use super::{APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES};
+use super::{
+    APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES, audit::AUDIT, replies::REPLIES,
+    tokens::TOKENS,
+};
 use redb::{
     Builder, Database, ReadTransaction, ReadableDatabase, StorageBackend, TableHandle, WriteTransaction,
 };
@@ -99,7 +102,10 @@ impl JournalDatabase {
         let database = builder.create_with_backend(backend).map_err(|error| self.error_of(error.into()))?;
         let format = begin_tables(&database).map_err(|failure| self.error_of(failure))?;
         match format {
-            Some(FORMAT) => Ok(database),
+            Some(FORMAT) => {
+                add_tables(&database).map_err(|failure| self.error_of(failure))?;
+                Ok(database)
+            }
             Some(found) => Err(JournalError::Format { name: self.file.name().to_owned(), found }),
             None => Err(self.damaged("its format has no number")),
         }
@@ -158,6 +164,23 @@ fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
         Ok(())
     })?;
     Ok(Some(FORMAT))
+}
+
+/// Makes the tables that a journal of the first version lacks. That version does not look at them.
+fn add_tables(database: &Database) -> TransactionResult<()> {
+    let reading = database.begin_read()?;
+    let later = [TOKENS.name(), AUDIT.name(), REPLIES.name()];
+    let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
+    drop(reading);
+    if there == later.len() {
+        return Ok(());
+    }
+    commit(database, |transaction| {
+        transaction.open_table(TOKENS)?;
+        transaction.open_table(AUDIT)?;
+        transaction.open_table(REPLIES)?;
+        Ok(())
+    })
 }
 
 fn commit<R>(

@@ -1,5 +1,5 @@
 //! The daemon's journal: what it must remember over a restart and no pool keeps. Today that is the site file that was
-//! applied last, an apply that is under way, and the pools that were made or opened.
+//! applied last, an apply that is under way, the pools that were made or opened, and what callers of the API may and have done.
 //!
 //! It is a redb database in one file: every change is a transaction with two-phase commit, and with quick repair, so that
 //! opening after a crash does not have to find out which pages are in use. Texts are stored as they are, records as JSON.
@@ -16,10 +16,14 @@
 //! 4. The table of settings has the number of the journal's format from the first transaction on. A file with another
 //!    number is not touched.
 //!
-//! Reading order: `error`, `database` (opening, and the file below redb), this file.
+//! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
+//! [`audit`], [`replies`].
 
+pub mod audit;
 mod database;
 mod error;
+pub mod replies;
+pub mod tokens;
 
 pub use self::error::JournalError;
 

@@ -45,13 +45,11 @@ impl FoundPool {
         let drives = &open.held.drives.drives;
         let is_device = |path: &Path| path.starts_with("/dev") || path.to_string_lossy().contains("://");
         let devices = drives.iter().map(|drive| drive.recorded.path.clone()).filter(|path| is_device(path));
-        // Volumes that a rollback left, and unfinished copies, have names that no file can give.
-        let is_own = |volume: &VolumeView| volume.left_by.is_none() && !volume.name.contains('~');
         Ok(Self {
             name,
             devices: devices.map(|path| path.display().to_string()).collect(),
             drives: u32::try_from(drives.len()).unwrap_or(u32::MAX),
-            volumes: open.pool.volumes().into_iter().map(VolumeView::of).filter(is_own).collect(),
+            volumes: listed_volumes(open.pool.volumes().into_iter().map(VolumeView::of)),
             folder,
         })
     }
@@ -66,6 +64,11 @@ impl FoundPool {
             ..Group::default()
         }
     }
+}
+
+/// The volumes that a site file can have: those that a rollback left, and unfinished copies, have names that none can give.
+pub(super) fn listed_volumes(volumes: impl Iterator<Item = VolumeView>) -> Vec<VolumeView> {
+    volumes.filter(|volume| volume.left_by.is_none() && !volume.name.contains('~')).collect()
 }
 
 /// The site of these pools, whose volumes are served as `spindle export` would serve all of them, with an access file or

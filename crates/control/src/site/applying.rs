@@ -28,7 +28,18 @@ impl SiteServer {
     /// # Errors
     ///
     /// A step failed: the next apply goes on from there.
-    pub async fn apply(&mut self, plan: PlannedSite, mut tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
+    pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
+        let done = self.apply_steps(plan, tell).await;
+        // Also after a step that failed: others are done.
+        self.publish();
+        done
+    }
+
+    async fn apply_steps(
+        &mut self,
+        plan: PlannedSite,
+        mut tell: impl FnMut(&SiteStep),
+    ) -> Result<(), Refusal> {
         let PlannedSite { text, destroy, forgotten, wanted, refused, occasion, changes } = plan;
         let mut steps = changes.steps;
         self.refused = refused;

@@ -4,12 +4,13 @@ use super::wanted::{WantedDrives, WantedPool, WantedSite, WantedVolume};
 use crate::view::VolumeView;
 use array::{format::row::WriteCache, pool::VolumeSetting};
 use report::Refusal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serving::pool::limits::LimitStatus;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
+use utoipa::ToSchema;
 use world::ByteCount;
 
 /// Services in words, by kind and name.
@@ -66,20 +67,23 @@ pub enum SiteStep {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SiteAction {
+    /// It is made, or served.
     Create,
+    /// It is changed, and loses nothing.
     Change,
     /// Exports and rights end; volumes and their data are gone.
     Destroy,
 }
 
 /// A step in words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteChange {
     pub action: SiteAction,
-    pub kind: &'static str,
+    /// `pool`, `volume`, `target`, `unit`, `initiator` or `nbd export`.
+    pub kind: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -315,11 +319,16 @@ impl SiteStep {
 
     /// The step in words.
     pub fn shown(&self) -> SiteChange {
-        let create =
-            |kind, name, after| SiteChange { action: SiteAction::Create, kind, name, before: None, after };
-        let change = |kind, name, before: String, after: String| {
+        let create = |kind: &str, name, after| SiteChange {
+            action: SiteAction::Create,
+            kind: kind.to_owned(),
+            name,
+            before: None,
+            after,
+        };
+        let change = |kind: &str, name, before: String, after: String| {
             let (before, after) = (Some(before), Some(after));
-            SiteChange { action: SiteAction::Change, kind, name, before, after }
+            SiteChange { action: SiteAction::Change, kind: kind.to_owned(), name, before, after }
         };
         match self {
             Self::MakePool(pool) => create("pool", pool.name.clone(), Some(pool_text(pool))),
@@ -344,7 +353,8 @@ impl SiteStep {
                     (Some(_), Some(_)) => SiteAction::Change,
                     (Some(_), None) => SiteAction::Destroy,
                 };
-                SiteChange { action, kind, name: name.clone(), before: from.clone(), after: to.clone() }
+                let (kind, name) = ((*kind).to_owned(), name.clone());
+                SiteChange { action, kind, name, before: from.clone(), after: to.clone() }
             }
             Self::DestroyVolume { pool, volume, size, snapshots } => {
                 let with = match snapshots {
@@ -353,7 +363,8 @@ impl SiteStep {
                     many => format!(" with its {many} snapshots"),
                 };
                 let (name, before) = (format!("{pool}/{volume}"), Some(format!("{size}{with}")));
-                SiteChange { action: SiteAction::Destroy, kind: "volume", name, before, after: None }
+                let kind = "volume".to_owned();
+                SiteChange { action: SiteAction::Destroy, kind, name, before, after: None }
             }
         }
     }

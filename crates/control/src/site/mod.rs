@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), [`adoption`] (a file of pools that are there).
+//! steps, done), [`adoption`] (a file of pools that are there), [`handle`] (the site from other threads) and `requests` (their
+//! answers).
 //!
 //! Invariants:
 //!
@@ -14,8 +15,10 @@
 pub mod adoption;
 mod applying;
 pub mod changes;
+pub mod handle;
 pub mod places;
 pub mod planning;
+mod requests;
 pub mod server;
 pub mod wanted;
 

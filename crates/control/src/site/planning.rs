@@ -3,13 +3,13 @@
 use super::{
     changes::{KnownSite, SiteChanges},
     server::{SiteServer, WantedAddresses, parse},
-    wanted::{SiteContext, WantedDrives, WantedPool, WantedSite},
+    wanted::{WantedDrives, WantedPool, WantedSite},
 };
 use crate::journal::JournalPool;
 use plan::site::Site;
 use report::Refusal;
 use serving::pool::sparing::level_name;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// A site file, and the steps to it.
 pub struct PlannedSite {
@@ -60,7 +60,7 @@ impl SiteServer {
         let site = parse(text)?;
         let mut wanted = WantedSite::of(&site, &self.context)?;
         self.check_addresses(&wanted, &site)?;
-        let text = with_whole_paths(site, &self.context).to_toml();
+        let text = with_whole_paths(site, &self.context.folder).to_toml();
         let mut destroy = destroy.to_vec();
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
@@ -92,8 +92,7 @@ impl SiteServer {
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {
-        let addresses = WantedAddresses(wanted.nbd.clone(), wanted.iscsi.clone(), site.serve.nbd_tls.clone());
-        if addresses == self.addresses {
+        if WantedAddresses::of(wanted, site) == self.addresses {
             return Ok(());
         }
         Err(Refusal::new(
@@ -213,13 +212,13 @@ impl SiteServer {
     }
 }
 
-/// The site with paths that mean the same wherever the file lies.
-fn with_whole_paths(mut site: Site, context: &SiteContext) -> Site {
+/// The site with paths that mean the same wherever the file lies: `folder` is that of the file.
+pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
     let paths = site.groups.iter_mut().map(|group| &mut group.folder);
     let paths = paths.chain(site.initiators.iter_mut().map(|initiator| &mut initiator.secret_file));
     for path in paths.chain([&mut site.serve.nbd_tls, &mut site.serve.chap_secret_file]) {
         if !path.is_empty() {
-            *path = context.folder.join(&*path).display().to_string();
+            *path = folder.join(&*path).display().to_string();
         }
     }
     site

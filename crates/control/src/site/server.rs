@@ -10,6 +10,7 @@
 
 use super::{
     places::PoolPlaces,
+    requests::SiteRequests,
     wanted::{SiteContext, WantedPool, WantedSite},
 };
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
 use report::Refusal;
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -33,7 +34,7 @@ pub struct SiteServerSetting {
     pub places: Rc<dyn PoolPlaces>,
     pub threads: Rc<dyn ThreadStarter>,
     pub network: NetworkMaker,
-    pub journal: DaemonJournal,
+    pub journal: Arc<DaemonJournal>,
 }
 
 /// The clients that are to reach the site.
@@ -56,7 +57,7 @@ pub enum ServedUri {
 pub struct SiteServer {
     pub(super) world: World,
     pub(super) daemon: Daemon,
-    pub(super) journal: DaemonJournal,
+    pub(super) journal: Arc<DaemonJournal>,
     pub(super) context: SiteContext,
     pub(super) places: Rc<dyn PoolPlaces>,
     pub(super) notices: NoticeSender,
@@ -65,13 +66,30 @@ pub struct SiteServer {
     /// Of these, pools that are not to be opened.
     pub(super) refused: BTreeMap<String, Refusal>,
     pub(super) addresses: WantedAddresses,
+    pub(super) requests: SiteRequests,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
 
-/// Addresses of NBD and iSCSI and the folder of certificates, as the file says them.
+/// Addresses and the folder of certificates, as the file says them.
 #[derive(PartialEq)]
-pub(super) struct WantedAddresses(pub(super) Option<Address>, pub(super) Option<Address>, pub(super) String);
+pub(super) struct WantedAddresses {
+    nbd: Option<Address>,
+    iscsi: Option<Address>,
+    api: Option<Address>,
+    nbd_tls: String,
+}
+
+impl WantedAddresses {
+    pub fn of(wanted: &WantedSite, site: &Site) -> Self {
+        Self {
+            nbd: wanted.nbd.clone(),
+            iscsi: wanted.iscsi.clone(),
+            api: wanted.api.clone(),
+            nbd_tls: site.serve.nbd_tls.clone(),
+        }
+    }
+}
 
 impl SiteServer {
     /// Binds the addresses of the site file `text`, and opens those of its pools that are there. Nothing is served before an
@@ -105,7 +123,8 @@ impl SiteServer {
             notices: notices.clone(),
             stopped: BTreeMap::new(),
             refused: BTreeMap::new(),
-            addresses: WantedAddresses(nbd, iscsi, site.serve.nbd_tls.clone()),
+            addresses: WantedAddresses::of(&wanted, &site),
+            requests: SiteRequests::new(),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
@@ -116,6 +135,7 @@ impl SiteServer {
             }
         }
         server.open_pools(&wanted.pools).await;
+        server.publish();
         Ok(server)
     }
 
@@ -186,6 +206,11 @@ impl SiteServer {
         all
     }
 
+    /// The address of the API that the file says.
+    pub fn api_address(&self) -> Option<&Address> {
+        self.addresses.api.as_ref()
+    }
+
     /// The TLS part of NBD URIs.
     pub fn uri_tls(&self) -> Option<UriTls> {
         self.has_tls.then(UriTls::default)
@@ -203,6 +228,7 @@ impl SiteServer {
     /// Accepts clients from now on.
     pub fn open(&mut self) {
         self.daemon.open();
+        self.publish();
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the

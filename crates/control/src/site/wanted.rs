@@ -44,6 +44,8 @@ pub struct WantedSite {
     pub pools: Vec<WantedPool>,
     pub nbd: Option<Address>,
     pub iscsi: Option<Address>,
+    /// Of the API.
+    pub api: Option<Address>,
     pub nbd_tls: TlsMode,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
@@ -110,6 +112,7 @@ impl WantedSite {
         let groups = groups_here(site, context)?;
         let iscsi = address(&site.serve.iscsi, "iscsi", iscsi::PORT)?;
         let nbd = address(&site.serve.nbd, "nbd", nbd::PORT)?;
+        let api = api_address(&site.serve.api)?;
         let mut notes = Vec::new();
         let mut pools = Vec::new();
         for group in &groups {
@@ -136,7 +139,8 @@ impl WantedSite {
         if !site.snapshots.is_empty() {
             notes.push("snapshots are not made by schedules yet: [[snapshots]] is kept for later".to_owned());
         }
-        let mut wanted = Self { pools, nbd, iscsi, nbd_tls: TlsMode::Off, notes, services: BTreeMap::new() };
+        let mut wanted =
+            Self { pools, nbd, iscsi, api, nbd_tls: TlsMode::Off, notes, services: BTreeMap::new() };
         wanted.add_targets(site, &groups)?;
         wanted.add_rights(site, (context, has_secrets))?;
         wanted.add_exports(site, &groups, (context, has_secrets))?;
@@ -287,6 +291,28 @@ impl WantedSite {
         }
         Ok(())
     }
+}
+
+/// Port of the API if its address names none.
+const API_PORT: u16 = 7780;
+
+/// The address of the API, which speaks no TLS: only this machine may reach it.
+fn api_address(text: &str) -> Result<Option<Address>, Refusal> {
+    if text.is_empty() || text == "none" {
+        return Ok(None);
+    }
+    let address = Address::parse(text, API_PORT).map_err(|error| {
+        Refusal::new(format!("[serve] api: {error}"), "say 127.0.0.1:PORT, or leave it out")
+    })?;
+    if !address.is_local() {
+        return Err(Refusal::new(
+            format!(
+                "[serve] api: {address} is no loopback address, and tokens would pass the network in the clear"
+            ),
+            "say 127.0.0.1:PORT, and reach it through ssh -L or a proxy with TLS",
+        ));
+    }
+    Ok(Some(address))
 }
 
 /// The groups that stand in the site that is served here.

@@ -17,6 +17,9 @@ pub struct Serving {
     /// Address of NBD, HOST:PORT, or none; 127.0.0.1:10809 if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nbd: String,
+    /// Loopback address of the HTTP API, HOST:PORT; none if left out. The socket spindle.sock in the server's folder is always there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api: String,
     /// Folder with certificates for NBD over TLS (ca-cert.pem, server-cert.pem, server-key.pem).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nbd_tls: String,

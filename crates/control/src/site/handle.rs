@@ -1,0 +1,157 @@
+//! The served site as other threads see it, and how they ask for changes.
+//!
+//! Invariants:
+//!
+//! 1. Looking at the site sends it nothing.
+//! 2. Requests are answered one at a time, in their order; a queue that is full refuses.
+
+use super::changes::SiteChange;
+use crate::{
+    order::{OrderRefusal, Orders},
+    pool_thread::{ServedPool, current},
+    view::PoolView,
+};
+use array::format::PoolId;
+use report::Refusal;
+use std::{collections::BTreeMap, path::PathBuf, rc::Rc, sync::Arc};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+use world::LocalFuture;
+
+/// Most requests that wait.
+pub const REQUESTS_MAX: usize = 16;
+
+/// A served site, seen from another thread.
+#[derive(Clone)]
+pub struct SiteHandle {
+    site: watch::Receiver<Arc<SiteView>>,
+    requests: mpsc::Sender<SiteRequest>,
+}
+
+/// The pools of a site.
+#[derive(Default)]
+pub struct SiteView {
+    /// Pools that are open, or were until their thread stopped; by name.
+    pub pools: BTreeMap<String, PoolHandle>,
+    /// Pools that are not as the file says, with the reasons.
+    pub stopped: BTreeMap<String, Refusal>,
+    /// Clients are accepted.
+    pub is_open: bool,
+}
+
+/// A pool of the site.
+#[derive(Clone)]
+pub struct PoolHandle {
+    pub name: String,
+    pub id: PoolId,
+    pub folder: PathBuf,
+    pub(super) orders: Orders,
+    pub(super) views: watch::Receiver<Arc<PoolView>>,
+}
+
+/// A request to the site's server.
+pub struct SiteRequest {
+    pub(super) wanted: WantedAnswer,
+    pub(super) answer: oneshot::Sender<Result<SiteAnswer, Refusal>>,
+}
+
+/// The kind of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedAnswer {
+    /// The site as a file.
+    File,
+    /// The changes to a site file, without doing them.
+    Plan(SiteText),
+    /// A site file applied.
+    Apply(SiteText),
+}
+
+/// A site file, and what it may destroy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteText {
+    pub text: String,
+    /// `POOL/VOLUME`; or `POOL`, to forget one that is gone for good.
+    pub destroy: Vec<String>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SiteAnswer {
+    /// What is to change, or was changed.
+    pub changes: Vec<SiteChange>,
+    /// Pools and volumes that the file lacks: they stay.
+    pub kept: Vec<String>,
+    /// Parts of the file that are not served, and dangers.
+    pub notes: Vec<String>,
+    /// The site as a file.
+    pub text: Option<String>,
+}
+
+/// The reason for which a request was not taken. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RequestRefusal {
+    #[error("{REQUESTS_MAX} requests wait already; try again")]
+    Full,
+    #[error("the server ends")]
+    Ending,
+}
+
+impl SiteHandle {
+    pub(super) fn new(site: watch::Receiver<Arc<SiteView>>, requests: mpsc::Sender<SiteRequest>) -> Self {
+        Self { site, requests }
+    }
+
+    /// The pools as they are now.
+    pub fn look(&self) -> Arc<SiteView> {
+        Arc::clone(&self.site.borrow())
+    }
+
+    /// Sends a request. The answer comes however long it takes; dropping it ends nothing.
+    ///
+    /// # Errors
+    ///
+    /// It was not taken.
+    pub fn ask(
+        &self,
+        wanted: WantedAnswer,
+    ) -> Result<oneshot::Receiver<Result<SiteAnswer, Refusal>>, RequestRefusal> {
+        let (tell, answer) = oneshot::channel();
+        self.requests.try_send(SiteRequest { wanted, answer: tell }).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => RequestRefusal::Full,
+            mpsc::error::TrySendError::Closed(_) => RequestRefusal::Ending,
+        })?;
+        Ok(answer)
+    }
+}
+
+impl PoolHandle {
+    /// The newest view; `None` once the pool's thread has ended.
+    pub fn view(&self) -> Option<Arc<PoolView>> {
+        current(&self.views)
+    }
+
+    /// The newest view, also of a pool whose thread has ended.
+    pub fn last_view(&self) -> Arc<PoolView> {
+        Arc::clone(&self.views.borrow())
+    }
+
+    /// Waits until the view shows the catalogue as of a revision, or the thread has ended.
+    pub async fn shows(&self, revision: u64) {
+        let mut views = self.views.clone();
+        // An error is the end of the thread.
+        let _ = views.wait_for(|view| view.catalogue_revision >= revision).await;
+    }
+
+    /// Gives the pool an order; see [`Orders::begin`].
+    ///
+    /// # Errors
+    ///
+    /// The order was not taken.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
+    ) -> Result<crate::order::PendingOrder<T>, OrderRefusal> {
+        self.orders.begin(name, work)
+    }
+}

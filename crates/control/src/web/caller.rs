@@ -1,0 +1,199 @@
+//! Callers of the API: who they are and what they may do.
+//!
+//! Invariants:
+//!
+//! 1. On the Unix socket the kernel says who calls: root and the server's own user may do everything. Everybody else, and
+//!    everybody elsewhere, has what a token gives.
+//! 2. Failures alone are throttled, by source: a caller with a right token never waits for others.
+
+use super::{ApiState, problem::ApiProblem};
+use crate::journal::tokens::{Role, TokenRecord};
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, header, request::Parts},
+};
+use report::Refusal;
+use ring::digest::{SHA256, digest};
+use std::{collections::BTreeMap, sync::Mutex};
+
+/// Failures of a source in [`WINDOW_SECONDS`] after which it has to wait.
+const FAILURES_MAX: u32 = 10;
+const WINDOW_SECONDS: i64 = 60;
+/// Sources that are remembered; then all are forgotten.
+const SOURCES_MAX: usize = 4096;
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ApiPeer {
+    /// Address without its port, or `socket`.
+    pub source: String,
+    /// User of the process at the other end of the Unix socket.
+    pub user: Option<u32>,
+}
+
+/// A caller who may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// For the audit: `user 0`, or `token NAME`.
+    pub name: String,
+    pub whence: String,
+    pub role: Role,
+    /// Names of the pools that it may see; all if empty.
+    pools: Vec<String>,
+}
+
+/// Failures by their sources.
+#[derive(Default)]
+pub(super) struct FailedLogins(Mutex<BTreeMap<String, FailureCount>>);
+
+#[derive(Clone, Copy)]
+struct FailureCount {
+    since: i64,
+    failures: u32,
+}
+
+impl Caller {
+    /// Refuses a caller that has not the rights of `role`.
+    pub fn need(&self, role: Role) -> Result<(), ApiProblem> {
+        if self.role >= role {
+            return Ok(());
+        }
+        let role = match role {
+            Role::Read => "read",
+            Role::Operate => "operate",
+            Role::Admin => "admin",
+        };
+        let refusal = Refusal::new(
+            format!("{} may not do this: it takes the role {role}", self.name),
+            "use a token with that role",
+        );
+        Err(ApiProblem::new(StatusCode::FORBIDDEN, "forbidden", &refusal))
+    }
+
+    /// Refuses a caller that may not see all of the site.
+    pub fn need_all_pools(&self) -> Result<(), ApiProblem> {
+        if self.pools.is_empty() {
+            return Ok(());
+        }
+        let refusal = Refusal::new(
+            format!("{} is for the pools {} alone", self.name, self.pools.join(", ")),
+            "use a token for all pools",
+        );
+        Err(ApiProblem::new(StatusCode::FORBIDDEN, "forbidden", &refusal))
+    }
+
+    /// False for a pool that is not there for this caller.
+    pub fn sees(&self, pool: &str) -> bool {
+        self.pools.is_empty() || self.pools.iter().any(|name| name == pool)
+    }
+}
+
+impl FailedLogins {
+    fn is_throttled(&self, source: &str, now: i64) -> bool {
+        let known = self.0.lock().expect("nothing panics with the lock held");
+        known
+            .get(source)
+            .is_some_and(|count| now - count.since < WINDOW_SECONDS && count.failures >= FAILURES_MAX)
+    }
+
+    fn add(&self, source: &str, now: i64) {
+        let mut known = self.0.lock().expect("nothing panics with the lock held");
+        if known.len() >= SOURCES_MAX {
+            known.clear();
+        }
+        let count = known.entry(source.to_owned()).or_insert(FailureCount { since: now, failures: 0 });
+        if now - count.since >= WINDOW_SECONDS {
+            *count = FailureCount { since: now, failures: 0 };
+        }
+        count.failures += 1;
+    }
+}
+
+impl FromRequestParts<ApiState> for Caller {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiProblem> {
+        let peer = parts.extensions.get::<ApiPeer>().expect("each connection has a peer").clone();
+        let given = parts.headers.get(header::AUTHORIZATION);
+        if given.is_none()
+            && let Some(user) = peer.user.filter(|&user| user == 0 || user == api.own_user)
+        {
+            return Ok(Self {
+                name: format!("user {user}"),
+                whence: peer.source,
+                role: Role::Admin,
+                pools: Vec::new(),
+            });
+        }
+        let now = api.world.unix_s();
+        let token =
+            given.and_then(|given| given.to_str().ok()).and_then(|given| given.strip_prefix("Bearer "));
+        if let Some(token) = token
+            && let Some(known) = known_token(api, token.trim(), now)?
+        {
+            let TokenRecord { name, role, pools, .. } = known;
+            return Ok(Self { name: format!("token {name}"), whence: peer.source, role, pools });
+        }
+        if api.failed_logins.is_throttled(&peer.source, now) {
+            let refusal = Refusal::new(
+                format!("{FAILURES_MAX} failures from {} within a minute", peer.source),
+                "wait a minute, and use a token that is valid",
+            );
+            return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
+        }
+        api.failed_logins.add(&peer.source, now);
+        let problem = match token {
+            Some(_) => {
+                api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
+                "the token is unknown or has expired"
+            }
+            None => "this needs a token",
+        };
+        let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
+        Err(ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", &Refusal::new(problem, next)))
+    }
+}
+
+/// The record of a token that is valid.
+fn known_token(api: &ApiState, token: &str, now: i64) -> Result<Option<TokenRecord>, ApiProblem> {
+    let hash = digest(&SHA256, token.as_bytes());
+    // Hashes of secrets that nobody can guess may be compared in any time.
+    let is_it = |known: &TokenRecord| {
+        known.hash == hash.as_ref() && known.expires_unix_s.is_none_or(|expires| now < expires)
+    };
+    Ok(api.journal.tokens()?.into_iter().find(is_it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_failures_of_a_source_within_a_minute_make_it_wait_alone() {
+        let failed = FailedLogins::default();
+        for second in 0..10 {
+            assert!(!failed.is_throttled("192.0.2.1", second));
+            failed.add("192.0.2.1", second);
+        }
+        assert!(failed.is_throttled("192.0.2.1", 59));
+        assert!(!failed.is_throttled("192.0.2.2", 59));
+        assert!(!failed.is_throttled("192.0.2.1", 60));
+        failed.add("192.0.2.1", 60);
+        assert!(!failed.is_throttled("192.0.2.1", 61));
+    }
+
+    #[test]
+    fn a_role_has_the_rights_of_those_before_it() {
+        let caller =
+            |role| Caller { name: "token x".to_owned(), whence: "socket".to_owned(), role, pools: vec![] };
+        let roles = [Role::Read, Role::Operate, Role::Admin];
+        let allowed: Vec<usize> = roles
+            .into_iter()
+            .map(|role| roles.into_iter().filter(|&needed| caller(role).need(needed).is_ok()).count())
+            .collect();
+        assert_eq!(allowed, [1, 2, 3]);
+        let limited = Caller { pools: vec!["mail".to_owned()], ..caller(Role::Admin) };
+        assert!(limited.sees("mail") && !limited.sees("logs") && limited.need_all_pools().is_err());
+        assert!(caller(Role::Read).sees("logs") && caller(Role::Read).need_all_pools().is_ok());
+    }
+}

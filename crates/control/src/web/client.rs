@@ -1,0 +1,144 @@
+//! A client of the API, over any network.
+
+use super::ApiProblem;
+use axum::body::Body;
+use http_body_util::BodyExt;
+use hyper::{Method, Request, StatusCode, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use report::Refusal;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{future::pending, rc::Rc};
+use world::{Address, Network, with_deadline};
+
+/// Calls the API of one server.
+pub struct ApiClient {
+    network: Rc<dyn Network>,
+    address: Address,
+    /// None on the Unix socket of a server of this user.
+    token: Option<String>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiReply {
+    pub status: u16,
+    pub body: String,
+    /// Value of the header spindle-left-out.
+    pub left_out: Option<String>,
+}
+
+impl ApiClient {
+    pub fn new(network: Rc<dyn Network>, address: Address, token: Option<String>) -> Self {
+        Self { network, address, token }
+    }
+
+    /// Sends a request, with a body as JSON if there is one, and headers.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer. A problem is an answer.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        headers: &[(&str, &str)],
+    ) -> Result<ApiReply, Refusal> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Refusal::new(
+                format!("the server at {}: {error}", self.address),
+                "see whether 'spindle serve' runs",
+            )
+        };
+        let stream = self.network.connect(&self.address).await.map_err(|error| failed(&error))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "spindle");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request =
+            request.body(body.map_or_else(Body::empty, Body::from)).map_err(|error| failed(&error))?;
+        let exchange = async {
+            let response = sender.send_request(request).await?;
+            let (parts, body) = response.into_parts();
+            let left_out = parts.headers.get("spindle-left-out").and_then(|value| value.to_str().ok());
+            let left_out = left_out.map(str::to_owned);
+            let body = body.collect().await?.to_bytes();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            Ok::<_, hyper::Error>(ApiReply { status: parts.status.as_u16(), body, left_out })
+        };
+        // The exchange knows of the connection's end.
+        let connection = async {
+            let _ = connection.await;
+            pending::<()>().await;
+        };
+        let reply = with_deadline(connection, exchange).await.expect("the connection does not end first");
+        reply.map_err(|error| failed(&error))
+    }
+
+    /// Gets a resource.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
+        self.send(Method::GET, path, None, &[]).await?.parsed()
+    }
+
+    /// Asks for a change, and reads the answer.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Refusal> {
+        let body = serde_json::to_string(body).expect("bodies can be written as JSON");
+        self.send(method, path, Some(body), &[]).await?.parsed()
+    }
+
+    /// Asks for a change without an answer.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer.
+    pub async fn command(&self, method: Method, path: &str) -> Result<(), Refusal> {
+        self.send(method, path, None, &[]).await?.checked().map(|_| ())
+    }
+}
+
+impl ApiReply {
+    /// The reply itself, unless it is a problem.
+    ///
+    /// # Errors
+    ///
+    /// The problem.
+    pub fn checked(self) -> Result<Self, Refusal> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_success() {
+            return Ok(self);
+        }
+        Err(match serde_json::from_str::<ApiProblem>(&self.body) {
+            Ok(problem) if !problem.detail.is_empty() => problem.refusal(),
+            _ => Refusal::new(format!("the server answered {status}"), "see its log"),
+        })
+    }
+
+    fn parsed<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+        let reply = self.checked()?;
+        serde_json::from_str(&reply.body).map_err(|error| {
+            let problem = format!("the server's answer cannot be read: {error}");
+            Refusal::new(problem, "use the same version of Spindle for both")
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
+//!
+//! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `snapshots`, `site`,
+//! `services`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
+//!
+//! Invariants:
+//!
+//! 1. A GET sends a pool nothing, but for pages of snapshots.
+//! 2. A change is in the audit before it begins, and its outcome after it.
+//! 3. Everything but health needs a caller ([`caller`]).
+
+mod audit;
+mod caller;
+mod changing;
+pub mod client;
+mod connections;
+mod health;
+mod local_world;
+mod orders;
+mod pools;
+mod problem;
+mod router;
+pub mod rows;
+mod services;
+mod site;
+mod snapshots;
+mod tokens;
+mod volumes;
+
+pub use connections::CONNECTIONS_MAX;
+pub use problem::ApiProblem;
+pub use router::openapi_json;
+pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};
+
+use crate::{
+    journal::DaemonJournal,
+    notice::NoticeSender,
+    portal::{NetworkMaker, no_thread},
+    site::handle::SiteHandle,
+};
+use caller::FailedLogins;
+use local_world::LocalWorld;
+use report::Refusal;
+use serving::export::listen_refusal;
+use std::{rc::Rc, sync::Arc};
+use tokio::sync::oneshot;
+use world::{Address, LocalFuture, ThreadEnd, ThreadStarter, World};
+
+/// Surroundings of the API.
+pub struct WebSetting {
+    pub network: NetworkMaker,
+    /// Addresses, with the setting that names each.
+    pub addresses: Vec<(Address, &'static str)>,
+    /// The server's own user, who may do everything on the Unix socket.
+    pub own_user: u32,
+    pub site: SiteHandle,
+    pub journal: Arc<DaemonJournal>,
+}
+
+/// What all handlers share.
+struct Api {
+    world: LocalWorld,
+    site: SiteHandle,
+    journal: Arc<DaemonJournal>,
+    notices: NoticeSender,
+    own_user: u32,
+    failed_logins: FailedLogins,
+}
+
+type ApiState = Arc<Api>;
+
+/// The API's thread, seen from another one.
+pub struct WebThread {
+    /// In the order of the setting.
+    pub addresses: Vec<Address>,
+    stop: oneshot::Sender<()>,
+    end: ThreadEnd,
+}
+
+impl WebThread {
+    /// Binds the addresses and serves the API there.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread left, or an address is taken.
+    pub async fn start(
+        threads: &dyn ThreadStarter,
+        setting: WebSetting,
+        notices: NoticeSender,
+    ) -> Result<Self, Refusal> {
+        let (tell, bound) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let main = move |world: World| -> LocalFuture<()> {
+            Box::pin(run(world, setting, (tell, stopped), notices))
+        };
+        let end = threads.start("api", Box::new(main)).map_err(|error| no_thread(&error))?;
+        match bound.await {
+            Ok(addresses) => Ok(Self { addresses: addresses?, stop, end }),
+            Err(_) => {
+                let why = end.await.err().unwrap_or_else(|| "it has ended".to_owned());
+                Err(Refusal::new(format!("the thread of the API: {why}"), "see the log"))
+            }
+        }
+    }
+
+    /// Ends all connections and the thread. The error is the message of a panic.
+    pub async fn stop(self) -> Result<(), String> {
+        let Self { stop, end, .. } = self;
+        // The thread may have ended.
+        let _ = stop.send(());
+        end.await
+    }
+}
+
+type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
+
+async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
+    let WebSetting { network, addresses, own_user, site, journal } = setting;
+    let network = network();
+    let mut listeners = Vec::new();
+    for (address, name) in addresses {
+        match network.listen(&address).await {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => return drop(tell.send(Err(listen_refusal(&error, name)))),
+        }
+    }
+    // Nobody may wait for it.
+    let _ = tell.send(Ok(listeners.iter().map(|listener| listener.address()).collect()));
+    let api = Arc::new(Api {
+        world: LocalWorld::new(&world),
+        site,
+        journal,
+        notices,
+        own_user,
+        failed_logins: FailedLogins::default(),
+    });
+    let router = router::router(api);
+    for listener in listeners {
+        let listener: Rc<dyn world::Listener> = listener.into();
+        world.spawn("api", connections::serve(world.clone(), listener, router.clone()));
+    }
+    // The sender is dropped with its daemon: that is a stop too.
+    let _ = stopped.await;
+}

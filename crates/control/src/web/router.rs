@@ -1,0 +1,119 @@
+//! All paths of the API, and their description.
+
+use super::{
+    ApiProblem, ApiState, audit,
+    changing::{self, BODY_BYTES_MAX},
+    health, pools, services, site, snapshots, tokens, volumes,
+};
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{Method, StatusCode, Uri, header},
+    middleware,
+    response::{IntoResponse, Response},
+};
+use report::Refusal;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// The description as `GET /v1/openapi.json` has it.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Spindle", version = "1", description = "Pools, volumes and snapshots, the site, tokens and the audit of a Spindle server. \
+        Sizes are bytes, times are UTC. Problems are application/problem+json (RFC 9457)."),
+    modifiers(&TokenScheme),
+    security(("token" = []))
+)]
+struct ApiDescription;
+
+struct TokenScheme;
+
+impl Modify for TokenScheme {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// The handlers with their descriptions.
+fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::OpenApi) {
+    let open = OpenApiRouter::with_openapi(ApiDescription::openapi())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz));
+    let mut guarded = OpenApiRouter::new()
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::show))
+        .routes(routes!(volumes::list))
+        .routes(routes!(volumes::create))
+        .routes(routes!(volumes::show, volumes::patch, volumes::delete))
+        .routes(routes!(volumes::clone))
+        .routes(routes!(volumes::roll_back))
+        .routes(routes!(volumes::fill, volumes::cancel_filling))
+        .routes(routes!(volumes::readmit))
+        .routes(routes!(snapshots::list, snapshots::create))
+        .routes(routes!(snapshots::create_of_volumes))
+        .routes(routes!(snapshots::delete))
+        .routes(routes!(site::show))
+        .routes(routes!(site::plan))
+        .routes(routes!(site::apply))
+        .routes(routes!(services::targets))
+        .routes(routes!(services::exports))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::delete))
+        .routes(routes!(audit::list));
+    if let Some(api) = api {
+        guarded = guarded.route_layer(middleware::from_fn_with_state(api.clone(), changing::run));
+    }
+    open.merge(guarded).split_for_parts()
+}
+
+/// The whole API.
+pub(super) fn router(api: ApiState) -> Router {
+    let (router, description) = described(Some(&api));
+    let text = description.to_json().expect("a description can be written");
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    router
+        .route("/v1/openapi.json", axum::routing::get(async move || (json, text)))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::map_response(in_words))
+        .with_state(api)
+}
+
+/// The description of the API, OpenAPI 3.1, as JSON with line breaks.
+pub fn openapi_json() -> String {
+    described(None).1.to_pretty_json().expect("a description can be written")
+}
+
+async fn nothing_there(uri: Uri) -> ApiProblem {
+    let mut problem = ApiProblem::not_found(format!("there is nothing at {}", uri.path()));
+    problem.next = Some("GET /v1/openapi.json lists all paths".to_owned());
+    problem
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiProblem {
+    let refusal =
+        Refusal::new(format!("{} takes no {method}", uri.path()), "GET /v1/openapi.json lists all methods");
+    ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", &refusal)
+}
+
+/// The library's own refusals of bodies and queries, which are plain text, as problems.
+async fn in_words(response: Response) -> Response {
+    let status = response.status();
+    let is_plain = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("text/plain")));
+    if !status.is_client_error() || !is_plain {
+        return response;
+    }
+    let body = axum::body::to_bytes(response.into_body(), BODY_BYTES_MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let refusal = Refusal::new(if text.trim().is_empty() { "bad request".to_owned() } else { text }, "");
+    ApiProblem::new(status, "bad-request", &refusal).into_response()
+}

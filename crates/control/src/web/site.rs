@@ -1,0 +1,103 @@
+//! The site as a file: printed, planned, applied.
+
+use super::{ApiState, caller::Caller, problem::ApiProblem, rows::SitePlan};
+use crate::{
+    journal::tokens::Role,
+    site::handle::{SiteAnswer, SiteText, WantedAnswer},
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use report::Refusal;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::ToSchema;
+use world::with_deadline;
+
+/// Path of the request that changes nothing, although it is a POST.
+pub(super) const PLAN_PATH: &str = "/v1/site/plan";
+/// Time for an answer; an apply goes on after it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(50);
+
+/// A site file to be planned or applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteBody {
+    /// The file's text. Relative paths in it begin at the folder of the file that the server was started with.
+    pub text: String,
+    /// What the file lacks and is to be destroyed, `POOL/VOLUME`; or `POOL`, to forget one that is gone for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub destroy: Vec<String>,
+}
+
+impl From<SiteBody> for SiteText {
+    fn from(SiteBody { text, destroy }: SiteBody) -> Self {
+        Self { text, destroy }
+    }
+}
+
+/// Prints the site as a file whose plan is empty.
+#[utoipa::path(get, path = "/v1/site", tag = "site",
+    responses((status = 200, description = "A site file; the header spindle-left-out tells what it lacks", body = String, content_type = "application/toml"),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<Response, ApiProblem> {
+    caller.need(Role::Read)?;
+    caller.need_all_pools()?;
+    let SiteAnswer { text, notes, .. } = ask(&api, WantedAnswer::File).await?;
+    let text = text.expect("a file was asked for");
+    let mut response = ([(header::CONTENT_TYPE, "application/toml")], text).into_response();
+    let left_out = notes.join("; ");
+    if let Ok(left_out) = left_out.parse()
+        && !notes.is_empty()
+    {
+        response.headers_mut().insert("spindle-left-out", left_out);
+    }
+    Ok(response)
+}
+
+/// Shows the changes to a site file, without doing them.
+#[utoipa::path(post, path = "/v1/site/plan", tag = "site", request_body = SiteBody,
+    responses((status = 200, description = "What an apply would change", body = SitePlan), (status = "default", response = ApiProblem)))]
+pub(super) async fn plan(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Json(body): Json<SiteBody>,
+) -> Result<Json<SitePlan>, ApiProblem> {
+    caller.need(Role::Read)?;
+    caller.need_all_pools()?;
+    Ok(Json(ask(&api, WantedAnswer::Plan(body.into())).await?.into()))
+}
+
+/// Applies a site file, under clients.
+#[utoipa::path(post, path = "/v1/site/apply", tag = "site", request_body = SiteBody,
+    responses((status = 200, description = "What was changed", body = SitePlan), (status = "default", response = ApiProblem)))]
+pub(super) async fn apply(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Json(body): Json<SiteBody>,
+) -> Result<Json<SitePlan>, ApiProblem> {
+    caller.need(Role::Admin)?;
+    caller.need_all_pools()?;
+    Ok(Json(ask(&api, WantedAnswer::Apply(body.into())).await?.into()))
+}
+
+async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
+    let answer = api.site.ask(wanted)?;
+    match with_deadline(api.world.sleep(ANSWER_WITHIN), answer).await {
+        Some(Ok(answer)) => Ok(answer?),
+        Some(Err(_)) => {
+            let refusal = Refusal::new("the server ends", "start it again");
+            Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", &refusal))
+        }
+        None => {
+            let problem =
+                format!("no answer within {} s; what was asked for goes on", ANSWER_WITHIN.as_secs());
+            let refusal =
+                Refusal::new(problem, "ask for the plan of the same file: it is empty once all is done");
+            Err(ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "goes-on", &refusal))
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Snapshots of volumes.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::ChangeIdentity,
+    orders::{ChangeGuard, MeantVolume, change, order, pool_of, volume_of},
+    problem::ApiProblem,
+    rows::{SnapshotPage, SnapshotRow},
+    volumes::page_rows,
+};
+use crate::{journal::tokens::Role, order::map_rows, site::handle::PoolHandle};
+use array::{
+    format::{SnapshotId, VolumeId},
+    pool::Snapshot,
+};
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serving::{
+    pool::volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef},
+    uuid::parse_uuid,
+};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotFilter {
+    /// Name of the snapshot.
+    name: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Most rows of the page.
+    #[param(minimum = 1, maximum = 5000)]
+    limit: Option<usize>,
+}
+
+/// A snapshot to take.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSnapshotBody {
+    pub name: String,
+    /// Text to keep with it: at most 768 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// A snapshot of several volumes of a pool, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSnapshotsBody {
+    pub name: String,
+    /// Text to keep with it: at most 768 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// UUIDs of the volumes.
+    pub volumes: Vec<String>,
+}
+
+/// Lists the snapshots of a volume, oldest first.
+#[utoipa::path(get, path = "/v1/volumes/{volume}/snapshots", tag = "snapshots",
+    params(("volume" = String, Path, description = "UUID"), SnapshotFilter),
+    responses((status = 200, description = "A page", body = SnapshotPage), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(volume): Path<String>,
+    Query(filter): Query<SnapshotFilter>,
+) -> Result<Json<SnapshotPage>, ApiProblem> {
+    caller.need(Role::Read)?;
+    let limit = page_rows(filter.limit)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let mut all = rows(&api, &meant).await?;
+    all.retain(|row| filter.name.as_ref().is_none_or(|name| row.name == *name));
+    let first = match &filter.after {
+        // One that is gone meanwhile: the page begins again, rather than to leave rows out.
+        Some(after) => all.iter().position(|row| row.id == *after).map_or(0, |index| index + 1),
+        None => 0,
+    };
+    let has_more = all.len() - first > limit;
+    let snapshots: Vec<SnapshotRow> = all.into_iter().skip(first).take(limit).collect();
+    let last = snapshots.last().filter(|_| has_more);
+    let next = last.map(|row| row.id.clone());
+    Ok(Json(SnapshotPage { snapshots, next }))
+}
+
+/// All snapshots of a volume, asked of its pool.
+async fn rows(api: &ApiState, meant: &MeantVolume) -> Result<Vec<SnapshotRow>, ApiProblem> {
+    let id = meant.id();
+    let missing = ApiProblem::not_found(format!("there is no volume {id}"));
+    order(api, &meant.pool, "list snapshots", move |served| {
+        Box::pin(async move {
+            let snapshots = served.pool.snapshots(id).map_err(|_| missing)?;
+            let volume = id.to_string();
+            Ok(map_rows(&served.world, snapshots, |snapshot: Snapshot| SnapshotRow::of(&volume, &snapshot))
+                .await)
+        })
+    })
+    .await
+}
+
+/// Takes a snapshot of a volume. If there is one of this name and note, that is the answer.
+#[utoipa::path(post, path = "/v1/volumes/{volume}/snapshots", tag = "snapshots", request_body = NewSnapshotBody,
+    params(("volume" = String, Path, description = "UUID")),
+    responses((status = 201, description = "It was taken", body = SnapshotRow), (status = 200, description = "It was there", body = SnapshotRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn create(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(volume): Path<String>,
+    Json(body): Json<NewSnapshotBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let known = rows(&api, &meant).await?.into_iter().find(|row| row.name == body.name);
+    if let Some(row) = known
+        && row.note.clone().unwrap_or_default() == body.note
+    {
+        let is_own = row.id == SnapshotId(identity.uuid).to_string();
+        let status = if is_own { StatusCode::CREATED } else { StatusCode::OK };
+        return Ok((status, Json(row)).into_response());
+    }
+    let taken = take(&api, &meant.pool, (vec![meant.id()], body.name, body.note), identity).await?;
+    let row = rows(&api, &meant).await?.into_iter().find(|row| row.id == taken);
+    let row = row.ok_or_else(|| ApiProblem::not_found("the snapshot was taken, and is gone already"))?;
+    Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Takes a snapshot of several volumes of a pool, at one moment.
+#[utoipa::path(post, path = "/v1/pools/{pool}/snapshots", tag = "snapshots", request_body = NewSnapshotsBody,
+    params(("pool" = String, Path, description = "UUID")),
+    responses((status = 201, description = "It was taken: a row for each volume", body = SnapshotPage),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn create_of_volumes(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(pool): Path<String>,
+    Json(NewSnapshotsBody { name, note, volumes }): Json<NewSnapshotsBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    let mut meant = Vec::new();
+    for volume in &volumes {
+        let found = volume_of(&api, &caller, volume)?;
+        if found.pool.id != pool.id {
+            let problem = format!("volume {volume} is in pool {}", found.pool.name);
+            return Err(ApiProblem::bad_request(problem, "name volumes of this pool"));
+        }
+        meant.push(found);
+    }
+    if meant.is_empty() {
+        return Err(ApiProblem::bad_request("volumes is empty", "name one or more"));
+    }
+    let mut taken = identity.may_be_done.then(|| SnapshotId(identity.uuid).to_string());
+    if let Some(before) = &taken
+        && !rows(&api, &meant[0]).await?.iter().any(|row| row.id == *before)
+    {
+        taken = None;
+    }
+    let taken = match taken {
+        Some(taken) => taken,
+        None => {
+            let ids = meant.iter().map(MeantVolume::id).collect();
+            take(&api, &pool, (ids, name, note), identity).await?
+        }
+    };
+    let mut snapshots = Vec::new();
+    for volume in &meant {
+        snapshots.extend(rows(&api, volume).await?.into_iter().filter(|row| row.id == taken));
+    }
+    Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, next: None })).into_response())
+}
+
+/// Returns the UUID of the snapshot.
+async fn take(
+    api: &ApiState,
+    pool: &PoolHandle,
+    (volumes, name, note): (Vec<VolumeId>, String, String),
+    identity: ChangeIdentity,
+) -> Result<String, ApiProblem> {
+    let volumes = volumes.into_iter().map(VolumeRef::Id).collect();
+    let wanted = VolumeChange::Snapshot { volumes, name, note };
+    let done = change(api, pool, "take snapshot", (wanted, ChangeGuard::new(identity))).await?;
+    let VolumeOutcome::SnapshotTaken(taken) = done.outcome else { unreachable!("a snapshot was asked for") };
+    Ok(taken.snapshot.to_string())
+}
+
+/// Deletes a snapshot that is not served.
+#[utoipa::path(delete, path = "/v1/volumes/{volume}/snapshots/{snapshot}", tag = "snapshots",
+    params(("volume" = String, Path, description = "UUID"), ("snapshot" = String, Path, description = "UUID")),
+    responses((status = 204, description = "It is gone"), (status = "default", response = ApiProblem)))]
+pub(super) async fn delete(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path((volume, snapshot)): Path<(String, String)>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(Role::Admin)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let is_known = rows(&api, &meant).await?.iter().any(|row| row.id == snapshot);
+    let id = parse_uuid(&snapshot).ok().filter(|_| is_known);
+    let Some(id) = id else {
+        // An earlier request with this key may have deleted it.
+        return match identity.may_be_done {
+            true => Ok(StatusCode::NO_CONTENT),
+            false => Err(ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"))),
+        };
+    };
+    let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
+    let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };
+    change(&api, &meant.pool, "delete snapshot", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

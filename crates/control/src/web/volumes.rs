@@ -1,0 +1,469 @@
+//! Volumes.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::ChangeIdentity,
+    orders::{ChangeGuard, MeantVolume, change, pool_of, row_of, volume_of},
+    problem::ApiProblem,
+    rows::{RollbackRow, VolumePage, VolumeRow},
+};
+use crate::{journal::tokens::Role, site::handle::PoolHandle};
+use array::format::VolumeId;
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use report::Refusal;
+use serde::{Deserialize, Serialize};
+use serving::pool::{
+    limits::LimitChange,
+    volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef},
+    withholding::{ReadmissionAnswer, ReadmittedClients},
+};
+use utoipa::{IntoParams, ToSchema};
+use world::ByteCount;
+
+/// Most rows of a page.
+pub(super) const PAGE_ROWS_MAX: usize = 5000;
+const PAGE_ROWS_USUAL: usize = 1000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VolumeFilter {
+    /// UUID of the pool.
+    pool: Option<String>,
+    /// Name of the volume.
+    name: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Most rows of the page.
+    #[param(minimum = 1, maximum = 5000)]
+    limit: Option<usize>,
+}
+
+/// A volume to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolumeBody {
+    pub name: String,
+    /// A multiple of 512.
+    #[schema(minimum = 512)]
+    pub size_bytes: u64,
+    /// Writes are acknowledged before they are stable.
+    #[serde(default)]
+    pub write_cache: bool,
+    /// Older data has one copy.
+    #[serde(default)]
+    pub raid0: bool,
+    #[serde(flatten)]
+    pub limits: LimitsBody,
+}
+
+/// Limits and reserve: those that are left out stay as they are; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LimitsBody {
+    /// Most space of the volume and its snapshots, a multiple of 4096.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Space that is kept for the volume, a multiple of 4096.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_bytes: Option<u64>,
+    /// Most operations a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_max: Option<u32>,
+    /// Most KiB a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kib_per_second_max: Option<u32>,
+}
+
+/// One change of a volume: another name, another size, or settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumePatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A multiple of 512.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// The new size may be smaller: what lies behind it is lost.
+    #[serde(default)]
+    pub may_shrink: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
+    #[serde(flatten)]
+    pub limits: LimitsBody,
+}
+
+/// A clone to make.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCloneBody {
+    pub name: String,
+    /// Name of the snapshot; without it, the volume as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// It gets a copy of all data, and shares nothing afterwards.
+    #[serde(default)]
+    pub independent: bool,
+}
+
+/// The goal of a rollback.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackBody {
+    /// Name of the snapshot. Without it the path names what an earlier rollback left, and its volume is rolled back to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Although it is served: it is withheld from its clients until they have let go of what they cached.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Clients to be readmitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadmissionBody {
+    /// iSCSI names.
+    #[serde(default)]
+    pub initiators: Vec<String>,
+    /// All NBD clients.
+    #[serde(default)]
+    pub nbd: bool,
+    /// All clients.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Clients that were readmitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReadmissionRow {
+    pub initiators: Vec<String>,
+    pub nbd: bool,
+}
+
+impl From<LimitsBody> for LimitChange {
+    fn from(body: LimitsBody) -> Self {
+        let LimitsBody { limit_bytes, reserve_bytes, iops_max, kib_per_second_max } = body;
+        let bytes = |bytes: Option<u64>| bytes.map(ByteCount);
+        Self { limit: bytes(limit_bytes), reserve: bytes(reserve_bytes), iops_max, kib_per_second_max }
+    }
+}
+
+/// Lists volumes, by pool and name.
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(VolumeFilter),
+    responses((status = 200, description = "A page", body = VolumePage), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Query(filter): Query<VolumeFilter>,
+) -> Result<Json<VolumePage>, ApiProblem> {
+    caller.need(Role::Read)?;
+    let limit = page_rows(filter.limit)?;
+    let only = filter.pool.as_deref().map(|pool| pool_of(&api, &caller, pool)).transpose()?;
+    let site = api.site.look();
+    let mut volumes = Vec::new();
+    let wanted =
+        |pool: &&PoolHandle| caller.sees(&pool.name) && only.as_ref().is_none_or(|only| only.id == pool.id);
+    for pool in site.pools.values().filter(wanted) {
+        let (view, id) = (pool.last_view(), pool.id.to_string());
+        let rows =
+            view.volumes.iter().filter(|volume| filter.name.as_ref().is_none_or(|name| volume.name == *name));
+        // Pools and volumes are in the order of their names.
+        let rows = rows.filter(|volume| {
+            filter
+                .after
+                .as_ref()
+                .is_none_or(|after| (pool.name.as_str(), volume.name.as_str()) > split(after))
+        });
+        volumes.extend(
+            rows.take(limit + 1 - volumes.len()).map(|volume| VolumeRow::of((&pool.name, &id), volume)),
+        );
+        if volumes.len() > limit {
+            break;
+        }
+    }
+    let has_more = volumes.len() > limit;
+    volumes.truncate(limit);
+    let last = volumes.last().filter(|_| has_more);
+    let next = last.map(|row| format!("{}/{}", row.pool, row.name));
+    Ok(Json(VolumePage { volumes, next }))
+}
+
+fn split(after: &str) -> (&str, &str) {
+    after.split_once('/').unwrap_or((after, ""))
+}
+
+/// The rows of a page that asked for `limit`.
+pub(super) fn page_rows(limit: Option<usize>) -> Result<usize, ApiProblem> {
+    match limit.unwrap_or(PAGE_ROWS_USUAL) {
+        rows @ 1..=PAGE_ROWS_MAX => Ok(rows),
+        _ => Err(ApiProblem::bad_request(format!("limit is from 1 to {PAGE_ROWS_MAX}"), "ask for pages")),
+    }
+}
+
+/// Shows a volume, with its ETag.
+#[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes", params(("volume" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The volume", body = VolumeRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(volume): Path<String>,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Read)?;
+    Ok(tagged(StatusCode::OK, &volume_of(&api, &caller, &volume)?.row()))
+}
+
+fn tagged(status: StatusCode, row: &VolumeRow) -> Response {
+    let mut response = (status, Json(row)).into_response();
+    let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal digits");
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+/// Creates a volume. If there is one of this name, size and settings, that is the answer.
+#[utoipa::path(post, path = "/v1/pools/{pool}/volumes", tag = "volumes", request_body = NewVolumeBody,
+    params(("pool" = String, Path, description = "UUID")),
+    responses((status = 201, description = "It was created", body = VolumeRow), (status = 200, description = "It was there", body = VolumeRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn create(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(pool): Path<String>,
+    Json(body): Json<NewVolumeBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    let known = pool.last_view().volumes.iter().find(|known| known.name == body.name).cloned();
+    if let Some(volume) = known {
+        let row = MeantVolume { pool, volume }.row();
+        if is_as_wanted(&row, &body) {
+            let status = if row.id == VolumeId(identity.uuid).to_string() {
+                StatusCode::CREATED
+            } else {
+                StatusCode::OK
+            };
+            return Ok(tagged(status, &row));
+        }
+        let refusal = Refusal::new(
+            format!(
+                "pool {}: there is a volume {:?} of another size or with other settings",
+                row.pool, row.name
+            ),
+            "use another name, or change that one",
+        );
+        return Err(ApiProblem::new(StatusCode::CONFLICT, "exists", &refusal));
+    }
+    let NewVolumeBody { name, size_bytes, write_cache, raid0, limits } = body;
+    let wanted = VolumeChange::Create { name, size_bytes, write_cache, raid0, limits: limits.into() };
+    let done = change(&api, &pool, "create volume", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(tagged(StatusCode::CREATED, &row_of(&pool, done.volume)))
+}
+
+fn is_as_wanted(row: &VolumeRow, body: &NewVolumeBody) -> bool {
+    let LimitsBody { limit_bytes, reserve_bytes, iops_max, kib_per_second_max } = body.limits;
+    (row.size_bytes, row.write_cache, row.raid0) == (body.size_bytes, body.write_cache, body.raid0)
+        && (row.limit_bytes, row.reserve_bytes)
+            == (limit_bytes.unwrap_or_default(), reserve_bytes.unwrap_or_default())
+        && (row.iops_max, row.kib_per_second_max)
+            == (iops_max.unwrap_or_default(), kib_per_second_max.unwrap_or_default())
+}
+
+/// Renames a volume, changes its size, or its settings: one of these at a time.
+#[utoipa::path(patch, path = "/v1/volumes/{volume}", tag = "volumes", request_body = VolumePatch,
+    params(("volume" = String, Path, description = "UUID"), ("If-Match" = Option<String>, Header, description = "ETag that it must have")),
+    responses((status = 200, description = "The volume afterwards", body = VolumeRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn patch(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    headers: HeaderMap,
+    Path(volume): Path<String>,
+    Json(body): Json<VolumePatch>,
+) -> Result<Response, ApiProblem> {
+    caller.need(if body.may_shrink { Role::Admin } else { Role::Operate })?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let volume = VolumeRef::Id(meant.id());
+    let VolumePatch { name, size_bytes, may_shrink, write_cache, limits } = body;
+    let has_settings = write_cache.is_some() || limits != LimitsBody::default();
+    let wanted = match (name, size_bytes, has_settings) {
+        (Some(name), None, false) if !may_shrink => VolumeChange::Rename { volume, name },
+        (None, Some(size_bytes), false) => VolumeChange::Resize { volume, size_bytes, may_shrink },
+        (None, None, true) if !may_shrink => VolumeChange::Set { volume, limits: limits.into(), write_cache },
+        _ => {
+            let problem = "a request changes the name, the size (with may_shrink) or settings: one of these";
+            return Err(ApiProblem::bad_request(problem, "send a request for each"));
+        }
+    };
+    let guard = ChangeGuard::of(identity, &headers, meant.id());
+    let done = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
+    Ok(tagged(StatusCode::OK, &row_of(&meant.pool, done.volume)))
+}
+
+/// Deletes a volume without snapshots that is not served.
+#[utoipa::path(delete, path = "/v1/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "UUID"), ("If-Match" = Option<String>, Header, description = "ETag that it must have")),
+    responses((status = 204, description = "It is gone"), (status = "default", response = ApiProblem)))]
+pub(super) async fn delete(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    headers: HeaderMap,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(Role::Admin)?;
+    let meant = match volume_of(&api, &caller, &volume) {
+        Ok(meant) => meant,
+        // An earlier request with this key may have deleted it.
+        Err(_) if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
+        Err(problem) => return Err(problem),
+    };
+    let guard = ChangeGuard::of(identity, &headers, meant.id());
+    let wanted = VolumeChange::Delete { volume: VolumeRef::Id(meant.id()) };
+    change(&api, &meant.pool, "delete volume", (wanted, guard)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes a clone of a volume or of one of its snapshots.
+#[utoipa::path(post, path = "/v1/volumes/{volume}/clones", tag = "volumes", request_body = NewCloneBody,
+    params(("volume" = String, Path, description = "UUID")),
+    responses((status = 201, description = "The clone; one that is to be independent is being filled", body = VolumeRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn clone(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(volume): Path<String>,
+    Json(body): Json<NewCloneBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    if let Some(made) = made_before(&meant.pool, identity) {
+        return Ok(tagged(StatusCode::CREATED, &made));
+    }
+    let NewCloneBody { name, snapshot, independent } = body;
+    let (source, snapshot) = (VolumeRef::Id(meant.id()), snapshot.map(SnapshotRef::Name));
+    let wanted = VolumeChange::Clone { source, snapshot, name, is_independent: independent };
+    let done = change(&api, &meant.pool, "clone volume", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(tagged(StatusCode::CREATED, &row_of(&meant.pool, done.volume)))
+}
+
+/// The volume that an earlier request with the same key has made.
+fn made_before(pool: &PoolHandle, identity: ChangeIdentity) -> Option<VolumeRow> {
+    let view = pool.last_view();
+    let made = view.volumes.iter().find(|known| known.volume == VolumeId(identity.uuid))?.clone();
+    identity.may_be_done.then(|| MeantVolume { pool: pool.clone(), volume: made }.row())
+}
+
+/// Takes a volume back to a snapshot, and keeps its present state as another volume.
+#[utoipa::path(post, path = "/v1/volumes/{volume}/rollback", tag = "volumes", request_body = RollbackBody,
+    params(("volume" = String, Path, description = "UUID"), ("If-Match" = Option<String>, Header, description = "ETag that it must have")),
+    responses((status = 200, description = "What was done, and what undoes it", body = RollbackRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn roll_back(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    headers: HeaderMap,
+    Path(volume): Path<String>,
+    Json(body): Json<RollbackBody>,
+) -> Result<Json<RollbackRow>, ApiProblem> {
+    caller.need(Role::Admin)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    if let Some(left) = made_before(&meant.pool, identity) {
+        let now = meant
+            .pool
+            .last_view()
+            .volumes
+            .iter()
+            .find(|known| Some(&known.name) == left.left_by.as_ref())
+            .cloned();
+        let now = now.ok_or_else(|| ApiProblem::not_found(format!("the volume that left {}", left.name)))?;
+        return Ok(Json(RollbackRow {
+            volume: MeantVolume { pool: meant.pool, volume: now }.row(),
+            size_before_bytes: left.size_bytes,
+            left: left.name,
+            left_id: left.id,
+            withheld_from: Vec::new(),
+            withheld_from_nbd: false,
+        }));
+    }
+    let (volume, snapshot) = (VolumeRef::Id(meant.id()), body.snapshot.map(SnapshotRef::Name));
+    let wanted = VolumeChange::RollBack { volume, snapshot, is_forced: body.force };
+    let guard = ChangeGuard::of(identity, &headers, meant.id());
+    let done = change(&api, &meant.pool, "roll back volume", (wanted, guard)).await?;
+    let VolumeOutcome::RolledBack(outcome) = done.outcome else { unreachable!("a rollback was asked for") };
+    Ok(Json(RollbackRow {
+        volume: row_of(&meant.pool, done.volume),
+        size_before_bytes: outcome.bytes_before,
+        left: outcome.left_name,
+        left_id: outcome.left.to_string(),
+        withheld_from: outcome.withheld.initiators,
+        withheld_from_nbd: outcome.withheld.nbd,
+    }))
+}
+
+/// Copies what a clone shares with its source, in the background.
+#[utoipa::path(put, path = "/v1/volumes/{volume}/filling", tag = "volumes", params(("volume" = String, Path, description = "UUID")),
+    responses((status = 202, description = "It is being filled, or shares nothing"), (status = "default", response = ApiProblem)))]
+pub(super) async fn fill(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let wanted = VolumeChange::Fill { volume: VolumeRef::Id(meant.id()) };
+    change(&api, &meant.pool, "fill volume", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Gives the filling up: the clone goes on sharing data.
+#[utoipa::path(delete, path = "/v1/volumes/{volume}/filling", tag = "volumes", params(("volume" = String, Path, description = "UUID")),
+    responses((status = 204, description = "It is not being filled"), (status = "default", response = ApiProblem)))]
+pub(super) async fn cancel_filling(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(Role::Operate)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let wanted = VolumeChange::CancelFilling { volume: VolumeRef::Id(meant.id()) };
+    change(&api, &meant.pool, "cancel filling", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives a volume to clients again from which a forced rollback withholds it.
+#[utoipa::path(post, path = "/v1/volumes/{volume}/readmission", tag = "volumes", request_body = ReadmissionBody,
+    params(("volume" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The clients that were readmitted", body = ReadmissionRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn readmit(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(volume): Path<String>,
+    Json(body): Json<ReadmissionBody>,
+) -> Result<Json<ReadmissionRow>, ApiProblem> {
+    caller.need(Role::Admin)?;
+    let meant = volume_of(&api, &caller, &volume)?;
+    let ReadmissionBody { initiators, nbd, all } = body;
+    if !all && !nbd && initiators.is_empty() {
+        return Err(ApiProblem::bad_request("nobody is named", "name initiators, nbd or all"));
+    }
+    let clients = match all {
+        true => ReadmittedClients::All,
+        false => ReadmittedClients::Named { initiators, nbd },
+    };
+    let wanted = VolumeChange::Readmit { volume: VolumeRef::Id(meant.id()), clients };
+    let done = change(&api, &meant.pool, "readmit clients", (wanted, ChangeGuard::new(identity))).await?;
+    let VolumeOutcome::Readmitted(ReadmissionAnswer { initiators, nbd }) = done.outcome else {
+        unreachable!("a readmission was asked for")
+    };
+    Ok(Json(ReadmissionRow { initiators, nbd }))
+}
