@@ -20,7 +20,9 @@ pub fn apply(arguments: &ApplyArguments) -> Result<ExitStatus, Refusal> {
     real::run(0, options, async |world: World| {
         let (notices, mut reader) = notice::channel("apply");
         let (folder, journal) = OwnFolder::open(&state_of(&arguments.place))?;
-        let setting = setting(&arguments.file, &arguments.place, (&console, options), journal)?;
+        let setting = setting(&arguments.file, &arguments.place, (&console, options), &journal)?;
+        // It is opened again at the end.
+        drop(journal);
         let work = async {
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::None, &notices).await?;
             let done = apply_with(&mut server, &text, arguments, &console).await;

@@ -1,5 +1,6 @@
 //! `spindle serve`, `spindle apply` and `spindle site`: a site file made real, served, and printed.
 
+mod api;
 mod apply;
 pub mod arguments;
 mod demonstration;
@@ -23,6 +24,7 @@ use report::Refusal;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
+    sync::Arc,
 };
 use world::{
     Network,
@@ -49,7 +51,7 @@ fn setting(
     path: &Path,
     place: &SitePlace,
     (console, options): (&Console, RealOptions),
-    journal: DaemonJournal,
+    journal: &Arc<DaemonJournal>,
 ) -> Result<SiteServerSetting, Refusal> {
     // From the root: the journal keeps it.
     let state =
@@ -67,6 +69,6 @@ fn setting(
         places: Rc::new(FolderPlaces { on_open: Box::new(on_open) }),
         threads: Rc::new(RealThreads { seed: 0, options }),
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
-        journal,
+        journal: Arc::clone(journal),
     })
 }

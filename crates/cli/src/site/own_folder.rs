@@ -25,14 +25,14 @@ pub struct OwnFolder {
 
 impl OwnFolder {
     /// Makes the folder if it is missing, and opens the journal, which this process alone may have.
-    pub fn open(path: &Path) -> Result<(Self, DaemonJournal), Refusal> {
+    pub fn open(path: &Path) -> Result<(Self, Arc<DaemonJournal>), Refusal> {
         let is_there = |path: &Path| !matches!(host_files::kind(path), Ok(PathKind::Missing));
         let (had_folder, had_journal) = (is_there(path), is_there(&path.join(JOURNAL)));
         let folder = Self { path: path.to_owned(), had_folder, had_journal };
         host_files::create_private_dir_all(path)
             .map_err(|error| Refusal::new(error.to_string(), "name another folder with ⟨state⟩ FOLDER"))?;
         let journal = folder.journal()?;
-        Ok((folder, journal))
+        Ok((folder, Arc::new(journal)))
     }
 
     fn journal(&self) -> Result<DaemonJournal, Refusal> {

@@ -1,7 +1,7 @@
 //! `spindle serve`: a site file made real and served, until the program is ended.
 
 use super::{
-    arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, setting, shown_changes,
+    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, setting, shown_changes,
     shown_services, state_of,
 };
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
 use control::{
     notice,
     site::{SiteServer, planning::PlanOccasion, server::PortalUse},
+    web::WebThread,
 };
 use report::Refusal;
 use std::path::Path;
@@ -48,19 +49,28 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if is_demonstration {
                 demonstration::begin((&world, &console), (&state, &file), &journal)?;
             }
-            let setting = setting(&file, &arguments.place, (&console, options), journal)?;
+            let setting = setting(&file, &arguments.place, (&console, options), &journal)?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
-            match begin(&mut server, &text, &file, &console).await {
-                Ok(()) => Ok(server),
+            let api = api::start((&world, &server), (&state, &journal), options, &notices).await;
+            drop(journal);
+            let api = match api {
+                Ok(api) => api,
                 Err(refusal) => {
                     server.stop().await;
+                    return Err(refusal);
+                }
+            };
+            match begin(&mut server, &text, &file, &console).await {
+                Ok(()) => Ok((server, api)),
+                Err(refusal) => {
+                    stop(server, api).await;
                     Err(refusal)
                 }
             }
         };
         let begun = with_notices(&mut reader, &console, with_deadline(&mut ended, begun)).await;
-        let mut server = match begun {
-            Some(Ok(server)) => server,
+        let (mut server, api) = match begun {
+            Some(Ok(begun)) => begun,
             Some(Err(refusal)) => {
                 if is_demonstration {
                     demonstration::take_back(&state, &file);
@@ -79,18 +89,36 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
         if arguments.file.is_none() {
             demonstration::show_use(&file, &console);
         }
+        api::show(&api, &console);
         console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
-        while with_notices(&mut reader, &console, with_deadline(&mut ended, reloads.requested()))
-            .await
-            .is_some()
-        {
-            let reloading = reload(&mut server, &file, &console);
-            if let Err(refusal) = with_notices(&mut reader, &console, reloading).await {
+        loop {
+            // A request of the API, or else a reload.
+            let wanted = with_deadline(reloads.requested(), server.next_request());
+            let Some(wanted) = with_notices(&mut reader, &console, with_deadline(&mut ended, wanted)).await
+            else {
+                break;
+            };
+            let done = match wanted {
+                None => with_notices(&mut reader, &console, reload(&mut server, &file, &console)).await,
+                Some(request) => {
+                    let is_changed = with_notices(&mut reader, &console, server.answer(request)).await;
+                    if is_changed { shown_services::show(&server, &console) } else { Ok(()) }
+                }
+            };
+            if let Err(refusal) = done {
                 console.warn(&refusal.to_string());
             }
         }
-        say_end(&mut reader, &console, server.stop()).await
+        say_end(&mut reader, &console, stop(server, api)).await
     })
+}
+
+/// Returns the threads that had panicked, with the messages.
+async fn stop(server: SiteServer, api: WebThread) -> Vec<(String, String)> {
+    let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
+    let mut panicked = server.stop().await;
+    panicked.extend(api);
+    panicked
 }
 
 /// Shows the changes at the start, and does them. One that fails does not keep what is there from being served.
