@@ -70,6 +70,10 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<AuditRow>>, ApiProblem> {
     caller.need(Role::Admin)?;
     caller.need_all_pools()?;
-    let lines = api.journal.audit_lines(filter.after.unwrap_or_default(), page_rows(filter.limit)?)?;
+    let after = filter.after.unwrap_or_default();
+    if i64::try_from(after).is_err() {
+        return Err(ApiProblem::bad_request(format!("{after} is no number of a line"), "numbers begin with 1"));
+    }
+    let lines = api.journal.audit_lines(after, page_rows(filter.limit)?)?;
     Ok(Json(lines.into_iter().map(AuditRow::of).collect()))
 }

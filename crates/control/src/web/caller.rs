@@ -4,7 +4,7 @@
 //!
 //! 1. On the Unix socket the kernel says who calls: root and the server's own user may do everything. Everybody else, and
 //!    everybody elsewhere, has what a token gives.
-//! 2. Failures alone are throttled, by source: a caller with a right token never waits for others.
+//! 2. Wrong tokens alone are throttled, by source: a caller with a right one never waits for others.
 
 use super::{ApiState, problem::ApiProblem};
 use crate::journal::tokens::{Role, TokenRecord};
@@ -134,23 +134,23 @@ impl FromRequestParts<ApiState> for Caller {
             let TokenRecord { name, role, pools, .. } = known;
             return Ok(Self { name: format!("token {name}"), whence: peer.source, role, pools });
         }
+        let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
+        let refused = |problem: &str| {
+            ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", &Refusal::new(problem, next))
+        };
+        if token.is_none() {
+            return Err(refused("this needs a token"));
+        }
         if api.failed_logins.is_throttled(&peer.source, now) {
             let refusal = Refusal::new(
-                format!("{FAILURES_MAX} failures from {} within a minute", peer.source),
+                format!("{FAILURES_MAX} wrong tokens from {} within a minute", peer.source),
                 "wait a minute, and use a token that is valid",
             );
             return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
         }
         api.failed_logins.add(&peer.source, now);
-        let problem = match token {
-            Some(_) => {
-                api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
-                "the token is unknown or has expired"
-            }
-            None => "this needs a token",
-        };
-        let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
-        Err(ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", &Refusal::new(problem, next)))
+        api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
+        Err(refused("the token is unknown or has expired"))
     }
 }
 

@@ -24,6 +24,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 #[openapi(
     info(title = "Spindle", version = "1", description = "Pools, volumes and snapshots, the site, tokens and the audit of a Spindle server. \
         Sizes are bytes, times are UTC. Problems are application/problem+json (RFC 9457)."),
+    components(responses(ApiProblem)),
     modifiers(&TokenScheme),
     security(("token" = []))
 )]

@@ -58,6 +58,7 @@ pub struct NewSnapshotsBody {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// UUIDs of the volumes.
+    #[schema(min_items = 1)]
     pub volumes: Vec<String>,
 }
 

@@ -43,6 +43,7 @@ pub enum TokenRole {
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// Letters, digits, `.`, `-` and `_`; at most 64.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
     pub role: TokenRole,
     /// Names of the pools that it may see and change; all if empty.
@@ -173,7 +174,7 @@ pub(super) async fn create(
 }
 
 /// Deletes a token: it is refused from then on.
-#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token" = String, Path, description = "Name")),
+#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens", params(("name" = String, Path, description = "Name of the token")),
     responses((status = 204, description = "It is gone"), (status = "default", response = ApiProblem)))]
 pub(super) async fn delete(
     State(api): State<ApiState>,

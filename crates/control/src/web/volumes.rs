@@ -58,23 +58,18 @@ pub struct NewVolumeBody {
     /// Older data has one copy.
     #[serde(default)]
     pub raid0: bool,
-    #[serde(flatten)]
-    pub limits: LimitsBody,
-}
-
-/// Limits and reserve: those that are left out stay as they are; 0 is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LimitsBody {
-    /// Most space of the volume and its snapshots, a multiple of 4096.
+    /// Most space of the volume and its snapshots, a multiple of 4096; 0 is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(multiple_of = 4096)]
     pub limit_bytes: Option<u64>,
-    /// Space that is kept for the volume, a multiple of 4096.
+    /// Space that is kept for the volume, a multiple of 4096; 0 is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(multiple_of = 4096)]
     pub reserve_bytes: Option<u64>,
-    /// Most operations a second.
+    /// Most operations a second; 0 is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops_max: Option<u32>,
-    /// Most KiB a second.
+    /// Most KiB a second; 0 is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kib_per_second_max: Option<u32>,
 }
@@ -93,8 +88,20 @@ pub struct VolumePatch {
     pub may_shrink: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,
-    #[serde(flatten)]
-    pub limits: LimitsBody,
+    /// Most space of the volume and its snapshots, a multiple of 4096; 0 is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(multiple_of = 4096)]
+    pub limit_bytes: Option<u64>,
+    /// Space that is kept for the volume, a multiple of 4096; 0 is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(multiple_of = 4096)]
+    pub reserve_bytes: Option<u64>,
+    /// Most operations a second; 0 is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops_max: Option<u32>,
+    /// Most KiB a second; 0 is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kib_per_second_max: Option<u32>,
 }
 
 /// A clone to make.
@@ -144,11 +151,43 @@ pub struct ReadmissionRow {
     pub nbd: bool,
 }
 
-impl From<LimitsBody> for LimitChange {
-    fn from(body: LimitsBody) -> Self {
-        let LimitsBody { limit_bytes, reserve_bytes, iops_max, kib_per_second_max } = body;
-        let bytes = |bytes: Option<u64>| bytes.map(ByteCount);
-        Self { limit: bytes(limit_bytes), reserve: bytes(reserve_bytes), iops_max, kib_per_second_max }
+impl NewVolumeBody {
+    fn limits(&self) -> LimitChange {
+        LimitChange {
+            limit: self.limit_bytes.map(ByteCount),
+            reserve: self.reserve_bytes.map(ByteCount),
+            iops_max: self.iops_max,
+            kib_per_second_max: self.kib_per_second_max,
+        }
+    }
+
+    /// True if a volume is as this one would be.
+    fn is(&self, row: &VolumeRow) -> bool {
+        let limits = (self.limit_bytes, self.reserve_bytes, self.iops_max, self.kib_per_second_max);
+        let (limit, reserve, iops, kib_per_second) = limits;
+        (row.size_bytes, row.write_cache, row.raid0) == (self.size_bytes, self.write_cache, self.raid0)
+            && (row.limit_bytes, row.reserve_bytes) == (limit.unwrap_or(0), reserve.unwrap_or(0))
+            && (row.iops_max, row.kib_per_second_max) == (iops.unwrap_or(0), kib_per_second.unwrap_or(0))
+    }
+}
+
+impl VolumePatch {
+    /// The change of a volume; `None` if it is none, or several.
+    fn change(self, volume: VolumeRef) -> Option<VolumeChange> {
+        let limits = LimitChange {
+            limit: self.limit_bytes.map(ByteCount),
+            reserve: self.reserve_bytes.map(ByteCount),
+            iops_max: self.iops_max,
+            kib_per_second_max: self.kib_per_second_max,
+        };
+        let Self { name, size_bytes, may_shrink, write_cache, .. } = self;
+        let has_settings = write_cache.is_some() || limits != LimitChange::default();
+        match (name, size_bytes, has_settings) {
+            (Some(name), None, false) if !may_shrink => Some(VolumeChange::Rename { volume, name }),
+            (None, Some(size_bytes), false) => Some(VolumeChange::Resize { volume, size_bytes, may_shrink }),
+            (None, None, true) if !may_shrink => Some(VolumeChange::Set { volume, limits, write_cache }),
+            _ => None,
+        }
     }
 }
 
@@ -240,7 +279,7 @@ pub(super) async fn create(
     let known = pool.last_view().volumes.iter().find(|known| known.name == body.name).cloned();
     if let Some(volume) = known {
         let row = MeantVolume { pool, volume }.row();
-        if is_as_wanted(&row, &body) {
+        if body.is(&row) {
             let status = if row.id == VolumeId(identity.uuid).to_string() {
                 StatusCode::CREATED
             } else {
@@ -257,19 +296,11 @@ pub(super) async fn create(
         );
         return Err(ApiProblem::new(StatusCode::CONFLICT, "exists", &refusal));
     }
-    let NewVolumeBody { name, size_bytes, write_cache, raid0, limits } = body;
-    let wanted = VolumeChange::Create { name, size_bytes, write_cache, raid0, limits: limits.into() };
+    let limits = body.limits();
+    let NewVolumeBody { name, size_bytes, write_cache, raid0, .. } = body;
+    let wanted = VolumeChange::Create { name, size_bytes, write_cache, raid0, limits };
     let done = change(&api, &pool, "create volume", (wanted, ChangeGuard::new(identity))).await?;
     Ok(tagged(StatusCode::CREATED, &row_of(&pool, done.volume)))
-}
-
-fn is_as_wanted(row: &VolumeRow, body: &NewVolumeBody) -> bool {
-    let LimitsBody { limit_bytes, reserve_bytes, iops_max, kib_per_second_max } = body.limits;
-    (row.size_bytes, row.write_cache, row.raid0) == (body.size_bytes, body.write_cache, body.raid0)
-        && (row.limit_bytes, row.reserve_bytes)
-            == (limit_bytes.unwrap_or_default(), reserve_bytes.unwrap_or_default())
-        && (row.iops_max, row.kib_per_second_max)
-            == (iops_max.unwrap_or_default(), kib_per_second_max.unwrap_or_default())
 }
 
 /// Renames a volume, changes its size, or its settings: one of these at a time.
@@ -286,18 +317,10 @@ pub(super) async fn patch(
 ) -> Result<Response, ApiProblem> {
     caller.need(if body.may_shrink { Role::Admin } else { Role::Operate })?;
     let meant = volume_of(&api, &caller, &volume)?;
-    let volume = VolumeRef::Id(meant.id());
-    let VolumePatch { name, size_bytes, may_shrink, write_cache, limits } = body;
-    let has_settings = write_cache.is_some() || limits != LimitsBody::default();
-    let wanted = match (name, size_bytes, has_settings) {
-        (Some(name), None, false) if !may_shrink => VolumeChange::Rename { volume, name },
-        (None, Some(size_bytes), false) => VolumeChange::Resize { volume, size_bytes, may_shrink },
-        (None, None, true) if !may_shrink => VolumeChange::Set { volume, limits: limits.into(), write_cache },
-        _ => {
-            let problem = "a request changes the name, the size (with may_shrink) or settings: one of these";
-            return Err(ApiProblem::bad_request(problem, "send a request for each"));
-        }
-    };
+    let wanted = body.change(VolumeRef::Id(meant.id())).ok_or_else(|| {
+        let problem = "a request changes the name, the size (with may_shrink) or settings: one of these";
+        ApiProblem::bad_request(problem, "send a request for each")
+    })?;
     let guard = ChangeGuard::of(identity, &headers, meant.id());
     let done = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
     Ok(tagged(StatusCode::OK, &row_of(&meant.pool, done.volume)))
