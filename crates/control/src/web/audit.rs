@@ -72,7 +72,10 @@ pub(super) async fn list(
     caller.need_all_pools()?;
     let after = filter.after.unwrap_or_default();
     if i64::try_from(after).is_err() {
-        return Err(ApiProblem::bad_request(format!("{after} is no number of a line"), "numbers begin with 1"));
+        return Err(ApiProblem::bad_request(
+            format!("{after} is no number of a line"),
+            "numbers begin with 1",
+        ));
     }
     let lines = api.journal.audit_lines(after, page_rows(filter.limit)?)?;
     Ok(Json(lines.into_iter().map(AuditRow::of).collect()))

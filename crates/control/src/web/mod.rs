@@ -28,10 +28,15 @@ mod snapshots;
 mod tokens;
 mod volumes;
 
+pub use audit::AuditRow;
 pub use connections::CONNECTIONS_MAX;
 pub use problem::ApiProblem;
 pub use router::openapi_json;
+pub use services::{ExportRow, TargetRow};
+pub use site::SiteBody;
+pub use snapshots::{NewSnapshotBody, NewSnapshotsBody};
 pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};
+pub use volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch};
 
 use crate::{
     journal::DaemonJournal,

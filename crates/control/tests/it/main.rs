@@ -1,8 +1,11 @@
 //! Integration tests of the daemon's threads: simulated, and real ones with clients of others; and of its
 //! journal.
 
+mod api;
+mod api_crashes;
 mod journal;
 mod journal_damage;
 mod real_threads;
+mod sim_site;
 mod simulated;
 mod site_crashes;

@@ -3,16 +3,12 @@
 //! After each crash the same file is applied again, without naming what may be destroyed: what was begun is done to its
 //! end. The checker knows the identity of each volume that an apply had acknowledged.
 
-use array::{
-    format::{DriveId, PoolId, SparingLevel, VolumeId},
-    pool::{NewDrive, NewPool, OpenSetting, create, open},
-};
+use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use array::format::VolumeId;
 use control::{
-    DaemonJournal,
-    notice::{self, NoticeSender},
-    pool_thread::{OpenedPool, PoolServices, PoolSetting},
+    notice,
     site::{
-        PoolPlaces, SiteContext, SiteServer, WantedPool,
+        SiteContext, SiteServer,
         planning::PlanOccasion,
         server::{PortalUse, ServedUri, SiteServerSetting},
     },
@@ -20,118 +16,20 @@ use control::{
 use fragile::Fragile;
 use report::Refusal;
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     rc::Rc,
     sync::Arc,
 };
 use world::{
-    BlockDevice, ByteCount, LocalFuture, Random, World,
+    ByteCount, Random, World,
     sim::{
-        DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads,
-        Simulation,
+        DriveOptions, NetworkOptions, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads, Simulation,
     },
 };
 
-const MIB: u64 = 1 << 20;
 const POOLS: [&str; 2] = ["logs", "mail"];
 /// Sites applied one after the other.
 const ROUNDS: u64 = 4;
-
-type Drives = BTreeMap<String, Vec<Rc<SimDrive>>>;
-
-/// Pools on simulated drives, of which only these sites know.
-struct SimPlaces {
-    drives: Drives,
-    made: MadePools,
-}
-
-/// Names of the pools whose making has ended: as the record in a folder, which is written last.
-type MadePools = Rc<RefCell<BTreeSet<String>>>;
-
-/// Bytes of all places of superblocks.
-const SUPERBLOCK_BYTES: usize = MIB as usize;
-
-fn has_superblock(drive: &Rc<SimDrive>) -> bool {
-    let mut places = vec![0; SUPERBLOCK_BYTES];
-    drive.peek(0, &mut places);
-    places.iter().any(|&byte| byte != 0)
-}
-
-impl PoolPlaces for SimPlaces {
-    fn is_made(&self, pool: &WantedPool) -> bool {
-        self.made.borrow().contains(&pool.name)
-    }
-
-    fn check(&self, _: &World, _: &WantedPool) -> LocalFuture<Result<(), Refusal>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn open(&self, pool: &WantedPool) -> PoolSetting {
-        setting(&pool.name, &self.drives[&pool.name], None)
-    }
-
-    fn is_pool(&self, folder: &Path) -> bool {
-        self.made.borrow().contains(folder.file_name().unwrap().to_str().unwrap())
-    }
-
-    fn is_one_folder(&self, one: &Path, other: &Path) -> bool {
-        one == other
-    }
-
-    fn make(&self, pool: &WantedPool, id: PoolId, resumes: bool) -> PoolSetting {
-        let drives = &self.drives[&pool.name];
-        assert!(
-            resumes || !drives.iter().any(has_superblock),
-            "only an apply that was interrupted leaves a part"
-        );
-        drives.iter().for_each(|drive| drive.poke(0, &vec![0; SUPERBLOCK_BYTES]));
-        setting(&pool.name, drives, Some((id, &self.made)))
-    }
-}
-
-fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<(PoolId, &MadePools)>) -> PoolSetting {
-    let (drives, own) = (Fragile::new(drives.to_vec()), name.to_owned());
-    let new = new.map(|(id, made)| (id, Fragile::new(Rc::clone(made))));
-    let open_pool = move |world: World, _: NoticeSender| -> LocalFuture<Result<OpenedPool, Refusal>> {
-        Box::pin(async move {
-            let devices: Vec<Rc<dyn BlockDevice>> =
-                drives.get().iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
-            let refused = |error: array::error::Error| Refusal::new(error.to_string(), "");
-            if let Some((id, made)) = new {
-                make(&world, &own, id, &devices).await.map_err(refused)?;
-                made.get().borrow_mut().insert(own);
-            }
-            let pool = open(&world, &devices, OpenSetting::default()).await.map_err(refused)?;
-            let closing = Rc::clone(&pool);
-            let close = Box::new(move || -> LocalFuture<Result<(), Refusal>> {
-                Box::pin(
-                    async move { closing.close().await.map_err(|error| Refusal::new(error.to_string(), "")) },
-                )
-            });
-            Ok(OpenedPool { pool, services: PoolServices::default(), close })
-        })
-    };
-    PoolSetting { name: name.to_owned(), open: Box::new(open_pool) }
-}
-
-async fn make(
-    world: &World,
-    name: &str,
-    pool: PoolId,
-    devices: &[Rc<dyn BlockDevice>],
-) -> array::error::Result<()> {
-    let number = name.as_bytes()[0];
-    let new = NewPool { pool, name: name.to_owned(), slot_bytes: MIB as u32, sparing: SparingLevel::None };
-    let drive = |(index, device): (u8, &Rc<dyn BlockDevice>)| NewDrive {
-        drive: DriveId([number + index; 16]),
-        serial: format!("{name}-{index}"),
-        domain: None,
-        device: Rc::clone(device),
-    };
-    create(world, &new, &(0..).zip(devices).map(drive).collect::<Vec<_>>()).await
-}
 
 /// A site file, and what it may destroy.
 #[derive(Clone, Debug)]
@@ -211,10 +109,6 @@ impl SiteDraft {
     }
 }
 
-fn journal_of(file: &SimStateFile) -> Result<DaemonJournal, String> {
-    DaemonJournal::open(Arc::new(file.open())).map_err(|error| error.to_string())
-}
-
 /// One life of the daemon: it starts with the file, applies it and ends. Returns the volumes it leaves.
 async fn life(
     world: World,
@@ -228,7 +122,7 @@ async fn life(
         places: Rc::new(SimPlaces { drives, made }),
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
-        journal: journal_of(&file)?,
+        journal: Arc::new(journal_of(&file)?),
     };
     let (notices, mut reader) = notice::channel("serve");
     let said = |refusal: Refusal| refusal.to_string();

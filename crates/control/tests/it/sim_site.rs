@@ -1,0 +1,125 @@
+//! A site's pools and journal in simulated time.
+
+use array::{
+    format::{DriveId, PoolId, SparingLevel},
+    pool::{NewDrive, NewPool, OpenSetting, create, open},
+};
+use control::{
+    DaemonJournal,
+    notice::NoticeSender,
+    pool_thread::{OpenedPool, PoolServices, PoolSetting},
+    site::{PoolPlaces, WantedPool},
+};
+use fragile::Fragile;
+use report::Refusal;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+};
+use world::{
+    BlockDevice, LocalFuture, World,
+    sim::{SimDrive, SimStateFile},
+};
+
+pub const MIB: u64 = 1 << 20;
+
+pub type Drives = BTreeMap<String, Vec<Rc<SimDrive>>>;
+
+/// Pools on simulated drives, of which only these sites know.
+pub struct SimPlaces {
+    pub drives: Drives,
+    pub made: MadePools,
+}
+
+/// Names of the pools whose making has ended: as the record in a folder, which is written last.
+pub type MadePools = Rc<RefCell<BTreeSet<String>>>;
+
+/// Bytes of all places of superblocks.
+const SUPERBLOCK_BYTES: usize = MIB as usize;
+
+fn has_superblock(drive: &Rc<SimDrive>) -> bool {
+    let mut places = vec![0; SUPERBLOCK_BYTES];
+    drive.peek(0, &mut places);
+    places.iter().any(|&byte| byte != 0)
+}
+
+impl PoolPlaces for SimPlaces {
+    fn is_made(&self, pool: &WantedPool) -> bool {
+        self.made.borrow().contains(&pool.name)
+    }
+
+    fn check(&self, _: &World, _: &WantedPool) -> LocalFuture<Result<(), Refusal>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn open(&self, pool: &WantedPool) -> PoolSetting {
+        setting(&pool.name, &self.drives[&pool.name], None)
+    }
+
+    fn is_pool(&self, folder: &Path) -> bool {
+        self.made.borrow().contains(folder.file_name().unwrap().to_str().unwrap())
+    }
+
+    fn is_one_folder(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
+
+    fn make(&self, pool: &WantedPool, id: PoolId, resumes: bool) -> PoolSetting {
+        let drives = &self.drives[&pool.name];
+        assert!(
+            resumes || !drives.iter().any(has_superblock),
+            "only an apply that was interrupted leaves a part"
+        );
+        drives.iter().for_each(|drive| drive.poke(0, &vec![0; SUPERBLOCK_BYTES]));
+        setting(&pool.name, drives, Some((id, &self.made)))
+    }
+}
+
+fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<(PoolId, &MadePools)>) -> PoolSetting {
+    let (drives, own) = (Fragile::new(drives.to_vec()), name.to_owned());
+    let new = new.map(|(id, made)| (id, Fragile::new(Rc::clone(made))));
+    let open_pool = move |world: World, _: NoticeSender| -> LocalFuture<Result<OpenedPool, Refusal>> {
+        Box::pin(async move {
+            let devices: Vec<Rc<dyn BlockDevice>> =
+                drives.get().iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
+            let refused = |error: array::error::Error| Refusal::new(error.to_string(), "");
+            if let Some((id, made)) = new {
+                make(&world, &own, id, &devices).await.map_err(refused)?;
+                made.get().borrow_mut().insert(own);
+            }
+            let pool = open(&world, &devices, OpenSetting::default()).await.map_err(refused)?;
+            let closing = Rc::clone(&pool);
+            let close = Box::new(move || -> LocalFuture<Result<(), Refusal>> {
+                Box::pin(
+                    async move { closing.close().await.map_err(|error| Refusal::new(error.to_string(), "")) },
+                )
+            });
+            Ok(OpenedPool { pool, services: PoolServices::default(), close })
+        })
+    };
+    PoolSetting { name: name.to_owned(), open: Box::new(open_pool) }
+}
+
+async fn make(
+    world: &World,
+    name: &str,
+    pool: PoolId,
+    devices: &[Rc<dyn BlockDevice>],
+) -> array::error::Result<()> {
+    let number = name.as_bytes()[0];
+    let new = NewPool { pool, name: name.to_owned(), slot_bytes: MIB as u32, sparing: SparingLevel::None };
+    let drive = |(index, device): (u8, &Rc<dyn BlockDevice>)| NewDrive {
+        drive: DriveId([number + index; 16]),
+        serial: format!("{name}-{index}"),
+        domain: None,
+        device: Rc::clone(device),
+    };
+    create(world, &new, &(0..).zip(devices).map(drive).collect::<Vec<_>>()).await
+}
+
+pub fn journal_of(file: &SimStateFile) -> Result<DaemonJournal, String> {
+    DaemonJournal::open(Arc::new(file.open())).map_err(|error| error.to_string())
+}
