@@ -72,7 +72,8 @@ async fn open_all(
 ) -> Result<(Rc<Pool>, PoolServices), Refusal> {
     let notices: Rc<dyn Notices> = Rc::new(notices);
     let opened = |open: &mut OpenPool| on_open(world, open);
-    let pool = Rc::clone(exports.open_pool((world, &notices), &opened, &folder).await?);
+    let open = exports.open_pool((world, &notices), &opened, &folder).await?;
+    let (pool, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
     for (name, volume) in names {
         exports.add(world, name, &folder.join(volume), &settings, &notices, &opened).await?;
     }
