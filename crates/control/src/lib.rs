@@ -6,8 +6,8 @@
 //!    │ connections, once they have named an export or a target      ▲ clients that ask for another pool's export
 //!    ▼                                                              │
 //! a pool's thread     pool, its sessions, its ring
-//!    ▲ orders, 64 at most, each with one answer                     │ views, once a second if anything changed; notices
-//!    │                                                              ▼
+//!    ▲ orders, 64 at most, each with one answer                     │ views and figures, once a second if anything
+//!    │                                                              ▼ changed; notices
 //! the caller          [`Daemon`]: starts and ends all of them, and reads views
 //! ```
 //!
