@@ -15,7 +15,8 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
-//! them [`journal`], what the daemon remembers over a restart; above them [`site`], from a site file to all of it.
+//! them [`journal`], what the daemon remembers over a restart; [`metrics`], what Prometheus sees; above them
+//! [`site`], from a site file to all of it.
 //!
 //! Invariants:
 //!
@@ -26,6 +27,7 @@
 pub mod daemon;
 pub mod folder_pool;
 pub mod journal;
+pub mod metrics;
 pub mod notice;
 pub mod order;
 pub mod pool_thread;

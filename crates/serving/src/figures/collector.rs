@@ -209,6 +209,7 @@ impl FiguresCollector {
         });
         let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|one, other| one.label.name.cmp(&other.label.name));
+        tell_apart(&mut rows);
         rows
     }
 
@@ -237,5 +238,17 @@ impl FiguresCollector {
         };
         self.counted = Some((now, counted.clone()));
         counted
+    }
+}
+
+/// Appends the beginning of their UUIDs to names that several drives have.
+fn tell_apart(rows: &mut [DriveTraffic]) {
+    for same in rows.chunk_by_mut(|one, other| one.label.name == other.label.name) {
+        if same.len() > 1 {
+            for DriveTraffic { label, .. } in same {
+                let uuid = label.drive.to_string();
+                label.name = format!("{}-{}", label.name, uuid.get(..8).unwrap_or(&uuid));
+            }
+        }
     }
 }
