@@ -12,6 +12,7 @@ use serving::{
         ExportOffers, ExportSettings, OpenExports, PlannedTarget, access_of, assemble, identities,
         nbd_exports,
     },
+    figures::PoolMeters,
     notices::Notices,
     pool::folder::OpenPool,
 };
@@ -48,9 +49,9 @@ impl From<FolderPool> for PoolSetting {
             Box::pin(async move {
                 let mut exports = OpenExports::default();
                 match open_all(&world, pool, &mut exports, notices).await {
-                    Ok((pool, services)) => {
+                    Ok((pool, meters, services)) => {
                         let close = Box::new(move || -> world::LocalFuture<_> { Box::pin(exports.close()) });
-                        Ok(OpenedPool { pool, services, close })
+                        Ok(OpenedPool { pool, meters, services, close })
                     }
                     Err(refusal) => {
                         // The first failure is the news.
@@ -69,10 +70,11 @@ async fn open_all(
     FolderPool { folder, exports: names, settings, targets, access, state, on_open, on_served, .. }: FolderPool,
     exports: &mut OpenExports,
     notices: NoticeSender,
-) -> Result<(Rc<Pool>, PoolServices), Refusal> {
+) -> Result<(Rc<Pool>, Rc<PoolMeters>, PoolServices), Refusal> {
     let notices: Rc<dyn Notices> = Rc::new(notices);
     let opened = |open: &mut OpenPool| on_open(world, open);
-    let pool = Rc::clone(exports.open_pool((world, &notices), &opened, &folder).await?);
+    let open = exports.open_pool((world, &notices), &opened, &folder).await?;
+    let (pool, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
     for (name, volume) in names {
         exports.add(world, name, &folder.join(volume), &settings, &notices, &opened).await?;
     }
@@ -83,5 +85,5 @@ async fn open_all(
     // Before the units: one with a write cache turns on that of its volume, which NBD clients were not promised.
     let nbd = nbd_exports(&exports.shared, settings.write_cache);
     let targets = assemble(&targets, served, &settings);
-    Ok((pool, PoolServices { exports: nbd, targets, access }))
+    Ok((pool, meters, PoolServices { exports: nbd, targets, access }))
 }

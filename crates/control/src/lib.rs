@@ -6,8 +6,8 @@
 //!    │ connections, once they have named an export or a target      ▲ clients that ask for another pool's export
 //!    ▼                                                              │
 //! a pool's thread     pool, its sessions, its ring
-//!    ▲ orders, 64 at most, each with one answer                     │ views, once a second if anything changed; notices
-//!    │                                                              ▼
+//!    ▲ orders, 64 at most, each with one answer                     │ views and figures, once a second if anything
+//!    │                                                              ▼ changed; notices
 //! the caller          [`Daemon`]: starts and ends all of them, and reads views
 //! ```
 //!
@@ -15,8 +15,8 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
-//! them [`journal`], what the daemon remembers over a restart; above them [`site`], from a site file to all of it, and
-//! [`web`], the API.
+//! them [`journal`], what the daemon remembers over a restart; [`metrics`], what Prometheus sees; above them [`site`], from
+//! a site file to all of it, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -27,6 +27,7 @@
 pub mod daemon;
 pub mod folder_pool;
 pub mod journal;
+pub mod metrics;
 pub mod notice;
 pub mod order;
 pub mod pool_thread;

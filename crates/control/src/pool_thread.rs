@@ -2,8 +2,8 @@
 
 use crate::{
     notice::NoticeSender,
-    order::{Orders, do_orders},
-    view::{PoolView, ViewPublisher},
+    order::{Order, Orders, do_orders},
+    view::{FiguresPublisher, PoolView, ViewPublisher},
 };
 use array::pool::Pool;
 use iscsi::target::{
@@ -19,7 +19,10 @@ use nbd::{
     },
 };
 use report::Refusal;
-use serving::export::{AssembledExports, PoolExports, WantedExports};
+use serving::{
+    export::{AssembledExports, PoolExports, WantedExports},
+    figures::{PoolFigures, PoolMeters},
+};
 use std::{
     cell::{Cell, RefCell},
     path::Path,
@@ -36,6 +39,8 @@ const LOG_OUT_MAX: Duration = Duration::from_secs(2);
 /// A pool that was opened for its thread, and what it serves.
 pub struct OpenedPool {
     pub pool: Rc<Pool>,
+    /// Of its drives, and of the volumes among its services.
+    pub meters: Rc<PoolMeters>,
     pub services: PoolServices,
     /// Closes it: all acknowledged writes are stable.
     pub close: Box<dyn FnOnce() -> LocalFuture<Result<(), Refusal>>>,
@@ -153,6 +158,14 @@ impl ServedPool {
         self.orders_done.set(self.orders_done.get() + 1);
     }
 
+    pub(crate) fn nbd_clients(&self) -> usize {
+        self.nbd.clients()
+    }
+
+    pub(crate) fn iscsi_sessions(&self) -> usize {
+        self.iscsi.targets().session_count()
+    }
+
     pub(crate) fn orders_done(&self) -> u64 {
         self.orders_done.get()
     }
@@ -167,6 +180,7 @@ pub struct PoolThread {
     pub name: String,
     pub orders: Orders,
     pub(crate) views: watch::Receiver<Arc<PoolView>>,
+    pub(crate) figures: watch::Receiver<Arc<PoolFigures>>,
     routes: PoolRoutes,
     opened: oneshot::Receiver<Result<(), Refusal>>,
     stop: oneshot::Sender<()>,
@@ -198,6 +212,7 @@ impl PoolThread {
     pub(crate) fn start(PoolSetting { name, open }: PoolSetting, start: &ThreadStart<'_>) -> IoResult<Self> {
         let (orders, order_queue) = Orders::channel();
         let (show, views) = watch::channel(Arc::<PoolView>::default());
+        let (count, figures) = watch::channel(Arc::<PoolFigures>::default());
         let (nbd, nbd_clients) = mpsc::unbounded_channel();
         let (iscsi, iscsi_connections) = mpsc::unbounded_channel();
         let (tell_opened, opened) = oneshot::channel();
@@ -212,7 +227,8 @@ impl PoolThread {
                     Ok(opened) => {
                         let arrivals = Arrivals { nbd: nbd_clients, iscsi: iscsi_connections, stopped };
                         let servers = Servers { name: own_name, notices, send_back, nbd_options };
-                        run(world, opened, (order_queue, show, tell_opened), arrivals, servers).await;
+                        let reports = Reports { orders: order_queue, show, count, tell_opened };
+                        run(world, opened, reports, arrivals, servers).await;
                     }
                 }
             })
@@ -229,7 +245,7 @@ impl PoolThread {
             end
         });
         let routes = PoolRoutes { nbd, iscsi, views: views.clone() };
-        Ok(Self { name, orders, views, routes, opened, stop, end: Some(end) })
+        Ok(Self { name, orders, views, figures, routes, opened, stop, end: Some(end) })
     }
 
     /// Waits until the pool is open.
@@ -262,6 +278,11 @@ impl PoolThread {
         Arc::clone(&self.views.borrow())
     }
 
+    /// The newest figures; `None` once the thread has ended.
+    pub fn figures(&self) -> Option<Arc<PoolFigures>> {
+        current(&self.figures)
+    }
+
     /// Waits until the view shows what is served since a revision, or the thread has ended.
     pub(crate) async fn shows_services(&self, revision: u64) {
         let mut views = self.views.clone();
@@ -277,8 +298,8 @@ impl PoolThread {
     }
 }
 
-/// The newest view of a pool whose thread has not ended.
-pub(crate) fn current(views: &watch::Receiver<Arc<PoolView>>) -> Option<Arc<PoolView>> {
+/// The newest view or figures of a pool whose thread has not ended.
+pub(crate) fn current<T>(views: &watch::Receiver<Arc<T>>) -> Option<Arc<T>> {
     views.has_changed().is_ok().then(|| Arc::clone(&views.borrow()))
 }
 
@@ -297,14 +318,19 @@ struct Servers {
     nbd_options: ServerOptions,
 }
 
-type Reports =
-    (mpsc::Receiver<crate::order::Order>, watch::Sender<Arc<PoolView>>, oneshot::Sender<Result<(), Refusal>>);
+/// The thread's ends of what others see and give.
+struct Reports {
+    orders: mpsc::Receiver<Order>,
+    show: watch::Sender<Arc<PoolView>>,
+    count: watch::Sender<Arc<PoolFigures>>,
+    tell_opened: oneshot::Sender<Result<(), Refusal>>,
+}
 
 /// Serves an open pool until its stop; then closes it.
 async fn run(
     world: World,
-    OpenedPool { pool, services, close }: OpenedPool,
-    (orders, show, tell_opened): Reports,
+    OpenedPool { pool, meters, services, close }: OpenedPool,
+    Reports { orders, show, count, tell_opened }: Reports,
     arrivals: Arrivals,
     Servers { name, notices, send_back, nbd_options }: Servers,
 ) {
@@ -314,7 +340,7 @@ async fn run(
     let iscsi = ThreadTargets::new(&world, Targets::default(), iscsi_reporter(&notices));
     let served = Rc::new(ServedPool {
         world: world.clone(),
-        exports: PoolExports::new(&world, &pool, Path::new(&name)),
+        exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
         pool,
         nbd: Rc::clone(&nbd),
         iscsi: Rc::clone(&iscsi),
@@ -329,6 +355,7 @@ async fn run(
     publisher.publish().await;
     world.spawn("orders", do_orders(Rc::clone(&served), orders));
     world.spawn("views", publisher.run());
+    world.spawn("figures", FiguresPublisher::new(&served, &meters, count).run());
     let Arrivals { nbd: mut clients, iscsi: mut connections, stopped } = arrivals;
     let takes_clients = Rc::clone(&nbd);
     world.spawn("nbd arrivals", async move {

@@ -5,6 +5,7 @@
 //! 1. A view is a value: reading it sends the pool nothing.
 //! 2. A view is published once a second at most, and only if something in it changed; at once if what is served has
 //!    changed, for the portal routes by it. Rows of volumes are made only when the catalogue has changed.
+//! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
     order::map_rows,
@@ -16,6 +17,7 @@ use array::{
 };
 use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
+use serving::figures::{FiguresCollector, PoolFigures, PoolMeters};
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use world::{ByteCount, World, with_deadline};
@@ -138,6 +140,49 @@ impl ViewPublisher {
             let is_new = **last != view;
             if is_new {
                 *last = Arc::new(view);
+            }
+            is_new
+        });
+    }
+}
+
+/// Publishes the figures of one pool.
+pub(crate) struct FiguresPublisher {
+    pool: Rc<ServedPool>,
+    collector: FiguresCollector,
+    figures: watch::Sender<Arc<PoolFigures>>,
+}
+
+impl FiguresPublisher {
+    pub fn new(
+        pool: &Rc<ServedPool>,
+        meters: &Rc<PoolMeters>,
+        figures: watch::Sender<Arc<PoolFigures>>,
+    ) -> Self {
+        let collector = FiguresCollector::new(&pool.world, &pool.pool, meters);
+        Self { pool: Rc::clone(pool), collector, figures }
+    }
+
+    /// Publishes until the future is dropped.
+    pub async fn run(mut self) {
+        loop {
+            self.publish().await;
+            self.pool.world.sleep(VIEWS_EVERY).await;
+        }
+    }
+
+    /// Publishes the figures, if they differ from the last ones.
+    pub async fn publish(&mut self) {
+        let figures = PoolFigures {
+            nbd_clients: self.pool.nbd_clients(),
+            iscsi_sessions: self.pool.iscsi_sessions(),
+            orders_done: self.pool.orders_done(),
+            ..self.collector.collect().await
+        };
+        self.figures.send_if_modified(|last| {
+            let is_new = **last != figures;
+            if is_new {
+                *last = Arc::new(figures);
             }
             is_new
         });

@@ -2,7 +2,8 @@
 //!
 //! [`pool`] opens a pool by its folder: its record lists the drives, a search finds them by their superblocks, and while
 //! the pool is open its status is published. [`export`] serves files, devices, volumes and snapshots over NBD and iSCSI.
-//! [`remote`] opens devices of other machines by their URIs, with [`certificates`].
+//! [`remote`] opens devices of other machines by their URIs, with [`certificates`]. [`figures`] counts what a pool and its
+//! hosts do.
 //!
 //! Invariants:
 //!
@@ -12,6 +13,7 @@
 
 pub mod certificates;
 pub mod export;
+pub mod figures;
 pub mod notices;
 pub mod pool;
 pub mod remote;

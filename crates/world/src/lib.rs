@@ -6,8 +6,9 @@
 //! other room may name a wall clock, a sleep, a thread, a socket, a file, or unseeded randomness
 //! (`clippy.toml` bans them).
 //!
-//! Reading order: [`units`], [`buffer`], [`block_device`], [`directory`], [`state_file`], [`extent_directory`],
-//! [`network`], [`program`], [`clock`], [`random`], [`world`](mod@world), [`threads`], [`job`], then [`real`], [`sim`].
+//! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
+//! [`state_file`], [`extent_directory`], [`network`], [`program`], [`clock`], [`random`], [`world`](mod@world),
+//! [`threads`], [`job`], then [`real`], [`sim`].
 
 pub mod units;
 
@@ -16,6 +17,10 @@ pub mod buffer;
 pub mod error;
 
 pub mod block_device;
+
+pub mod latency;
+
+pub mod metered_device;
 
 pub mod directory;
 
@@ -62,6 +67,10 @@ pub use error::{IoError, IoErrorKind, IoResult};
 pub use event_log::{EventLog, EventReader, FollowedEvent, RecordedEvent};
 pub use extent_directory::{ExtentDirectory, Probe};
 pub use job::{Cancellation, Job, JobProgress, RunningJob, WorkUnit};
+pub use latency::{LatencyCounts, LatencyHistogram};
+pub use metered_device::{
+    DeviceCounts, DeviceMeter, DeviceOperation, MeteredDevice, MeteredSparse, OperationCounts,
+};
 pub use network::{Address, IncomingConnection, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};

@@ -83,7 +83,7 @@ use crate::{
         CleaningResult, DegradedSegments, DriveFill, JobKind, Mover, PoolJob, RebuildProgress, ScrubProgress,
         ScrubResult,
     },
-    tree::Trees,
+    tree::{NodeCacheCounts, Trees},
     volume::{Admission, HostPath},
 };
 use cut::CutsUnderWay;
@@ -181,6 +181,11 @@ impl Pool {
     /// Wrong or unreadable copies repaired since the pool was opened.
     pub fn repaired(&self) -> u64 {
         self.shared.repaired.get()
+    }
+
+    /// Hits, misses and size of the cache of the trees' nodes.
+    pub fn node_cache(&self) -> NodeCacheCounts {
+        self.map.trees.cache_counts()
     }
 
     /// Current latency of host commands, and speed of the mover.

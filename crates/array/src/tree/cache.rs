@@ -7,7 +7,10 @@
 use crate::format::NodePointer;
 use quick_cache::{Weighter, unsync::Cache};
 use rustc_hash::FxBuildHasher;
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 /// Approximate RAM of a cached node beside its bytes.
 const ENTRY_BYTES: u64 = 128;
@@ -23,8 +26,22 @@ impl Weighter<NodePointer, Rc<[u8]>> for ByBytes {
 
 type Nodes = Cache<NodePointer, Rc<[u8]>, ByBytes, FxBuildHasher>;
 
+/// Counts of a node cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCacheCounts {
+    /// Lookups that found their node, since the pool was opened.
+    pub hits: u64,
+    /// Lookups that had to read it.
+    pub misses: u64,
+    /// Bytes of RAM in use.
+    pub bytes: u64,
+    pub bytes_max: u64,
+}
+
 pub(super) struct NodeCache {
     nodes: RefCell<Nodes>,
+    hits: Cell<u64>,
+    misses: Cell<u64>,
     /// Cached nodes that a merge has replaced.
     replaced: RefCell<Vec<NodePointer>>,
 }
@@ -34,12 +51,30 @@ impl NodeCache {
     pub fn new(bytes: usize) -> Self {
         let items = bytes / crate::format::BLOCK_BYTES;
         let nodes = Cache::with(items, bytes as u64, ByBytes, FxBuildHasher, Default::default());
-        Self { nodes: RefCell::new(nodes), replaced: RefCell::default() }
+        Self {
+            nodes: RefCell::new(nodes),
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            replaced: RefCell::default(),
+        }
     }
 
     #[inline]
     pub fn get(&self, pointer: &NodePointer) -> Option<Rc<[u8]>> {
-        self.nodes.borrow().get(pointer).cloned()
+        let node = self.nodes.borrow().get(pointer).cloned();
+        let count = if node.is_some() { &self.hits } else { &self.misses };
+        count.set(count.get() + 1);
+        node
+    }
+
+    pub fn counts(&self) -> NodeCacheCounts {
+        let nodes = self.nodes.borrow();
+        NodeCacheCounts {
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+            bytes: nodes.weight(),
+            bytes_max: nodes.capacity(),
+        }
     }
 
     /// Adds a node; the cache may evict it or others.

@@ -43,6 +43,7 @@ use crate::{
     format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, TreeKind},
 };
 use cache::NodeCache;
+pub use cache::NodeCacheCounts;
 use std::rc::Rc;
 use world::LocalFuture;
 
@@ -76,6 +77,10 @@ impl Trees {
     /// Trees over `store`, with at most `cache_bytes` of nodes kept in RAM.
     pub fn new(store: Rc<dyn NodeStore>, pool: PoolId, cache_bytes: usize) -> Self {
         Self { store, pool, cache: NodeCache::new(cache_bytes) }
+    }
+
+    pub fn cache_counts(&self) -> NodeCacheCounts {
+        self.cache.counts()
     }
 
     /// Drops nodes from the cache that merges have replaced. Call it once the new roots are in use.

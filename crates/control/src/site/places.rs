@@ -111,9 +111,9 @@ impl FolderPlaces {
                 let notices: Rc<dyn Notices> = Rc::new(notices);
                 let mut open = OpenPool::open(&world, &pool.folder, &notices).await?;
                 on_open(&world, &mut open);
-                let opened = Rc::clone(&open.pool);
+                let (opened, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
                 let close = Box::new(move || -> LocalFuture<_> { Box::pin(open.close()) });
-                Ok(OpenedPool { pool: opened, services: PoolServices::default(), close })
+                Ok(OpenedPool { pool: opened, meters, services: PoolServices::default(), close })
             })
         };
         PoolSetting { name, open: Box::new(open) }

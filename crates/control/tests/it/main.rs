@@ -1,10 +1,14 @@
 //! Integration tests of the daemon's threads: simulated, and real ones with clients of others; and of its
-//! journal.
+//! journal and its metrics.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod api;
 mod api_crashes;
 mod journal;
 mod journal_damage;
+mod metrics;
+mod monitoring;
 mod real_threads;
 mod sim_site;
 mod simulated;

@@ -12,6 +12,7 @@ use control::{
 };
 use fragile::Fragile;
 use report::Refusal;
+use serving::figures::PoolMeters;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -97,7 +98,7 @@ fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<(PoolId, &MadePools)
                     async move { closing.close().await.map_err(|error| Refusal::new(error.to_string(), "")) },
                 )
             });
-            Ok(OpenedPool { pool, services: PoolServices::default(), close })
+            Ok(OpenedPool { pool, meters: PoolMeters::new(&world), services: PoolServices::default(), close })
         })
     };
     PoolSetting { name: name.to_owned(), open: Box::new(open_pool) }

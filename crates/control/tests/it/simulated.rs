@@ -23,6 +23,7 @@ use iscsi::{
 };
 use nbd::{Client, ClientOptions, Export, NbdUri, ServerOptions};
 use report::Refusal;
+use serving::figures::PoolMeters;
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, World,
@@ -145,7 +146,7 @@ fn pool_setting(name: &str, served_as: &str, drives: &[Rc<SimDrive>], access: &A
                     Ok(())
                 })
             });
-            Ok(OpenedPool { pool, services, close })
+            Ok(OpenedPool { pool, meters: PoolMeters::new(&world), services, close })
         })
     };
     PoolSetting { name: name.to_owned(), open: Box::new(open) }

@@ -107,6 +107,11 @@ impl Targets {
         Self { sessions: Rc::clone(&self.sessions), ..Self::new(targets).with_access(access) }
     }
 
+    /// Sessions of these targets and of those that they replaced.
+    pub fn session_count(&self) -> usize {
+        self.sessions.count()
+    }
+
     /// Has the sessions of before follow these targets and rights. One that has lost a unit or a right ends, and finds the rest
     /// when it logs in again; one that has gained units goes on, and its initiator learns of them (REPORTED LUNS DATA HAS
     /// CHANGED). Units that another initiator holds are gained with a new login only.

@@ -52,6 +52,10 @@ impl Sessions {
         self.changed.notify_one();
     }
 
+    pub fn count(&self) -> usize {
+        self.all.borrow().len()
+    }
+
     pub fn connections(&self) -> Vec<Rc<Connection>> {
         self.all.borrow().values().filter_map(|session| session.connection.upgrade()).collect()
     }

@@ -46,6 +46,11 @@ impl ClientSlots {
         self.count_max
     }
 
+    /// Clients in the transmission phase.
+    pub fn count(&self) -> usize {
+        self.holders.borrow().len()
+    }
+
     /// Takes a slot; `None` if no client is idle.
     pub fn take(self: &Rc<Self>) -> Option<ClientSlot> {
         let now = self.world.now();

@@ -199,6 +199,11 @@ impl ThreadServer {
         self.exports.replace(exports);
     }
 
+    /// Clients that use an export of the thread.
+    pub fn clients(&self) -> usize {
+        self.slots.count()
+    }
+
     /// Takes a client from the portal.
     pub fn take(self: &Rc<Self>, client: MovingClient) {
         let server = Rc::clone(self);

@@ -13,7 +13,10 @@ use super::{
     shared::origin,
     write_cache::EffectiveWriteCache,
 };
-use crate::pool::folder::{VolumePath, refusal};
+use crate::{
+    figures::PoolMeters,
+    pool::folder::{VolumePath, refusal},
+};
 use array::{format::VolumeId, pool::Pool};
 use iscsi::{
     scsi::{identity::UnitIdentity, unit::LogicalUnit},
@@ -80,6 +83,7 @@ pub struct AssembledExports {
 pub struct PoolExports {
     world: World,
     pool: Rc<Pool>,
+    meters: Rc<PoolMeters>,
     /// For messages.
     folder: PathBuf,
     shared: RefCell<BTreeMap<UnitIdentity, Rc<SharedDevice>>>,
@@ -109,10 +113,11 @@ struct KeptUnit {
 
 impl PoolExports {
     /// Nothing is served yet.
-    pub fn new(world: &World, pool: &Rc<Pool>, folder: &Path) -> Self {
+    pub fn new(world: &World, (pool, meters): (&Rc<Pool>, &Rc<PoolMeters>), folder: &Path) -> Self {
         Self {
             world: world.clone(),
             pool: Rc::clone(pool),
+            meters: Rc::clone(meters),
             folder: folder.to_owned(),
             shared: RefCell::default(),
             units: RefCell::default(),
@@ -210,8 +215,8 @@ impl PoolExports {
         if let Some(known) = self.shared.borrow().get(&identity) {
             return Ok((identity, Rc::clone(known)));
         }
-        let device =
-            SharedDevice::of_pool((&self.world, &self.pool), meant.to_owned(), (&path, &wanted), false);
+        let pool = (&self.pool, &*self.meters);
+        let device = SharedDevice::of_pool(&self.world, pool, meant.to_owned(), (&path, &wanted), false);
         device.map(|device| (identity, Rc::new(device))).map_err(refused)
     }
 

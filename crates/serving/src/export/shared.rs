@@ -9,6 +9,7 @@ use super::{
     withholding::ServedAs,
 };
 use crate::{
+    figures::PoolMeters,
     notices::Notices,
     pool::{
         damaged,
@@ -67,7 +68,8 @@ impl SharedDevice {
     ///
     /// There is no such volume or snapshot; or it is an incomplete copy, or was moved elsewhere.
     pub fn of_pool(
-        (world, pool): (&World, &Rc<Pool>),
+        world: &World,
+        (pool, meters): (&Rc<Pool>, &PoolMeters),
         name: String,
         (path, wanted): (&Path, &VolumePath),
         is_movable: bool,
@@ -94,6 +96,13 @@ impl SharedDevice {
                 }
             };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted)?;
+        let (device, sparse) = match origin {
+            IdentityOrigin::Volume(volume) => meters.meter((volume, None), (device, sparse)),
+            IdentityOrigin::Snapshot(volume, snapshot) => {
+                meters.meter((volume, Some(snapshot)), (device, sparse))
+            }
+            IdentityOrigin::File { .. } | IdentityOrigin::Device => (device, sparse),
+        };
         let pool_now: PoolNow = match &volume {
             Some(volume) => {
                 let volume = Rc::clone(volume);
@@ -204,13 +213,13 @@ impl OpenExports {
         (world, notices): (&World, &Rc<dyn Notices>),
         on_open: &dyn Fn(&mut OpenPool),
         folder: &Path,
-    ) -> Result<&Rc<Pool>, Refusal> {
+    ) -> Result<&OpenPool, Refusal> {
         if !self.pools.contains_key(folder) {
             let mut open = OpenPool::open(world, folder, notices).await?;
             on_open(&mut open);
             self.pools.insert(folder.to_owned(), open);
         }
-        Ok(&self.pools[folder].pool)
+        Ok(&self.pools[folder])
     }
 
     async fn volume(
@@ -221,10 +230,11 @@ impl OpenExports {
         (path, wanted): (&Path, &VolumePath),
         is_movable: bool,
     ) -> Result<SharedDevice, Refusal> {
-        let pool = self.open_pool((world, notices), on_open, &wanted.folder).await?;
+        let open = self.open_pool((world, notices), on_open, &wanted.folder).await?;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
-        let shared = SharedDevice::of_pool((world, pool), name, (path, wanted), is_movable)
-            .map_err(|error| refusal(&wanted.folder, &error, &show))?;
+        let shared =
+            SharedDevice::of_pool(world, (&open.pool, &open.meters), name, (path, wanted), is_movable)
+                .map_err(|error| refusal(&wanted.folder, &error, &show))?;
         shared.withholding_notices().iter().for_each(|notice| notices.warn(notice));
         Ok(shared)
     }

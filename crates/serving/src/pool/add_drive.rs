@@ -118,6 +118,7 @@ pub(super) async fn join(
             None => open.refusal(&error, "give it another drive"),
         });
     }
+    joining.metered(open.folder()).into_iter().for_each(|drive| open.meters.add_drive(drive));
     Ok((resolved(open.folder(), &path), size))
 }
 

@@ -52,7 +52,7 @@ async fn open_sighted(
 ) -> Result<OpenDrive, OpenFailure> {
     let open = match sighting.identity {
         PathIdentity::Remote(_) => open_there(world, sighting, access).await?,
-        PathIdentity::Device(..) | PathIdentity::File(..) => open_here(sighting, access)?,
+        PathIdentity::Device(..) | PathIdentity::File(..) => open_here(world, sighting, access)?,
     };
     let newest = read_places(&open.device).await.newest;
     let is_same = newest.is_some_and(|found| {
@@ -65,7 +65,7 @@ async fn open_sighted(
     }
 }
 
-fn open_here(sighting: &Sighting, access: AccessMode) -> Result<OpenDrive, OpenFailure> {
+fn open_here(world: &World, sighting: &Sighting, access: AccessMode) -> Result<OpenDrive, OpenFailure> {
     // The kernel allows opening it for writing, and refuses the writes.
     if access == AccessMode::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
         return Err(OpenFailure::Other(format!("{} is read-only", sighting.path.display())));
@@ -77,7 +77,7 @@ fn open_here(sighting: &Sighting, access: AccessMode) -> Result<OpenDrive, OpenF
         }
         _ => OpenFailure::Other(error.to_string()),
     })?;
-    Ok(OpenDrive::local(sighting.path.clone(), sighting.disk.clone(), device))
+    Ok(OpenDrive::local(world, sighting.path.clone(), sighting.disk.clone(), device))
 }
 
 async fn open_there(
@@ -87,7 +87,7 @@ async fn open_there(
 ) -> Result<OpenDrive, OpenFailure> {
     let opened = open_remote(world, &sighting.path, &sighting.access, access).await;
     let drive = opened.map_err(|error| OpenFailure::Other(error.to_string()))?;
-    Ok(OpenDrive::remote(sighting.path.clone(), drive.device))
+    Ok(OpenDrive::remote(world, sighting.path.clone(), drive.device))
 }
 
 /// Updates the entry of a drive. Returns its former path if that no longer leads to it.

@@ -24,7 +24,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice, World,
+    BlockDevice, DeviceMeter, MeteredDevice, World,
     real::{AccessMode, FileDevice, host::Disk},
 };
 
@@ -56,19 +56,23 @@ pub struct OpenDrive {
     pub disk: Option<Disk>,
     /// `None` for a device here or on another machine.
     pub file: Option<FileDevice>,
+    /// With its meter around it.
     pub device: Rc<dyn BlockDevice>,
+    pub meter: Rc<DeviceMeter>,
 }
 
 impl OpenDrive {
     /// A disk of this machine, or a file.
-    pub fn local(path: PathBuf, disk: Option<Disk>, device: FileDevice) -> Self {
+    pub fn local(world: &World, path: PathBuf, disk: Option<Disk>, device: FileDevice) -> Self {
         let file = disk.is_none().then(|| device.clone());
-        Self { path, disk, file, device: Rc::new(device) }
+        Self { disk, file, ..Self::remote(world, path, Rc::new(device)) }
     }
 
     /// A drive on another machine, by its URI.
-    pub fn remote(uri: PathBuf, device: Rc<dyn BlockDevice>) -> Self {
-        Self { path: uri, disk: None, file: None, device }
+    pub fn remote(world: &World, uri: PathBuf, device: Rc<dyn BlockDevice>) -> Self {
+        let meter = DeviceMeter::new(world);
+        let device = MeteredDevice::new(device, &meter);
+        Self { path: uri, disk: None, file: None, device, meter }
     }
 }
 

@@ -17,7 +17,10 @@ use super::{
     status::{self, DriveStatuses},
     volume_change::ChangeablePool,
 };
-use crate::notices::Notices;
+use crate::{
+    figures::{DriveLabel, MeteredDrive, PoolMeters},
+    notices::Notices,
+};
 use array::{
     error::Error,
     pool::{OpenSetting, Pool, ReadOnlyPool, events::PoolEventReader, open, open_read_only},
@@ -43,6 +46,7 @@ pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 pub struct OpenPool {
     pub pool: Rc<Pool>,
     pub drives: DriveSearch,
+    pub meters: Rc<PoolMeters>,
     /// Warnings that were printed when it was opened.
     pub warnings: Vec<String>,
     folder: PathBuf,
@@ -198,9 +202,12 @@ impl HeldPool {
         let shown = DriveStatuses::of(&folder, &drives, &warnings);
         let publisher =
             Publisher::begin(world, &pool, (&folder, shown), context_of(&folder, &drives), notices).await;
+        let meters = PoolMeters::new(world);
+        metered_drives(&folder, &drives).for_each(|drive| meters.add_drive(drive));
         let open = OpenPool {
             pool,
             drives,
+            meters,
             warnings,
             folder,
             record: found,
@@ -244,6 +251,14 @@ impl OpenReadOnlyPool {
             Err(error) => Err(held.refusal(&error, "connect its drives")),
         }
     }
+}
+
+/// The open drives with their meters.
+fn metered_drives(folder: &Path, drives: &DriveSearch) -> impl Iterator<Item = MeteredDrive> {
+    drives.drives.iter().filter_map(|drive| {
+        let label = DriveLabel::of(&drive.recorded, folder)?;
+        Some(MeteredDrive { label, meter: Rc::clone(&drive.state.as_ref().ok()?.meter) })
+    })
 }
 
 /// Reserves space for drives that lack it, and returns warnings about what they may still lack.

@@ -10,6 +10,7 @@ use super::{
     remote_drive::{in_full, open_remote, to_record},
 };
 use crate::{
+    figures::{DriveLabel, MeteredDrive},
     notices::Notices,
     remote::{RemoteSettings, is_uri},
     uuid::random_uuid,
@@ -53,7 +54,7 @@ impl JoiningDrive {
         let path = folder.join(&name);
         let device = FileDevice::create(&path, size).await.map_err(|error| storage(&error))?;
         let drive = DriveId(random_uuid(world));
-        let open = OpenDrive::local(path, None, device);
+        let open = OpenDrive::local(world, path, None, device);
         Ok(Self {
             recorded: RecordedDrive::file(drive, name),
             open,
@@ -77,7 +78,7 @@ impl JoiningDrive {
         let hardware = Hardware { model, serial, ..Hardware::default() };
         let drive = DriveId(random_uuid(world));
         let recorded = RecordedDrive { drive: Some(drive), path: path.clone(), hardware, access };
-        let open = OpenDrive::remote(path, there.device);
+        let open = OpenDrive::remote(world, path, there.device);
         Ok(Self { recorded, open, domain: None, drive, is_in_the_clear: remote.is_in_the_clear() })
     }
 
@@ -97,7 +98,7 @@ impl JoiningDrive {
         let drive = DriveId(random_uuid(world));
         let recorded =
             RecordedDrive { drive: Some(drive), path, hardware, access: RemoteSettings::default() };
-        let open = OpenDrive::local(canonical, disk, device);
+        let open = OpenDrive::local(world, canonical, disk, device);
         Ok(Self { recorded, open, domain: None, drive, is_in_the_clear: false })
     }
 
@@ -151,6 +152,12 @@ impl JoiningDrive {
             device: Rc::clone(&self.open.device),
             domain: self.domain,
         }
+    }
+
+    /// The drive with its meter.
+    pub(super) fn metered(&self, folder: &Path) -> Option<MeteredDrive> {
+        let label = DriveLabel::of(&self.recorded, folder)?;
+        Some(MeteredDrive { label, meter: Rc::clone(&self.open.meter) })
     }
 
     /// Serial number, or the file's name: printable, and not too long.

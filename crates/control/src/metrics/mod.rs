@@ -1,0 +1,16 @@
+//! Metrics for Prometheus: one table of families ([`FAMILIES`]), rendered in two text formats ([`render`]).
+//!
+//! Nothing counts for Prometheus's sake: figures of pools are read, and become text when somebody asks for it.
+//!
+//! Invariants:
+//!
+//! 1. Every sample belongs to a family of the table, and has the labels that the table says.
+//! 2. Histograms are shown of at most [`HISTOGRAMS_MAX`] volumes, or of those that the setting lists; counters of all.
+
+mod exposition;
+mod families;
+mod listing;
+
+pub use exposition::{HISTOGRAMS_MAX, MetricsFormat, MetricsSetting, NamedFigures, render};
+pub use families::{FAMILIES, MetricFamily, MetricKind, MetricUnit};
+pub use listing::listing;
