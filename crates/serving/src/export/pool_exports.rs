@@ -13,7 +13,10 @@ use super::{
     shared::origin,
     write_cache::EffectiveWriteCache,
 };
-use crate::pool::folder::{VolumePath, refusal};
+use crate::pool::{
+    folder::{VolumePath, refusal},
+    volume_change::ChangeablePool,
+};
 use array::{format::VolumeId, pool::Pool};
 use iscsi::{
     scsi::{identity::UnitIdentity, unit::LogicalUnit},
@@ -221,6 +224,11 @@ impl PoolExports {
         for device in shared {
             device.served.settle().await;
         }
+    }
+
+    /// The pool, for changes of its volumes.
+    pub fn changeable(&self) -> ChangeablePool<'_> {
+        ChangeablePool::served((&self.world, &self.pool, &self.folder), self)
     }
 
     /// The device of a volume or snapshot that is served.

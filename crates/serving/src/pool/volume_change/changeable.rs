@@ -31,11 +31,6 @@ pub struct ChangeablePool<'a> {
 }
 
 impl<'a> ChangeablePool<'a> {
-    /// A pool that is served: `exports` may have some of its volumes in use.
-    pub fn served(world: &'a World, pool: &'a Rc<Pool>, place: &'a Path, exports: &'a PoolExports) -> Self {
-        Self { world, pool, place, drives: None, exports: Some(exports) }
-    }
-
     /// A pool that a command has opened, whose messages name its drives.
     pub(in crate::pool) fn stopped(
         world: &'a World,
@@ -44,6 +39,14 @@ impl<'a> ChangeablePool<'a> {
         drives: &'a DriveSearch,
     ) -> Self {
         Self { world, pool, place, drives: Some(drives), exports: None }
+    }
+
+    /// A pool that is served, whose exports may have some of its volumes in use.
+    pub(crate) fn served(
+        (world, pool, place): (&'a World, &'a Rc<Pool>, &'a Path),
+        exports: &'a PoolExports,
+    ) -> Self {
+        Self { world, pool, place, drives: None, exports: Some(exports) }
     }
 
     /// A pool's error.
