@@ -4,5 +4,6 @@
 mod journal;
 mod journal_damage;
 mod real_threads;
+mod served_changes;
 mod simulated;
 mod site_crashes;
