@@ -13,6 +13,7 @@ use crate::{
 };
 use array::format::PoolId;
 use report::Refusal;
+use serving::figures::PoolFigures;
 use std::{collections::BTreeMap, path::PathBuf, rc::Rc, sync::Arc};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -47,6 +48,7 @@ pub struct PoolHandle {
     pub folder: PathBuf,
     pub(super) orders: Orders,
     pub(super) views: watch::Receiver<Arc<PoolView>>,
+    pub(super) figures: watch::Receiver<Arc<PoolFigures>>,
 }
 
 /// A request to the site's server.
@@ -133,6 +135,11 @@ impl PoolHandle {
     /// The newest view, also of a pool whose thread has ended.
     pub fn last_view(&self) -> Arc<PoolView> {
         Arc::clone(&self.views.borrow())
+    }
+
+    /// The newest figures; `None` once the pool's thread has ended.
+    pub fn figures(&self) -> Option<Arc<PoolFigures>> {
+        current(&self.figures)
     }
 
     /// Waits until the view shows the catalogue as of a revision, or the thread has ended.

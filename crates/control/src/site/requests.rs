@@ -89,8 +89,11 @@ impl SiteServer {
         let handle = |pool: &crate::pool_thread::PoolThread| {
             let id = pool.last_view().pool?;
             let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
-            let (orders, views) = (pool.orders.clone(), pool.views.clone());
-            Some((pool.name.clone(), PoolHandle { name: pool.name.clone(), id, folder, orders, views }))
+            let (orders, views, figures) = (pool.orders.clone(), pool.views.clone(), pool.figures.clone());
+            Some((
+                pool.name.clone(),
+                PoolHandle { name: pool.name.clone(), id, folder, orders, views, figures },
+            ))
         };
         self.requests.view.send_replace(Arc::new(SiteView {
             pools: self.daemon.pools().iter().filter_map(handle).collect(),

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `snapshots`, `site`,
-//! `services`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
+//! `services`, `metrics`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
 //!
 //! Invariants:
 //!
@@ -17,6 +17,7 @@ pub mod client;
 mod connections;
 mod health;
 mod local_world;
+mod metrics;
 mod orders;
 mod pools;
 mod problem;

@@ -9,10 +9,10 @@ use array::{
 use axum::http::{HeaderMap, StatusCode, header};
 use report::Refusal;
 use serving::{
-    pool::volume_change::{ChangeablePool, VolumeChange, VolumeDone, perform},
+    pool::volume_change::{VolumeChange, VolumeDone, perform},
     uuid::parse_uuid,
 };
-use std::{path::Path, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 use world::{LocalFuture, with_deadline};
 
 /// Time for a view to show a change.
@@ -112,9 +112,7 @@ pub(super) async fn change(
     let done = order(api, pool, name, move |served| {
         Box::pin(async move {
             check_expected(&served, &guard, &place)?;
-            let on =
-                ChangeablePool::served(&served.world, &served.pool, Path::new(&place.0), &served.exports);
-            let on = on.with_identity(guard.identity.uuid);
+            let on = served.exports.changeable().with_identity(guard.identity.uuid);
             let done = perform(&change, &on).await;
             served.show_changes();
             Ok((done?, served.pool.catalogue_revision()))

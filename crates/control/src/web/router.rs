@@ -3,7 +3,7 @@
 use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX},
-    health, pools, services, site, snapshots, tokens, volumes,
+    health, metrics, pools, services, site, snapshots, tokens, volumes,
 };
 use axum::{
     Router,
@@ -63,6 +63,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(site::apply))
         .routes(routes!(services::targets))
         .routes(routes!(services::exports))
+        .routes(routes!(metrics::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));

@@ -24,7 +24,6 @@ use serde::Serialize;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 use world::{
     Address, ByteCount, Random, World,
-    network::Network as _,
     sim::{
         DriveOptions, NetworkOptions, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads, Simulation,
     },

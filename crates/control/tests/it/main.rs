@@ -10,6 +10,7 @@ mod journal_damage;
 mod metrics;
 mod monitoring;
 mod real_threads;
+mod served_changes;
 mod sim_site;
 mod simulated;
 mod site_crashes;

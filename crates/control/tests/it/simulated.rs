@@ -37,7 +37,7 @@ fn iqn(pool: &str) -> String {
     format!("iqn.2026-11.test:{pool}")
 }
 
-struct Scene {
+pub struct Scene {
     simulation: Simulation,
     network: SimNetwork,
     drives: Vec<Vec<Rc<SimDrive>>>,
@@ -45,7 +45,7 @@ struct Scene {
 
 impl Scene {
     /// Three pools of two drives, each with the volume "store".
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut simulation = Simulation::new(seed);
         let network = simulation.add_network(NetworkOptions::rack());
         let options = DriveOptions::new(ByteCount(65 * MIB));
@@ -61,7 +61,7 @@ impl Scene {
         Self { simulation, network, drives }
     }
 
-    fn run<F: Future<Output = ()> + 'static>(
+    pub fn run<F: Future<Output = ()> + 'static>(
         &mut self,
         test: impl FnOnce(World, SimNetwork, Vec<Vec<Rc<SimDrive>>>) -> F,
     ) {
@@ -163,7 +163,7 @@ fn portal(network: &SimNetwork) -> PortalSetting {
 }
 
 /// Starts the daemon with the pools under their own names.
-async fn start(
+pub async fn start(
     world: &World,
     network: &SimNetwork,
     drives: &[Vec<Rc<SimDrive>>],
@@ -177,13 +177,13 @@ async fn start(
     (daemon, reader)
 }
 
-async fn nbd_client(world: &World, network: &SimNetwork, export: &str) -> world::IoResult<Client> {
+pub async fn nbd_client(world: &World, network: &SimNetwork, export: &str) -> world::IoResult<Client> {
     let address = Address::parse("server:10809", 0).unwrap();
     let uri = NbdUri { address, export: export.to_owned(), tls: None };
     Client::connect(world, network.host("client"), uri, ClientOptions::default()).await
 }
 
-fn initiator(host: &str) -> InitiatorOptions {
+pub fn initiator(host: &str) -> InitiatorOptions {
     InitiatorOptions { name: format!("iqn.2026-11.test.host:{host}"), ..InitiatorOptions::default() }
 }
 
@@ -197,12 +197,12 @@ async fn iscsi_client(
     Initiator::connect(world, network.host(host), uri, initiator(host)).await
 }
 
-async fn write(device: &dyn BlockDevice, block: u64, value: u8) {
+pub async fn write(device: &dyn BlockDevice, block: u64, value: u8) {
     let data = vec![Arc::new(Buffer::copy_of(&[value; 4096]))];
     device.write(ByteOffset(block * 4096), data, Stability::Stable).await.unwrap();
 }
 
-async fn read(device: &dyn BlockDevice, block: u64) -> u8 {
+pub async fn read(device: &dyn BlockDevice, block: u64) -> u8 {
     let read = device.read(ByteOffset(block * 4096), vec![Buffer::zeroed(4096)]).await.unwrap();
     assert!(read[0].iter().all(|byte| *byte == read[0][0]), "one write");
     read[0][0]

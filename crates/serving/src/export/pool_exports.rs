@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     figures::PoolMeters,
-    pool::folder::{VolumePath, refusal},
+    pool::{
+        folder::{VolumePath, refusal},
+        volume_change::ChangeablePool,
+    },
 };
 use array::{format::VolumeId, pool::Pool};
 use iscsi::{
@@ -226,6 +229,11 @@ impl PoolExports {
         for device in shared {
             device.served.settle().await;
         }
+    }
+
+    /// The pool, for changes of its volumes.
+    pub fn changeable(&self) -> ChangeablePool<'_> {
+        ChangeablePool::served((&self.world, &self.pool, &self.folder), self)
     }
 
     /// The device of a volume or snapshot that is served.

@@ -34,11 +34,6 @@ pub struct ChangeablePool<'a> {
 }
 
 impl<'a> ChangeablePool<'a> {
-    /// A pool that is served: `exports` may have some of its volumes in use.
-    pub fn served(world: &'a World, pool: &'a Rc<Pool>, place: &'a Path, exports: &'a PoolExports) -> Self {
-        Self { world, pool, place, drives: None, exports: Some(exports), identity: None }
-    }
-
     /// A pool that a command has opened, whose messages name its drives.
     pub(in crate::pool) fn stopped(
         world: &'a World,
@@ -57,6 +52,14 @@ impl<'a> ChangeablePool<'a> {
     /// The UUID of what is made.
     pub(in crate::pool) fn new_uuid(&self) -> [u8; 16] {
         self.identity.unwrap_or_else(|| random_uuid(self.world))
+    }
+
+    /// A pool that is served, whose exports may have some of its volumes in use.
+    pub(crate) fn served(
+        (world, pool, place): (&'a World, &'a Rc<Pool>, &'a Path),
+        exports: &'a PoolExports,
+    ) -> Self {
+        Self { world, pool, place, drives: None, exports: Some(exports), identity: None }
     }
 
     /// A pool's error.

@@ -10,6 +10,8 @@ mod changeable;
 mod outcome;
 mod reference;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use changeable::ChangeablePool;
 pub(super) use changeable::HELP;
@@ -124,18 +126,5 @@ pub async fn perform(change: &VolumeChange, on: &ChangeablePool<'_>) -> Result<V
         VolumeChange::Fill { volume } => filling::fill(on, volume).await,
         VolumeChange::CancelFilling { volume } => filling::cancel(on, volume).await,
         VolumeChange::Readmit { volume, clients } => withholding::readmit(on, volume, clients).await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_sent<T: Send + 'static>() {}
-
-    #[test]
-    fn changes_and_their_answers_go_between_threads() {
-        is_sent::<VolumeChange>();
-        is_sent::<VolumeDone>();
     }
 }

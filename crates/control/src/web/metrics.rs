@@ -1,0 +1,36 @@
+//! Metrics for Prometheus.
+
+use super::{ApiState, caller::Caller, problem::ApiProblem};
+use crate::{
+    journal::tokens::Role,
+    metrics::{MetricsFormat, MetricsSetting, NamedFigures, render},
+};
+use axum::{
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+
+/// Gives all metrics as text, in the format that the header `Accept` asks for.
+#[utoipa::path(get, path = "/metrics", tag = "metrics", responses(
+    (status = 200, description = "OpenMetrics if Accept asks for it, else Prometheus's text format", content(
+        (String = "text/plain"), (String = "application/openmetrics-text"))),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    headers: HeaderMap,
+) -> Result<Response, ApiProblem> {
+    caller.need(Role::Read)?;
+    let site = api.site.look();
+    let open =
+        site.pools.values().map(|pool| NamedFigures { pool: pool.name.clone(), figures: pool.figures() });
+    let mut pools: Vec<NamedFigures> = open.collect();
+    let stopped = site.stopped.keys().filter(|name| !site.pools.contains_key(*name));
+    pools.extend(stopped.map(|name| NamedFigures { pool: name.clone(), figures: None }));
+    pools.retain(|pool| caller.sees(&pool.pool));
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = MetricsFormat::accepted(accept);
+    let text = render(&pools, &MetricsSetting::default(), format);
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+}
