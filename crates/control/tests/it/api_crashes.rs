@@ -90,7 +90,6 @@ impl Caller {
     fn draw(&mut self, pools: &BTreeMap<&'static str, String>) -> DrawnChange {
         let random = &mut self.random;
         let key = format!("{:06}", random.below(1 << 20));
-        self.drawn += 1;
         let known: Vec<(&String, &ModelVolume)> =
             self.model.iter().filter(|(_, known)| !known.is_left).collect();
         let pick = |random: &mut Random| {
@@ -264,7 +263,10 @@ async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -
                     let snapshot = page.snapshots.first().map_or(id.clone(), |row| row.id.clone());
                     drawn.path += &snapshot;
                 }
-                caller.borrow_mut().open = Some(drawn.clone());
+                // Sent from here on.
+                let mut caller = caller.borrow_mut();
+                caller.drawn += 1;
+                caller.open = Some(drawn.clone());
                 drawn
             }
         };
@@ -427,7 +429,8 @@ fn lives(seed: u64) -> Result<Lives, String> {
 fn each_change_is_done_once_however_often_the_server_is_killed() {
     let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
     let mut sum = Lives::default();
-    for seed in 0..seeds {
+    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    for seed in first..first + seeds {
         match lives(seed) {
             Ok(Lives { crashes, repeated, refused }) => {
                 sum.crashes += crashes;
