@@ -7,13 +7,11 @@ use crate::{
 };
 use array::format::DomainName;
 use report::Refusal;
-use serving::{
-    notices::Notices,
-    pool::{
-        add_drive::{AddDriveAnswer, DriveSource, add_drive, check_source},
-        folder::OpenPool,
-        levelling,
-    },
+use serving::pool::{
+    add_drive::{AddDriveAnswer, await_copies, check_source},
+    folder::OpenPool,
+    levelling,
+    pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::Path;
 use world::{ByteCount, World};
@@ -22,13 +20,11 @@ use world::{ByteCount, World};
 pub async fn add(
     world: &World,
     folder: &Path,
-    (source, domain): (DriveSource<'_>, Option<DomainName>),
+    (source, domain): (NewDriveSource, Option<DomainName>),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(world, source).await?;
-    let join = async |open: &mut OpenPool, notices: &dyn Notices| {
-        add_drive(world, open, (source, domain), notices).await
-    };
+    check_source(world, source.source()).await?;
+    let change = PoolChange::AddDrive { source, domain };
     let told = |answer: &AddDriveAnswer| {
         vec![format!(
             "{}: {} added, {}; {} of copies made, {} segments still lack one",
@@ -39,22 +35,26 @@ pub async fn add(
             answer.degraded_segments
         )]
     };
-    take_in(world, folder, json, join, told).await
+    take_in(world, folder, json, &change, told).await
 }
 
-/// Opens the pool, lets a drive join it, and tells the answer, first with the lines of `told`.
+/// Opens the pool, lets a drive join it by `change`, and tells the answer, first with the lines of `told`.
 pub(super) async fn take_in(
     world: &World,
     folder: &Path,
     json: bool,
-    join: impl AsyncFnOnce(&mut OpenPool, &dyn Notices) -> Result<AddDriveAnswer, Refusal>,
+    change: &PoolChange,
     told: impl FnOnce(&AddDriveAnswer) -> Vec<String>,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let notices = StderrNotices::shared();
     let mut open = OpenPool::open(world, folder, &notices).await?;
     report_events_of(&mut open, world, &console, false);
-    let answer = join(&mut open, &*notices).await;
+    let answer = match perform(change, (world, &mut open), &*notices).await {
+        Ok(PoolDone::Joined { path, size, .. }) => await_copies(&mut open, path, size).await,
+        Ok(other) => unreachable!("a drive has joined: {other:?}"),
+        Err(refusal) => Err(refusal),
+    };
     let advice = levelling::advice(&open);
     let closed = open.close().await;
     let answer = answer?;

@@ -11,10 +11,11 @@ use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serde::Serialize;
 use serving::pool::{
-    add_drive::{DriveSource, check_source},
-    departure::{self, EmptyingProgress, NamedDrive, drive_named},
+    add_drive::check_source,
+    departure::{self, EmptyingProgress, NamedDrive},
     folder::OpenPool,
     levelling,
+    pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::{Path, PathBuf};
 use world::{ByteCount, World};
@@ -50,55 +51,50 @@ pub async fn retire(
     is_kept: bool,
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let mut open = open_pool(world, folder, &console).await?;
-    let done = async {
-        let named = drive_named(&open, drive)?;
-        if is_kept {
-            departure::keep(&open, &named).await?;
-        } else {
-            departure::retire(&open, &named).await?;
-            wait(world, &mut open, &named, &console).await?;
-        }
-        Ok(named)
-    };
-    let done = done.await;
-    let outcome = if is_kept { DriveOutcome::Kept } else { DriveOutcome::Left };
-    end(open, &console, done.map(|named| (named, None)), outcome).await
+    let drive = drive.to_owned();
+    let change = if is_kept { PoolChange::Keep { drive } } else { PoolChange::Retire { drive } };
+    depart(world, folder, &change, json).await
 }
 
 /// Adds a drive, lets another leave, and waits until it has.
 pub async fn replace(
     world: &World,
     folder: &Path,
-    (old, new): (&str, (DriveSource<'_>, Option<DomainName>)),
+    (old, (source, domain)): (&str, (NewDriveSource, Option<DomainName>)),
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(world, new.0).await?;
-    let console = Console::new(json, false);
-    let notices = StderrNotices::shared();
-    let mut open = open_pool(world, folder, &console).await?;
-    let done = async {
-        let named = drive_named(&open, old)?;
-        let (path, _) = departure::replace(world, &mut open, &named, new, &*notices).await?;
-        wait(world, &mut open, &named, &console).await?;
-        Ok((named, Some(path)))
-    };
-    let done = done.await;
-    end(open, &console, done, DriveOutcome::Left).await
+    check_source(world, source.source()).await?;
+    let change = PoolChange::Replace { old: old.to_owned(), source, domain };
+    depart(world, folder, &change, json).await
 }
 
 /// Removes a lost drive from the pool.
 pub async fn forget(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
+    depart(world, folder, &PoolChange::Forget { drive: drive.to_owned() }, json).await
+}
+
+/// Makes a change by which a drive leaves, or stays, and waits until it has left.
+async fn depart(
+    world: &World,
+    folder: &Path,
+    change: &PoolChange,
+    json: bool,
+) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let mut open = open_pool(world, folder, &console).await?;
     let done = async {
-        let named = drive_named(&open, drive)?;
-        departure::forget(&mut open, &named).await?;
-        Ok((named, None))
+        let (named, by) = match perform(change, (world, &mut open), &*StderrNotices::shared()).await? {
+            PoolDone::Kept(named) => return Ok((named, None, DriveOutcome::Kept)),
+            PoolDone::Forgotten(named) => return Ok((named, None, DriveOutcome::Forgotten)),
+            PoolDone::Leaving(named) => (named, None),
+            PoolDone::Joined { path, replaced: Some(named), .. } => (named, Some(path)),
+            other => unreachable!("a drive leaves: {other:?}"),
+        };
+        wait(world, &mut open, &named, &console).await?;
+        Ok((named, by, DriveOutcome::Left))
     };
     let done = done.await;
-    end(open, &console, done, DriveOutcome::Forgotten).await
+    end(open, &console, done).await
 }
 
 async fn wait(
@@ -128,13 +124,12 @@ async fn wait(
 async fn end(
     open: OpenPool,
     console: &Console,
-    done: Result<(NamedDrive, Option<PathBuf>), Refusal>,
-    outcome: DriveOutcome,
+    done: Result<(NamedDrive, Option<PathBuf>, DriveOutcome), Refusal>,
 ) -> Result<ExitStatus, Refusal> {
     let (folder, drives_in_use) = (open.folder().to_owned(), open.pool.drives_present());
     let advice = levelling::advice(&open);
     let closed = open.close().await;
-    let (named, replaced_by) = done?;
+    let (named, replaced_by, outcome) = done?;
     closed?;
     if console.is_for_programs() {
         let uuid = named.drive.to_string();

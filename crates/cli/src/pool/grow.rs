@@ -1,10 +1,17 @@
 //! `spindle pool grow`.
 
 use super::reporter::open as open_pool;
-use crate::{console::Console, exit_status::ExitStatus};
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+};
 use report::Refusal;
 use serde::Serialize;
-use serving::pool::{departure::drive_named, growth, levelling, status::PoolStatus};
+use serving::pool::{
+    levelling,
+    pool_change::{PoolChange, PoolDone, perform},
+    status::PoolStatus,
+};
 use std::path::Path;
 use world::{ByteCount, World};
 
@@ -22,17 +29,13 @@ struct GrowAnswer<'a> {
 /// Uses all of a drive that has become larger.
 pub async fn grow(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
-    let open = open_pool(world, folder, &console).await?;
-    let done = async {
-        let named = drive_named(&open, drive)?;
-        let gained = growth::grow(&open, &named).await?;
-        Ok((named, gained))
-    };
-    let done = done.await;
+    let mut open = open_pool(world, folder, &console).await?;
+    let change = PoolChange::Grow { drive: drive.to_owned() };
+    let done = perform(&change, (world, &mut open), &*StderrNotices::shared()).await;
     let PoolStatus { usable_bytes, .. } = PoolStatus::of_open(&open);
     let advice = levelling::advice(&open);
     let closed = open.close().await;
-    let (named, gained_bytes) = done?;
+    let PoolDone::Grown { drive: named, gained_bytes } = done? else { unreachable!("a drive has grown") };
     closed?;
     if json {
         let (uuid, is_uneven) = (named.drive.to_string(), advice.is_some());

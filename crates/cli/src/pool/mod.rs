@@ -34,9 +34,9 @@ use arguments::{FailureSetsState, PoolArguments, PoolVerb, SparingArgument};
 use report::Refusal;
 use serving::{
     pool::{
-        add_drive::DriveSource,
         create::{NewPoolDrives, NewPoolSetting},
         import::ImportRequest,
+        pool_change::{NewDriveSource, PoolSettingChange},
     },
     remote::RemoteSettings,
 };
@@ -61,15 +61,13 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             create::create(&world, pool, drives, setting, json).await
         }
         PoolVerb::AddDrive { pool, size, device, remote, domain } => {
-            let access = remote.settings();
-            let source = source_of(*size, device.as_deref(), &access);
+            let source = source_of(*size, device.as_deref(), remote.settings());
             add_drive::add(&world, pool, (source, *domain), json).await
         }
         PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, json).await,
         PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
         PoolVerb::Replace { pool, old, new, size, remote, domain } => {
-            let access = remote.settings();
-            let new = (source_of(*size, new.as_deref(), &access), *domain);
+            let new = (source_of(*size, new.as_deref(), remote.settings()), *domain);
             departure::replace(&world, pool, (old, new), json).await
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
@@ -88,10 +86,10 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Level { pool } => level::level(&world, pool, json).await,
         PoolVerb::Set { pool, sparing, domain, no_domain, failure_sets } => {
-            let change = set::PoolChange {
+            let change = PoolSettingChange {
                 sparing: sparing.map(SparingArgument::level),
-                domains: domain,
-                without_domain: no_domain,
+                domains: domain.clone(),
+                without_domain: no_domain.clone(),
                 failure_sets: failure_sets.map(|state| state == FailureSetsState::On),
             };
             set::set(&world, pool, change, json).await
@@ -104,13 +102,9 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
 }
 
 /// The new drive of a verb, which was given its size as a file or its device.
-fn source_of<'a>(
-    size: Option<ByteCount>,
-    device: Option<&'a Path>,
-    access: &'a RemoteSettings,
-) -> DriveSource<'a> {
+fn source_of(size: Option<ByteCount>, device: Option<&Path>, access: RemoteSettings) -> NewDriveSource {
     match size {
-        Some(size) => DriveSource::File(size),
-        None => DriveSource::Device(device.expect("one of both is required"), access),
+        Some(size) => NewDriveSource::File(size),
+        None => NewDriveSource::Device(device.expect("one of both is required").to_owned(), access),
     }
 }

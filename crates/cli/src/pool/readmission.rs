@@ -3,23 +3,13 @@
 use super::add_drive::take_in;
 use crate::exit_status::ExitStatus;
 use report::Refusal;
-use serving::{
-    notices::Notices,
-    pool::{
-        add_drive::{AddDriveAnswer, DriveSource, add_drive},
-        departure::drive_named,
-        folder::OpenPool,
-    },
-};
+use serving::pool::{add_drive::AddDriveAnswer, pool_change::PoolChange};
 use std::path::Path;
 use world::{ByteCount, World};
 
 /// Takes back a drive that fell behind.
 pub async fn readmit(world: &World, folder: &Path, given: &str, json: bool) -> Result<ExitStatus, Refusal> {
-    let join = async |open: &mut OpenPool, notices: &dyn Notices| {
-        let drive = drive_named(open, given)?;
-        add_drive(world, open, (DriveSource::Returned(&drive), None), notices).await
-    };
+    let change = PoolChange::Readmit { drive: given.to_owned() };
     let told = |answer: &AddDriveAnswer| {
         let mut lines = vec![format!(
             "{}: {} is in use again; {} of copies compared or made, {} of them written; {} segments still lack a copy",
@@ -35,5 +25,5 @@ pub async fn readmit(world: &World, folder: &Path, given: &str, json: bool) -> R
         }
         lines
     };
-    take_in(world, folder, json, join, told).await
+    take_in(world, folder, json, &change, told).await
 }

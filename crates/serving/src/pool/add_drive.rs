@@ -1,4 +1,4 @@
-//! Adding a drive to a pool, and making the copies that are missing.
+//! A drive that joins a pool, and the copies that are missing.
 
 use super::{
     create::{check_device, drive_name, storage},
@@ -59,17 +59,6 @@ pub async fn check_source(world: &World, source: DriveSource<'_>) -> Result<(), 
     }
 }
 
-/// Adds the drive to an open pool in a failure domain, and makes the copies that are missing, as far as there is room.
-pub async fn add_drive(
-    world: &World,
-    open: &mut OpenPool,
-    (source, domain): (DriveSource<'_>, Option<DomainName>),
-    notices: &dyn Notices,
-) -> Result<AddDriveAnswer, Refusal> {
-    let (path, size) = join(world, open, (source, domain), None, notices).await?;
-    rebuild(open, path, size).await
-}
-
 /// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on; without
 /// another domain the new drive has that of the replaced one.
 pub(super) async fn join(
@@ -122,7 +111,17 @@ pub(super) async fn join(
     Ok((resolved(open.folder(), &path), size))
 }
 
-async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<AddDriveAnswer, Refusal> {
+/// Waits until the copies that were missing are made on a drive that has joined and on others, as far as there is room. Drives
+/// that are missing and hold nothing any more leave the record.
+///
+/// # Errors
+///
+/// The pool has stopped. The drive is the pool's.
+pub async fn await_copies(
+    open: &mut OpenPool,
+    path: PathBuf,
+    size: ByteCount,
+) -> Result<AddDriveAnswer, Refusal> {
     let rebuilt = open.pool.rebuild().await;
     rebuilt.map_err(|error| open.refusal(&error, "the drive was added; see 'spindle pool show'"))?;
     let degraded = open.pool.degraded();

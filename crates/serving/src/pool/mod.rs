@@ -23,6 +23,7 @@ pub mod limits;
 pub mod losses;
 pub mod note;
 pub mod partner_pools;
+pub mod pool_change;
 pub mod record;
 pub mod salvage;
 pub mod shared_group;
