@@ -9,6 +9,7 @@
 //! | fio with libiscsi | Debian's source of fio, built under the target folder | our iSCSI target, across kills |
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
+//! | promtool, prometheus | Debian `prometheus` | our metrics, dashboard and alert rules |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
@@ -121,6 +122,7 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("iscsi-test-cu", "--version", "libiscsi-bin"),
         ("tgtadm", "--version", "tgt"),
         ("ddrescuelog", "--version", "gddrescue"),
+        ("promtool", "--version", "prometheus"),
     ];
     let of_ceph = [
         ("ceph-mon", "--version", "ceph-mon"),

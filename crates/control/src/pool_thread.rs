@@ -3,7 +3,7 @@
 use crate::{
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
-    view::{FiguresPublisher, PoolView, ViewPublisher},
+    view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
 use array::pool::Pool;
 use iscsi::target::{
@@ -281,6 +281,11 @@ impl PoolThread {
     /// The newest figures; `None` once the thread has ended.
     pub fn figures(&self) -> Option<Arc<PoolFigures>> {
         current(&self.figures)
+    }
+
+    /// Reads the figures wherever they are wanted, as long as they are.
+    pub fn figures_reader(&self) -> FiguresReader {
+        FiguresReader::new(&self.name, &self.figures)
     }
 
     /// Waits until the view shows what is served since a revision, or the thread has ended.

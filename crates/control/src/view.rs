@@ -8,8 +8,9 @@
 //! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
+    metrics::NamedFigures,
     order::map_rows,
-    pool_thread::{ListedServices, ServedPool},
+    pool_thread::{ListedServices, ServedPool, current},
 };
 use array::{
     format::{PoolId, VolumeId},
@@ -143,6 +144,24 @@ impl ViewPublisher {
             }
             is_new
         });
+    }
+}
+
+/// Reads the figures of one pool, on any thread.
+#[derive(Clone)]
+pub struct FiguresReader {
+    pool: String,
+    figures: watch::Receiver<Arc<PoolFigures>>,
+}
+
+impl FiguresReader {
+    pub(crate) fn new(pool: &str, figures: &watch::Receiver<Arc<PoolFigures>>) -> Self {
+        Self { pool: pool.to_owned(), figures: figures.clone() }
+    }
+
+    /// The newest figures; none once the pool's thread has ended.
+    pub fn read(&self) -> NamedFigures {
+        NamedFigures { pool: self.pool.clone(), figures: current(&self.figures) }
     }
 }
 

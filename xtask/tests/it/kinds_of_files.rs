@@ -3,14 +3,15 @@
 use crate::tree;
 
 /// Endings of files, with the beginnings of the paths where they may lie; none is everywhere.
-const KINDS: [(&str, &[&str]); 13] = [
+const KINDS: [(&str, &[&str]); 14] = [
     ("rs", &[]),
     ("md", &[]),
     ("toml", &[]),
     ("png", &["docs/pictures/"]),
     ("hex", &["crates/array/tests/it/golden/", "crates/maildb/tests/it/golden/"]),
     ("run", &["crates/workload/tests/it/golden/"]),
-    ("json", &["bench/runs/"]),
+    ("json", &["bench/runs/", "docs/monitoring/"]),
+    ("yml", &["docs/monitoring/"]),
     ("html", &["crates/report/"]),
     ("css", &["crates/report/src/html/"]),
     ("txt", &["crates/cli/tests/it/"]),

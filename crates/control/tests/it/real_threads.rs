@@ -1,19 +1,23 @@
-//! Pools on threads of their own, and QEMU's clients.
+//! Pools on threads of their own, and clients of QEMU and fio.
 
 use array::{format::VolumeId, pool::NewVolume};
 use control::{
     Daemon, DaemonSetting, FolderPool,
+    metrics::{MetricsFormat, MetricsSetting, render},
     notice::{self, NoticeReader},
     order::{OrderAnswer, OrderRefusal},
     pool_thread::PoolSetting,
     portal::PortalSetting,
+    view::VIEWS_EVERY,
 };
 use iscsi::target::access::AccessList;
 use nbd::{NbdUri, ServerOptions};
 use serving::{
     export::{ExportSettings, PlannedTarget, PlannedUnit, name_of},
+    figures::{FiguresCollector, PoolFigures},
     notices::Notices,
     pool::{
+        add_drive::{DriveSource, add_drive},
         create::{NewPoolDrives, NewPoolSetting, create},
         folder::OpenPool,
     },
@@ -25,7 +29,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    Address, ByteCount, Network, ProgramCall, ProgramEnd, Programs, World,
+    Address, ByteCount, DeviceOperation, Network, ProgramCall, ProgramEnd, Programs, World,
     real::{self, RealOptions, RealPrograms, RealThreads, Sockets},
 };
 
@@ -114,13 +118,13 @@ fn call(program: &str, arguments: Vec<String>) -> ProgramCall {
     ProgramCall { program: program.to_owned(), arguments, environment: Vec::new(), time_limit }
 }
 
-/// True if QEMU's tools are there. If not, prints a line, and fails where judges are required.
-async fn qemu_is_here() -> bool {
-    let here = RealPrograms::default().run(call("qemu-io", vec!["--version".to_owned()])).await.is_ok();
+/// True if a judge is there. If not, prints a line, and fails where judges are required.
+async fn is_here(program: &str, package: &str) -> bool {
+    let here = RealPrograms::default().run(call(program, vec!["--version".to_owned()])).await.is_ok();
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
-    assert!(here || !required, "qemu-io is required: apt-get install qemu-utils");
+    assert!(here || !required, "{program} is required: apt-get install {package}");
     if !here {
-        println!("skipped: qemu-io is not installed (apt-get install qemu-utils)");
+        println!("skipped: {program} is not installed (apt-get install {package})");
     }
     here
 }
@@ -132,7 +136,7 @@ fn with_daemon(options: RealOptions, test: impl AsyncFnOnce(World, Daemon, Notic
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     real::run(1, options, async |world: World| {
-        if !qemu_is_here().await {
+        if !is_here("qemu-io", "qemu-utils").await {
             return;
         }
         make_pools(&world, folder.path()).await;
@@ -238,5 +242,88 @@ fn the_write_cache_of_a_unit_is_not_that_of_the_nbd_export() {
         assert!(!offer.write_cache.is_on && offer.unit.write_cache.is_on, "{offer:?}");
         assert!(!opened.services.exports[0].has_write_cache, "as it is shown");
         (opened.close)().await.unwrap();
+    });
+}
+
+#[test]
+fn fio_counts_what_the_figures_count_and_both_drives_do_it_too() {
+    with_daemon(RealOptions::default(), async |world, daemon, _notices, folder| {
+        if !is_here("fio", "fio").await {
+            return;
+        }
+        let [nbd, _] = uris(&daemon, "mail");
+        let said = folder.join("said.json");
+        let mut arguments: Vec<String> =
+            ["--name=mixed", "--ioengine=nbd", "--rw=randrw", "--bs=8k", "--size=8M", "--iodepth=8"]
+                .map(str::to_owned)
+                .into();
+        arguments.extend(["--loops=3".to_owned(), "--output-format=json".to_owned(), format!("--uri={nbd}")]);
+        arguments.push(format!("--output={}", said.display()));
+        let ended = RealPrograms::default().run(call("fio", arguments)).await.unwrap();
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{}", String::from_utf8_lossy(&ended.output.bytes));
+        let said: serde_json::Value = serde_json::from_slice(&std::fs::read(said).unwrap()).unwrap();
+        let of_fio = |kind: &str| {
+            let job = &said["jobs"][0][kind];
+            (job["total_ios"].as_u64().unwrap(), job["io_bytes"].as_u64().unwrap())
+        };
+        // Figures are a second old at most.
+        world.sleep(2 * VIEWS_EVERY).await;
+        let figures = daemon.pool("mail").unwrap().figures().unwrap();
+        let [store] = &figures.volumes[..] else { panic!("{figures:?}") };
+        let counts = store.counts.as_ref().expect("it was served");
+        let of_us = |operation| (counts.of(operation).count(), counts.of(operation).bytes);
+        assert_eq!(of_us(DeviceOperation::Read), of_fio("read"));
+        assert_eq!(of_us(DeviceOperation::Write), of_fio("write"));
+        assert_eq!(counts.in_flight, 0);
+        let names: Vec<_> = figures.drives.iter().map(|drive| drive.label.name.as_str()).collect();
+        assert_eq!(names, ["drive-1", "drive-2"]);
+        for drive in figures.drives.iter() {
+            let (_, written) = of_fio("write");
+            assert!(drive.is_in_use && drive.counts.of(DeviceOperation::Write).bytes >= written, "{drive:?}");
+        }
+        let idle = daemon.pool("logs").unwrap().figures().unwrap();
+        assert_eq!(
+            idle.volumes[0].counts.as_ref().map_or(0, |counts| counts.of(DeviceOperation::Read).count()),
+            0
+        );
+        let reader = daemon.pool("mail").unwrap().figures_reader();
+        // On a thread that is not the daemon's.
+        let rendering = std::thread::spawn(move || {
+            let text = render(&[reader.read()], &MetricsSetting::default(), MetricsFormat::OpenMetrics);
+            (text, reader)
+        });
+        let (text, reader) = rendering.join().unwrap();
+        assert!(text.contains("spindle_pool_up{pool=\"mail\"} 1\n"), "{text}");
+        assert_eq!(daemon.stop().await, []);
+        assert!(reader.read().figures.is_none(), "its thread has ended");
+    });
+}
+
+#[test]
+fn a_drive_that_is_missing_is_shown_and_so_is_one_that_joins() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = tempfile::tempdir().unwrap();
+    real::run(1, RealOptions::default(), async |world: World| {
+        let folder = place.path().join("mail");
+        let drives = NewPoolDrives::Files { count: 3, size: ByteCount::mib(100) };
+        create(&world, &folder, drives, NewPoolSetting::default(), &Silent).await.unwrap();
+        std::fs::remove_file(folder.join("drive-2.spindle")).unwrap();
+        let silent: Rc<dyn Notices> = Rc::new(Silent);
+        let mut open = OpenPool::open(&world, &folder, &silent).await.unwrap();
+        let mut collector = FiguresCollector::new(&world, &open.pool, &open.meters);
+        let in_use = |figures: PoolFigures| -> Vec<(String, bool)> {
+            figures.drives.iter().map(|drive| (drive.label.name.clone(), drive.is_in_use)).collect()
+        };
+        let of = |name: &str, is_in_use| (name.to_owned(), is_in_use);
+        let before = in_use(collector.collect().await);
+        assert_eq!(before, [of("drive-1", true), of("drive-2", false), of("drive-3", true)]);
+        let source = (DriveSource::File(ByteCount::mib(100)), None);
+        add_drive(&world, &mut open, source, &Silent).await.unwrap();
+        let figures = collector.collect().await;
+        let joined =
+            figures.drives.iter().find(|drive| drive.label.name == "drive-4").expect("it has joined");
+        assert!(joined.counts.of(DeviceOperation::Write).bytes > 0, "it was written");
+        assert_eq!(in_use(figures), [before, vec![of("drive-4", true)]].concat());
+        open.close().await.unwrap();
     });
 }

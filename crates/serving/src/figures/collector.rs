@@ -197,7 +197,9 @@ impl FiguresCollector {
     fn drives(&self) -> Vec<DriveTraffic> {
         let in_use: BTreeSet<_> = self.pool.drives_in_use().into_iter().collect();
         let fills: BTreeMap<_, _> = self.pool.fills().into_iter().map(|fill| (fill.drive, fill)).collect();
-        let rows = self.meters.drives().into_iter().map(|drive| {
+        // A drive that has left for good is no drive of the pool any more.
+        let listed = self.meters.drives().into_iter().filter(|drive| self.pool.is_listed(drive.label.drive));
+        let rows = listed.map(|drive| {
             let fill = fills.get(&drive.label.drive);
             DriveTraffic {
                 is_in_use: in_use.contains(&drive.label.drive),

@@ -32,7 +32,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoErrorKind, JoinHandle, LocalFuture, World,
+    DeviceMeter, IoErrorKind, JoinHandle, LocalFuture, World,
     real::{
         AccessMode,
         host_files::{self, FolderLock},
@@ -203,7 +203,7 @@ impl HeldPool {
         let publisher =
             Publisher::begin(world, &pool, (&folder, shown), context_of(&folder, &drives), notices).await;
         let meters = PoolMeters::new(world);
-        metered_drives(&folder, &drives).for_each(|drive| meters.add_drive(drive));
+        metered_drives(world, &folder, &drives).into_iter().for_each(|drive| meters.add_drive(drive));
         let open = OpenPool {
             pool,
             drives,
@@ -253,12 +253,17 @@ impl OpenReadOnlyPool {
     }
 }
 
-/// The open drives with their meters.
-fn metered_drives(folder: &Path, drives: &DriveSearch) -> impl Iterator<Item = MeteredDrive> {
-    drives.drives.iter().filter_map(|drive| {
+/// The drives with their meters, those that are missing included.
+fn metered_drives(world: &World, folder: &Path, drives: &DriveSearch) -> Vec<MeteredDrive> {
+    let metered = drives.drives.iter().filter_map(|drive| {
         let label = DriveLabel::of(&drive.recorded, folder)?;
-        Some(MeteredDrive { label, meter: Rc::clone(&drive.state.as_ref().ok()?.meter) })
-    })
+        let idle = |_: &_| DeviceMeter::new(world);
+        Some(MeteredDrive {
+            label,
+            meter: drive.state.as_ref().map_or_else(idle, |open| Rc::clone(&open.meter)),
+        })
+    });
+    metered.collect()
 }
 
 /// Reserves space for drives that lack it, and returns warnings about what they may still lack.
