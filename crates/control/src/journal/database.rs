@@ -4,7 +4,9 @@
 //! a disk that was full for a moment needs no restart.
 
 use super::{
-    APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES, audit::AUDIT, replies::REPLIES,
+    APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
+    audit::AUDIT,
+    replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
 };
 use redb::{
@@ -169,7 +171,7 @@ fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
 /// Makes the tables that a journal of the first version lacks. That version does not look at them.
 fn add_tables(database: &Database) -> TransactionResult<()> {
     let reading = database.begin_read()?;
-    let later = [TOKENS.name(), AUDIT.name(), REPLIES.name()];
+    let later = [TOKENS.name(), AUDIT.name(), REPLIES.name(), REPLY_ORDER.name()];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
     if there == later.len() {
@@ -179,6 +181,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         transaction.open_table(TOKENS)?;
         transaction.open_table(AUDIT)?;
         transaction.open_table(REPLIES)?;
+        transaction.open_table(REPLY_ORDER)?;
         Ok(())
     })
 }

@@ -4,16 +4,23 @@
 //!
 //! 1. A key is recorded before its change begins, with the seed of all identities that the change makes: the same request,
 //!    repeated after a crash, makes the same things, and finds those that are made.
-//! 2. A reply that was recorded is given again, for [`KEPT_SECONDS`].
+//! 2. A reply that was recorded is given again, for [`KEPT_SECONDS`] at least. The newest [`KEPT_MIN`] requests are known
+//!    whatever their age: a clock that jumps must not make anything happen twice.
 
-use super::{DaemonJournal, JournalError};
-use redb::TableDefinition;
+use super::{DaemonJournal, JournalError, database::TransactionResult};
+use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 /// Requests by caller and key, as JSON.
 pub(super) const REPLIES: TableDefinition<&str, &str> = TableDefinition::new("replies");
+/// Their keys, by the order in which they came.
+pub(super) const REPLY_ORDER: TableDefinition<u64, &str> = TableDefinition::new("reply order");
 /// Time for which a key is known: 24 h.
 pub const KEPT_SECONDS: i64 = 86_400;
+/// Requests that are known however old they are.
+pub const KEPT_MIN: u64 = 1000;
+/// Old requests that are forgotten with a new one, at most.
+const FORGOTTEN_AT_ONCE: usize = 16;
 
 /// A request with a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,21 +50,18 @@ impl DaemonJournal {
         let known = database.read(|transaction| {
             Ok(transaction.open_table(REPLIES)?.get(key)?.map(|record| record.value().to_owned()))
         })?;
-        let known: Option<KeyedRequest> = known
-            .map(|record| serde_json::from_str(&record))
-            .transpose()
-            .map_err(|error| database.damaged(format!("its record of a request: {error}")))?;
-        if let Some(known) = known.filter(|known| !is_old(known, new.unix_s)) {
-            return Ok(known);
+        if let Some(known) = known {
+            return serde_json::from_str(&known)
+                .map_err(|error| database.damaged(format!("its record of a request: {error}")));
         }
         let record = serde_json::to_string(new).expect("plain fields");
         database.change(|transaction| {
-            let mut replies = transaction.open_table(REPLIES)?;
-            replies.insert(key, record.as_str())?;
-            replies.retain(|_, record| {
-                serde_json::from_str(record).is_ok_and(|known| !is_old(&known, new.unix_s))
-            })?;
-            Ok(())
+            transaction.open_table(REPLIES)?.insert(key, record.as_str())?;
+            let mut order = transaction.open_table(REPLY_ORDER)?;
+            let number = order.last()?.map_or(0, |(last, _)| last.value() + 1);
+            order.insert(number, key)?;
+            drop(order);
+            forget_old(transaction, new.unix_s)
         })?;
         Ok(new.clone())
     }
@@ -72,8 +76,28 @@ impl DaemonJournal {
     }
 }
 
-fn is_old(request: &KeyedRequest, now: i64) -> bool {
-    request.unix_s < now - KEPT_SECONDS
+fn forget_old(transaction: &WriteTransaction, now: i64) -> TransactionResult<()> {
+    let mut replies = transaction.open_table(REPLIES)?;
+    let mut order = transaction.open_table(REPLY_ORDER)?;
+    for _ in 0..FORGOTTEN_AT_ONCE {
+        if order.len()? <= KEPT_MIN {
+            break;
+        }
+        let Some((number, key)) =
+            order.first()?.map(|(number, key)| (number.value(), key.value().to_owned()))
+        else {
+            break;
+        };
+        let is_old = |record: &str| {
+            serde_json::from_str::<KeyedRequest>(record).is_ok_and(|known| known.unix_s < now - KEPT_SECONDS)
+        };
+        if !replies.get(&*key)?.is_none_or(|record| is_old(record.value())) {
+            break;
+        }
+        replies.remove(&*key)?;
+        order.remove(number)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -83,7 +107,7 @@ mod tests {
     use world::sim::SimStateFile;
 
     #[test]
-    fn a_key_keeps_its_seed_and_its_reply_for_a_day() {
+    fn a_key_keeps_its_seed_and_its_reply_for_a_day_and_behind_a_thousand_others() {
         let journal = DaemonJournal::open(Arc::new(SimStateFile::new("journal", 0).open())).unwrap();
         let request =
             |seed, unix_s| KeyedRequest { request_hash: [7; 32], seed: [seed; 16], unix_s, reply: None };
@@ -92,8 +116,18 @@ mod tests {
         let reply = KeptReply { status: 201, body: "{}".to_owned() };
         let ended = KeyedRequest { reply: Some(reply), ..first };
         journal.set_reply("admin/1", &ended).unwrap();
-        assert_eq!(journal.keyed_request("admin/1", &request(3, KEPT_SECONDS)).unwrap(), ended);
+        let later = 10 * KEPT_SECONDS;
+        assert_eq!(
+            journal.keyed_request("admin/1", &request(3, later)).unwrap(),
+            ended,
+            "the clock has jumped"
+        );
+        for number in 0..KEPT_MIN {
+            journal.keyed_request(&format!("other/{number}"), &request(5, KEPT_SECONDS)).unwrap();
+        }
+        assert_eq!(journal.keyed_request("admin/1", &request(3, 0)).unwrap(), ended, "not a day old");
+        journal.keyed_request("another", &request(6, KEPT_SECONDS + 1)).unwrap();
         let again = request(4, KEPT_SECONDS + 1);
-        assert_eq!(journal.keyed_request("admin/1", &again).unwrap(), again, "forgotten after a day");
+        assert_eq!(journal.keyed_request("admin/1", &again).unwrap(), again, "forgotten");
     }
 }

@@ -17,9 +17,9 @@ use serving::{
     figures::{FiguresCollector, PoolFigures},
     notices::Notices,
     pool::{
-        add_drive::{DriveSource, add_drive},
         create::{NewPoolDrives, NewPoolSetting, create},
         folder::OpenPool,
+        pool_change::{NewDriveSource, PoolChange, perform},
     },
 };
 use std::{
@@ -317,8 +317,9 @@ fn a_drive_that_is_missing_is_shown_and_so_is_one_that_joins() {
         let of = |name: &str, is_in_use| (name.to_owned(), is_in_use);
         let before = in_use(collector.collect().await);
         assert_eq!(before, [of("drive-1", true), of("drive-2", false), of("drive-3", true)]);
-        let source = (DriveSource::File(ByteCount::mib(100)), None);
-        add_drive(&world, &mut open, source, &Silent).await.unwrap();
+        let source = NewDriveSource::File(ByteCount::mib(100));
+        let change = PoolChange::AddDrive { source, domain: None };
+        perform(&change, (&world, &mut open), &Silent).await.unwrap();
         let figures = collector.collect().await;
         let joined =
             figures.drives.iter().find(|drive| drive.label.name == "drive-4").expect("it has joined");
