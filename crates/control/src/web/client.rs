@@ -10,6 +10,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{future::pending, rc::Rc};
 use world::{Address, Network, with_deadline};
 
+/// Header of callers that have their own names for the settings in problems, which stay ⟨name⟩ then.
+pub const KEEPS_SETTINGS: &str = "spindle-keeps-settings";
+
 /// Calls the API of one server.
 pub struct ApiClient {
     network: Rc<dyn Network>,
@@ -53,7 +56,11 @@ impl ApiClient {
         let stream = self.network.connect(&self.address).await.map_err(|error| failed(&error))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "spindle");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "spindle")
+            .header(KEEPS_SETTINGS, "yes");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

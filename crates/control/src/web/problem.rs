@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use report::Refusal;
+use report::{Refusal, settings};
 use serde::{Deserialize, Serialize};
 use utoipa::{ToResponse, ToSchema};
 
@@ -56,10 +56,29 @@ impl ApiProblem {
         Self::new(StatusCode::CONFLICT, "refused", refusal)
     }
 
+    /// True if its texts name settings, as ⟨name⟩.
+    pub(super) fn has_settings(&self) -> bool {
+        self.detail.contains('⟨') || self.next.as_ref().is_some_and(|next| next.contains('⟨'))
+    }
+
+    /// The same with settings by the names of their fields.
+    pub(super) fn with_fields(self) -> Self {
+        Self { detail: in_fields(&self.detail), next: self.next.as_deref().map(in_fields), ..self }
+    }
+
     /// The problem as the command line shows it.
     pub fn refusal(&self) -> Refusal {
         Refusal::new(&self.detail, self.next.as_deref().unwrap_or_default())
     }
+}
+
+/// A text with settings by the names of their fields.
+fn in_fields(text: &str) -> String {
+    let field = |setting: &str| match setting {
+        "shrink" => "may_shrink".to_owned(),
+        setting => setting.replace('-', "_"),
+    };
+    settings::spelled(text, field).into_owned()
 }
 
 impl From<Refusal> for ApiProblem {
@@ -110,5 +129,20 @@ impl IntoResponse for ApiProblem {
         // The audit repeats it.
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_the_names_of_their_fields() {
+        let refusal =
+            Refusal::new("what lies behind 1 MiB would be lost", "say ⟨shrink⟩, or ⟨write-cache⟩ off");
+        let problem = ApiProblem::refused(&refusal);
+        assert!(problem.has_settings());
+        assert_eq!(problem.with_fields().next.unwrap(), "say may_shrink, or write_cache off");
+        assert!(!ApiProblem::not_found("nothing").has_settings());
     }
 }

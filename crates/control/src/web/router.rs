@@ -3,13 +3,14 @@
 use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX},
+    client::KEEPS_SETTINGS,
     health, metrics, pools, services, site, snapshots, tokens, volumes,
 };
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, Request},
     http::{Method, StatusCode, Uri, header},
-    middleware,
+    middleware::{self, Next},
     response::{IntoResponse, Response},
 };
 use report::Refusal;
@@ -83,7 +84,7 @@ pub(super) fn router(api: ApiState) -> Router {
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::map_response(in_words))
+        .layer(middleware::from_fn(in_words))
         .with_state(api)
 }
 
@@ -104,18 +105,32 @@ async fn wrong_method(method: Method, uri: Uri) -> ApiProblem {
     ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", &refusal)
 }
 
-/// The library's own refusals of bodies and queries, which are plain text, as problems.
-async fn in_words(response: Response) -> Response {
+/// The library's own refusals of bodies and queries, which are plain text, as problems; and settings in problems by the names
+/// of their fields, unless the caller has its own names for them.
+async fn in_words(request: Request, next: Next) -> Response {
+    let keeps_settings = request.headers().contains_key(KEEPS_SETTINGS);
+    let response = next.run(request).await;
     let status = response.status();
     let is_plain = response
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("text/plain")));
-    if !status.is_client_error() || !is_plain {
-        return response;
+    if status.is_client_error() && is_plain {
+        let body = axum::body::to_bytes(response.into_body(), BODY_BYTES_MAX).await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let refusal = Refusal::new(if text.trim().is_empty() { "bad request".to_owned() } else { text }, "");
+        return ApiProblem::new(status, "bad-request", &refusal).into_response();
     }
-    let body = axum::body::to_bytes(response.into_body(), BODY_BYTES_MAX).await.unwrap_or_default();
-    let text = String::from_utf8_lossy(&body).into_owned();
-    let refusal = Refusal::new(if text.trim().is_empty() { "bad request".to_owned() } else { text }, "");
-    ApiProblem::new(status, "bad-request", &refusal).into_response()
+    match response.extensions().get::<ApiProblem>() {
+        Some(problem) if !keeps_settings && problem.has_settings() => {
+            let named = problem.clone().with_fields();
+            // Its headers stay: an ETag, or when to try again.
+            let (parts, _) = response.into_parts();
+            let (_, body) = named.into_response().into_parts();
+            let mut response = Response::from_parts(parts, body);
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            response
+        }
+        _ => response,
+    }
 }
