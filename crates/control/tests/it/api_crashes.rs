@@ -399,10 +399,10 @@ fn lives(seed: u64) -> Result<Lives, String> {
         refused: 0,
     };
     let caller = Rc::new(RefCell::new(caller));
-    let mut left = 2 + random.below(5) as usize;
+    let mut left = 3 + random.below(6) as usize;
     let mut crashes = 0;
     loop {
-        let polls = (left > 0).then(|| 200 + random.below(1_200));
+        let polls = (left > 0).then(|| 100 + random.below(800));
         let limits = SimLimits { polls, ..SimLimits::generous() };
         let (world, drives, made) = ((network.clone(), file.clone()), drives.clone(), Rc::clone(&made));
         let caller_now = Rc::clone(&caller);
