@@ -19,12 +19,12 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Jobs of fio, each with a part of the disk of its own, and what one writes at a time.
-const JOBS: u64 = 4;
-const PART: u64 = 32 << 20;
-const BLOCK: u64 = 4096;
+pub const JOBS: u64 = 4;
+pub const PART: u64 = 32 << 20;
+pub const BLOCK: u64 = 4096;
 
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -33,7 +33,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Endpoint that serves `disk.img` of a bench, before and after a kill.
-enum Endpoint {
+pub enum Endpoint {
     /// NBD.
     Socket(PathBuf),
     /// iSCSI.
@@ -112,7 +112,7 @@ fn make_disk(bench: &Bench, bytes: u64) -> PathBuf {
 }
 
 /// fio with a job for each part of the disk that has a length; `options` are for all.
-fn fio(
+pub fn fio(
     (bench, program): (&Bench, &Path),
     endpoint: &Endpoint,
     options: &str,
@@ -130,6 +130,15 @@ fn fio(
     command.current_dir(bench.path("")).args(["--output-format=json", "--output=said.json", "jobs.fio"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
+}
+
+/// Bytes of each job that were answered before fio was cut short.
+pub fn answered_lengths(bench: &Bench) -> [u64; JOBS as usize] {
+    let text = fs::read_to_string(bench.path("said.json")).unwrap();
+    let said = json_of(&text[text.find('{').unwrap()..]);
+    // A job has one write under way: the last one, which was not answered, is counted too.
+    let answered = |job: usize| said["jobs"][job]["write"]["total_ios"].as_u64().unwrap().saturating_sub(1);
+    [0, 1, 2, 3].map(|job| answered(job) * BLOCK)
 }
 
 /// Kills the server under load; all writes acknowledged to fio must be there afterwards. An initiator reconnects
@@ -152,11 +161,7 @@ fn kill_under_fio(program: &Path, endpoint: impl FnOnce(&Bench) -> Endpoint) {
         ended.is_some()
     });
     assert!(!ended.unwrap().success(), "it was cut short");
-    let text = fs::read_to_string(bench.path("said.json")).unwrap();
-    let said = json_of(&text[text.find('{').unwrap()..]);
-    // A job has one write under way: the last one, which was not answered, is counted too.
-    let answered = |job: usize| said["jobs"][job]["write"]["total_ios"].as_u64().unwrap().saturating_sub(1);
-    let lengths = [0, 1, 2, 3].map(|job| answered(job) * BLOCK);
+    let lengths = answered_lengths(&bench);
     assert!(lengths.iter().sum::<u64>() > 400 * BLOCK, "{lengths:?}");
     let verified = fio(by, &endpoint, "verify_only=1", lengths).status().unwrap();
     assert!(verified.success(), "{}", fs::read_to_string(bench.path("said.json")).unwrap());

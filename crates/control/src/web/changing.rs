@@ -50,6 +50,11 @@ pub(super) async fn run(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiProblem> {
+    if !api.site.look().is_open {
+        // What it has would seem to be missing.
+        let refusal = Refusal::new("the server is starting", "try again when /readyz answers 200");
+        return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", &refusal));
+    }
     request.extensions_mut().insert(caller.clone());
     if request.method().is_safe() || request.uri().path() == super::site::PLAN_PATH {
         return Ok(next.run(request).await);

@@ -7,7 +7,7 @@ use super::{
     orders::{ChangeGuard, MeantVolume, change, order, pool_of, volume_of},
     problem::ApiProblem,
     rows::{SnapshotPage, SnapshotRow},
-    volumes::page_rows,
+    volumes::{gone_before, page_rows},
 };
 use crate::{journal::tokens::Role, order::map_rows, site::handle::PoolHandle};
 use array::{
@@ -207,11 +207,8 @@ pub(super) async fn delete(
     let is_known = rows(&api, &meant).await?.iter().any(|row| row.id == snapshot);
     let id = parse_uuid(&snapshot).ok().filter(|_| is_known);
     let Some(id) = id else {
-        // An earlier request with this key may have deleted it.
-        return match identity.may_be_done {
-            true => Ok(StatusCode::NO_CONTENT),
-            false => Err(ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"))),
-        };
+        let missing = ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"));
+        return gone_before(&api, identity, missing);
     };
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };

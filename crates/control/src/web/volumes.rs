@@ -356,14 +356,30 @@ pub(super) async fn delete(
     caller.need(Role::Admin)?;
     let meant = match volume_of(&api, &caller, &volume) {
         Ok(meant) => meant,
-        // An earlier request with this key may have deleted it.
-        Err(_) if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
-        Err(problem) => return Err(problem),
+        Err(problem) => return gone_before(&api, identity, problem),
     };
     let guard = ChangeGuard::of(identity, &headers, meant.id());
     let wanted = VolumeChange::Delete { volume: VolumeRef::Id(meant.id()) };
     change(&api, &meant.pool, "delete volume", (wanted, guard)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer for something that is not there: an earlier request with the same key may have deleted it.
+pub(super) fn gone_before(
+    api: &ApiState,
+    identity: ChangeIdentity,
+    problem: ApiProblem,
+) -> Result<StatusCode, ApiProblem> {
+    if !identity.may_be_done {
+        return Err(problem);
+    }
+    let site = api.site.look();
+    if site.stopped.is_empty() && site.pools.values().all(|pool| pool.view().is_some()) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let refusal =
+        Refusal::new("a pool is stopped: it may have what is to be deleted", "try again when it is open");
+    Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "pool-stopped", &refusal))
 }
 
 /// Makes a clone of a volume or of one of its snapshots.
