@@ -12,6 +12,7 @@
 //! | promtool, prometheus | Debian `prometheus` | our metrics, dashboard and alert rules |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
+//! | schemathesis | PyPI, in an environment of its own under the target folder, for full runs | the API |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
 //! | Linux's initiator and multipath in an emulated guest | Debian packages unpacked under the target folder, for full runs | our iSCSI target |
 //! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
@@ -26,6 +27,9 @@ use std::{
 /// Fixed, so that a verdict does not change with the day.
 const DISSECT: &str = "dissect.esedb==3.18";
 
+/// Fixed, for the same reason.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
 /// A part of qemu-img that is not a program.
 const QEMU_ISCSI: &str = "qemu-block-extra";
 
@@ -33,6 +37,8 @@ const QEMU_ISCSI: &str = "qemu-block-extra";
 pub(crate) struct Judges {
     /// A Python that can import `dissect.esedb`.
     pub dissect_python: Option<PathBuf>,
+    /// The program of schemathesis.
+    pub schemathesis: Option<PathBuf>,
     /// A fio with an engine for iSCSI.
     pub iscsi_fio: Option<PathBuf>,
     /// A folder of real databases.
@@ -47,6 +53,7 @@ pub(crate) struct Judges {
 enum Missing {
     Package { program: &'static str, package: &'static str },
     Dissect,
+    Schemathesis,
     EseFiles,
     IscsiFio,
     Guest,
@@ -143,6 +150,11 @@ fn look(folder: &Path, full: bool) -> Judges {
     if !has_dissect {
         missing.push(Missing::Dissect);
     }
+    let schemathesis = folder.join("schemathesis").join("bin").join("schemathesis");
+    let has_schemathesis = full && step::succeeds(Command::new(&schemathesis).arg("--version"));
+    if full && !has_schemathesis {
+        missing.push(Missing::Schemathesis);
+    }
     let iscsi_fio = iscsi_fio::find(folder);
     if iscsi_fio.is_none() {
         missing.push(Missing::IscsiFio);
@@ -155,7 +167,14 @@ fn look(folder: &Path, full: bool) -> Judges {
     if full && guest.is_none() {
         missing.push(Missing::Guest);
     }
-    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, ese_files, guest, missing }
+    Judges {
+        dissect_python: has_dissect.then_some(python),
+        schemathesis: has_schemathesis.then_some(schemathesis),
+        iscsi_fio,
+        ese_files,
+        guest,
+        missing,
+    }
 }
 
 impl Missing {
@@ -163,6 +182,7 @@ impl Missing {
         match self {
             Self::Package { program, .. } => program,
             Self::Dissect => "dissect.esedb",
+            Self::Schemathesis => "schemathesis",
             Self::EseFiles => "a set of real databases",
             Self::IscsiFio => "fio with libiscsi",
             Self::Guest => "a guest with Linux's initiator",
@@ -175,7 +195,7 @@ impl Missing {
                 format!("apt-get install {package}, or cargo xtask test --install")
             }
             Self::Dissect | Self::EseFiles | Self::IscsiFio => "cargo xtask test --install".to_owned(),
-            Self::Guest => "cargo xtask test --full --install".to_owned(),
+            Self::Guest | Self::Schemathesis => "cargo xtask test --full --install".to_owned(),
         }
     }
 }
@@ -185,12 +205,17 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         .iter()
         .filter_map(|missing| match missing {
             Missing::Package { package, .. } => Some(*package),
-            Missing::Dissect | Missing::EseFiles | Missing::IscsiFio | Missing::Guest => None,
+            Missing::Dissect
+            | Missing::Schemathesis
+            | Missing::EseFiles
+            | Missing::IscsiFio
+            | Missing::Guest => None,
         })
         .collect();
     packages.dedup();
     let wants_dissect = missing.contains(&Missing::Dissect);
-    if wants_dissect && python_with_venv().is_none() {
+    let wants_python = wants_dissect || missing.contains(&Missing::Schemathesis);
+    if wants_python && python_with_venv().is_none() {
         packages.push("python3-venv");
     }
     let wants_fio = missing.contains(&Missing::IscsiFio);
@@ -207,12 +232,10 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         println!("fio with libiscsi cannot be built here: {error:#}");
     }
     if wants_dissect {
-        let environment = folder.join("venv");
-        let python = python_with_venv().context("no python3 can make a virtual environment")?;
-        step::run("python3 -m venv", Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment))?;
-        let mut pip = Command::new(environment.join("bin").join("python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DISSECT]);
-        step::run(&format!("pip install {DISSECT}"), &mut pip)?;
+        python_environment(&folder.join("venv"), DISSECT)?;
+    }
+    if missing.contains(&Missing::Schemathesis) {
+        python_environment(&folder.join("schemathesis"), SCHEMATHESIS)?;
     }
     if missing.contains(&Missing::Guest)
         && let Err(error) = guest::build(folder)
@@ -225,6 +248,15 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         println!("real databases cannot be had here: {error:#}");
     }
     Ok(())
+}
+
+/// Makes a virtual environment with a package.
+fn python_environment(environment: &Path, package: &str) -> Result<()> {
+    let python = python_with_venv().context("no python3 can make a virtual environment")?;
+    step::run("python3 -m venv", Command::new(python).args(["-m", "venv", "--clear"]).arg(environment))?;
+    let mut pip = Command::new(environment.join("bin").join("python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]);
+    step::run(&format!("pip install {package}"), &mut pip).map(drop)
 }
 
 /// The first Python that brings what a virtual environment needs (Debian ships that part apart).

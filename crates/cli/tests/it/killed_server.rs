@@ -20,7 +20,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -62,8 +62,17 @@ struct Told {
     repeated: u64,
 }
 
-/// A caller that sends changes until `left` is 0, each until it is answered, and compares at the end.
-async fn call(world: World, socket: PathBuf, seed: u64, left: Arc<AtomicU64>, done: Arc<AtomicU64>) -> Told {
+/// What the test and the caller tell each other.
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    /// Changes that were answered.
+    answered: AtomicU64,
+    used_bytes: AtomicU64,
+}
+
+/// A caller that sends changes until it is over, each until it is answered, and compares at the end.
+async fn call(world: World, socket: PathBuf, seed: u64, shared: Arc<Shared>) -> Told {
     let client = ApiClient::new(Rc::new(Sockets), Address::Unix(socket), None);
     let mut random = Random::new(seed, "caller");
     let mut told = Told::default();
@@ -74,8 +83,10 @@ async fn call(world: World, socket: PathBuf, seed: u64, left: Arc<AtomicU64>, do
     let disk = disk.volumes[0].id.clone();
     told.volumes.insert("disk".to_owned());
     let mut number = 0;
-    while left.load(Ordering::Relaxed) > 0 {
+    while !shared.is_over.load(Ordering::Relaxed) {
         number += 1;
+        let rows = again(&world, &mut waited, async || client.get::<Vec<PoolRow>>("/v1/pools").await).await;
+        shared.used_bytes.store(rows[0].used_bytes, Ordering::Relaxed);
         let made: Vec<&String> = told.volumes.iter().filter(|name| *name != "disk").collect();
         let (method, path, body, name) = match random.below(4) {
             0 => {
@@ -121,7 +132,7 @@ async fn call(world: World, socket: PathBuf, seed: u64, left: Arc<AtomicU64>, do
             (_, true) => assert!(told.snapshots.insert(name)),
             (_, false) => assert!(told.volumes.insert(name)),
         }
-        done.fetch_add(1, Ordering::Relaxed);
+        shared.answered.fetch_add(1, Ordering::Relaxed);
     }
     let page: VolumePage = client.get("/v1/volumes?limit=5000").await.unwrap();
     let found: BTreeSet<String> = page.volumes.into_iter().map(|row| row.name).collect();
@@ -160,19 +171,19 @@ fn kill_under_fio_and_a_caller(seed: u64) -> u64 {
     let served = Served::begin(&bench);
     let endpoint = Endpoint::Socket(socket);
     let by = (&bench, Path::new("fio"));
-    let (left, done) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
+    let shared = Arc::<Shared>::default();
     let caller = {
-        let (socket, left, done) = (bench.path("state/spindle.sock"), Arc::clone(&left), Arc::clone(&done));
+        let (socket, shared) = (bench.path("state/spindle.sock"), Arc::clone(&shared));
         thread::spawn(move || {
-            real::run(seed, Default::default(), async |world: World| {
-                call(world, socket, seed, left, done).await
-            })
+            real::run(seed, Default::default(), async |world: World| call(world, socket, seed, shared).await)
         })
     };
     let mut writing =
         fio(by, &endpoint, "do_verify=0\nrate_iops=1000", [PART; JOBS as usize]).spawn().unwrap();
+    let answered = || shared.answered.load(Ordering::Relaxed);
     until("changes are answered while fio writes", || {
-        done.load(Ordering::Relaxed) >= 20 + seed % 7 || caller.is_finished()
+        let has_written = shared.used_bytes.load(Ordering::Relaxed) > 400 * BLOCK;
+        (has_written && answered() >= 20 + seed % 7) || caller.is_finished()
     });
     assert!(!caller.is_finished(), "{:?}", caller.join().err());
     drop(served);
@@ -180,11 +191,9 @@ fn kill_under_fio_and_a_caller(seed: u64) -> u64 {
     until("fio hears of it", || writing.try_wait().unwrap().is_some());
     let lengths = answered_lengths(&bench);
     assert!(lengths.iter().sum::<u64>() > 100 * BLOCK, "{lengths:?}");
-    let before = done.load(Ordering::Relaxed);
-    until("changes are answered again", || {
-        done.load(Ordering::Relaxed) >= before + 10 || caller.is_finished()
-    });
-    left.store(0, Ordering::Relaxed);
+    let before = answered();
+    until("changes are answered again", || answered() >= before + 10 || caller.is_finished());
+    shared.is_over.store(true, Ordering::Relaxed);
     let told = caller
         .join()
         .unwrap_or_else(|_| panic!("seed {seed}: {}", fs::read_to_string(bench.path("log")).unwrap()));

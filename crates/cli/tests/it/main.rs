@@ -24,6 +24,7 @@ mod group_verbs;
 mod guest;
 mod helps;
 mod identities;
+mod judged_api;
 mod judged_by_ceph;
 mod judged_by_linux;
 mod judged_by_qemu;
