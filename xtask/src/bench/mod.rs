@@ -18,6 +18,7 @@ mod prove;
 mod prove_report;
 mod record;
 mod row;
+mod serve;
 mod table;
 mod targets;
 mod verify;
@@ -63,6 +64,8 @@ enum Name {
     Array,
     /// Our iSCSI and NBD servers beside tgt and qemu-storage-daemon
     Targets,
+    /// 'spindle serve': its API beside hosts, idle, and with 4,096 volumes
+    Serve,
     /// Time of 'spindle plan', without a peer
     Plan,
     /// 'spindle verify' in memory, and on the storage beside fio
@@ -102,6 +105,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Prove => "prove",
         Name::Array => "array",
         Name::Targets => "targets",
+        Name::Serve => "serve",
         Name::Plan => "plan",
         Name::Verify => "verify",
     };
@@ -113,7 +117,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Prove => &prove::EXAMPLES[..],
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
-        Name::Plan => &[],
+        Name::Plan | Name::Serve => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -127,6 +131,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Prove => prove::run(&setting, &programs, &mut record)?,
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
+        Name::Serve => serve::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
         Name::Verify => verify::run(&setting, &programs, &mut record)?,
     };
