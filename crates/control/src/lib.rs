@@ -14,7 +14,7 @@
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
+//! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
 //! them [`journal`], what the daemon remembers over a restart; [`metrics`], what Prometheus sees; above them [`site`], from
 //! a site file to all of it, and [`web`], the API.
 //!
@@ -25,6 +25,7 @@
 //! 3. Reading a view sends a pool nothing.
 
 pub mod daemon;
+pub mod events;
 pub mod folder_pool;
 pub mod journal;
 pub mod metrics;

@@ -1,10 +1,14 @@
 //! Notices of the daemon's threads: lines for its log.
 
+use crate::events::EventLog;
+use report::Severity;
+use serving::pool::events::EventReport;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::mpsc;
+use world::World;
 
 /// Notices that wait to be read; more are counted and dropped.
 pub const NOTICES_MAX: usize = 1024;
@@ -17,6 +21,8 @@ pub struct Notice {
     /// An administrator should act on it.
     pub is_warning: bool,
     pub text: String,
+    /// An event of a pool, which `text` tells in a line.
+    pub event: Option<EventReport>,
 }
 
 /// The sending end, of one thread.
@@ -31,6 +37,8 @@ pub struct NoticeSender {
 pub struct NoticeReader {
     queue: mpsc::Receiver<Notice>,
     lost: Arc<AtomicU64>,
+    /// Where what is read is kept, and the clock of that.
+    kept: Option<(EventLog, World)>,
 }
 
 /// A queue of notices; the sender is that of the thread `thread`.
@@ -38,7 +46,7 @@ pub fn channel(thread: &str) -> (NoticeSender, NoticeReader) {
     let (give, queue) = mpsc::channel(NOTICES_MAX);
     let lost = Arc::<AtomicU64>::default();
     let sender = NoticeSender { thread: thread.to_owned(), queue: give, lost: Arc::clone(&lost) };
-    (sender, NoticeReader { queue, lost })
+    (sender, NoticeReader { queue, lost, kept: None })
 }
 
 impl NoticeSender {
@@ -49,16 +57,23 @@ impl NoticeSender {
 
     /// Something good to know. Never waits.
     pub fn note(&self, text: impl Into<String>) {
-        self.send(false, text.into());
+        self.send(false, text.into(), None);
     }
 
     /// Something an administrator should act on. Never waits.
     pub fn warn(&self, text: impl Into<String>) {
-        self.send(true, text.into());
+        self.send(true, text.into(), None);
     }
 
-    fn send(&self, is_warning: bool, text: String) {
-        let notice = Notice { thread: self.thread.clone(), is_warning, text };
+    /// An event of a pool. Never waits.
+    pub fn event(&self, event: EventReport) {
+        let is_warning = event.severity != Severity::Note;
+        let text = event.line();
+        self.send(is_warning, text, Some(event));
+    }
+
+    fn send(&self, is_warning: bool, text: String, event: Option<EventReport>) {
+        let notice = Notice { thread: self.thread.clone(), is_warning, text, event };
         if self.queue.try_send(notice).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -76,14 +91,28 @@ impl serving::notices::Notices for NoticeSender {
 }
 
 impl NoticeReader {
+    /// The same, keeping what is read as events.
+    pub fn keeping(self, events: &EventLog, world: &World) -> Self {
+        Self { kept: Some((events.clone(), world.clone())), ..self }
+    }
+
     /// The next notice; `None` once all threads have ended.
     pub async fn next(&mut self) -> Option<Notice> {
-        self.queue.recv().await
+        let notice = self.queue.recv().await;
+        self.keep(notice)
     }
 
     /// The next notice, if there is one.
     pub fn try_next(&mut self) -> Option<Notice> {
-        self.queue.try_recv().ok()
+        let notice = self.queue.try_recv().ok();
+        self.keep(notice)
+    }
+
+    fn keep(&self, notice: Option<Notice>) -> Option<Notice> {
+        if let (Some((events, world)), Some(notice)) = (&self.kept, &notice) {
+            events.keep(notice, world.wall());
+        }
+        notice
     }
 
     /// Notices that were dropped since the last call, because nobody had read those before.

@@ -2,6 +2,7 @@
 
 use crate::console::Console;
 use control::{
+    events::EventLog,
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
@@ -34,7 +35,7 @@ pub(super) async fn start(
     (world, server): (&World, &SiteServer),
     (state, journal): (&Path, &Arc<DaemonJournal>),
     options: RealOptions,
-    notices: &NoticeSender,
+    (notices, events): (&NoticeSender, &EventLog),
 ) -> Result<WebThread, Refusal> {
     let state = host_files::canonical(state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let socket = socket_of(&state);
@@ -55,6 +56,7 @@ pub(super) async fn start(
         own_user: rustix::process::geteuid().as_raw(),
         site: server.handle(),
         journal: Arc::clone(journal),
+        events: events.clone(),
     };
     WebThread::start(&RealThreads { seed: 0, options }, setting, notices.of("api")).await
 }

@@ -10,6 +10,7 @@ use crate::{
     notice_lines::{say_end, with_notices},
 };
 use control::{
+    events::EventLog,
     notice,
     site::{SiteServer, planning::PlanOccasion, server::PortalUse},
     web::WebThread,
@@ -39,7 +40,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
     let text = if is_demonstration { demonstration::TEXT.to_owned() } else { read_site(&file)? };
     let options = RealOptions::default();
     real::run(0, options, async |world: World| {
-        let (notices, mut reader) = notice::channel("serve");
+        let (notices, reader) = notice::channel("serve");
+        let events = EventLog::new(world.wall());
+        let mut reader = reader.keeping(&events, &world);
         // From here on they do not end the process.
         let signal = interrupted();
         let mut ended = Box::pin(async move { _ = signal.await });
@@ -51,7 +54,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             }
             let setting = setting(&file, &arguments.place, (&console, options), &journal)?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
-            let api = api::start((&world, &server), (&state, &journal), options, &notices).await;
+            let api = api::start((&world, &server), (&state, &journal), options, (&notices, &events)).await;
             drop(journal);
             let api = match api {
                 Ok(api) => api,

@@ -129,7 +129,9 @@ fn keyed_request(
     (caller, what, body): (&Caller, &str, &Bytes),
     seed: [u8; 16],
 ) -> Result<Option<(String, KeyedRequest)>, ApiProblem> {
-    let Some(key) = headers.get(KEY) else { return Ok(None) };
+    // The reply to a new token has its secret, and secrets are not kept.
+    let is_kept = !what.ends_with(super::tokens::PATH);
+    let Some(key) = headers.get(KEY).filter(|_| is_kept) else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
     let key = key.ok_or_else(|| {
         ApiProblem::bad_request(format!("Idempotency-Key has 1 to {KEY_BYTES_MAX} ASCII characters"), "")

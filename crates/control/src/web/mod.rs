@@ -2,7 +2,7 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `snapshots`, `site`,
-//! `services`, `metrics`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
+//! `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
 //!
 //! Invariants:
 //!
@@ -15,6 +15,7 @@ mod caller;
 mod changing;
 pub mod client;
 mod connections;
+mod events;
 mod health;
 mod local_world;
 mod metrics;
@@ -31,6 +32,7 @@ mod volumes;
 
 pub use audit::AuditRow;
 pub use connections::CONNECTIONS_MAX;
+pub use events::{EventPage, EventRow, EventSeverity};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
 pub use services::{ExportRow, TargetRow};
@@ -40,17 +42,19 @@ pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};
 pub use volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch};
 
 use crate::{
+    events::EventLog,
     journal::DaemonJournal,
     notice::NoticeSender,
     portal::{NetworkMaker, no_thread},
     site::handle::SiteHandle,
 };
 use caller::FailedLogins;
+use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
 use serving::export::listen_refusal;
 use std::{rc::Rc, sync::Arc};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use world::{Address, LocalFuture, ThreadEnd, ThreadStarter, World};
 
 /// Surroundings of the API.
@@ -62,6 +66,7 @@ pub struct WebSetting {
     pub own_user: u32,
     pub site: SiteHandle,
     pub journal: Arc<DaemonJournal>,
+    pub events: EventLog,
 }
 
 /// What all handlers share.
@@ -70,6 +75,9 @@ struct Api {
     site: SiteHandle,
     journal: Arc<DaemonJournal>,
     notices: NoticeSender,
+    events: EventLog,
+    /// Places of streams.
+    streams: Arc<Semaphore>,
     own_user: u32,
     failed_logins: FailedLogins,
 }
@@ -122,7 +130,7 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, own_user, site, journal } = setting;
+    let WebSetting { network, addresses, own_user, site, journal, events } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -138,6 +146,8 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         site,
         journal,
         notices,
+        events,
+        streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         own_user,
         failed_logins: FailedLogins::default(),
     });

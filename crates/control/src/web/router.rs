@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    health, metrics, pools, services, site, snapshots, tokens, volumes,
+    events, health, metrics, pools, services, site, snapshots, tokens, volumes,
 };
 use axum::{
     Router,
@@ -65,6 +65,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(services::targets))
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
+        .routes(routes!(events::list))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));

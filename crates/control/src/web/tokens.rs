@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use utoipa::ToSchema;
 
+/// Path of the request that makes a token.
+pub(super) const PATH: &str = "/v1/tokens";
 /// Random bytes of a token: 256 bits.
 const SECRET_BYTES: usize = 32;
 /// So that people, and programs that look for leaked secrets, recognise one.

@@ -5,6 +5,7 @@
 
 use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
 use control::{
+    events::EventLog,
     journal::audit::check_audit,
     notice,
     site::{
@@ -336,6 +337,7 @@ async fn life(
         own_user: 1000,
         site: server.handle(),
         journal: Arc::clone(&journal),
+        events: EventLog::new(world.wall()),
     };
     let web = WebThread::start(&*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;
