@@ -14,11 +14,15 @@ use serving::{
         create::{NewPoolDrives, NewPoolSetting, check_new, create},
         folder::OpenPool,
         record::is_pool,
+        server_link::ServerLink,
         unfinished,
     },
     remote::RemoteSettings,
 };
-use std::{path::Path, rc::Rc};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 use world::{
     ByteCount, LocalFuture, World,
     real::{
@@ -58,6 +62,8 @@ pub trait PoolPlaces {
 pub struct FolderPlaces {
     /// Makes the hook of each pool that is opened.
     pub on_open: Box<dyn Fn() -> OpenHook>,
+    /// Unix socket of the server's API, to be named in the folders of open pools; `None` without a server.
+    pub socket: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,6 +110,7 @@ impl PoolPlaces for FolderPlaces {
 impl FolderPlaces {
     fn setting(&self, pool: &WantedPool, state: PlaceState) -> PoolSetting {
         let (pool, on_open) = (pool.clone(), (self.on_open)());
+        let link = self.socket.clone().map(|socket| ServerLink { socket });
         let name = pool.name.clone();
         let open = move |world: World, notices: NoticeSender| -> LocalFuture<_> {
             Box::pin(async move {
@@ -112,7 +119,13 @@ impl FolderPlaces {
                 let mut open = OpenPool::open(&world, &pool.folder, &notices).await?;
                 on_open(&world, &mut open);
                 let opened = Rc::clone(&open.pool);
-                let close = Box::new(move || -> LocalFuture<_> { Box::pin(open.close()) });
+                if let Some(Err(refusal)) = link.map(|link| link.write(&pool.folder)) {
+                    notices.warn(&format!("commands will not find this server: {refusal}"));
+                }
+                let close = Box::new(move || -> LocalFuture<_> {
+                    ServerLink::remove(&pool.folder);
+                    Box::pin(open.close())
+                });
                 Ok(OpenedPool { pool: opened, services: PoolServices::default(), close })
             })
         };

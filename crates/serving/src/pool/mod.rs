@@ -25,6 +25,7 @@ pub mod note;
 pub mod partner_pools;
 pub mod record;
 pub mod salvage;
+pub mod server_link;
 pub mod shared_group;
 pub mod snapshot_room;
 pub mod sparing;
