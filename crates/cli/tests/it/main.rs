@@ -33,6 +33,7 @@ mod judged_rollback;
 mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;
+mod online_verbs;
 mod ordered_server;
 mod out_of_space;
 mod own_server;
