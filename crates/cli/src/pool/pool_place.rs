@@ -96,10 +96,11 @@ async fn at_server(server: ServerConnection, pool: &Path) -> Result<OnlinePool, 
 
 /// The pool of a folder that a server has open.
 async fn by_folder(world: &World, folder: &Path) -> Result<Option<OnlinePool>, Refusal> {
+    let Some(ServerLink { socket }) = ServerLink::read(folder) else { return Ok(None) };
+    // This takes the lock for a moment: not where no server was.
     if !is_held(folder) {
         return Ok(None);
     }
-    let Some(ServerLink { socket }) = ServerLink::read(folder) else { return Ok(None) };
     let server = ServerConnection::new(world, Address::Unix(socket), None);
     if !server.answers().await {
         return Ok(None);

@@ -6,7 +6,17 @@ use crate::{
     sites_served::{SITE, Served, qemu_is_here},
     spindle::{Bench, ProgramOutput, json_of},
 };
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    thread,
+    time::Duration,
+};
 use world::{World, real};
 
 fn served_bench() -> (Bench, Served) {
@@ -222,6 +232,81 @@ fn a_forced_rollback_shows_whom_it_concerns_and_how_it_is_undone() {
     served.end();
 }
 
+/// A socket in front of the server's, which loses the first answer to a change.
+fn lossy_socket(bench: &Bench) -> String {
+    let (path, server) = (bench.path("lossy.sock"), bench.path("state/spindle.sock"));
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        let mut has_lost = false;
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), UnixStream::connect(&server).unwrap());
+            let mut bytes = vec![0; 65_536];
+            let length = client.read(&mut bytes).unwrap();
+            server.write_all(&bytes[..length]).unwrap();
+            if bytes.starts_with(b"POST") && !has_lost {
+                has_lost = true;
+                // It is done.
+                assert!(server.read(&mut bytes).unwrap() > 0);
+                continue;
+            }
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+            let _ = io::copy(&mut server, &mut client);
+        }
+    });
+    format!("unix:{}", path.display())
+}
+
+#[test]
+fn a_change_whose_answer_is_lost_is_done_once() {
+    let (bench, served) = served_bench();
+    done(&bench.run(&["volume", "create", "state/pools/mail/a", "1MiB"]));
+    for arguments in [
+        &["create", "mail/b", "1MiB"][..],
+        &["snapshot", "mail/a@monday"],
+        &["snapshot", "mail/a", "mail/store", "--as", "tuesday"],
+        &["clone", "mail/a@monday", "mail/c"],
+        &["rollback", "mail/a@monday", "--yes", "a"],
+    ] {
+        let _ = fs::remove_file(bench.path("lossy.sock"));
+        let socket = lossy_socket(&bench);
+        done(&bench.run(&[&["volume"], arguments, &["--server", &socket]].concat()));
+    }
+    served.end();
+    let shown = json_of(&done(&bench.run(&["pool", "show", "state/pools/mail", "--json"])));
+    let volumes = shown["volumes"].as_array().unwrap().iter();
+    let mut names: Vec<&str> = volumes.map(|volume| volume["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "a~1", "b", "c", "store"]);
+    // Asked for, done, and answered again from the audit's journal: one announcement each.
+    let again = Served::begin(&bench);
+    let lines = done(&bench.run(&["audit", "export", "--state", "state"]));
+    assert_eq!(lines.matches("\"outcome\":\"begun\"").count(), 6, "{lines}");
+    again.end();
+}
+
+#[test]
+fn a_volume_is_destroyed_by_name_through_the_server() {
+    let (bench, served) = served_bench();
+    let less = SITE.replace("[[volume]]\nname = 'log'\ngroup = 'logs'\ngb = 0.0078125\n", "");
+    let less = less.replace("[[nbd]]\nname = 'log'\nvolume = 'logs/log'\n", "");
+    bench.make_file("less.toml", less.as_bytes());
+    let apply = |extra: &[&str]| bench.run(&[&["apply", "less.toml", "--state", "state"], extra].concat());
+    let said = done(&apply(&[]));
+    assert!(
+        said.contains("  not in the file: volume logs/log, 8.00 MiB: it stays, and is not served"),
+        "{said}"
+    );
+    refused_with(&apply(&["--destroy", "mail/store"]), "mail/store is in the file, so it is not destroyed");
+    let said = done(&apply(&["--destroy", "logs/log"]));
+    assert!(said.contains("- volume logs/log: 8.00 MiB"), "{said}");
+    refused_with(&bench.run(&["volume", "delete", "state/pools/logs/log"]), "the pool has no volume \"log\"");
+    served.end();
+}
+
 /// A server with an API on a port, and the port's address.
 fn served_with_port() -> (Bench, Served, String) {
     let bench = Bench::new();
@@ -234,7 +319,7 @@ fn served_with_port() -> (Bench, Served, String) {
         {
             return (bench, served, address.to_owned());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     panic!("{}", fs::read_to_string(bench.path("log")).unwrap());
 }
