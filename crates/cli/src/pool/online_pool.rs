@@ -10,8 +10,8 @@ use array::{
 };
 use control::web::{
     client::{
-        ApiReply, LimitsBody, Method, NewCloneBody, NewSnapshotBody, NewSnapshotsBody, NewVolumeBody,
-        ReadmissionBody, RollbackBody, VolumePatch, VolumeUses, in_uri,
+        ApiReply, Method, NewCloneBody, NewSnapshotBody, NewSnapshotsBody, ReadmissionBody, RollbackBody,
+        VolumeUses, in_uri,
     },
     rows::{PoolRow, RollbackRow, SnapshotPage, VolumePage, VolumeRow},
 };
@@ -37,6 +37,41 @@ pub struct OnlinePool {
     id: String,
     /// The pool in messages, as it was given.
     place: PathBuf,
+}
+
+/// The body of a request that creates or changes a volume. What is left out is usual, or stays.
+#[derive(Default, Serialize)]
+struct VolumeBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    may_shrink: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_cache: Option<bool>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    raid0: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserve_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iops_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kib_per_second_max: Option<u32>,
+}
+
+impl VolumeBody<'_> {
+    fn of(limits: &LimitChange) -> Self {
+        Self {
+            limit_bytes: limits.limit.map(|limit| limit.0),
+            reserve_bytes: limits.reserve.map(|reserve| reserve.0),
+            iops_max: limits.iops_max,
+            kib_per_second_max: limits.kib_per_second_max,
+            ..Self::default()
+        }
+    }
 }
 
 /// The answer to a readmission.
@@ -84,28 +119,27 @@ impl OnlinePool {
     pub async fn perform(&self, change: &VolumeChange) -> Result<ChangedVolume, Refusal> {
         match change {
             VolumeChange::Create { name, size_bytes, write_cache, raid0, limits } => {
-                let body = NewVolumeBody {
-                    name: name.clone(),
-                    size_bytes: *size_bytes,
-                    write_cache: *write_cache,
+                let body = VolumeBody {
+                    name: Some(name),
+                    size_bytes: Some(*size_bytes),
+                    write_cache: Some(*write_cache),
                     raid0: *raid0,
-                    limits: limits_of(limits),
+                    ..VolumeBody::of(limits)
                 };
                 let path = format!("/v1/pools/{}/volumes", self.id);
                 let reply = self.send(Method::POST, &path, Some(&body)).await?;
                 Ok(changed(self.new_one(reply, name)?.parsed()?))
             }
             VolumeChange::Set { volume, limits, write_cache } => {
-                let (limits, write_cache) = (limits_of(limits), *write_cache);
-                self.patch(volume, &VolumePatch { limits, write_cache, ..VolumePatch::default() }).await
+                let write_cache = *write_cache;
+                self.patch(volume, &VolumeBody { write_cache, ..VolumeBody::of(limits) }).await
             }
             VolumeChange::Resize { volume, size_bytes, may_shrink } => {
                 let (size_bytes, may_shrink) = (Some(*size_bytes), *may_shrink);
-                self.patch(volume, &VolumePatch { size_bytes, may_shrink, ..VolumePatch::default() }).await
+                self.patch(volume, &VolumeBody { size_bytes, may_shrink, ..VolumeBody::default() }).await
             }
             VolumeChange::Rename { volume, name } => {
-                let name = Some(name.clone());
-                self.patch(volume, &VolumePatch { name, ..VolumePatch::default() }).await
+                self.patch(volume, &VolumeBody { name: Some(name), ..VolumeBody::default() }).await
             }
             VolumeChange::Delete { volume } => self.of_volume(Method::DELETE, volume, "").await,
             VolumeChange::Snapshot { volumes, name, note } => self.snapshot(volumes, name, note).await,
@@ -187,7 +221,7 @@ impl OnlinePool {
         first.map(changed).ok_or_else(|| Refusal::new("a snapshot of no volume", HELP))
     }
 
-    async fn patch(&self, volume: &VolumeRef, patch: &VolumePatch) -> Result<ChangedVolume, Refusal> {
+    async fn patch(&self, volume: &VolumeRef, patch: &VolumeBody<'_>) -> Result<ChangedVolume, Refusal> {
         let path = format!("/v1/volumes/{}", self.volume(volume).await?.id);
         Ok(changed(self.send(Method::PATCH, &path, Some(patch)).await?.parsed()?))
     }
@@ -254,15 +288,6 @@ impl OnlinePool {
 
 fn name_of(snapshot: Option<&SnapshotRef>) -> Option<String> {
     snapshot.map(|snapshot| snapshot.key().to_string())
-}
-
-fn limits_of(limits: &LimitChange) -> LimitsBody {
-    LimitsBody {
-        limit_bytes: limits.limit.map(|limit| limit.0),
-        reserve_bytes: limits.reserve.map(|reserve| reserve.0),
-        iops_max: limits.iops_max,
-        kib_per_second_max: limits.kib_per_second_max,
-    }
 }
 
 fn changed(row: VolumeRow) -> ChangedVolume {

@@ -5,7 +5,7 @@ pub use super::{
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     uses::VolumeUses,
-    volumes::{LimitsBody, NewCloneBody, NewVolumeBody, ReadmissionBody, RollbackBody, VolumePatch},
+    volumes::{NewCloneBody, ReadmissionBody, RollbackBody},
 };
 pub use hyper::Method;
 
