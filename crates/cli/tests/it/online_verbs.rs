@@ -14,6 +14,7 @@ use std::{
         fs::PermissionsExt,
         net::{UnixListener, UnixStream},
     },
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -173,6 +174,11 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
         let said = bench.run(&[&["volume"], arguments].concat());
         refused_with(&said, "takes its pools for itself; end the server");
     }
+    let said = bench.run(&["pool", "scrub", "state/pools/mail"]);
+    refused_with(
+        &said,
+        "another Spindle has the pool open; it is the server with the socket DIR/state/spindle.sock",
+    );
     let link = bench.path("state/pools/mail/spindle-server.json");
     assert!(link.exists());
     let left = fs::read(&link).unwrap();
@@ -232,10 +238,10 @@ fn a_forced_rollback_shows_whom_it_concerns_and_how_it_is_undone() {
     served.end();
 }
 
-/// A socket in front of the server's, which loses the first answer to a change.
-fn lossy_socket(bench: &Bench) -> String {
-    let (path, server) = (bench.path("lossy.sock"), bench.path("state/spindle.sock"));
-    let listener = UnixListener::bind(&path).unwrap();
+/// A socket in front of another one, which loses the first answer to a request that begins with `lost`, once it is done, and
+/// says `instead`.
+fn lossy_socket(at: &Path, server: PathBuf, (lost, instead): (&'static str, &'static str)) {
+    let listener = UnixListener::bind(at).unwrap();
     thread::spawn(move || {
         let mut has_lost = false;
         for client in listener.incoming() {
@@ -243,10 +249,10 @@ fn lossy_socket(bench: &Bench) -> String {
             let mut bytes = vec![0; 65_536];
             let length = client.read(&mut bytes).unwrap();
             server.write_all(&bytes[..length]).unwrap();
-            if bytes.starts_with(b"POST") && !has_lost {
+            if bytes.starts_with(lost.as_bytes()) && !has_lost {
                 has_lost = true;
-                // It is done.
-                assert!(server.read(&mut bytes).unwrap() > 0);
+                assert!(server.read(&mut bytes).unwrap() > 0, "it is done");
+                client.write_all(instead.as_bytes()).unwrap();
                 continue;
             }
             let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -257,7 +263,24 @@ fn lossy_socket(bench: &Bench) -> String {
             let _ = io::copy(&mut server, &mut client);
         }
     });
-    format!("unix:{}", path.display())
+}
+
+#[test]
+fn an_apply_that_takes_long_is_waited_for() {
+    let (bench, served) = served_bench();
+    let (socket, moved) = (bench.path("state/spindle.sock"), bench.path("state/moved.sock"));
+    fs::rename(&socket, &moved).unwrap();
+    let problem = "{\"type\":\"urn:spindle:goes-on\",\"status\":504,\"title\":\"\",\"detail\":\"no answer within 50 s\"}";
+    let reply = format!("HTTP/1.1 504 Gateway Timeout\r\ncontent-length: {}\r\n\r\n{problem}", problem.len());
+    lossy_socket(&socket, moved, ("POST /v1/site/apply", reply.leak()));
+    let changed = SITE.replace("gb = 0.015625", "gb = 0.03125");
+    bench.make_file("site.toml", changed.as_bytes());
+    let said = bench.run(&["apply", "site.toml", "--state", "state"]);
+    assert!(done(&said).contains("\ndone"), "{}", said.stdout);
+    assert!(said.stderr.contains("the server goes on with it"), "{}", said.stderr);
+    let again = bench.run(&["apply", "site.toml", "--state", "state"]);
+    assert_eq!(done(&again), "site.toml: nothing to change\n");
+    served.end();
 }
 
 #[test]
@@ -271,8 +294,10 @@ fn a_change_whose_answer_is_lost_is_done_once() {
         &["clone", "mail/a@monday", "mail/c"],
         &["rollback", "mail/a@monday", "--yes", "a"],
     ] {
-        let _ = fs::remove_file(bench.path("lossy.sock"));
-        let socket = lossy_socket(&bench);
+        let path = bench.path("lossy.sock");
+        let _ = fs::remove_file(&path);
+        lossy_socket(&path, bench.path("state/spindle.sock"), ("POST", ""));
+        let socket = format!("unix:{}", path.display());
         done(&bench.run(&[&["volume"], arguments, &["--server", &socket]].concat()));
     }
     served.end();
