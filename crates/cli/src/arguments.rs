@@ -13,6 +13,7 @@ use crate::{
     },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
+    server::arguments::{AuditArguments, EventArguments, TokenArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     verify::arguments::VerifyArguments,
 };
@@ -70,6 +71,12 @@ pub enum Verb {
     Apply(ApplyArguments),
     /// Print a site as a file: the one that is served, or of pools that are there
     Site(SiteArguments),
+    /// Make and delete tokens, with which programs call a server's API
+    Token(TokenArguments),
+    /// Print and check the list of all changes that were asked of a server
+    Audit(AuditArguments),
+    /// Print what happened in a server, and what happens
+    Event(EventArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

@@ -111,6 +111,16 @@ impl Console {
         let _ = writeln!(io::stderr(), "{clear}{time} {label} {}", in_options(text));
     }
 
+    /// An event that was asked for, on standard output.
+    pub fn event_line(&self, severity: Severity, time: &str, text: &str) {
+        let label = match severity {
+            Severity::Error => "error: ",
+            Severity::Warning => "warning: ",
+            Severity::Note => "",
+        };
+        self.say_always(&format!("{time} {label}{}", in_options(text)));
+    }
+
     /// The line that a person types at the terminal; `None` without one, or without an answer.
     pub fn ask(&self, question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {

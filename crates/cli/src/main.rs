@@ -18,6 +18,7 @@ mod prove;
 mod quantity;
 mod remote_arguments;
 mod report;
+mod server;
 mod site;
 mod state_folder;
 mod verb_arguments;
@@ -63,6 +64,9 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Serve(arguments) => site::serve(&arguments),
         Verb::Apply(arguments) => site::apply(&arguments),
         Verb::Site(arguments) => site::print(&arguments),
+        Verb::Token(arguments) => server::token(&arguments),
+        Verb::Audit(arguments) => server::audit(&arguments),
+        Verb::Event(arguments) => server::event(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

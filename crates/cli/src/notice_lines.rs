@@ -40,7 +40,15 @@ pub async fn say_end(
 }
 
 /// Prints one notice.
-fn print(console: &Console, Notice { thread, is_warning, text }: &Notice) {
+fn print(console: &Console, Notice { thread, is_warning, text, event }: &Notice) {
+    if let Some(event) = event {
+        console.event(event.severity, &event.time, text);
+        if console.is_for_programs() {
+            // The reader may be gone; the pools go on, and so do the lines.
+            let _ = console.json_of(event);
+        }
+        return;
+    }
     let text = format!("{thread}: {text}");
     if *is_warning { console.warn(&text) } else { console.say_progress(&text) }
 }

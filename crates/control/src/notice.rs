@@ -65,8 +65,10 @@ impl NoticeSender {
         self.send(true, text.into(), None);
     }
 
-    /// An event of a pool. Never waits.
+    /// An event of the pool whose thread this is. Never waits.
     pub fn event(&self, event: EventReport) {
+        // By the name that the site gives it, not by its folder.
+        let event = EventReport { pool: self.thread.clone(), ..event };
         let is_warning = event.severity != Severity::Note;
         let text = event.line();
         self.send(is_warning, text, Some(event));

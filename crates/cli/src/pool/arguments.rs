@@ -1,7 +1,7 @@
 //! Arguments of `spindle pool` and `spindle volume`.
 
 use super::{volume_limits::VolumeLimits, volume_readmission::ReadmitArguments};
-use crate::{quantity::parse_size, remote_arguments::RemoteArguments};
+use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
 use array::format::{DomainName, SparingLevel};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serving::pool::domains::{NamedDomain, parse_name};
@@ -388,10 +388,15 @@ For a damaged pool it lists what is readable and what is missing in each volume,
   spindle volume rollback mail/store@monday           what is there now stays as mail/store~1
   spindle volume delete mail/store@monday
 
-No other process may have the pool open: end its export first. Ends with 0 on success, 2 on failure.")]
+POOL is a folder. If 'spindle serve' has the pool open, it makes the change, under its clients; then POOL may also be the \
+pool's name, at the server with the usual state folder or at --server. Any other process that has the pool open has to \
+be ended first. Ends with 0 on success, 2 on failure.")]
 pub struct VolumeArguments {
     #[command(subcommand)]
     pub verb: VolumeVerb,
+
+    #[command(flatten)]
+    pub server: ServerAddress,
 
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
@@ -613,7 +618,10 @@ snapshot. Keep that snapshot in both pools: without it, a new copy has to be mad
 
 A rollback takes a moment, whatever the size of the volume. The present state stays as the read-only volume
 mail/store~1 (the next one is ~2), until you delete it or roll back to it; its space counts as space of
-mail/store. Newer snapshots stay, too. The volume gets the size that it had at the snapshot.")]
+mail/store. Newer snapshots stay, too. The volume gets the size that it had at the snapshot.
+
+While a server has the volume in use, this takes --force: each client gets the volume again when it has let go of what it
+cached; see 'spindle volume readmit'.")]
     Rollback {
         /// The snapshot, or what an earlier rollback left
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT|POOL/VOLUME~N")]
@@ -622,6 +630,10 @@ mail/store. Newer snapshots stay, too. The volume gets the size that it had at t
         /// Name of the volume in the path, in place of the question on the terminal
         #[arg(long, value_name = "NAME")]
         yes: Option<String>,
+
+        /// Although clients use it: it is withheld from them
+        #[arg(long)]
+        force: bool,
     },
     /// Give a volume to clients again from which a forced rollback withholds it
     Readmit(ReadmitArguments),

@@ -1,6 +1,10 @@
 //! `spindle volume clone` to another pool, `spindle volume refresh` and `spindle volume move`.
 
-use super::reporter::{close_all, open_all};
+use super::{
+    pool_place::refuse_served,
+    reporter::{close_all, open_all},
+    volume_access::VolumeOptions,
+};
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
@@ -39,13 +43,15 @@ struct CopyAnswer<'a> {
 
 /// Copies a snapshot to a new volume of another pool.
 pub fn copy_to_pool(
-    json: bool,
+    options: VolumeOptions<'_>,
     (source, from): NamedVolume<'_>,
     (path, new): NamedVolume<'_>,
 ) -> Result<ExitStatus, Refusal> {
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let opened = open_all(&world, &[&from.folder, &new.folder], &console).await?;
+        let (json, console) = (options.json, Console::new(options.json, false));
+        let folders: [&Path; 2] = [&from.folder, &new.folder];
+        refuse_served(&world, &folders, (options.server, "a copy to another pool")).await?;
+        let opened = open_all(&world, &folders, &console).await?;
         let copied = async {
             let source = SnapshotToCopy::of(&opened[0], from)?;
             let mut show = progress_of("copy", &world, &console);
@@ -83,7 +89,11 @@ pub fn copy_to_pool(
 }
 
 /// Refreshes a copy to a snapshot of its source.
-pub fn refresh(json: bool, (path, wanted): NamedVolume<'_>, source: &Path) -> Result<ExitStatus, Refusal> {
+pub fn refresh(
+    options: VolumeOptions<'_>,
+    (path, wanted): NamedVolume<'_>,
+    source: &Path,
+) -> Result<ExitStatus, Refusal> {
     let from = VolumePath::of(source).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME@SNAPSHOT")
     })?;
@@ -92,8 +102,10 @@ pub fn refresh(json: bool, (path, wanted): NamedVolume<'_>, source: &Path) -> Re
         return Err(Refusal::new(problem, "a refresh is for copies in another pool"));
     }
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let opened = open_all(&world, &[&from.folder, &wanted.folder], &console).await?;
+        let (json, console) = (options.json, Console::new(options.json, false));
+        let folders: [&Path; 2] = [&from.folder, &wanted.folder];
+        refuse_served(&world, &folders, (options.server, "'spindle volume refresh'")).await?;
+        let opened = open_all(&world, &folders, &console).await?;
         let refreshed = async {
             let source = SnapshotToCopy::of(&opened[0], &from)?;
             let mut show = progress_of("refresh", &world, &console);
@@ -140,7 +152,11 @@ struct MoveAnswer<'a> {
 }
 
 /// Moves a volume to another pool.
-pub fn relocate(json: bool, source: &Path, (path, wanted): NamedVolume<'_>) -> Result<ExitStatus, Refusal> {
+pub fn relocate(
+    options: VolumeOptions<'_>,
+    source: &Path,
+    (path, wanted): NamedVolume<'_>,
+) -> Result<ExitStatus, Refusal> {
     let from = VolumePath::of(source).filter(|from| from.snapshot.is_none()).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", source.display()), "say POOL/VOLUME")
     })?;
@@ -149,8 +165,10 @@ pub fn relocate(json: bool, source: &Path, (path, wanted): NamedVolume<'_>) -> R
         return Err(Refusal::new(problem, "'spindle volume rename' gives a volume another name"));
     }
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let opened = open_all(&world, &[&from.folder, &wanted.folder], &console).await?;
+        let (json, console) = (options.json, Console::new(options.json, false));
+        let folders: [&Path; 2] = [&from.folder, &wanted.folder];
+        refuse_served(&world, &folders, (options.server, "'spindle volume move'")).await?;
+        let opened = open_all(&world, &folders, &console).await?;
         let mut show = progress_of("move", &world, &console);
         let (old, new) = ((&opened[0], &*from.volume), (&opened[1], &*wanted.volume));
         let moved = move_volume(&world, old, new, &mut show).await;

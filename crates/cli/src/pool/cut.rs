@@ -1,8 +1,10 @@
 //! `spindle volume snapshot` and `spindle pool settle`: snapshots of volumes in one pool or several.
 
 use super::{
+    pool_place::refuse_served,
     reporter::{close_all, open_all},
     volume::VolumeAnswer,
+    volume_access::{VolumeAccess, VolumeOptions},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
@@ -10,7 +12,7 @@ use serde::Serialize;
 use serving::pool::{
     cut::{CutOutcome, PoolVolumes, SettledCut, settle, snapshot_over_pools},
     folder::{OpenPool, VolumePath},
-    volume_change::{VolumeChange, VolumeRef, perform},
+    volume_change::{VolumeChange, VolumeRef},
 };
 use std::path::{Path, PathBuf};
 use world::{
@@ -47,7 +49,7 @@ struct PoolRequest {
 }
 
 /// Takes a snapshot of one volume, or of several at one moment.
-pub fn snapshot(json: bool, wanted: &WantedSnapshot<'_>) -> Result<ExitStatus, Refusal> {
+pub fn snapshot(options: VolumeOptions<'_>, wanted: &WantedSnapshot<'_>) -> Result<ExitStatus, Refusal> {
     let (requests, name) = requests_of(wanted)?;
     let paths: Vec<PathBuf> = requests
         .iter()
@@ -56,13 +58,28 @@ pub fn snapshot(json: bool, wanted: &WantedSnapshot<'_>) -> Result<ExitStatus, R
         })
         .collect();
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let folders: Vec<&Path> = requests.iter().map(|request| request.folder.as_path()).collect();
-        let opened = open_all(&world, &folders, &console).await?;
-        let taken = take(&world, &opened, &requests, (&name, wanted.note)).await;
-        let closed = close_all(opened).await;
-        let held_ms = taken?;
-        closed?;
+        let (json, console) = (options.json, Console::new(options.json, false));
+        let held_ms = match &requests[..] {
+            [request] => {
+                let volumes = request.volumes.iter().map(|volume| VolumeRef::from(volume.as_str())).collect();
+                let note = wanted.note.to_owned();
+                let change = VolumeChange::Snapshot { volumes, name: name.clone(), note };
+                let access = VolumeAccess::open(&world, &request.folder, options.server, &console).await?;
+                access.perform_and_close(&change).await?;
+                0.0
+            }
+            _ => {
+                let folders: Vec<&Path> = requests.iter().map(|request| request.folder.as_path()).collect();
+                let what = "a snapshot over several pools";
+                refuse_served(&world, &folders, (options.server, what)).await?;
+                let opened = open_all(&world, &folders, &console).await?;
+                let taken = take(&world, &opened, &requests, (&name, wanted.note)).await;
+                let closed = close_all(opened).await;
+                let held_ms = taken?;
+                closed?;
+                held_ms
+            }
+        };
         if json && wanted.name.is_some() {
             console.json_of(&SnapshotsAnswer { snapshots: &paths, done: "snapshot", held_ms })?;
         } else if json {
@@ -114,18 +131,13 @@ fn requests_of(wanted: &WantedSnapshot<'_>) -> Result<(Vec<PoolRequest>, String)
     Ok((requests, name))
 }
 
-/// Returns for how many milliseconds hosts were held.
+/// Takes a snapshot over several pools. Returns for how many milliseconds hosts were held.
 async fn take(
     world: &World,
     opened: &[OpenPool],
     requests: &[PoolRequest],
     (name, note): (&str, &str),
 ) -> Result<f64, Refusal> {
-    if let ([open], [request]) = (opened, requests) {
-        let volumes = request.volumes.iter().map(|volume| VolumeRef::from(volume.as_str())).collect();
-        let change = VolumeChange::Snapshot { volumes, name: name.to_owned(), note: note.to_owned() };
-        return perform(&change, &open.changeable()).await.map(|_| 0.0);
-    }
     let pools = opened.iter().zip(requests);
     let pools: Vec<_> =
         pools.map(|(open, request)| PoolVolumes { open, volumes: request.volumes.clone() }).collect();

@@ -1,13 +1,16 @@
 //! `spindle volume fill`, and the wait for a clone that is to be independent.
 
-use super::{reporter::open, volume::VolumeAnswer};
+use super::{
+    volume::VolumeAnswer,
+    volume_access::{VolumeAccess, VolumeOptions},
+};
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serving::pool::{
     filling::{FillEnd, FillProgress, wait},
     folder::{OpenPool, VolumePath},
-    volume_change::{VolumeChange, VolumeRef, perform},
+    volume_change::{VolumeChange, VolumeRef},
 };
 use std::path::Path;
 use world::{
@@ -17,7 +20,7 @@ use world::{
 
 /// Fills a clone, or gives its filling up.
 pub fn fill(
-    json: bool,
+    options: VolumeOptions<'_>,
     (path, clone): (&Path, &VolumePath),
     is_given_up: bool,
 ) -> Result<ExitStatus, Refusal> {
@@ -25,28 +28,37 @@ pub fn fill(
     let change =
         if is_given_up { VolumeChange::CancelFilling { volume } } else { VolumeChange::Fill { volume } };
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let open = open(&world, &clone.folder, &console).await?;
-        let filled = match perform(&change, &open.changeable()).await {
-            Ok(_) if is_given_up => Ok(None),
-            Ok(_) => wait_until_filled(&world, &open, path, &clone.volume, &console).await,
-            Err(refusal) => Err(refusal),
+        let console = Console::new(options.json, false);
+        let access = VolumeAccess::open(&world, &clone.folder, options.server, &console).await?;
+        let filled = match (access.perform(&change).await, &access) {
+            (Ok(_), VolumeAccess::Stopped(open)) if !is_given_up => {
+                wait_until_filled(&world, open, path, &clone.volume, &console).await
+            }
+            (Ok(_), _) => Ok(None),
+            (Err(refusal), _) => Err(refusal),
         };
-        let closed = open.close().await;
+        let is_served = matches!(access, VolumeAccess::Served(_));
+        let closed = access.close().await;
         let filled = filled?;
         closed?;
         let (done, text) = match &filled {
             _ if is_given_up => ("given up", format!("{}: not being filled", path.display())),
+            None if is_served => ("being filled", going_on(path)),
             None => ("independent", format!("{}: independent already, it has no source", path.display())),
             Some(end) => (end.word(), end.text(path)),
         };
-        if json {
+        if options.json {
             let waits_for = filled.as_ref().and_then(FillEnd::waits_for);
             console.json_of(&VolumeAnswer { waits_for, ..VolumeAnswer::of(path, done) })?;
         }
         console.say(&text);
         console.finish(ExitStatus::Pass)
     })
+}
+
+/// A filling that was begun in a server.
+pub fn going_on(path: &Path) -> String {
+    format!("{}: being filled, unless it shares nothing; that goes on in the server", path.display())
 }
 
 /// Waits while a volume is being filled, and shows the progress. None if it is not.

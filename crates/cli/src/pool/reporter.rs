@@ -5,7 +5,8 @@ use array::pool::events::PoolEventReader;
 use report::Refusal;
 use serving::pool::{
     events::{EventReport, PoolContext},
-    folder::OpenPool,
+    folder::{OpenPool, is_held},
+    server_link::ServerLink,
 };
 use std::{path::Path, time::Duration};
 use world::World;
@@ -52,9 +53,24 @@ pub async fn report_events(
 
 /// Opens a pool for a verb, whose notices and events are printed until it is closed.
 pub async fn open(world: &World, folder: &Path, console: &Console) -> Result<OpenPool, Refusal> {
-    let mut open = OpenPool::open(world, folder, &StderrNotices::shared()).await?;
+    let opened = OpenPool::open(world, folder, &StderrNotices::shared()).await;
+    let mut open = opened.map_err(|refusal| naming_server(refusal, folder))?;
     report_events_of(&mut open, world, console, false);
     Ok(open)
+}
+
+/// A refusal of a pool that a server has open, with that server.
+fn naming_server(refusal: Refusal, folder: &Path) -> Refusal {
+    match ServerLink::read(folder).filter(|_| is_held(folder)) {
+        Some(ServerLink { socket }) => Refusal::new(
+            refusal.problem(),
+            format!(
+                "it is the server with the socket {}, and this verb takes the pool for itself: end the server first",
+                socket.display()
+            ),
+        ),
+        None => refusal,
+    }
 }
 
 /// Opens pools, all or none.

@@ -4,8 +4,8 @@ use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
     branching, copying,
     cut::{self, WantedSnapshot},
-    filling,
-    reporter::open,
+    filling, rollback,
+    volume_access::{VolumeAccess, VolumeOptions},
     volume_diff,
     volume_readmission::{ReadmitArguments, readmit_clients},
 };
@@ -15,11 +15,11 @@ use serde::Serialize;
 use serving::pool::{
     folder::VolumePath,
     limits::LimitStatus,
-    volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef, perform},
+    volume_change::{SnapshotRef, VolumeChange, VolumeRef},
 };
 use std::path::Path;
 use world::{
-    ByteCount, World,
+    World,
     real::{self, RealOptions},
 };
 
@@ -37,6 +37,12 @@ pub(super) struct VolumeAnswer<'a> {
     /// The volume that a rollback left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<&'a Path>,
+    /// Initiators that a forced rollback took the volume from.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub withheld_from: &'a [String],
+    /// A forced rollback took the volume from all NBD clients.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub withheld_from_nbd: bool,
     /// The snapshot of a filled clone that still reads its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<&'a str>,
@@ -48,12 +54,23 @@ pub(super) struct VolumeAnswer<'a> {
 impl<'a> VolumeAnswer<'a> {
     /// Without figures.
     pub fn of(path: &'a Path, done: &'static str) -> Self {
-        Self { path, done, size_bytes: None, name: None, left: None, waits_for: None, limits: None }
+        Self {
+            path,
+            done,
+            size_bytes: None,
+            name: None,
+            left: None,
+            withheld_from: &[],
+            withheld_from_nbd: false,
+            waits_for: None,
+            limits: None,
+        }
     }
 }
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
+    let options = VolumeOptions { json: arguments.json, server: &arguments.server };
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Clone { volume: path, .. }
     | VolumeVerb::Fill { volume: path, .. }
@@ -67,10 +84,10 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Delete { volume: path }) = &arguments.verb
     else {
         return match &arguments.verb {
-            VolumeVerb::Diff { from, to } => volume_diff::diff(from, to.as_deref(), arguments.json),
+            VolumeVerb::Diff { from, to } => volume_diff::diff(from, to.as_deref(), options),
             VolumeVerb::Snapshot { volumes, name, note } => {
                 let note = note.as_deref().unwrap_or_default();
-                cut::snapshot(arguments.json, &WantedSnapshot { volumes, name: name.as_deref(), note })
+                cut::snapshot(options, &WantedSnapshot { volumes, name: name.as_deref(), note })
             }
             _ => unreachable!("all others change a volume"),
         };
@@ -81,56 +98,68 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     check_form(&arguments.verb, path, &wanted)?;
     match &arguments.verb {
         VolumeVerb::Clone { source, independent, .. } => {
-            return branching::clone((arguments.json, *independent), source, (path, &wanted));
+            return branching::clone((options, *independent), source, (path, &wanted));
         }
-        VolumeVerb::Fill { cancel, .. } => return filling::fill(arguments.json, (path, &wanted), *cancel),
+        VolumeVerb::Fill { cancel, .. } => return filling::fill(options, (path, &wanted), *cancel),
         VolumeVerb::Refresh { source, .. } => {
-            return copying::refresh(arguments.json, (path, &wanted), source);
+            return copying::refresh(options, (path, &wanted), source);
         }
-        VolumeVerb::Move { source, .. } => return copying::relocate(arguments.json, source, (path, &wanted)),
-        VolumeVerb::Rollback { yes, .. } => {
-            return branching::roll_back(arguments.json, (path, &wanted), yes.as_deref());
+        VolumeVerb::Move { source, .. } => return copying::relocate(options, source, (path, &wanted)),
+        VolumeVerb::Rollback { yes, force, .. } => {
+            return rollback::roll_back(options, (path, &wanted), (yes.as_deref(), *force));
         }
-        VolumeVerb::Readmit(readmit) => return readmit_clients(arguments.json, readmit, &wanted),
+        VolumeVerb::Readmit(readmit) => return readmit_clients(options, readmit, &wanted),
         _ => {}
     }
     let change = change_of(&arguments.verb, &wanted);
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(arguments.json, false);
-        let open = open(&world, &wanted.folder, &console).await?;
-        let done = perform(&change, &open.changeable()).await;
-        let closed = open.close().await;
-        let done = done?;
-        closed?;
-        let is_set = matches!(done.outcome, VolumeOutcome::Created | VolumeOutcome::Set { .. });
-        let limits = is_set.then(|| LimitStatus::of(&done.volume.setting));
+        let console = Console::new(options.json, false);
+        let access = VolumeAccess::open(&world, &wanted.folder, options.server, &console).await?;
+        let is_served = matches!(access, VolumeAccess::Served(_));
+        let done = access.perform_and_close(&change).await?;
+        let is_set = matches!(change, VolumeChange::Create { .. } | VolumeChange::Set { .. });
+        let limits = is_set.then_some(done.limits);
         let limits_text = limits.map_or(String::new(), |limits| limits.text());
-        let size = ByteCount(done.volume.size_bytes);
-        let (word, size, name, what) = match (&done.outcome, &arguments.verb) {
-            (VolumeOutcome::Created, _) => {
+        let size = done.size;
+        let (word, size, name, what) = match &arguments.verb {
+            VolumeVerb::Create { .. } => {
                 ("created", Some(size), None, format!("a volume of {size}{limits_text}"))
             }
-            (VolumeOutcome::Set { .. }, VolumeVerb::Set { write_cache, .. }) => {
+            VolumeVerb::Set { write_cache, .. } => {
                 ("set", None, None, format!("set{}{limits_text}", cache_text(*write_cache)))
             }
-            (VolumeOutcome::Resized { .. }, _) => {
-                ("resized", Some(size), None, format!("{size} from now on"))
-            }
-            (VolumeOutcome::Renamed { .. }, VolumeVerb::Rename { name, .. }) => {
+            VolumeVerb::Resize { .. } => ("resized", Some(size), None, format!("{size} from now on")),
+            VolumeVerb::Rename { name, .. } => {
                 ("renamed", None, Some(name.as_str()), format!("{name} from now on"))
             }
-            (VolumeOutcome::Deleted | VolumeOutcome::SnapshotDeleted { .. }, _) => {
-                ("deleted", None, None, "deleted".to_owned())
-            }
+            VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
             _ => unreachable!("done by modules of their own"),
         };
-        if arguments.json {
+        if options.json {
             let size_bytes = size.map(|size| size.0);
             console.json_of(&VolumeAnswer { size_bytes, name, limits, ..VolumeAnswer::of(path, word) })?;
         }
         console.say(&format!("{}: {what}", path.display()));
+        if is_served {
+            site_note(&change).iter().for_each(|note| console.say_progress(note));
+        }
         console.finish(ExitStatus::Pass)
     })
+}
+
+/// A line for those who change what a site file may say otherwise: the file is applied again at the server's next start.
+fn site_note(change: &VolumeChange) -> Option<String> {
+    let key = match change {
+        VolumeChange::Rename { volume, name } => {
+            let before = volume.key().to_string();
+            format!("name = {name:?} and was = {before:?}, or it makes a new volume {before:?}")
+        }
+        VolumeChange::Resize { .. } | VolumeChange::Set { .. } => "the same".to_owned(),
+        _ => return None,
+    };
+    Some(format!(
+        "if the server's site file has this volume, write {key}; 'spindle site' prints the site as it is"
+    ))
 }
 
 /// The change that a verb of this module asks for.

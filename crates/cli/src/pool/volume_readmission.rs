@@ -1,13 +1,13 @@
 //! `spindle volume readmit`.
 
-use super::reporter::open;
+use super::volume_access::{ChangeFacts, VolumeAccess, VolumeOptions};
 use crate::{console::Console, exit_status::ExitStatus};
 use clap::Args;
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
     folder::VolumePath,
-    volume_change::{VolumeChange, VolumeOutcome, VolumeRef, perform},
+    volume_change::{VolumeChange, VolumeRef},
     withholding::{ReadmissionAnswer, ReadmittedClients},
 };
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ struct JsonAnswer<'a> {
 
 /// Readmits clients from which a forced rollback withheld a volume.
 pub fn readmit_clients(
-    json: bool,
+    options: VolumeOptions<'_>,
     arguments: &ReadmitArguments,
     volume: &VolumePath,
 ) -> Result<ExitStatus, Refusal> {
@@ -66,17 +66,12 @@ pub fn readmit_clients(
     };
     let change = VolumeChange::Readmit { volume: VolumeRef::from(volume.volume.as_str()), clients };
     real::run(0, RealOptions::default(), async |world: World| {
-        let console = Console::new(json, false);
-        let open = open(&world, &volume.folder, &console).await?;
-        let done = perform(&change, &open.changeable()).await;
-        let closed = open.close().await;
-        let done = done?;
-        closed?;
-        let VolumeOutcome::Readmitted(readmitted) = done.outcome else {
-            unreachable!("clients were readmitted")
-        };
+        let console = Console::new(options.json, false);
+        let access = VolumeAccess::open(&world, &volume.folder, options.server, &console).await?;
+        let done = access.perform_and_close(&change).await?;
+        let ChangeFacts::Readmitted(readmitted) = done.facts else { unreachable!("clients were readmitted") };
         console.say(&readmitted.text(path));
-        if json {
+        if options.json {
             console.json_of(&JsonAnswer { path, done: "readmitted", readmitted })?;
         }
         console.finish(ExitStatus::Pass)

@@ -1,6 +1,9 @@
 //! `spindle apply`: makes a site as its file says, without serving it.
 
-use super::{arguments::ApplyArguments, own_folder::OwnFolder, read_site, setting, shown_changes, state_of};
+use super::{
+    arguments::ApplyArguments, own_folder::StateFolder, read_site, served_site, setting, shown_changes,
+    state_of,
+};
 use crate::{console::Console, exit_status::ExitStatus, notice_lines::with_notices};
 use control::{
     notice,
@@ -19,8 +22,13 @@ pub fn apply(arguments: &ApplyArguments) -> Result<ExitStatus, Refusal> {
     let options = RealOptions::default();
     real::run(0, options, async |world: World| {
         let (notices, mut reader) = notice::channel("apply");
-        let (folder, journal) = OwnFolder::open(&state_of(&arguments.place))?;
-        let setting = setting(&arguments.file, &arguments.place, (&console, options), &journal)?;
+        let (folder, journal) = match StateFolder::open(&state_of(&arguments.place))? {
+            StateFolder::Own(folder, journal) => (folder, journal),
+            StateFolder::Served(socket) => {
+                return served_site::apply((&world, &socket), (arguments, &text), &console).await;
+            }
+        };
+        let setting = setting(&arguments.file, &arguments.place, options, (&journal, PortalUse::None))?;
         // It is opened again at the end.
         drop(journal);
         let work = async {
@@ -50,7 +58,7 @@ async fn apply_with(
         return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
     }
     let plan = server.plan(text, &arguments.destroy, PlanOccasion::Apply).await?;
-    shown_changes::show(&plan, &arguments.file.display().to_string(), console)?;
+    shown_changes::show(&shown_changes::shown(&plan), &arguments.file.display().to_string(), console)?;
     let has_changes = !plan.changes.is_empty();
     if arguments.dry_run {
         return Ok(if has_changes { ExitStatus::Fail } else { ExitStatus::Pass });

@@ -39,8 +39,8 @@ pub struct ServeArguments {
   spindle apply site.toml
   spindle apply site.toml --destroy mail/old   a volume that the file lacks is destroyed, with its snapshots
 
-While 'spindle serve' runs, it applies the file itself: kill -HUP its process. An apply that is interrupted, however \
-that happens, goes on with the next one.
+While 'spindle serve' runs with the state folder, it makes the changes, under its clients; at its next start it applies \
+its own file again, so change that one too. An apply that is interrupted, however that happens, goes on with the next one.
 
 Ends with 0 if everything is as the file says, 1 if --dry-run finds changes, 2 if it could not be applied.")]
 pub struct ApplyArguments {

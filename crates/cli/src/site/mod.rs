@@ -7,18 +7,23 @@ mod demonstration;
 mod own_folder;
 mod print;
 mod serve;
+mod served_site;
 mod shown_changes;
 mod shown_services;
 
+pub use api::socket_of;
 pub use apply::apply;
 pub use print::print;
 pub use serve::serve;
 
-use crate::{console::Console, pool::reporter::report_events_of, state_folder::state_folder};
+use crate::state_folder::state_folder;
 use arguments::SitePlace;
 use control::{
     journal::DaemonJournal,
-    site::{FolderPlaces, SiteContext, server::SiteServerSetting},
+    site::{
+        FolderPlaces, SiteContext,
+        server::{PortalUse, SiteServerSetting},
+    },
 };
 use report::Refusal;
 use std::{
@@ -46,27 +51,28 @@ fn read_site(path: &Path) -> Result<String, Refusal> {
         .map_err(|_| Refusal::new(format!("{}: it is not UTF-8 text", path.display()), ""))
 }
 
-/// The server's surroundings.
+/// The folder of a site file, from the root: paths in the file begin there.
+fn folder_of(path: &Path) -> Result<PathBuf, Refusal> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    host_files::canonical(folder).map_err(|error| Refusal::new(error.to_string(), ""))
+}
+
+/// The server's surroundings; `portal` says whether it is a server for others.
 fn setting(
     path: &Path,
     place: &SitePlace,
-    (console, options): (&Console, RealOptions),
-    journal: &Arc<DaemonJournal>,
+    options: RealOptions,
+    (journal, portal): (&Arc<DaemonJournal>, PortalUse),
 ) -> Result<SiteServerSetting, Refusal> {
     // From the root: the journal keeps it.
     let state =
         host_files::canonical(&state_of(place)).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = host_files::canonical(folder).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let folder = folder_of(path)?;
+    let socket = (portal == PortalUse::Listen).then(|| socket_of(&state));
     let context = SiteContext { folder, state: state.clone(), site: place.site.clone() };
-    let (as_json, is_quiet) = (console.is_for_programs(), console.is_quiet());
-    let on_open = move || -> control::folder_pool::OpenHook {
-        // A console for each thread: they share only its outputs.
-        Box::new(move |world, open| report_events_of(open, world, &Console::new(as_json, is_quiet), as_json))
-    };
     Ok(SiteServerSetting {
         context,
-        places: Rc::new(FolderPlaces { on_open: Box::new(on_open) }),
+        places: Rc::new(FolderPlaces { socket }),
         threads: Rc::new(RealThreads { seed: 0, options }),
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         journal: Arc::clone(journal),

@@ -1,5 +1,6 @@
 //! The folder of a site's server: its journal, and pools whose group says no folder.
 
+use super::socket_of;
 use control::journal::DaemonJournal;
 use report::Refusal;
 use std::{
@@ -23,7 +24,33 @@ pub struct OwnFolder {
     had_journal: bool,
 }
 
+/// A state folder, by who uses it.
+pub enum StateFolder {
+    Own(OwnFolder, Arc<DaemonJournal>),
+    /// A server has it, whose API is at this socket.
+    Served(PathBuf),
+}
+
+impl StateFolder {
+    /// As [`OwnFolder::open`], unless a server has the folder.
+    pub fn open(path: &Path) -> Result<Self, Refusal> {
+        let socket = socket_of(path);
+        if OwnFolder::is_taken(path) && host_files::metadata(&socket).is_ok() {
+            return Ok(Self::Served(socket));
+        }
+        let (folder, journal) = OwnFolder::open(path)?;
+        Ok(Self::Own(folder, journal))
+    }
+}
+
 impl OwnFolder {
+    /// True if another process has the journal.
+    fn is_taken(path: &Path) -> bool {
+        let journal = path.join(JOURNAL);
+        let is_there = !matches!(host_files::kind(&journal), Ok(PathKind::Missing));
+        is_there && HostStateFile::open(&journal).is_err_and(|error| error.kind() == IoErrorKind::Busy)
+    }
+
     /// Makes the folder if it is missing, and opens the journal, which this process alone may have.
     pub fn open(path: &Path) -> Result<(Self, Arc<DaemonJournal>), Refusal> {
         let is_there = |path: &Path| !matches!(host_files::kind(path), Ok(PathKind::Missing));
@@ -39,7 +66,8 @@ impl OwnFolder {
         let file = HostStateFile::open(&self.path.join(JOURNAL)).map_err(|error| {
             let remedy = match error.kind() {
                 IoErrorKind::Busy => {
-                    "'spindle serve' runs with this state folder: change its site file and send it SIGHUP, or end it"
+                    "'spindle serve' or 'spindle apply' runs with this state folder: wait until it has begun or ended, and repeat \
+                     the command"
                 }
                 _ => "name another folder with ⟨state⟩ FOLDER",
             };

@@ -52,7 +52,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if is_demonstration {
                 demonstration::begin((&world, &console), (&state, &file), &journal)?;
             }
-            let setting = setting(&file, &arguments.place, (&console, options), &journal)?;
+            let setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
             let api = api::start((&world, &server), (&state, &journal), options, (&notices, &events)).await;
             drop(journal);
@@ -127,7 +127,7 @@ async fn stop(server: SiteServer, api: WebThread) -> Vec<(String, String)> {
 /// Shows the changes at the start, and does them. One that fails does not keep what is there from being served.
 async fn begin(server: &mut SiteServer, text: &str, file: &Path, console: &Console) -> Result<(), Refusal> {
     let plan = server.plan(text, &[], PlanOccasion::Start).await?;
-    shown_changes::show(&plan, &file.display().to_string(), console)?;
+    shown_changes::show(&shown_changes::shown(&plan), &file.display().to_string(), console)?;
     let applied = server.apply(plan, |step| shown_changes::show_step(step, console)).await;
     let has_pools = !server.daemon().pools().is_empty();
     match (applied, server.stopped().iter().next()) {
@@ -148,7 +148,7 @@ async fn reload(server: &mut SiteServer, file: &Path, console: &Console) -> Resu
         server.plan(&text, &[], PlanOccasion::Reload).await
     };
     let plan = planned.await.map_err(|refusal| Refusal::new(refusal.to_string(), "what is served stays"))?;
-    shown_changes::show(&plan, &file.display().to_string(), console)?;
+    shown_changes::show(&shown_changes::shown(&plan), &file.display().to_string(), console)?;
     server.apply(plan, |step| shown_changes::show_step(step, console)).await?;
     shown_services::show(server, console)
 }

@@ -1,26 +1,22 @@
 //! The changes to a site, as they are shown.
 
 use crate::console::Console;
-use control::site::{SiteChange, SiteChanges, SiteStep, planning::PlannedSite};
+use control::{
+    site::{SiteStep, planning::PlannedSite},
+    web::rows::SitePlan,
+};
 use report::Refusal;
-use serde::Serialize;
 
-/// The changes as JSON.
-#[derive(Serialize)]
-struct ShownChanges<'a> {
-    changes: Vec<SiteChange>,
-    /// Pools and volumes that the file lacks, which stay.
-    kept: &'a [String],
-    /// Parts of the file that are not served, and dangers.
-    notes: &'a [String],
+/// A plan as it is shown, and as JSON.
+pub fn shown(plan: &PlannedSite) -> SitePlan {
+    SitePlan { changes: plan.changes.shown(), kept: plan.changes.kept.clone(), notes: plan.notes().to_vec() }
 }
 
 /// Prints what is to change, what stays though the file lacks it, and what the file says in vain.
-pub fn show(plan: &PlannedSite, file: &str, console: &Console) -> Result<(), Refusal> {
-    let SiteChanges { kept, .. } = &plan.changes;
-    let changes = plan.changes.shown();
+pub fn show(plan: &SitePlan, file: &str, console: &Console) -> Result<(), Refusal> {
+    let SitePlan { changes, kept, notes } = plan;
     if console.is_for_programs() {
-        console.json_of(&ShownChanges { changes: changes.clone(), kept, notes: plan.notes() })?;
+        console.json_of(plan)?;
     }
     match changes.len() {
         0 => console.say(&format!("{file}: nothing to change")),
@@ -29,7 +25,7 @@ pub fn show(plan: &PlannedSite, file: &str, console: &Console) -> Result<(), Ref
     }
     changes.iter().for_each(|change| console.say(&format!("  {change}")));
     kept.iter().for_each(|kept| console.say(&format!("  not in the file: {kept}")));
-    plan.notes().iter().for_each(|note| console.warn(note));
+    notes.iter().for_each(|note| console.warn(note));
     Ok(())
 }
 

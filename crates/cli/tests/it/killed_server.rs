@@ -6,8 +6,7 @@ use crate::{
     spindle::Bench,
 };
 use control::web::{
-    NewCloneBody, NewSnapshotBody, NewVolumeBody,
-    client::ApiClient,
+    client::{ApiClient, NewCloneBody, NewSnapshotBody, NewVolumeBody},
     rows::{PoolRow, SnapshotPage, VolumePage, VolumeRow},
 };
 use report::Refusal;

@@ -35,6 +35,7 @@ mod killed_server;
 mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;
+mod online_verbs;
 mod ordered_server;
 mod out_of_space;
 mod own_server;

@@ -14,7 +14,8 @@ use std::{
 };
 use world::{World, real};
 
-const SITE: &str = "
+/// Two pools of two drives, each with a volume that is served over NBD; one also over iSCSI.
+pub const SITE: &str = "
 [serve]
 nbd = '127.0.0.1:0'
 iscsi = '127.0.0.1:0'
@@ -48,7 +49,7 @@ volume = 'mail/store'
 ";
 
 /// `spindle serve`, killed when dropped.
-struct Served {
+pub struct Served {
     child: Child,
     lines: BufReader<ChildStdout>,
     /// The changes at its start, or of the last reload.
@@ -58,7 +59,7 @@ struct Served {
 }
 
 impl Served {
-    fn begin(bench: &Bench) -> Self {
+    pub fn begin(bench: &Bench) -> Self {
         let mut command = bench.command(&["serve", "site.toml", "--state", "state", "--json"]);
         let log = fs::File::create(bench.path("log")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -90,11 +91,11 @@ impl Served {
         self.read(bench);
     }
 
-    fn uri(&self, end: &str) -> &str {
+    pub fn uri(&self, end: &str) -> &str {
         self.uris.iter().find(|uri| uri.ends_with(end)).unwrap_or_else(|| panic!("{end}: {:?}", self.uris))
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         signal(&self.child, "TERM");
         assert!(self.child.wait().unwrap().success());
     }
@@ -107,7 +108,7 @@ impl Drop for Served {
     }
 }
 
-fn qemu_is_here() -> bool {
+pub fn qemu_is_here() -> bool {
     is_here("qemu-io", "qemu-utils")
 }
 
@@ -250,9 +251,13 @@ fn what_cannot_be_made_or_served_is_refused_in_a_line_and_leaves_all_as_it_was()
     bench.make_file("site.toml", SITE.as_bytes());
     done(&bench.run(&["apply", "site.toml", "--state", "state"]));
     let served = Served::begin(&bench);
-    let said = bench.run(&["apply", "site.toml", "--state", "state"]);
+    let said = bench.run(&["serve", "site.toml", "--state", "state"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.stderr.contains("'spindle serve' runs with this state folder"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("'spindle serve' or 'spindle apply' runs with this state folder"),
+        "{}",
+        said.stderr
+    );
     served.end();
     // A pool that another process has open.
     let exported = Exported::begin(&bench, &["state/pools/mail/store", "--nbd", "127.0.0.1:0"]);

@@ -18,8 +18,11 @@ use array::{
 use plan::site::split_snapshot;
 use report::Refusal;
 use serving::{export::WantedExports, pool::folder::refusal, uuid::random_uuid};
-use std::{collections::BTreeMap, path::Path, rc::Rc};
-use world::LocalFuture;
+use std::{collections::BTreeMap, path::Path, rc::Rc, time::Duration};
+use world::{LocalFuture, with_deadline};
+
+/// Time for a view to show a change; one that is late shows it later.
+const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 impl SiteServer {
     /// Does the steps of a plan, and serves what it wants. `tell` is called before each step. A step that fails ends the steps of
@@ -31,8 +34,26 @@ impl SiteServer {
     pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
         let done = self.apply_steps(plan, tell).await;
         // Also after a step that failed: others are done.
+        self.show_changes().await;
         self.publish();
         done
+    }
+
+    /// Waits until the pools' views show what was done: whoever asked for it looks for it next.
+    async fn show_changes(&self) {
+        for pool in self.daemon.pools() {
+            let revision = self.order(&pool.name, "show changes", |served| {
+                Box::pin(async move {
+                    served.show_changes();
+                    Ok(served.pool.catalogue_revision())
+                })
+            });
+            // A pool that has stopped has said so.
+            let Ok(revision) = revision.await else { continue };
+            let mut views = pool.views.clone();
+            let shown = views.wait_for(|view| view.catalogue_revision >= revision);
+            with_deadline(self.world.sleep(SHOWN_WITHIN), shown).await;
+        }
     }
 
     async fn apply_steps(

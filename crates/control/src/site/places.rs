@@ -2,23 +2,27 @@
 
 use super::wanted::{WantedDrives, WantedPool};
 use crate::{
-    folder_pool::OpenHook,
     notice::NoticeSender,
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
 };
-use array::format::PoolId;
+use array::{format::PoolId, pool::events::PoolEventReader};
 use report::Refusal;
 use serving::{
     notices::Notices,
     pool::{
         create::{NewPoolDrives, NewPoolSetting, check_new, create},
+        events::{EventReport, PoolContext},
         folder::OpenPool,
         record::is_pool,
+        server_link::ServerLink,
         unfinished,
     },
     remote::RemoteSettings,
 };
-use std::{path::Path, rc::Rc};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 use world::{
     ByteCount, LocalFuture, World,
     real::{
@@ -56,8 +60,8 @@ pub trait PoolPlaces {
 
 /// Pools in folders of this host.
 pub struct FolderPlaces {
-    /// Makes the hook of each pool that is opened.
-    pub on_open: Box<dyn Fn() -> OpenHook>,
+    /// Unix socket of the server's API, to be named in the folders of open pools; `None` without a server.
+    pub socket: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,20 +107,35 @@ impl PoolPlaces for FolderPlaces {
 
 impl FolderPlaces {
     fn setting(&self, pool: &WantedPool, state: PlaceState) -> PoolSetting {
-        let (pool, on_open) = (pool.clone(), (self.on_open)());
+        let pool = pool.clone();
+        let link = self.socket.clone().map(|socket| ServerLink { socket });
         let name = pool.name.clone();
         let open = move |world: World, notices: NoticeSender| -> LocalFuture<_> {
             Box::pin(async move {
                 make_if_missing(&world, &pool, state, &notices).await?;
+                let teller = notices.clone();
                 let notices: Rc<dyn Notices> = Rc::new(notices);
                 let mut open = OpenPool::open(&world, &pool.folder, &notices).await?;
-                on_open(&world, &mut open);
+                open.follow_events(|events, context| Box::pin(tell_events(events, context, teller)));
                 let (opened, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
-                let close = Box::new(move || -> LocalFuture<_> { Box::pin(open.close()) });
+                if let Some(Err(refusal)) = link.map(|link| link.write(&pool.folder)) {
+                    notices.warn(&format!("commands will not find this server: {refusal}"));
+                }
+                let close = Box::new(move || -> LocalFuture<_> {
+                    ServerLink::remove(&pool.folder);
+                    Box::pin(open.close())
+                });
                 Ok(OpenedPool { pool: opened, meters, services: PoolServices::default(), close })
             })
         };
         PoolSetting { name, open: Box::new(open) }
+    }
+}
+
+/// Tells the events of a pool until it is closed.
+async fn tell_events(mut events: PoolEventReader, context: PoolContext, teller: NoticeSender) {
+    while let Some(event) = events.next().await {
+        teller.event(EventReport::new(&event, &context));
     }
 }
 

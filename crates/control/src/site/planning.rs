@@ -92,7 +92,7 @@ impl SiteServer {
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {
-        if WantedAddresses::of(wanted, site) == self.addresses {
+        if WantedAddresses::of(wanted, site, &self.context.folder) == self.addresses {
             return Ok(());
         }
         Err(Refusal::new(

@@ -25,7 +25,12 @@ use crate::{
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
 use report::Refusal;
-use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -77,16 +82,17 @@ pub(super) struct WantedAddresses {
     nbd: Option<Address>,
     iscsi: Option<Address>,
     api: Option<Address>,
-    nbd_tls: String,
+    nbd_tls: PathBuf,
 }
 
 impl WantedAddresses {
-    pub fn of(wanted: &WantedSite, site: &Site) -> Self {
+    /// `folder` is that of the file.
+    pub fn of(wanted: &WantedSite, site: &Site, folder: &Path) -> Self {
         Self {
             nbd: wanted.nbd.clone(),
             iscsi: wanted.iscsi.clone(),
             api: wanted.api.clone(),
-            nbd_tls: site.serve.nbd_tls.clone(),
+            nbd_tls: folder.join(&site.serve.nbd_tls),
         }
     }
 }
@@ -114,6 +120,7 @@ impl SiteServer {
         let has_tls = matches!(wanted.nbd_tls, TlsMode::Required(_));
         let portal = PortalSetting { network, nbd: listened(&nbd), iscsi: listened(&iscsi), nbd_options };
         let daemon = Daemon::bind(world, threads, portal, notices).await?;
+        let addresses = WantedAddresses::of(&wanted, &site, &context.folder);
         let mut server = Self {
             world: world.clone(),
             daemon,
@@ -123,7 +130,7 @@ impl SiteServer {
             notices: notices.clone(),
             stopped: BTreeMap::new(),
             refused: BTreeMap::new(),
-            addresses: WantedAddresses::of(&wanted, &site),
+            addresses,
             requests: SiteRequests::new(),
             has_tls,
         };
@@ -264,7 +271,12 @@ impl SiteServer {
     }
 }
 
-pub(super) fn parse(text: &str) -> Result<Site, Refusal> {
+/// The site of a file's text, with the groups that it leaves to be understood.
+///
+/// # Errors
+///
+/// The line and the reason for which it is no site file.
+pub fn parse(text: &str) -> Result<Site, Refusal> {
     let refused = |problem: String| Refusal::new(format!("the site file: {problem}"), "");
     let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?.with_groups_said();
     match site.fault() {

@@ -294,7 +294,7 @@ impl WantedSite {
 }
 
 /// Port of the API if its address names none.
-const API_PORT: u16 = 7780;
+pub const API_PORT: u16 = 7780;
 
 /// The address of the API, which speaks no TLS: only this machine may reach it.
 fn api_address(text: &str) -> Result<Option<Address>, Refusal> {

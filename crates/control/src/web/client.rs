@@ -1,13 +1,24 @@
-//! A client of the API, over any network.
+//! A client of the API, over any network, and the bodies that it sends.
+
+pub use super::{
+    audit::AuditRow,
+    events::{EventPage, EventRow, EventSeverity},
+    services::{ExportRow, TargetRow},
+    site::SiteBody,
+    snapshots::{NewSnapshotBody, NewSnapshotsBody},
+    uses::VolumeUses,
+    volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},
+};
+pub use hyper::Method;
 
 use super::ApiProblem;
 use axum::body::Body;
 use http_body_util::BodyExt;
-use hyper::{Method, Request, StatusCode, client::conn::http1, header};
+use hyper::{Request, StatusCode, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{future::pending, rc::Rc};
+use std::{fmt::Write, future::pending, rc::Rc};
 use world::{Address, Network, with_deadline};
 
 /// Header of callers that have their own names for the settings in problems, which stay ⟨name⟩ then.
@@ -114,6 +125,24 @@ impl ApiClient {
         self.send(method, path, Some(body), &[]).await?.parsed()
     }
 
+    /// Asks for a change that is done once, however often it is asked for with this key; asks again if the connection breaks.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer: the change may be done, or not. A problem is an answer.
+    pub async fn change(
+        &self,
+        (method, path): (Method, &str),
+        body: Option<String>,
+        key: &str,
+    ) -> Result<ApiReply, Refusal> {
+        let headers = [("idempotency-key", key)];
+        match self.send(method.clone(), path, body.clone(), &headers).await {
+            Ok(reply) => Ok(reply),
+            Err(_) => self.send(method, path, body, &headers).await,
+        }
+    }
+
     /// Asks for a change without an answer.
     ///
     /// # Errors
@@ -135,17 +164,51 @@ impl ApiReply {
         if status.is_success() {
             return Ok(self);
         }
-        Err(match serde_json::from_str::<ApiProblem>(&self.body) {
-            Ok(problem) if !problem.detail.is_empty() => problem.refusal(),
-            _ => Refusal::new(format!("the server answered {status}"), "see its log"),
+        Err(match self.problem() {
+            Some(problem) => problem.refusal(),
+            None => Refusal::new(format!("the server answered {status}"), "see its log"),
         })
     }
 
-    fn parsed<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+    /// The problem that it is; `None` for any other reply.
+    pub fn problem(&self) -> Option<ApiProblem> {
+        let problem: ApiProblem = serde_json::from_str(&self.body).ok()?;
+        (self.status >= 400 && !problem.detail.is_empty()).then_some(problem)
+    }
+
+    /// The answer in its body.
+    ///
+    /// # Errors
+    ///
+    /// The reply is a problem, or of another version.
+    pub fn parsed<T: DeserializeOwned>(self) -> Result<T, Refusal> {
         let reply = self.checked()?;
         serde_json::from_str(&reply.body).map_err(|error| {
             let problem = format!("the server's answer cannot be read: {error}");
             Refusal::new(problem, "use the same version of Spindle for both")
         })
+    }
+}
+
+/// `text` as a part of a path or a query.
+pub fn in_uri(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ => write!(encoded, "%{byte:02X}").expect("strings take all"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_pass_through_addresses() {
+        assert_eq!(in_uri("store~1"), "store~1");
+        assert_eq!(in_uri("a b&c=ü/%"), "a%20b%26c%3D%C3%BC%2F%25");
     }
 }

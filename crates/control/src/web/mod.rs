@@ -1,12 +1,12 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `snapshots`, `site`,
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `uses`, `snapshots`, `site`,
 //! `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots.
+//! 1. A GET sends a pool nothing, but for pages of snapshots and the uses of a volume.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health needs a caller ([`caller`]).
 
@@ -28,18 +28,13 @@ mod services;
 mod site;
 mod snapshots;
 mod tokens;
+mod uses;
 mod volumes;
 
-pub use audit::AuditRow;
 pub use connections::CONNECTIONS_MAX;
-pub use events::{EventPage, EventRow, EventSeverity};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
-pub use services::{ExportRow, TargetRow};
-pub use site::SiteBody;
-pub use snapshots::{NewSnapshotBody, NewSnapshotsBody};
 pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};
-pub use volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch};
 
 use crate::{
     events::EventLog,

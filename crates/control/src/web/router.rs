@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    events, health, metrics, pools, services, site, snapshots, tokens, volumes,
+    events, health, metrics, pools, services, site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -56,6 +56,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(volumes::roll_back))
         .routes(routes!(volumes::fill, volumes::cancel_filling))
         .routes(routes!(volumes::readmit))
+        .routes(routes!(uses::show))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))

@@ -14,8 +14,10 @@ use control::{
         server::{PortalUse, SiteServerSetting},
     },
     web::{
-        NewCloneBody, NewSnapshotBody, NewVolumeBody, RollbackBody, VolumePatch, WebSetting, WebThread,
-        client::{ApiClient, ApiReply},
+        WebSetting, WebThread,
+        client::{
+            ApiClient, ApiReply, NewCloneBody, NewSnapshotBody, NewVolumeBody, RollbackBody, VolumePatch,
+        },
         rows::{RollbackRow, SnapshotPage, VolumePage, VolumeRow},
     },
 };

@@ -136,7 +136,8 @@ fn initiator_of(port: &str) -> String {
     Nexus(port.to_owned()).initiator().to_owned()
 }
 
-fn clients_text(initiators: &[String], nbd: bool) -> String {
+/// Clients by their names, NBD clients all together.
+pub fn clients_text(initiators: &[String], nbd: bool) -> String {
     let nbd = nbd.then_some("all NBD clients");
     let all: Vec<&str> = initiators.iter().map(String::as_str).chain(nbd).collect();
     match all.split_last() {

@@ -1,0 +1,130 @@
+//! `spindle volume rollback`.
+
+use super::{
+    pool_place::PoolPlace,
+    volume::VolumeAnswer,
+    volume_access::{ChangeFacts, ChangedVolume, VolumeAccess, VolumeOptions},
+};
+use crate::{console::Console, exit_status::ExitStatus};
+use control::web::client::VolumeUses;
+use report::Refusal;
+use serving::{
+    export::WithheldClients,
+    pool::{
+        branching::RollbackAnswer,
+        folder::VolumePath,
+        volume_change::{SnapshotRef, VolumeChange, VolumeRef},
+        withholding::clients_text,
+    },
+};
+use std::path::{Path, PathBuf};
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// Rolls back to what `path` names, if `yes`, or the answer on the terminal, is the name of the volume in it.
+pub fn roll_back(
+    options: VolumeOptions<'_>,
+    (path, goal): (&Path, &VolumePath),
+    (yes, is_forced): (Option<&str>, bool),
+) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let volume = VolumeRef::from(goal.volume.as_str());
+    real::run(0, RealOptions::default(), async |world: World| {
+        let place = PoolPlace::of(&world, &goal.folder, options.server).await?;
+        let uses = match &place {
+            PoolPlace::Served(served) => served.uses(&volume).await?,
+            PoolPlace::Folder => VolumeUses::default(),
+        };
+        if !uses.services.is_empty() {
+            console.say_progress(&uses_text(&volume_path(goal), &uses, is_forced));
+        }
+        confirm((path, goal), yes, &console)?;
+        let access = VolumeAccess::of(&world, place, &goal.folder, &console).await?;
+        let snapshot = goal.snapshot.as_deref().map(SnapshotRef::from);
+        let done = access.perform_and_close(&VolumeChange::RollBack { volume, snapshot, is_forced }).await?;
+        show(&done, (path, goal), (options, !uses.services.is_empty()), &console)?;
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// The volume that is rolled back, as far as its name tells.
+fn volume_path(goal: &VolumePath) -> PathBuf {
+    goal.folder.join(goal.volume.split('~').next().unwrap_or_default())
+}
+
+/// The services and clients that a rollback concerns.
+fn uses_text(volume: &Path, uses: &VolumeUses, is_forced: bool) -> String {
+    let mut text = format!("{} is served as {}", volume.display(), uses.services.join(", "));
+    match &uses.initiators[..] {
+        [] => {}
+        [one] => text += &format!("; {one} is logged in"),
+        many => text += &format!("; {} are logged in", many.join(", ")),
+    }
+    if is_forced {
+        text += "; it is withheld from each client until it has let go of what it cached";
+    }
+    text
+}
+
+fn confirm((path, goal): (&Path, &VolumePath), yes: Option<&str>, console: &Console) -> Result<(), Refusal> {
+    let question = format!(
+        "{} will be as of {}; its present state stays as another volume.\nType {} to go on: ",
+        volume_path(goal).display(),
+        path.display(),
+        goal.volume
+    );
+    let typed = yes.map(str::to_owned).or_else(|| console.ask(&question));
+    let remedy = format!("say --yes {}", goal.volume);
+    match typed.as_deref() {
+        Some(name) if name == goal.volume => Ok(()),
+        Some(name) => {
+            let problem = format!("{name:?} is not the volume of {}", path.display());
+            Err(Refusal::new(problem, &remedy))
+        }
+        None => Err(Refusal::new("a rollback is confirmed with the volume's name", &remedy)),
+    }
+}
+
+/// Prints the change, from whom the volume is withheld, and the command that undoes it.
+fn show(
+    done: &ChangedVolume,
+    (path, goal): (&Path, &VolumePath),
+    (options, is_served): (VolumeOptions<'_>, bool),
+    console: &Console,
+) -> Result<(), Refusal> {
+    let ChangeFacts::RolledBack { left_name, size_before, withheld } = &done.facts else {
+        unreachable!("a volume was rolled back")
+    };
+    let WithheldClients { initiators, nbd } = withheld;
+    let answer = RollbackAnswer {
+        volume: goal.folder.join(&done.name),
+        left: goal.folder.join(left_name),
+        size: done.size,
+        size_before: *size_before,
+    };
+    if options.json {
+        console.json_of(&VolumeAnswer {
+            size_bytes: Some(done.size.0),
+            left: Some(&answer.left),
+            withheld_from: initiators,
+            withheld_from_nbd: *nbd,
+            ..VolumeAnswer::of(&answer.volume, "rolled back")
+        })?;
+    }
+    let (volume, server) = (answer.volume.display(), options.server.repeated());
+    let text = answer.text(path);
+    let (change, undo) = text.rsplit_once('\n').expect("the command that undoes it has a line of its own");
+    console.say(change);
+    if !initiators.is_empty() || *nbd {
+        console.say(&format!(
+            "withheld from {}; an initiator gets it when it has logged out and logs in again, or, as NBD clients do, after \
+             'spindle volume readmit {volume}{server}'",
+            clients_text(initiators, *nbd)
+        ));
+    }
+    let force = if is_served { " --force" } else { "" };
+    console.say(&format!("{undo}{force}{server}"));
+    Ok(())
+}

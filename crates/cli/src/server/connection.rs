@@ -1,0 +1,88 @@
+//! A server, asked over its API.
+
+use array::format::VolumeId;
+use control::web::{
+    client::{ApiClient, ApiReply, Method},
+    rows::PoolRow,
+};
+use report::Refusal;
+use serde::{Serialize, de::DeserializeOwned};
+use serving::uuid::random_uuid;
+use std::rc::Rc;
+use world::{Address, World, real::Sockets};
+
+/// The way to one server. Each request has a connection of its own.
+pub struct ServerConnection {
+    client: ApiClient,
+    address: Address,
+    world: World,
+}
+
+impl ServerConnection {
+    pub fn new(world: &World, address: Address, token: Option<String>) -> Self {
+        let client = ApiClient::new(Rc::new(Sockets), address.clone(), token);
+        Self { client, address, world: world.clone() }
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// True if something answers there, whatever it says.
+    pub async fn answers(&self) -> bool {
+        self.client.send(Method::GET, "/healthz", None, &[]).await.is_ok()
+    }
+
+    /// Pools of the server that this caller may see.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer, or refuses this caller.
+    pub async fn pools(&self) -> Result<Vec<PoolRow>, Refusal> {
+        self.client.get("/v1/pools").await
+    }
+
+    /// Gets a resource.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
+        self.client.get(path).await
+    }
+
+    /// Gets a resource as it is.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer.
+    pub async fn get_text(&self, path: &str) -> Result<ApiReply, Refusal> {
+        self.client.send(Method::GET, path, None, &[]).await?.checked()
+    }
+
+    /// Asks for a change that is done once, also if the connection breaks. A problem is a reply.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer: it may be done, or not.
+    pub async fn change<B: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<ApiReply, Refusal> {
+        let body = body.map(|body| serde_json::to_string(body).expect("bodies can be written as JSON"));
+        let key = VolumeId(random_uuid(&self.world)).to_string();
+        self.client.change((method, path), body, &key).await
+    }
+
+    /// Asks for something without a key: it changes nothing, or its answer is not to be kept.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer. A problem is a reply.
+    pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<ApiReply, Refusal> {
+        let body = serde_json::to_string(body).expect("bodies can be written as JSON");
+        self.client.send(Method::POST, path, Some(body), &[]).await
+    }
+}
