@@ -163,7 +163,7 @@ fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
         transaction.open_table(SITES)?;
         transaction.open_table(APPLIES)?;
         transaction.open_table(POOLS)?;
-        Ok(())
+        open_later_tables(transaction)
     })?;
     Ok(Some(FORMAT))
 }
@@ -177,13 +177,15 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
     if there == later.len() {
         return Ok(());
     }
-    commit(database, |transaction| {
-        transaction.open_table(TOKENS)?;
-        transaction.open_table(AUDIT)?;
-        transaction.open_table(REPLIES)?;
-        transaction.open_table(REPLY_ORDER)?;
-        Ok(())
-    })
+    commit(database, open_later_tables)
+}
+
+fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
+    transaction.open_table(TOKENS)?;
+    transaction.open_table(AUDIT)?;
+    transaction.open_table(REPLIES)?;
+    transaction.open_table(REPLY_ORDER)?;
+    Ok(())
 }
 
 fn commit<R>(
