@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::export::{AssembledExports, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit};
+use crate::figures::PoolMeters;
 use array::{
     format::{DriveId, PoolId, RedundancyClass, SparingLevel, row::WriteCache},
     pool::{NewDrive, NewPool, OpenSetting, Pool, Snapshot, VolumeInfo, create, open},
@@ -113,7 +114,7 @@ fn with_pool<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench) -> F + '
         };
         create(&world, &new, &(1..).zip(devices.clone()).map(drive).collect::<Vec<_>>()).await.unwrap();
         let pool = open(&world, &devices, OpenSetting::default()).await.unwrap();
-        let exports = PoolExports::new(&world, &pool, Path::new("mail"));
+        let exports = PoolExports::new(&world, (&pool, &PoolMeters::new(&world)), Path::new("mail"));
         test(Bench { pool: Rc::clone(&pool), exports }).await;
         pool.close().await.unwrap();
     });
