@@ -350,3 +350,98 @@ fn note(pool: &str, text: String) -> ScheduleLine {
 fn no_round(pool: &str, why: &str) -> ScheduleLine {
     warning(pool, format!("no schedule takes snapshots, and each is tried every minute: {why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use world::ByteCount;
+
+    const START: i64 = 1_795_782_896;
+
+    fn progress() -> ScheduleProgress {
+        let schedule = SnapshotSchedule::new(1.0, None, 2).unwrap();
+        let names = |name: &str| BTreeSet::from([name.to_owned()]);
+        let volumes = [("mail", "a"), ("logs", "b")];
+        let volumes = volumes.map(|(pool, volume)| (pool.to_owned(), names(volume))).into();
+        let mut progress = ScheduleProgress::default();
+        progress.set(&Arc::new(vec![WantedSchedule { name: "hourly".to_owned(), schedule, volumes }]));
+        progress
+    }
+
+    fn seen(pools: &[(&str, &str)]) -> SeenPools {
+        let view = |name: &str| VolumeView {
+            name: name.to_owned(),
+            volume: VolumeId([name.as_bytes()[0]; 16]),
+            size: ByteCount(0),
+            setting: Default::default(),
+            snapshots: 0,
+            group: None,
+            left_by: None,
+        };
+        pools.iter().map(|(pool, volume)| ((*pool).to_owned(), Arc::new(vec![view(volume)]))).collect()
+    }
+
+    fn at(second: i64) -> (WallTime, Moment) {
+        (WallTime { seconds: START + second, nanos: 0 }, Moment(second.unsigned_abs() * 1_000_000_000))
+    }
+
+    fn rounds(
+        progress: &mut ScheduleProgress,
+        seen: &SeenPools,
+        second: i64,
+    ) -> (Vec<String>, usize, Duration) {
+        let (wall, now) = at(second);
+        let DueRounds { rounds, lines, wait } = progress.rounds(seen, wall, now);
+        (rounds.into_iter().map(|(pool, _)| pool).collect(), lines.len(), wait)
+    }
+
+    fn taken(volume: &str, second: i64) -> Result<RoundAnswer, OrderRefusal> {
+        let last = Some(UnixSecond(START + second));
+        let answer = ScheduleAnswer {
+            name: "hourly".to_owned(),
+            lasts: BTreeMap::from([(VolumeId([volume.as_bytes()[0]; 16]), last)]),
+            taken: vec!["it".to_owned()],
+            ..ScheduleAnswer::default()
+        };
+        Ok(RoundAnswer { schedules: vec![answer], ..RoundAnswer::default() })
+    }
+
+    #[test]
+    fn a_pool_that_answers_late_keeps_no_other_waiting() {
+        let (mut progress, both) = (progress(), seen(&[("mail", "a"), ("logs", "b")]));
+        assert_eq!(rounds(&mut progress, &both, 0).0, ["logs", "mail"]);
+        assert_eq!(progress.note_answer("logs", taken("b", 0), at(0).1), []);
+        // The next hour begins 1,504 s later; the clock is looked at every minute all the same.
+        assert_eq!(rounds(&mut progress, &both, 1), (vec![], 0, MINUTE));
+        assert_eq!(rounds(&mut progress, &both, 1_500), (vec![], 0, Duration::from_secs(4)));
+        assert_eq!(rounds(&mut progress, &both, 1_504).0, ["logs"]);
+        progress.note_answer("mail", taken("a", 0), at(1_600).1);
+        assert_eq!(rounds(&mut progress, &both, 1_601).0, ["mail"]);
+    }
+
+    #[test]
+    fn problems_are_said_once_and_tried_again_after_a_minute() {
+        let (mut progress, one) = (progress(), seen(&[("mail", "a")]));
+        let (pools, lines, _) = rounds(&mut progress, &one, 0);
+        assert_eq!((&pools[..], lines), (&["mail".to_owned()][..], 1), "logs is not open");
+        let lines = progress.note_answer("mail", Err(OrderRefusal::Full), at(0).1);
+        assert!(lines[0].is_warning && lines[0].text.contains("tried every minute"), "{lines:?}");
+        assert_eq!(rounds(&mut progress, &one, 59), (vec![], 0, Duration::from_secs(1)));
+        assert_eq!(rounds(&mut progress, &one, 60).0, ["mail"]);
+        assert_eq!(progress.note_answer("mail", Err(OrderRefusal::Full), at(60).1), []);
+        assert_eq!(progress.note_answer("gone", Err(OrderRefusal::Full), at(60).1), []);
+        assert_eq!(rounds(&mut progress, &one, 120).0, ["mail"]);
+        let lines = progress.note_answer("mail", taken("a", 120), at(120).1);
+        assert_eq!(lines[0].text, "schedules take snapshots again");
+    }
+
+    #[test]
+    fn a_volume_that_is_missed_for_seconds_is_said() {
+        let (mut progress, other) = (progress(), seen(&[("mail", "x"), ("logs", "b")]));
+        assert_eq!(rounds(&mut progress, &other, 0), (vec!["logs".to_owned()], 0, MISSED_FOR));
+        assert_eq!(rounds(&mut progress, &other, 5).1, 1);
+        assert_eq!(rounds(&mut progress, &other, 65), (vec![], 0, MINUTE));
+        let both = seen(&[("mail", "a"), ("logs", "b")]);
+        assert_eq!(rounds(&mut progress, &both, 66).0, ["mail"], "it is there again");
+    }
+}
