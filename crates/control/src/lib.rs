@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
 //! them [`journal`], what the daemon remembers over a restart; [`metrics`], what Prometheus sees; above them [`site`], from
-//! a site file to all of it, and [`web`], the API.
+//! a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -33,6 +33,7 @@ pub mod notice;
 pub mod order;
 pub mod pool_thread;
 pub mod portal;
+pub mod schedules;
 pub mod site;
 pub mod view;
 pub mod web;

@@ -458,3 +458,37 @@ fn without_a_file_a_demonstration_is_shown_with_its_use() {
     let mode = fs::metadata(bench.path("state/demonstration-secret")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
 }
+
+#[test]
+fn a_schedule_takes_its_first_snapshot_at_once_and_none_at_the_next_start() {
+    let bench = Bench::new();
+    let site = format!(
+        "{SITE}[[snapshots]]\nname = 'monthly'\nevery_hours = 744\nkeep = 2\ngroups = ['logs']\nvolumes = ['store']\n"
+    );
+    bench.make_file("site.toml", site.as_bytes());
+    let snapshots = || {
+        let shown = bench.run(&["pool", "show", "state/pools/mail", "--json"]);
+        let shown = json_of(&done(&shown));
+        (shown["volumes"][0]["snapshots"].clone(), shown["volumes"][0]["notes"][0]["note"].clone())
+    };
+    let live = |seconds: u64| {
+        let served = Served::begin(&bench);
+        let changes = served.changes.clone();
+        real::run(0, Default::default(), async |world: World| {
+            world.sleep(Duration::from_secs(seconds)).await
+        });
+        served.end();
+        changes
+    };
+    assert!(live(1).contains(&"create snapshots monthly".to_owned()));
+    // On a machine that is busy it may take longer.
+    if snapshots().0.as_array().is_none_or(Vec::is_empty) {
+        live(10);
+    }
+    let (taken, note) = snapshots();
+    let [name] = &taken.as_array().unwrap()[..] else { panic!("{taken}") };
+    assert!(name.as_str().unwrap().starts_with("monthly-2"), "{name}");
+    assert_eq!(note, "spindle-schedule: monthly");
+    assert_eq!(live(1), Vec::<String>::new(), "nothing to change");
+    assert_eq!(snapshots().0, taken);
+}

@@ -164,6 +164,12 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
             left_out.push(format!("unit {name}/{}: {} is not there any more", unit.number, unit.volume));
         }
     }
+    for schedule in &mut site.snapshots {
+        let name = schedule.name.clone();
+        for volume in schedule.volumes.extract_if(.., |volume| !has(volume)) {
+            left_out.push(format!("snapshots {name}: {volume} is not there any more"));
+        }
+    }
     let known = site.clone();
     for initiator in &mut site.initiators {
         initiator.uses.retain(|meant| known.units_meant(meant).is_some());
@@ -187,6 +193,7 @@ fn with_groups_in_references(site: Site) -> Site {
         *meant = format!("{}/{}{snapshot}", volume.group, volume.name);
     };
     site.exports.iter_mut().for_each(|export| whole(&mut export.volume));
+    site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(whole);
     site.targets.iter_mut().flat_map(|target| &mut target.units).for_each(|unit| whole(&mut unit.volume));
     site
 }

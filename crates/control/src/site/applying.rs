@@ -95,6 +95,9 @@ impl SiteServer {
         let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
         let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
         self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await;
+        // A pool that was made is seen by its schedules.
+        self.publish();
+        self.schedules.set(wanted.schedules);
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);
             match self.perform(step).await {

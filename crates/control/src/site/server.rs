@@ -20,6 +20,7 @@ use crate::{
     order::{OrderAnswer, map_rows},
     pool_thread::ServedPool,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
+    schedules::keeper::ScheduleKeeper,
     view::VolumeView,
 };
 use nbd::{ServerOptions, TlsMode, UriTls};
@@ -72,6 +73,7 @@ pub struct SiteServer {
     pub(super) refused: BTreeMap<String, Refusal>,
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
+    pub(super) schedules: ScheduleKeeper,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
@@ -132,6 +134,7 @@ impl SiteServer {
             refused: BTreeMap::new(),
             addresses,
             requests: SiteRequests::new(),
+            schedules: ScheduleKeeper::new(),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
@@ -232,15 +235,18 @@ impl SiteServer {
         &self.daemon
     }
 
-    /// Accepts clients from now on.
+    /// Accepts clients, and takes snapshots by the schedules of the file that was applied, from now on.
     pub fn open(&mut self) {
         self.daemon.open();
         self.publish();
+        let site = self.handle();
+        self.schedules.start(&self.world, site, &self.notices);
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
     pub async fn stop(self) -> Vec<(String, String)> {
+        self.schedules.stop().await;
         self.daemon.stop().await
     }
 

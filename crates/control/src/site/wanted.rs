@@ -1,5 +1,6 @@
 //! A site file as the daemon wants it: checked against what an array can do, with units and paths resolved.
 
+use crate::schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules};
 use array::format::{BLOCK_BYTES, RedundancyClass, SparingLevel, superblock::MEMBERS_MAX};
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
@@ -47,9 +48,11 @@ pub struct WantedSite {
     /// Of the API.
     pub api: Option<Address>,
     pub nbd_tls: TlsMode,
+    /// Schedules of snapshots of these pools.
+    pub schedules: Vec<WantedSchedule>,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
-    /// Exports, units and rights in words, by kind and name.
+    /// Exports, units, rights and schedules in words, by kind and name.
     pub services: BTreeMap<(&'static str, String), String>,
 }
 
@@ -136,11 +139,11 @@ impl WantedSite {
                 None => {}
             }
         }
-        if !site.snapshots.is_empty() {
-            notes.push("snapshots are not made by schedules yet: [[snapshots]] is kept for later".to_owned());
-        }
-        let mut wanted =
-            Self { pools, nbd, iscsi, api, nbd_tls: TlsMode::Off, notes, services: BTreeMap::new() };
+        let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
+        let (schedules, without_effect) = wanted_schedules(site, is_pool)?;
+        notes.extend(without_effect);
+        let (nbd_tls, services) = (TlsMode::Off, schedule_texts(site, &schedules));
+        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, schedules, notes, services };
         wanted.add_targets(site, &groups)?;
         wanted.add_rights(site, (context, has_secrets))?;
         wanted.add_exports(site, &groups, (context, has_secrets))?;

@@ -82,6 +82,7 @@ fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
         "f64" => of("number", "1.5"),
         "bool" => of("true or false", "true"),
         "String" if name == "name" => of("text", "\"example\""),
+        "String" if name == "at" => of("text", "\"03:00\""),
         "String" => of("text", "\"example\""),
         "Vec<String>" => of("list of texts", "[\"example\"]"),
         "Vec<u32>" => of("list of whole numbers", "[8, 8]"),

@@ -152,10 +152,16 @@ pub struct Snapshots {
     pub name: String,
     /// Groups whose volumes are snapshotted.
     pub groups: Vec<String>,
-    /// Hours from one snapshot to the next.
+    /// Further volumes that are snapshotted: VOLUME or GROUP/VOLUME. A volume has eight schedules at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// Hours from one snapshot to the next, from a minute (0.0167) to 31 days (744).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_hours: Option<f64>,
-    /// Number of backups or snapshots kept.
+    /// Time of day of the snapshots, HH:MM in UTC, if whole days lie between them; 00:00 if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// Number of snapshots of the schedule that are kept of each volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
     /// Time span that the kept snapshots are to cover.

@@ -1,10 +1,12 @@
 //! Contradictions within what is served of a site.
 
-use super::{Site, SiteTarget, Volume};
-use std::collections::BTreeSet;
+use super::{Site, SiteTarget, Snapshots, Volume};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The highest number of flat space addressing (SAM-5, 4.7.7.4).
 const UNIT_MAX: u64 = 0x3fff;
+/// Most schedules of snapshots that a volume is in.
+const SCHEDULES_MAX: usize = 8;
 
 impl Site {
     /// The first thing that does not hold together in what is served; none if all does.
@@ -17,6 +19,7 @@ impl Site {
             .or_else(|| {
                 self.exports.iter().find_map(|export| self.volume_fault("nbd", &export.name, &export.volume))
             })
+            .or_else(|| self.schedule_fault())
             .or_else(|| self.serve_fault())
     }
 
@@ -166,6 +169,41 @@ impl Site {
         target.units.iter().any(|unit| unit.number == number).then(|| (target, vec![number]))
     }
 
+    fn schedule_fault(&self) -> Option<String> {
+        let mut counts = BTreeMap::new();
+        for schedule in &self.snapshots {
+            let name = &schedule.name;
+            for meant in &schedule.volumes {
+                if meant.contains('@') {
+                    return Some(format!("snapshots {name:?}: {meant:?} is a snapshot; say its volume"));
+                }
+                if let Some(fault) = self.volume_fault("snapshots", name, meant) {
+                    return Some(fault);
+                }
+            }
+            for volume in self.scheduled_volumes(schedule) {
+                let count = counts.entry((&volume.group, &volume.name)).or_insert(0);
+                *count += 1;
+                if *count > SCHEDULES_MAX {
+                    return Some(format!(
+                        "volume {:?} is in more than {SCHEDULES_MAX} schedules of snapshots",
+                        volume.name
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// The volumes of a schedule of snapshots, in the order of the file.
+    pub fn scheduled_volumes<'s>(&'s self, schedule: &'s Snapshots) -> impl Iterator<Item = &'s Volume> {
+        let named = schedule.volumes.iter().filter_map(|meant| self.served_volume(meant));
+        let named: BTreeSet<_> = named.map(|volume| (&volume.group, &volume.name)).collect();
+        self.volumes.iter().filter(move |volume| {
+            schedule.groups.contains(&volume.group) || named.contains(&(&volume.group, &volume.name))
+        })
+    }
+
     fn serve_fault(&self) -> Option<String> {
         let serve = &self.serve;
         if serve.chap_user.is_empty() != serve.chap_secret_file.is_empty() {
@@ -260,6 +298,16 @@ mod tests {
                 "name = 'store'\nwas = 'b'\ngroup = 'mail'\n[[volume]]\nname = 'b'\ngroup = 'mail'",
                 "volume \"store\" was \"b\", and the file has another use for that name",
             ),
+            (
+                "[[nbd]]",
+                "[[snapshots]]\nname = 'daily'\nvolumes = ['store']\n[[nbd]]",
+                "snapshots \"daily\": several groups have a volume \"store\"; say GROUP/store",
+            ),
+            (
+                "[[nbd]]",
+                "[[snapshots]]\nname = 'daily'\nvolumes = ['mail/store@monday']\n[[nbd]]",
+                "snapshots \"daily\": \"mail/store@monday\" is a snapshot; say its volume",
+            ),
             ("[[nbd]]", "[serve]\nsite = 'one'\n[[nbd]]", "serve: site \"one\" is not there"),
             ("[[nbd]]", "[serve]\nchap_user = 'one'\n[[nbd]]", "chap_user and chap_secret_file go together"),
         ] {
@@ -267,5 +315,26 @@ mod tests {
             let refused = Site::from_toml(&text).unwrap_err().to_string();
             assert!(refused.contains(fault), "{from} → {to}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_volume_is_in_eight_schedules_at_most_by_its_group_or_its_name() {
+        let schedules = |count| {
+            let one = |number: u32| {
+                let volumes = if number % 2 == 0 {
+                    "groups = ['mail']"
+                } else {
+                    "volumes = ['mail/store', 'logs/store']"
+                };
+                format!("[[snapshots]]\nname = 's{number}'\n{volumes}\n")
+            };
+            format!("{WHOLE}{}", (0..count).map(one).collect::<String>())
+        };
+        let site = Site::from_toml(&schedules(8)).unwrap();
+        let counts: Vec<_> =
+            site.snapshots.iter().map(|schedule| site.scheduled_volumes(schedule).count()).collect();
+        assert_eq!(counts, [1, 2, 1, 2, 1, 2, 1, 2]);
+        let refused = Site::from_toml(&schedules(9)).unwrap_err().to_string();
+        assert!(refused.contains("volume \"store\" is in more than 8 schedules of snapshots"), "{refused}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     advice::subject::{Outcome, Subject, hold},
-    site::Volume,
+    site::{Snapshots, Volume},
     units::{counted, shown},
 };
 use std::collections::BTreeMap;
@@ -111,7 +111,12 @@ pub fn backup_of_copies(subject: &Subject<'_>) -> Outcome {
 }
 
 pub fn snapshot_reserve(subject: &Subject<'_>) -> Outcome {
-    let is_named = |name: &String| subject.site.snapshots.iter().any(|one| one.groups.contains(name));
+    let site = subject.site;
+    let has_volume_in = |schedule: &Snapshots, group: &String| {
+        let mut named = schedule.volumes.iter().filter_map(|meant| site.served_volume(meant));
+        schedule.groups.contains(group) || named.any(|volume| volume.group == *group)
+    };
+    let is_named = |name: &String| site.snapshots.iter().any(|schedule| has_volume_in(schedule, name));
     let groups = subject.site.groups.iter().filter(|group| is_named(&group.name));
     Outcome::each(groups, "snapshot_reserve_percent of groups with snapshots", |group| {
         let reserve = group.snapshot_reserve_percent?;

@@ -1,0 +1,3 @@
+//! Integration tests of the arithmetic of schedules.
+
+mod histories;
