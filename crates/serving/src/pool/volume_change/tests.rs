@@ -113,7 +113,8 @@ fn with_pool<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench) -> F + '
         };
         create(&world, &new, &(1..).zip(devices.clone()).map(drive).collect::<Vec<_>>()).await.unwrap();
         let pool = open(&world, &devices, OpenSetting::default()).await.unwrap();
-        let exports = PoolExports::new(&world, &pool, Path::new("mail"));
+        let exports =
+            PoolExports::new(&world, (&pool, &crate::figures::PoolMeters::new(&world)), Path::new("mail"));
         test(Bench { pool: Rc::clone(&pool), exports }).await;
         pool.close().await.unwrap();
     });
