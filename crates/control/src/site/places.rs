@@ -2,6 +2,7 @@
 
 use super::wanted::{WantedDrives, WantedPool};
 use crate::{
+    folder_drives::FolderDrives,
     folder_pool::OpenHook,
     notice::NoticeSender,
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
@@ -112,8 +113,12 @@ impl FolderPlaces {
                 let mut open = OpenPool::open(&world, &pool.folder, &notices).await?;
                 on_open(&world, &mut open);
                 let (opened, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
-                let close = Box::new(move || -> LocalFuture<_> { Box::pin(open.close()) });
-                Ok(OpenedPool { pool: opened, meters, services: PoolServices::default(), close })
+                let drives = FolderDrives::new(&world, open, &notices);
+                let closing = Rc::clone(&drives);
+                let close =
+                    Box::new(move || -> LocalFuture<_> { Box::pin(async move { closing.close().await }) });
+                let services = PoolServices::default();
+                Ok(OpenedPool { pool: opened, meters, services, drives: Some(drives), close })
             })
         };
         PoolSetting { name, open: Box::new(open) }

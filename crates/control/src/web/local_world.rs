@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use world::{LocalFuture, World};
 
@@ -61,7 +61,7 @@ impl Timer for LocalWorld {
     }
 
     #[expect(clippy::disallowed_types, reason = "hyper's interface; the instant comes from its own clock")]
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
         let left = deadline.saturating_duration_since(Timer::now(self));
         Box::pin(LocalWorld::sleep(self, left))
     }

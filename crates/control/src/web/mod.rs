@@ -1,7 +1,7 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `snapshots`, `site`,
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `snapshots`, `site`,
 //! `services`, `metrics`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
 //!
 //! Invariants:
@@ -15,7 +15,10 @@ mod caller;
 mod changing;
 pub mod client;
 mod connections;
+mod drives;
 mod health;
+pub mod health_rows;
+mod jobs;
 mod local_world;
 mod metrics;
 mod orders;
@@ -31,6 +34,8 @@ mod volumes;
 
 pub use audit::AuditRow;
 pub use connections::CONNECTIONS_MAX;
+pub use drives::{DriveGrowth, NewDriveBody};
+pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
 pub use services::{ExportRow, TargetRow};

@@ -6,13 +6,15 @@
 //! 2. The record lists drives; only the drives say what they are and hold.
 //! 3. While the pool is open its status is published in the folder (`status`); closing removes it.
 
+pub use super::publisher::ShownDrives;
+
 use super::{
     advice::OpeningAdvice,
     drive_search::{DriveSearch, PoolDrive},
     drive_space::secure,
     events::{KnownDrive, PoolContext},
     joining_drive::JoiningDrive,
-    publisher::{Publisher, ShownDrives},
+    publisher::Publisher,
     record::{PoolRecord, RecordedDrive},
     shared_group,
     status::{self, DriveStatuses},
