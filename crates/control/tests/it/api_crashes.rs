@@ -254,7 +254,10 @@ async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -
                 caller.borrow_mut().repeated += 1;
                 open
             }
-            None if caller.borrow().drawn == CHANGES => return check(client, &caller.borrow().model).await,
+            None if caller.borrow().drawn == CHANGES => {
+                let model = caller.borrow().model.clone();
+                return check(client, &model).await;
+            }
             None => {
                 let mut drawn = caller.borrow_mut().draw(&pools);
                 if let ChangeKind::DeleteSnapshot { id, name } = &drawn.kind {
@@ -276,7 +279,8 @@ async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -
         caller.borrow_mut().answered(&change, &reply)?;
         caller.borrow_mut().open = None;
         if caller.borrow_mut().random.percent(20.0) {
-            check(client, &caller.borrow().model.clone()).await?;
+            let model = caller.borrow().model.clone();
+            check(client, &model).await?;
         }
         world.yield_now().await;
     }

@@ -11,6 +11,7 @@ mod metrics;
 mod monitoring;
 mod real_threads;
 mod served_changes;
+mod served_drives;
 mod sim_site;
 mod simulated;
 mod site_crashes;
