@@ -1,6 +1,7 @@
 //! Pools of folders: opened on their threads, with the volumes and snapshots that they serve.
 
 use crate::{
+    folder_drives::FolderDrives,
     notice::NoticeSender,
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
 };
@@ -48,10 +49,20 @@ impl From<FolderPool> for PoolSetting {
         let open = move |world: World, notices: NoticeSender| -> world::LocalFuture<_> {
             Box::pin(async move {
                 let mut exports = OpenExports::default();
-                match open_all(&world, pool, &mut exports, notices).await {
+                let notices: Rc<dyn Notices> = Rc::new(notices);
+                let folder = pool.folder.clone();
+                match open_all(&world, pool, &mut exports, &notices).await {
                     Ok((pool, meters, services)) => {
-                        let close = Box::new(move || -> world::LocalFuture<_> { Box::pin(exports.close()) });
-                        Ok(OpenedPool { pool, meters, services, close })
+                        let open = exports.take_pool(&folder).expect("it was opened");
+                        let drives = FolderDrives::new(&world, open, &notices);
+                        let closing = Rc::clone(&drives);
+                        let close = Box::new(move || -> world::LocalFuture<_> {
+                            Box::pin(async move {
+                                let ended = exports.close().await;
+                                ended.and(closing.close().await)
+                            })
+                        });
+                        Ok(OpenedPool { pool, meters, services, drives: Some(drives), close })
                     }
                     Err(refusal) => {
                         // The first failure is the news.
@@ -69,16 +80,15 @@ async fn open_all(
     world: &World,
     FolderPool { folder, exports: names, settings, targets, access, state, on_open, on_served, .. }: FolderPool,
     exports: &mut OpenExports,
-    notices: NoticeSender,
+    notices: &Rc<dyn Notices>,
 ) -> Result<(Rc<Pool>, Rc<PoolMeters>, PoolServices), Refusal> {
-    let notices: Rc<dyn Notices> = Rc::new(notices);
     let opened = |open: &mut OpenPool| on_open(world, open);
-    let open = exports.open_pool((world, &notices), &opened, &folder).await?;
+    let open = exports.open_pool((world, notices), &opened, &folder).await?;
     let (pool, meters) = (Rc::clone(&open.pool), Rc::clone(&open.meters));
     for (name, volume) in names {
-        exports.add(world, name, &folder.join(volume), &settings, &notices, &opened).await?;
+        exports.add(world, name, &folder.join(volume), &settings, notices, &opened).await?;
     }
-    let identities = identities(world, &exports.shared, &state, &*notices)?;
+    let identities = identities(world, &exports.shared, &state, &**notices)?;
     let served = (&exports.shared[..], &identities[..]);
     on_served(ExportOffers::all(served, &targets, settings.write_cache));
     let access = access_of(access, &targets, served);

@@ -14,9 +14,9 @@
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`portal`], [`daemon`]; beside
-//! them [`journal`], what the daemon remembers over a restart; [`metrics`], what Prometheus sees; above them [`site`], from
-//! a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
+//! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
+//! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
+//! Prometheus sees; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -26,11 +26,13 @@
 
 pub mod daemon;
 pub mod events;
+pub mod folder_drives;
 pub mod folder_pool;
 pub mod journal;
 pub mod metrics;
 pub mod notice;
 pub mod order;
+pub mod pool_changes;
 pub mod pool_thread;
 pub mod portal;
 pub mod schedules;

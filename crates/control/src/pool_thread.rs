@@ -1,8 +1,12 @@
 //! The thread of one pool: opening, orders, views, connections from the portal, closing.
+//!
+//! Invariant: the pool is closed last, after the change of its drives that is under way; all acknowledged writes are stable then.
 
 use crate::{
+    folder_drives::FolderDrives,
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
+    pool_changes::PoolChanges,
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
 use array::pool::Pool;
@@ -42,6 +46,8 @@ pub struct OpenedPool {
     /// Of its drives, and of the volumes among its services.
     pub meters: Rc<PoolMeters>,
     pub services: PoolServices,
+    /// For changes of its drives; `None` for a pool without a folder.
+    pub drives: Option<Rc<FolderDrives>>,
     /// Closes it: all acknowledged writes are stable.
     pub close: Box<dyn FnOnce() -> LocalFuture<Result<(), Refusal>>>,
 }
@@ -74,6 +80,8 @@ pub struct ServedPool {
     pub pool: Rc<Pool>,
     /// The exports that orders make of its volumes.
     pub exports: PoolExports,
+    /// Changes of its drives and settings, and its jobs.
+    pub changes: Rc<PoolChanges>,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
     listed: RefCell<ListedServices>,
@@ -142,7 +150,8 @@ impl ServedPool {
     }
 
     pub(crate) async fn services_changed(&self) {
-        self.services_changed.notified().await;
+        // Whichever comes first.
+        let _ = with_deadline(self.changes.changed(), self.services_changed.notified()).await;
     }
 
     pub(crate) fn listed(&self) -> ListedServices {
@@ -334,7 +343,7 @@ struct Reports {
 /// Serves an open pool until its stop; then closes it.
 async fn run(
     world: World,
-    OpenedPool { pool, meters, services, close }: OpenedPool,
+    OpenedPool { pool, meters, services, drives, close }: OpenedPool,
     Reports { orders, show, count, tell_opened }: Reports,
     arrivals: Arrivals,
     Servers { name, notices, send_back, nbd_options }: Servers,
@@ -346,6 +355,7 @@ async fn run(
     let served = Rc::new(ServedPool {
         world: world.clone(),
         exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
+        changes: PoolChanges::new(&world, &pool, drives),
         pool,
         nbd: Rc::clone(&nbd),
         iscsi: Rc::clone(&iscsi),

@@ -4,7 +4,8 @@
 //!
 //! 1. A view is a value: reading it sends the pool nothing.
 //! 2. A view is published once a second at most, and only if something in it changed; at once if what is served has
-//!    changed, for the portal routes by it. Rows of volumes are made only when the catalogue has changed.
+//!    changed, for the portal routes by it, and after changes of drives. Rows of volumes are made only when the catalogue
+//!    has changed; what needs the rows of all segments is as old as [`HealthCollector`] says.
 //! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
@@ -14,11 +15,15 @@ use crate::{
 };
 use array::{
     format::{PoolId, VolumeId},
+    mover::JobKind,
     pool::{VolumeInfo, VolumeSetting},
 };
 use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
-use serving::figures::{FiguresCollector, PoolFigures, PoolMeters};
+use serving::{
+    figures::{FiguresCollector, PoolFigures, PoolMeters},
+    pool::health::{HealthCollector, PoolHealth},
+};
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use world::{ByteCount, World, with_deadline};
@@ -36,6 +41,14 @@ pub struct PoolView {
     /// The reason why the pool has stopped, if it has.
     pub failure: Option<String>,
     pub drives_in_use: usize,
+    /// Its drives, copies and jobs, at most 10 s old; `None` before the first view.
+    pub health: Option<Arc<PoolHealth>>,
+    /// Jobs that were asked for and have not ended.
+    pub requested_jobs: Vec<JobKind>,
+    /// The change of its drives or settings that is under way.
+    pub change_under_way: Option<&'static str>,
+    /// Grows when a change of its drives or settings ends, and with jobs on request.
+    pub changes_revision: u64,
     /// Orders that were done.
     pub orders_done: u64,
     /// The order that is being done.
@@ -84,6 +97,7 @@ pub(crate) struct ViewPublisher {
     volumes: Arc<Vec<VolumeView>>,
     exports: Arc<Vec<ListedExport>>,
     targets: Arc<Vec<ListedTarget>>,
+    health: HealthCollector,
 }
 
 impl ViewPublisher {
@@ -96,6 +110,7 @@ impl ViewPublisher {
             volumes: Arc::default(),
             exports: Arc::default(),
             targets: Arc::default(),
+            health: HealthCollector::new(world, &pool.pool),
         }
     }
 
@@ -121,6 +136,10 @@ impl ViewPublisher {
         let ListedServices { exports, targets, access } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
         keep_if_equal(&mut self.targets, targets);
+        let changes = &self.pool.changes;
+        changes.update_record();
+        let changes_revision = changes.revision();
+        let health = self.health.collect(changes_revision, || changes.drive_statuses());
         let space = self.pool.pool.space();
         let view = PoolView {
             pool: Some(self.pool.pool.id()),
@@ -128,6 +147,10 @@ impl ViewPublisher {
             usable: ByteCount(space.usable_bytes),
             failure: self.pool.pool.failure(),
             drives_in_use: self.pool.pool.drives_present(),
+            health: Some(health),
+            requested_jobs: changes.requested_jobs(),
+            change_under_way: changes.under_way(),
+            changes_revision,
             orders_done: self.pool.orders_done(),
             order_under_way: self.pool.order_under_way(),
             volumes: Arc::clone(&self.volumes),

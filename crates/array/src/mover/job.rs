@@ -26,6 +26,21 @@ pub enum JobKind {
     Level,
 }
 
+impl JobKind {
+    /// Name in front of people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::Scrub => "scrub",
+            Self::Destage => "destage",
+            Self::Reclaim => "reclaim",
+            Self::Fill => "fill",
+            Self::Empty => "empty",
+            Self::Level => "level",
+        }
+    }
+}
+
 /// A job of a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolJob {

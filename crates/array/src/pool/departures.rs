@@ -126,6 +126,11 @@ impl Pool {
         self.row(drive).is_some_and(|(_, state)| state != MemberState::Gone)
     }
 
+    /// True if the drive was a member and has left for good, or was forgotten.
+    pub fn has_left(&self, drive: DriveId) -> bool {
+        self.row(drive).is_some_and(|(_, state)| state == MemberState::Gone)
+    }
+
     /// True if a segment lies on the drive, present or not. Reads the rows of all segments.
     pub fn is_named(&self, drive: DriveId) -> bool {
         self.row(drive).is_some_and(|(member, _)| self.needs_of(member).segments > 0)

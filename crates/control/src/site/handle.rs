@@ -149,6 +149,13 @@ impl PoolHandle {
         let _ = views.wait_for(|view| view.catalogue_revision >= revision).await;
     }
 
+    /// Waits until the view shows the pool's drives and jobs as of a revision, or the thread has ended.
+    pub async fn shows_changes(&self, revision: u64) {
+        let mut views = self.views.clone();
+        // An error is the end of the thread.
+        let _ = views.wait_for(|view| view.changes_revision >= revision).await;
+    }
+
     /// Gives the pool an order; see [`Orders::begin`].
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::wanted::{WantedDrives, WantedPool};
 use crate::{
+    folder_drives::FolderDrives,
     notice::NoticeSender,
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
 };
@@ -121,11 +122,14 @@ impl FolderPlaces {
                 if let Some(Err(refusal)) = link.map(|link| link.write(&pool.folder)) {
                     notices.warn(&format!("commands will not find this server: {refusal}"));
                 }
+                let drives = FolderDrives::new(&world, open, &notices);
+                let closing = Rc::clone(&drives);
                 let close = Box::new(move || -> LocalFuture<_> {
                     ServerLink::remove(&pool.folder);
-                    Box::pin(open.close())
+                    Box::pin(async move { closing.close().await })
                 });
-                Ok(OpenedPool { pool: opened, meters, services: PoolServices::default(), close })
+                let services = PoolServices::default();
+                Ok(OpenedPool { pool: opened, meters, services, drives: Some(drives), close })
             })
         };
         PoolSetting { name, open: Box::new(open) }

@@ -1,8 +1,9 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `volumes`, `uses`, `snapshots`, `site`,
-//! `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
+//! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
+//! them.
 //!
 //! Invariants:
 //!
@@ -15,8 +16,11 @@ mod caller;
 mod changing;
 pub mod client;
 mod connections;
+mod drives;
 mod events;
 mod health;
+pub mod health_rows;
+mod jobs;
 mod local_world;
 mod metrics;
 mod orders;
@@ -32,6 +36,8 @@ mod uses;
 mod volumes;
 
 pub use connections::CONNECTIONS_MAX;
+pub use drives::{DriveGrowth, NewDriveBody};
+pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
 pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};

@@ -1,15 +1,25 @@
 //! Orders that handlers give to pools.
 
 use super::{ApiState, caller::Caller, changing::ChangeIdentity, problem::ApiProblem, rows::VolumeRow};
-use crate::{order::ANSWER_WITHIN, pool_thread::ServedPool, site::handle::PoolHandle, view::VolumeView};
+use crate::{
+    folder_drives::DriveChangeOutcome,
+    order::{ANSWER_WITHIN, OrderRefusal},
+    pool_changes::PoolChanges,
+    pool_thread::ServedPool,
+    site::handle::PoolHandle,
+    view::VolumeView,
+};
 use array::{
-    format::{PoolId, VolumeId},
+    format::{DriveId, PoolId, VolumeId},
     pool::VolumeInfo,
 };
 use axum::http::{HeaderMap, StatusCode, header};
 use report::Refusal;
 use serving::{
-    pool::volume_change::{VolumeChange, VolumeDone, perform},
+    pool::{
+        pool_change::PoolChange,
+        volume_change::{VolumeChange, VolumeDone, perform},
+    },
     uuid::parse_uuid,
 };
 use std::{rc::Rc, time::Duration};
@@ -67,18 +77,55 @@ pub(super) async fn order<T: Send + 'static>(
     let pending = pool.begin(name, work)?;
     match with_deadline(api.world.sleep(ANSWER_WITHIN), pending).await {
         Some(answer) => answer?,
-        None => {
-            let refusal = Refusal::new(
-                format!(
-                    "pool {}: no answer within {} s; what was asked for goes on",
-                    pool.name,
-                    ANSWER_WITHIN.as_secs()
-                ),
-                "look again whether it is done",
-            );
-            Err(ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "goes-on", &refusal))
-        }
+        None => Err(goes_on(pool)),
     }
+}
+
+fn goes_on(pool: &PoolHandle) -> ApiProblem {
+    let seconds = ANSWER_WITHIN.as_secs();
+    let refusal = Refusal::new(
+        format!("pool {}: no answer within {seconds} s; what was asked for goes on", pool.name),
+        "look again whether it is done",
+    );
+    ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "goes-on", &refusal)
+}
+
+/// Has a pool change its drives or settings, and waits until the pool's view shows it.
+pub(super) async fn change_pool(
+    api: &ApiState,
+    pool: &PoolHandle,
+    name: &'static str,
+    (change, identity): (PoolChange, ChangeIdentity),
+) -> Result<DriveChangeOutcome, ApiProblem> {
+    let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
+        Box::pin(async move { Ok(served.changes.begin(name, change, DriveId(identity.uuid))?) })
+    };
+    let ended = order(api, pool, name, begin).await?;
+    match with_deadline(api.world.sleep(ANSWER_WITHIN), ended).await {
+        Some(Ok(end)) => {
+            let (outcome, revision) = end?;
+            // A view that is late shows it later.
+            with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+            Ok(outcome)
+        }
+        Some(Err(_)) => Err(OrderRefusal::Stopped.into()),
+        None => Err(goes_on(pool)),
+    }
+}
+
+/// Has a pool begin or end a job, and waits until the pool's view shows it. `work` returns the revision that does.
+pub(super) async fn change_job(
+    api: &ApiState,
+    pool: &PoolHandle,
+    name: &'static str,
+    work: impl AsyncFnOnce(&Rc<PoolChanges>) -> u64 + Send + 'static,
+) -> Result<(), ApiProblem> {
+    let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
+        Box::pin(async move { Ok(work(&served.changes).await) })
+    };
+    let revision = order(api, pool, name, begin).await?;
+    with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+    Ok(())
 }
 
 /// What a change is tied to.

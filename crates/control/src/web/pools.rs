@@ -1,19 +1,92 @@
 //! Pools.
 
-use super::{ApiState, caller::Caller, orders::pool_of, problem::ApiProblem, rows::PoolRow};
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::ChangeIdentity,
+    drives::domain_name,
+    orders::{change_pool, pool_of},
+    problem::ApiProblem,
+    rows::PoolRow,
+};
 use crate::journal::tokens::Role;
+use array::format::SparingLevel;
 use axum::{
     Json,
     extract::{Path, Query, State},
 };
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use serving::pool::{
+    domains::NamedDomain,
+    pool_change::{PoolChange, PoolSettingChange},
+};
+use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PoolFilter {
     /// Name of the pool.
     name: Option<String>,
+}
+
+/// One change of a pool's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolPatch {
+    /// Drives that may be lost, and for which room is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sparing: Option<SparingChoice>,
+    /// Failure domains and the drives that they get.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainBody>,
+    /// UUIDs of drives that fail alone from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_domain: Vec<String>,
+    /// Drives are divided into failure sets, from 12 drives on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_sets: Option<bool>,
+}
+
+/// Drives that may be lost, and for which room is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SparingChoice {
+    None,
+    Single,
+    Double,
+}
+
+/// A failure domain, and drives that it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DomainBody {
+    /// 1 to 12 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// UUIDs.
+    pub drives: Vec<String>,
+}
+
+impl PoolPatch {
+    /// The change; a problem if it is none, or several.
+    fn change(self) -> Result<PoolChange, ApiProblem> {
+        let Self { sparing, domains, without_domain, failure_sets } = self;
+        let has_domains = !domains.is_empty() || !without_domain.is_empty();
+        if [sparing.is_some(), has_domains, failure_sets.is_some()].iter().filter(|&&is| is).count() != 1 {
+            let problem = "a request changes sparing, domains or failure_sets: one of these";
+            return Err(ApiProblem::bad_request(problem, "send a request for each"));
+        }
+        let domain = |DomainBody { name, drives }| Ok(NamedDomain { name: domain_name(&name)?, drives });
+        Ok(PoolChange::Set(PoolSettingChange {
+            sparing: sparing.map(|choice| match choice {
+                SparingChoice::None => SparingLevel::None,
+                SparingChoice::Single => SparingLevel::Single,
+                SparingChoice::Double => SparingLevel::Double,
+            }),
+            domains: domains.into_iter().map(domain).collect::<Result<_, ApiProblem>>()?,
+            without_domain,
+            failure_sets,
+        }))
+    }
 }
 
 /// Lists the pools, those that did not open included.
@@ -48,4 +121,21 @@ pub(super) async fn show(
 ) -> Result<Json<PoolRow>, ApiProblem> {
     caller.need(Role::Read)?;
     Ok(Json(PoolRow::of(&pool_of(&api, &caller, &pool)?)))
+}
+
+/// Changes sparing, failure domains, or failure sets: one of these at a time.
+#[utoipa::path(patch, path = "/v1/pools/{pool}", tag = "pools", request_body = PoolPatch,
+    params(("pool" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The pool afterwards", body = PoolRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn patch(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(pool): Path<String>,
+    Json(body): Json<PoolPatch>,
+) -> Result<Json<PoolRow>, ApiProblem> {
+    caller.need(Role::Admin)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    change_pool(&api, &pool, "change pool", (body.change()?, identity)).await?;
+    Ok(Json(PoolRow::of(&pool)))
 }

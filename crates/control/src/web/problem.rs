@@ -1,6 +1,8 @@
 //! Problems as RFC 9457 has them: the line that the command line would print, and the next step.
 
-use crate::{journal::JournalError, order::OrderRefusal, site::handle::RequestRefusal};
+use crate::{
+    journal::JournalError, order::OrderRefusal, pool_changes::ChangeRefusal, site::handle::RequestRefusal,
+};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -104,6 +106,18 @@ impl From<OrderRefusal> for ApiProblem {
             OrderRefusal::Stopped => "see the server's messages, and start it again",
         };
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, &Refusal::new(refusal.to_string(), next))
+    }
+}
+
+impl From<ChangeRefusal> for ApiProblem {
+    fn from(refusal: ChangeRefusal) -> Self {
+        match refusal {
+            ChangeRefusal::NoFolder => Self::refused(&Refusal::new(refusal.to_string(), "")),
+            ChangeRefusal::UnderWay(_) => {
+                let refusal = Refusal::new(refusal.to_string(), "try again once it has ended");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", &refusal)
+            }
+        }
     }
 }
 

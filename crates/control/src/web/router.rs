@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    events, health, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -23,7 +23,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 /// The description as `GET /v1/openapi.json` has it.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Spindle", version = "1", description = "Pools, volumes and snapshots, the site, tokens and the audit of a Spindle server. \
+    info(title = "Spindle", version = "1", description = "Pools, drives, volumes and snapshots, the site, tokens and the audit of a Spindle server. \
         Sizes are bytes, times are UTC. Problems are application/problem+json (RFC 9457)."),
     components(responses(ApiProblem)),
     modifiers(&TokenScheme),
@@ -48,7 +48,17 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(health::readyz));
     let mut guarded = OpenApiRouter::new()
         .routes(routes!(pools::list))
-        .routes(routes!(pools::show))
+        .routes(routes!(pools::show, pools::patch))
+        .routes(routes!(drives::list, drives::add))
+        .routes(routes!(drives::show, drives::retire))
+        .routes(routes!(drives::keep))
+        .routes(routes!(drives::forget))
+        .routes(routes!(drives::readmit))
+        .routes(routes!(drives::grow))
+        .routes(routes!(drives::replace))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::begin_scrub, jobs::cancel_scrub))
+        .routes(routes!(jobs::begin_levelling, jobs::cancel_levelling))
         .routes(routes!(volumes::list))
         .routes(routes!(volumes::create))
         .routes(routes!(volumes::show, volumes::patch, volumes::delete))

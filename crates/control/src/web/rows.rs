@@ -1,5 +1,6 @@
 //! Rows of the API's answers. Sizes are bytes, times are UTC as `2026-11-21T22:05:00Z`, 0 is no limit.
 
+use super::health_rows::PoolHealthRow;
 use crate::{
     site::{
         changes::SiteChange,
@@ -35,6 +36,12 @@ pub struct PoolRow {
     pub used_bytes: u64,
     pub usable_bytes: u64,
     pub drives_in_use: usize,
+    /// Its copies, and what threatens them, at most 10 s old; none for a pool that did not open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<PoolHealthRow>,
+    /// The change of its drives or settings that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_under_way: Option<String>,
     /// Number of volumes.
     pub volumes: usize,
     /// Orders that were done since it was opened.
@@ -160,6 +167,8 @@ impl PoolRow {
             used_bytes: used.0,
             usable_bytes: usable.0,
             drives_in_use: *drives_in_use,
+            health: view.health.as_deref().map(PoolHealthRow::of),
+            change_under_way: view.change_under_way.map(str::to_owned),
             volumes: volumes.len(),
             orders_done: *orders_done,
             order_under_way: order_under_way.map(str::to_owned),
@@ -177,6 +186,8 @@ impl PoolRow {
             used_bytes: 0,
             usable_bytes: 0,
             drives_in_use: 0,
+            health: None,
+            change_under_way: None,
             volumes: 0,
             orders_done: 0,
             order_under_way: None,

@@ -12,6 +12,7 @@ mod monitoring;
 mod real_threads;
 mod schedules;
 mod served_changes;
+mod served_drives;
 mod sim_schedules;
 mod sim_site;
 mod simulated;

@@ -113,13 +113,13 @@ async fn qemu_io(uri: &str, commands: &[&str]) -> (bool, String) {
     (ended.end == ProgramEnd::Exited(0), said)
 }
 
-fn call(program: &str, arguments: Vec<String>) -> ProgramCall {
+pub fn call(program: &str, arguments: Vec<String>) -> ProgramCall {
     let time_limit = Duration::from_secs(60);
     ProgramCall { program: program.to_owned(), arguments, environment: Vec::new(), time_limit }
 }
 
 /// True if a judge is there. If not, prints a line, and fails where judges are required.
-async fn is_here(program: &str, package: &str) -> bool {
+pub async fn is_here(program: &str, package: &str) -> bool {
     let here = RealPrograms::default().run(call(program, vec!["--version".to_owned()])).await.is_ok();
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
     assert!(here || !required, "{program} is required: apt-get install {package}");
@@ -130,7 +130,7 @@ async fn is_here(program: &str, package: &str) -> bool {
 }
 
 /// A program that is started holds the locks of this process for a moment, those on pools too: one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+pub static ALONE: Mutex<()> = Mutex::new(());
 
 fn with_daemon(options: RealOptions, test: impl AsyncFnOnce(World, Daemon, NoticeReader, PathBuf)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

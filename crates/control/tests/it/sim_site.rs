@@ -98,7 +98,13 @@ fn setting(name: &str, drives: &[Rc<SimDrive>], new: Option<(PoolId, &MadePools)
                     async move { closing.close().await.map_err(|error| Refusal::new(error.to_string(), "")) },
                 )
             });
-            Ok(OpenedPool { pool, meters: PoolMeters::new(&world), services: PoolServices::default(), close })
+            Ok(OpenedPool {
+                pool,
+                meters: PoolMeters::new(&world),
+                services: PoolServices::default(),
+                drives: None,
+                close,
+            })
         })
     };
     PoolSetting { name: name.to_owned(), open: Box::new(open_pool) }

@@ -146,7 +146,7 @@ fn pool_setting(name: &str, served_as: &str, drives: &[Rc<SimDrive>], access: &A
                     Ok(())
                 })
             });
-            Ok(OpenedPool { pool, meters: PoolMeters::new(&world), services, close })
+            Ok(OpenedPool { pool, meters: PoolMeters::new(&world), services, drives: None, close })
         })
     };
     PoolSetting { name: name.to_owned(), open: Box::new(open) }

@@ -282,6 +282,11 @@ impl OpenExports {
         Some(&self.pools.get(folder)?.pool)
     }
 
+    /// Takes the pool of a folder out: its new owner closes it, after these exports.
+    pub fn take_pool(&mut self, folder: &Path) -> Option<OpenPool> {
+        self.pools.remove(folder)
+    }
+
     /// Makes all acknowledged writes stable, and closes the pools.
     pub async fn close(self) -> Result<(), Refusal> {
         let mut done = Ok(());

@@ -3,7 +3,7 @@
 use super::meters::DriveLabel;
 use array::{
     format::{SnapshotId, VolumeId},
-    mover::{JobKind, PoolJob},
+    mover::PoolJob,
     pool::VolumeInfo,
     tree::NodeCacheCounts,
 };
@@ -103,18 +103,9 @@ pub struct JobFigures {
 
 impl JobFigures {
     pub(super) fn of(job: &PoolJob) -> Self {
-        let name = match job.kind {
-            JobKind::Rebuild => "rebuild",
-            JobKind::Scrub => "scrub",
-            JobKind::Destage => "destage",
-            JobKind::Reclaim => "reclaim",
-            JobKind::Fill => "fill",
-            JobKind::Empty => "empty",
-            JobKind::Level => "level",
-        };
         let progress = job.progress;
         let done = (progress.total > 0).then(|| progress.done as f64 / progress.total as f64);
-        Self { name, is_running: progress.is_running, done }
+        Self { name: job.kind.name(), is_running: progress.is_running, done }
     }
 }
 

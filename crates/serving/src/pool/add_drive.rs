@@ -60,19 +60,27 @@ pub async fn check_source(world: &World, source: DriveSource<'_>) -> Result<(), 
 }
 
 /// Makes or opens the drive, records it in the folder, and adds it to the pool. `replaced` leaves from then on; without
-/// another domain the new drive has that of the replaced one.
+/// another domain the new drive has that of the replaced one. With an identity that an interrupted addition of a file had, that
+/// file is made again.
 pub(super) async fn join(
     world: &World,
     open: &mut OpenPool,
-    (source, domain): (DriveSource<'_>, Option<DomainName>),
+    (source, domain, identity): (DriveSource<'_>, Option<DomainName>, Option<DriveId>),
     replaced: Option<&NamedDrive>,
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
+    // Another source is never removed: a drive that comes back may hold the last copy of something.
+    if let (Some(identity), DriveSource::File(_)) = (identity, source) {
+        remove_unfinished(open, identity)?;
+    }
     let mut joining = match source {
         DriveSource::Device(device, access) => JoiningDrive::device(world, device, access).await?,
-        DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
+        DriveSource::File(size) => new_file(world, open, size).await?,
         DriveSource::Returned(drive) => JoiningDrive::returned(world, open, drive)?,
     };
+    if let Some(identity) = identity {
+        joining.identify(identity);
+    }
     let inherited = || replaced.and_then(|replaced| open.pool.domain_of(replaced.drive));
     joining.domain = domain.or(joining.domain).or_else(inherited);
     joining.warn(open.folder(), notices).await;
@@ -107,6 +115,7 @@ pub(super) async fn join(
             None => open.refusal(&error, "give it another drive"),
         });
     }
+    open.drive_joined(&joining);
     joining.metered(open.folder()).into_iter().for_each(|drive| open.meters.add_drive(drive));
     Ok((resolved(open.folder(), &path), size))
 }
@@ -136,6 +145,7 @@ pub async fn await_copies(
         forgotten.extend(gone.iter().map(|drive| drive.name(open.folder(), None)));
         if !forgotten.is_empty() {
             open.set_record(record)?;
+            open.drives_changed();
         }
     }
     Ok(AddDriveAnswer {
@@ -149,6 +159,32 @@ pub async fn await_copies(
         is_uneven: open.pool.is_uneven(),
         sparing: SparingStatus::of(&open.pool),
     })
+}
+
+/// A new file in the folder. One that cannot be made leaves nothing.
+async fn new_file(world: &World, open: &OpenPool, size: ByteCount) -> Result<JoiningDrive, Refusal> {
+    let name = free_name(open)?;
+    let made = JoiningDrive::file(world, open.folder(), name.clone(), size).await;
+    if made.is_err() {
+        // The error is reported already.
+        let _ = host_files::remove_file(&open.folder().join(name));
+    }
+    made
+}
+
+/// Removes the file that an interrupted addition with that identity has left, which is not the pool's.
+fn remove_unfinished(open: &mut OpenPool, identity: DriveId) -> Result<(), Refusal> {
+    let is_it = |drive: &RecordedDrive| drive.drive == Some(identity) && drive.path.is_relative();
+    if open.pool.is_listed(identity) || !open.record().drives.iter().any(is_it) {
+        return Ok(());
+    }
+    let mut record = open.record().clone();
+    let left: Vec<_> = record.drives.extract_if(.., |drive| is_it(drive)).collect();
+    let names = left.iter().filter_map(|drive| drive.path.to_str());
+    host_files::remove_files(open.folder(), names).map_err(|error| storage(&error))?;
+    open.set_record(record)?;
+    open.drives_changed();
+    Ok(())
 }
 
 /// A name that neither a file in the folder nor a recorded drive has: a missing drive may come back.

@@ -155,7 +155,7 @@ pub async fn replace(
     world: &World,
     open: &mut OpenPool,
     old: &NamedDrive,
-    source: (DriveSource<'_>, Option<DomainName>),
+    source: (DriveSource<'_>, Option<DomainName>, Option<DriveId>),
     notices: &dyn Notices,
 ) -> Result<(PathBuf, ByteCount), Refusal> {
     if open.pool.leaving().iter().any(|leaving| leaving.drive == old.drive) {
@@ -262,7 +262,12 @@ fn remove_from_record(open: &mut OpenPool, drive: &NamedDrive) -> Result<(), Ref
     let mut record = open.record().clone();
     let count = record.drives.len();
     record.drives.retain(|recorded| recorded.drive != Some(drive.drive));
-    if record.drives.len() == count { Ok(()) } else { open.set_record(record) }
+    if record.drives.len() == count {
+        return Ok(());
+    }
+    open.set_record(record)?;
+    open.drives_changed();
+    Ok(())
 }
 
 /// Drives that leave, with their progress.

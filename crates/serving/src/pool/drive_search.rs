@@ -160,6 +160,19 @@ impl DriveSearch {
         open.map(|open| Rc::clone(&open.device)).collect()
     }
 
+    /// Adds a drive that has joined.
+    pub(super) fn add(&mut self, drive: PoolDrive, folder: &Path) {
+        if let Some(id) = drive.recorded.drive {
+            self.names.insert(id, drive.name(folder));
+        }
+        self.drives.push(drive);
+    }
+
+    /// Drops drives that a record lists no more. Their names stay, for messages.
+    pub(super) fn keep_recorded(&mut self, record: &PoolRecord) {
+        self.drives.retain(|drive| record.drives.contains(&drive.recorded));
+    }
+
     /// The record that the folder should hold from now on.
     pub fn record(&self) -> PoolRecord {
         PoolRecord {

@@ -6,13 +6,16 @@
 //! 2. The record lists drives; only the drives say what they are and hold.
 //! 3. While the pool is open its status is published in the folder (`status`); closing removes it.
 
+pub use super::publisher::ShownDrives;
+
 use super::{
     advice::OpeningAdvice,
     drive_search::{DriveSearch, PoolDrive},
     drive_space::secure,
     events::{KnownDrive, PoolContext},
+    joining_drive::JoiningDrive,
     publisher::Publisher,
-    record::PoolRecord,
+    record::{PoolRecord, RecordedDrive},
     shared_group,
     status::{self, DriveStatuses},
     volume_change::ChangeablePool,
@@ -27,6 +30,7 @@ use array::{
 };
 use report::Refusal;
 use std::{
+    cell::{Ref, RefCell},
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -52,6 +56,7 @@ pub struct OpenPool {
     folder: PathBuf,
     record: PoolRecord,
     world: World,
+    shown: Rc<RefCell<ShownDrives>>,
     publishing: JoinHandle<()>,
     following: Option<JoinHandle<()>>,
     /// Declared last: the lock is held until everything else is gone.
@@ -117,6 +122,46 @@ impl OpenPool {
         record.write(&self.folder)?;
         self.record = record;
         Ok(())
+    }
+
+    /// Lists a drive that has joined among the open ones, for statuses, messages and the next change.
+    pub(super) fn drive_joined(&mut self, joined: &JoiningDrive) {
+        self.drives.add(joined.found(), &self.folder);
+        self.drives_changed();
+    }
+
+    /// Drives that have left the pool for good, or were forgotten, leave the record. Returns their names.
+    ///
+    /// # Errors
+    ///
+    /// The record cannot be written; they stay in it.
+    pub fn forget_departed(&mut self) -> Result<Vec<String>, Refusal> {
+        let pool = Rc::clone(&self.pool);
+        let has_left = |drive: &RecordedDrive| drive.drive.is_some_and(|drive| pool.has_left(drive));
+        if !self.record.drives.iter().any(has_left) {
+            return Ok(Vec::new());
+        }
+        let mut record = self.record.clone();
+        let gone: Vec<_> = record.drives.extract_if(.., |drive| has_left(drive)).collect();
+        self.set_record(record)?;
+        self.drives_changed();
+        Ok(gone.iter().map(|drive| drive.name(&self.folder, None)).collect())
+    }
+
+    /// The drives as they are shown at each moment.
+    pub fn shown(&self) -> Ref<'_, ShownDrives> {
+        self.shown.borrow()
+    }
+
+    /// The drives as they are shown, for others on this thread.
+    pub fn shared_shown(&self) -> Rc<RefCell<ShownDrives>> {
+        Rc::clone(&self.shown)
+    }
+
+    /// Drops drives that the record lists no more, and shows the others.
+    pub(super) fn drives_changed(&mut self) {
+        self.drives.keep_recorded(&self.record);
+        self.shown.replace(shown_drives(&self.folder, &self.drives, &self.warnings));
     }
 
     /// Follows its events until it is closed, those since it was opened included.
@@ -199,9 +244,8 @@ impl HeldPool {
         };
         let Self { drives, folder, record, held } = self;
         let found = drives.record();
-        let shown = DriveStatuses::of(&folder, &drives, &warnings);
-        let publisher =
-            Publisher::begin(world, &pool, (&folder, shown), context_of(&folder, &drives), notices).await;
+        let shown = Rc::new(RefCell::new(shown_drives(&folder, &drives, &warnings)));
+        let publisher = Publisher::begin(world, &pool, (&folder, &shown), notices).await;
         let meters = PoolMeters::new(world);
         metered_drives(world, &folder, &drives).into_iter().for_each(|drive| meters.add_drive(drive));
         let open = OpenPool {
@@ -212,6 +256,7 @@ impl HeldPool {
             folder,
             record: found,
             world: world.clone(),
+            shown,
             publishing: world.spawn("pool status", publisher.run()),
             following: None,
             held,
@@ -276,6 +321,10 @@ async fn secure_all(folder: &Path, drives: &DriveSearch, notices: &dyn Notices) 
     }
     warnings.iter().for_each(|warning| notices.warn(warning));
     warnings
+}
+
+fn shown_drives(folder: &Path, drives: &DriveSearch, warnings: &[String]) -> ShownDrives {
+    ShownDrives { statuses: DriveStatuses::of(folder, drives, warnings), context: context_of(folder, drives) }
 }
 
 /// Names for the text of events.

@@ -3,7 +3,7 @@
 use super::{
     create::storage,
     departure::NamedDrive,
-    drive_search::OpenDrive,
+    drive_search::{OpenDrive, PoolDrive},
     drive_space::secure,
     folder::OpenPool,
     record::{Hardware, RecordedDrive},
@@ -152,6 +152,16 @@ impl JoiningDrive {
             device: Rc::clone(&self.open.device),
             domain: self.domain,
         }
+    }
+
+    /// Gives it an identity that was chosen before.
+    pub(super) fn identify(&mut self, drive: DriveId) {
+        (self.drive, self.recorded.drive) = (drive, Some(drive));
+    }
+
+    /// The drive, as a search would have found it.
+    pub(super) fn found(&self) -> PoolDrive {
+        PoolDrive { recorded: self.recorded.clone(), moved_from: None, state: Ok(self.open.clone()) }
     }
 
     /// The drive with its meter.

@@ -17,6 +17,7 @@ pub mod filling;
 pub mod folder;
 pub mod group;
 pub mod growth;
+pub mod health;
 pub mod import;
 pub mod levelling;
 pub mod limits;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{notices::Notices, remote::RemoteSettings};
 use array::{
-    format::{DomainName, SparingLevel},
+    format::{DomainName, DriveId, SparingLevel},
     mover::JobKind,
 };
 use report::Refusal;
@@ -123,6 +123,21 @@ impl NewDriveSource {
 /// A refusal.
 pub async fn perform(
     change: &PoolChange,
+    on: (&World, &mut OpenPool),
+    notices: &dyn Notices,
+) -> Result<PoolDone, Refusal> {
+    perform_as(change, None, on, notices).await
+}
+
+/// Makes a change. A drive that joins has the UUID `identity`; the same change with the same identity may have been interrupted
+/// before, if that drive is not listed.
+///
+/// # Errors
+///
+/// A refusal.
+pub async fn perform_as(
+    change: &PoolChange,
+    identity: Option<DriveId>,
     (world, open): (&World, &mut OpenPool),
     notices: &dyn Notices,
 ) -> Result<PoolDone, Refusal> {
@@ -132,19 +147,19 @@ pub async fn perform(
             PoolDone::Set
         }
         PoolChange::AddDrive { source, domain } => {
-            let source = (source.source(), *domain);
+            let source = (source.source(), *domain, identity);
             let (path, size) = add_drive::join(world, open, source, None, notices).await?;
             PoolDone::Joined { path, size, replaced: None }
         }
         PoolChange::Replace { old, source, domain } => {
             let named = drive_named(open, old)?;
-            let source = (source.source(), *domain);
+            let source = (source.source(), *domain, identity);
             let (path, size) = departure::replace(world, open, &named, source, notices).await?;
             PoolDone::Joined { path, size, replaced: Some(named) }
         }
         PoolChange::Readmit { drive } => {
             let named = drive_named(open, drive)?;
-            let source = (DriveSource::Returned(&named), None);
+            let source = (DriveSource::Returned(&named), None, identity);
             let (path, size) = add_drive::join(world, open, source, None, notices).await?;
             PoolDone::Joined { path, size, replaced: None }
         }

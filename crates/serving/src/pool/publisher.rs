@@ -12,6 +12,7 @@ use array::pool::{
     events::{PoolEvent, PoolEventReader},
 };
 use std::{
+    cell::RefCell,
     collections::VecDeque,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -36,12 +37,18 @@ const EVENTS_MAX: usize = 16;
 /// Bound on the wait for the first write.
 const FIRST_WITHIN: Duration = Duration::from_secs(2);
 
+/// The drives of an open pool as its status shows them and its events name them.
+#[derive(Clone, Debug)]
+pub struct ShownDrives {
+    pub statuses: DriveStatuses,
+    pub context: PoolContext,
+}
+
 /// Publishes a pool's status until the pool is closed.
 pub struct Publisher {
     world: World,
     folder: PathBuf,
-    drives: DriveStatuses,
-    context: PoolContext,
+    shown: Rc<RefCell<ShownDrives>>,
     pool: Weak<Pool>,
     reader: PoolEventReader,
     opened: WallTime,
@@ -60,15 +67,13 @@ impl Publisher {
     pub async fn begin(
         world: &World,
         pool: &Rc<Pool>,
-        (folder, drives): (&Path, DriveStatuses),
-        context: PoolContext,
+        (folder, shown): (&Path, &Rc<RefCell<ShownDrives>>),
         notices: &Rc<dyn Notices>,
     ) -> Self {
         let mut publisher = Self {
             world: world.clone(),
             folder: folder.to_owned(),
-            drives,
-            context,
+            shown: Rc::clone(shown),
             pool: Rc::downgrade(pool),
             reader: pool.events(),
             opened: world.wall(),
@@ -111,14 +116,17 @@ impl Publisher {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
-        self.events.push_back(EventReport::new(event, &self.context));
+        self.events.push_back(EventReport::new(event, &self.shown.borrow().context));
     }
 
     /// Publishes the status if there is news, a change, or the last one is old.
     async fn publish(&mut self, is_news: bool) {
         let Some(pool) = self.pool.upgrade() else { return };
         let events = self.events.iter().cloned().collect();
-        let status = PublishedStatus::now(&self.world, self.opened, &pool, &self.drives, events);
+        let status = {
+            let shown = self.shown.borrow();
+            PublishedStatus::now(&self.world, self.opened, &pool, &shown.statuses, events)
+        };
         drop(pool);
         let is_old = self.world.now().since(self.written_at) >= ANYWAY_EVERY;
         let is_known = self.last.as_ref().is_some_and(|last| last.says_the_same_as(&status));

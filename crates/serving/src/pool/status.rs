@@ -8,13 +8,14 @@
 
 use super::{
     cut::CutStatus,
-    departure::{LeavingStatus, leaving_of},
+    departure::LeavingStatus,
     domains::DomainReport,
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     failure_sets::FailureSetsReport,
     folder::OpenPool,
-    growth::{GrownStatus, grown_of},
+    growth::GrownStatus,
+    health::PoolHealth,
     levelling::LevelStatus,
     limits::LimitStatus,
     losses::LossStatus,
@@ -22,7 +23,6 @@ use super::{
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     sparing::SparingStatus,
-    unused,
     withholding::WithholdingStatus,
 };
 use array::{
@@ -147,12 +147,12 @@ pub struct DriveStatus {
     pub hardware: Hardware,
 }
 
-/// The drives of a pool as found when it was opened.
-#[derive(Clone, Debug)]
+/// The drives of a pool as found when it was opened, and as they have joined and left since.
+#[derive(Clone, Debug, Default)]
 pub struct DriveStatuses {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) drives: Vec<DriveStatus>,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl DriveStatuses {
@@ -177,7 +177,7 @@ impl DriveStatuses {
     }
 
     /// The same with the drives that the pool uses now.
-    fn now(&self, pool: &Pool, sets: &FailureSetsReport) -> Vec<DriveStatus> {
+    pub(super) fn now(&self, pool: &Pool, sets: &FailureSetsReport) -> Vec<DriveStatus> {
         let in_use: BTreeSet<String> = pool.drives_in_use().iter().map(DriveId::to_string).collect();
         let mut drives = self.drives.clone();
         for drive in &mut drives {
@@ -343,47 +343,54 @@ pub struct PublishedStatus {
 impl PoolStatus {
     /// The current status of an open pool.
     pub fn of(pool: &Pool, drives: &DriveStatuses) -> Self {
+        let volumes = pool.volumes().into_iter().map(|volume| VolumeStatus::of(pool, volume)).collect();
+        let PoolHealth {
+            drives,
+            only_elsewhere,
+            unused,
+            warnings,
+            alarm_percent,
+            copies,
+            degraded_segments,
+            copies_wait_s,
+            lost_segments,
+            mended,
+            rebuild,
+            leaving,
+            losses,
+            sparing,
+            levelling,
+            grown,
+            domains,
+            failure_sets,
+            ..
+        } = PoolHealth::of(pool, drives);
         let space = pool.space();
-        // Computed on each call.
-        let (rebuild, degraded, redundancy) = (pool.rebuild_progress(), pool.degraded(), pool.redundancy());
-        let volumes = pool.volumes().into_iter().map(|volume| VolumeStatus::of(pool, volume));
-        let only_elsewhere = pool.only_copies_elsewhere();
-        let failure_sets = FailureSetsReport::of(pool);
-        let shown_drives = drives.now(pool, &failure_sets);
-        let unused = unused::advice(&drives.folder, &shown_drives, &only_elsewhere);
-        let only_elsewhere = only_elsewhere
-            .into_iter()
-            .map(|(drive, bytes)| OnlyCopyStatus { drive: drive.to_string(), bytes });
         Self {
             damaged: false,
-            only_elsewhere: only_elsewhere.collect(),
+            only_elsewhere,
             unused,
-            drives: shown_drives,
-            warnings: drives.warnings.clone(),
+            drives: drives.into_iter().filter(|drive| drive.is_recorded).map(|drive| drive.status).collect(),
+            warnings,
             usable_bytes: space.usable_bytes,
             used_bytes: space.used_bytes,
-            alarm_percent: space.alarm().map_or(0, |alarm| alarm as u8),
+            alarm_percent,
             snapshot_room: None,
             drives_in_use: pool.drives_present(),
-            copies: redundancy.copies,
-            degraded_segments: degraded.segments,
-            copies_wait_s: pool.copies_wait().as_secs(),
-            lost_segments: degraded.lost,
-            mended: pool.repaired(),
-            rebuild: RebuildStatus {
-                total_bytes: rebuild.total_bytes,
-                done_bytes: rebuild.done_bytes,
-                single_copy_bytes: rebuild.single_copy_bytes,
-                unreadable_blocks: rebuild.unreadable_blocks,
-            },
-            leaving: leaving_of(pool, drives),
-            losses: LossStatus::of(pool.loss_tolerance()),
-            sparing: SparingStatus::of(pool),
-            levelling: LevelStatus::of(pool),
-            grown: grown_of(pool, drives),
-            domains: DomainReport::all(pool),
+            copies,
+            degraded_segments,
+            copies_wait_s,
+            lost_segments,
+            mended,
+            rebuild,
+            leaving,
+            losses,
+            sparing,
+            levelling,
+            grown,
+            domains,
             failure_sets,
-            volumes: volumes.collect(),
+            volumes,
         }
     }
 
@@ -399,7 +406,7 @@ impl PoolStatus {
 
     /// The current status of a pool that this process has open.
     pub fn of_open(open: &OpenPool) -> Self {
-        Self::of(&open.pool, &DriveStatuses::of(open.folder(), &open.drives, &open.warnings))
+        Self::of(&open.pool, &open.shown().statuses)
     }
 }
 

@@ -1,0 +1,144 @@
+//! The drives of a pool in a folder, changed while the pool is served.
+//!
+//! Invariants:
+//!
+//! 1. One change at a time has the open pool. It is closed after the change under way, and none begins after that.
+//! 2. What waits for copies does not hold the open pool meanwhile.
+//! 3. A drive that has left for good leaves the folder's record within a second.
+
+use array::format::DriveId;
+use report::Refusal;
+use serving::{
+    notices::Notices,
+    pool::{
+        add_drive::check_source,
+        departure::{NamedDrive, drive_named},
+        folder::{OpenPool, ShownDrives},
+        pool_change::{PoolChange, PoolDone, perform_as},
+        status::DriveStatuses,
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+};
+use tokio::sync::Mutex;
+use world::World;
+
+/// The open pool of a folder, for changes of its drives.
+pub struct FolderDrives {
+    world: World,
+    notices: Rc<dyn Notices>,
+    /// `None` once it is closed.
+    open: Mutex<Option<OpenPool>>,
+    shown: Rc<RefCell<ShownDrives>>,
+    /// Drives that are forgotten once the copies are made that are missing.
+    forgotten_later: RefCell<BTreeSet<DriveId>>,
+    is_record_old: Cell<bool>,
+}
+
+/// The outcome of a change of a pool's drives.
+#[derive(Clone, Debug)]
+pub enum DriveChangeOutcome {
+    Done(PoolDone),
+    /// The drive is forgotten once copies are made; a notice tells how that ends.
+    ForgottenLater(NamedDrive),
+}
+
+impl FolderDrives {
+    pub fn new(world: &World, open: OpenPool, notices: &Rc<dyn Notices>) -> Rc<Self> {
+        Rc::new(Self {
+            world: world.clone(),
+            notices: Rc::clone(notices),
+            shown: open.shared_shown(),
+            open: Mutex::new(Some(open)),
+            forgotten_later: RefCell::default(),
+            is_record_old: Cell::new(false),
+        })
+    }
+
+    /// Makes a change, after the one under way. A drive that joins has the UUID `identity`.
+    ///
+    /// # Errors
+    ///
+    /// A refusal.
+    pub async fn change(
+        self: &Rc<Self>,
+        change: &PoolChange,
+        identity: DriveId,
+    ) -> Result<DriveChangeOutcome, Refusal> {
+        let mut open = self.open.lock().await;
+        let open = open.as_mut().ok_or_else(|| Refusal::new("the pool is being closed", "start it again"))?;
+        match change {
+            PoolChange::AddDrive { source, .. } | PoolChange::Replace { source, .. } => {
+                check_source(&self.world, source.source()).await?;
+            }
+            PoolChange::Forget { drive } => {
+                let named = drive_named(open, drive)?;
+                let is_away =
+                    open.pool.is_listed(named.drive) && !open.pool.drives_in_use().contains(&named.drive);
+                if is_away && open.pool.degraded().segments > 0 {
+                    self.forget_later(open, named.clone());
+                    return Ok(DriveChangeOutcome::ForgottenLater(named));
+                }
+            }
+            _ => {}
+        }
+        let on = (&self.world, open);
+        perform_as(change, Some(identity), on, &*self.notices).await.map(DriveChangeOutcome::Done)
+    }
+
+    /// Makes missing copies, then forgets a drive.
+    fn forget_later(self: &Rc<Self>, open: &OpenPool, named: NamedDrive) {
+        if !self.forgotten_later.borrow_mut().insert(named.drive) {
+            return;
+        }
+        let (drives, pool) = (Rc::clone(self), Rc::clone(&open.pool));
+        self.world.spawn("forget drive", async move {
+            // An error is the end of the pool, which refuses the rest as well.
+            let _ = pool.rebuild().await;
+            let open = drives.open.lock().await;
+            drives.forgotten_later.borrow_mut().remove(&named.drive);
+            let Some(open) = open.as_ref() else { return };
+            match open.pool.forget(named.drive).await {
+                Ok(()) => drives.notices.note(&format!("{} is forgotten", named.name)),
+                Err(error) => {
+                    let refusal = open.refusal(&error, "ask for it again once copies can be made");
+                    drives.notices.warn(&format!("{} is not forgotten: {refusal}", named.name));
+                }
+            }
+        });
+    }
+
+    /// Takes drives that have left for good out of the record, unless a change is under way.
+    pub(crate) fn update_record(&self) {
+        let Ok(mut open) = self.open.try_lock() else { return };
+        let Some(open) = open.as_mut() else { return };
+        let updated = open.forget_departed();
+        let was_old = self.is_record_old.replace(updated.is_err());
+        if let Err(refusal) = updated
+            && !was_old
+        {
+            self.notices.warn(&format!("a drive that has left is still in the pool's record: {refusal}"));
+        }
+    }
+
+    /// The drives, those that are missing included.
+    pub(crate) fn statuses(&self) -> DriveStatuses {
+        self.shown.borrow().statuses.clone()
+    }
+
+    /// Closes the pool after the change under way: all acknowledged writes are stable.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the closing.
+    pub async fn close(&self) -> Result<(), Refusal> {
+        let open = self.open.lock().await.take();
+        match open {
+            Some(open) => open.close().await,
+            None => Ok(()),
+        }
+    }
+}
