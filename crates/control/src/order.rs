@@ -93,6 +93,21 @@ impl Orders {
         }
     }
 
+    /// Gives an order when there is room for it, and waits for its answer, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// The pool's thread has ended, before it took the order or before it answered.
+    pub async fn give_when_free<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
+    ) -> Result<T, OrderRefusal> {
+        let (order, answer) = order_of(name, work);
+        self.0.send(order).await.map_err(|_| OrderRefusal::Stopped)?;
+        answer.await
+    }
+
     /// Gives an order, whose answer is awaited or not. `name` is for the operator.
     ///
     /// # Errors
@@ -103,18 +118,27 @@ impl Orders {
         name: &'static str,
         work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
     ) -> Result<PendingOrder<T>, OrderRefusal> {
-        let (tell, answer) = oneshot::channel();
-        let work = Box::new(move |pool| -> LocalFuture<()> {
-            let work = work(pool);
-            // The caller may be gone.
-            Box::pin(async move { drop(tell.send(work.await)) })
-        });
-        self.0.try_send(Order { name, work }).map_err(|refused| match refused {
+        let (order, answer) = order_of(name, work);
+        self.0.try_send(order).map_err(|refused| match refused {
             TrySendError::Full(_) => OrderRefusal::Full,
             TrySendError::Closed(_) => OrderRefusal::Stopped,
         })?;
-        Ok(PendingOrder(answer))
+        Ok(answer)
     }
+}
+
+/// An order, and its answer to come.
+fn order_of<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<T> + Send + 'static,
+) -> (Order, PendingOrder<T>) {
+    let (tell, answer) = oneshot::channel();
+    let work = Box::new(move |pool| -> LocalFuture<()> {
+        let work = work(pool);
+        // The caller may be gone.
+        Box::pin(async move { drop(tell.send(work.await)) })
+    });
+    (Order { name, work }, PendingOrder(answer))
 }
 
 /// Does the orders of a pool until nobody can give one any more.

@@ -73,6 +73,8 @@ pub struct VolumeView {
     pub name: String,
     pub volume: VolumeId,
     pub size: ByteCount,
+    /// Number of its present branch: another one after each rollback.
+    pub branch: u32,
     pub setting: VolumeSetting,
     pub snapshots: usize,
     pub group: Option<String>,
@@ -82,8 +84,8 @@ pub struct VolumeView {
 
 impl VolumeView {
     pub(crate) fn of(info: VolumeInfo) -> Self {
-        let VolumeInfo { name, volume, size_bytes, setting, snapshots, group, left_by, .. } = info;
-        Self { name, volume, size: ByteCount(size_bytes), setting, snapshots, group, left_by }
+        let VolumeInfo { name, volume, size_bytes, branch, setting, snapshots, group, left_by, .. } = info;
+        Self { name, volume, size: ByteCount(size_bytes), branch, setting, snapshots, group, left_by }
     }
 }
 

@@ -43,6 +43,8 @@ pub struct VolumeInfo {
     /// The same on every replica.
     pub volume: VolumeId,
     pub size_bytes: u64,
+    /// Number of its present branch: another one after each rollback.
+    pub branch: u32,
     pub setting: VolumeSetting,
     /// Number of snapshots.
     pub snapshots: usize,
@@ -75,6 +77,7 @@ impl VolumeInfo {
             name: row.name.clone(),
             volume: row.volume,
             size_bytes: row.sectors * SECTOR_BYTES,
+            branch: row.branch.0,
             setting: VolumeSetting::of(row),
             snapshots: catalogue.unsorted_snapshots_of(number).count(),
             origin: VolumeOrigin::of(catalogue, row.branch),

@@ -6,7 +6,7 @@ use control::{
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
-    web::{NewToken, TokenRole, WebSetting, WebThread, make_token},
+    web::{NewToken, TokenRole, WebSetting, WebThread, make_token, token_text},
 };
 use report::Refusal;
 use std::{
@@ -58,7 +58,7 @@ pub(super) async fn start(
         journal: Arc::clone(journal),
         events: events.clone(),
     };
-    WebThread::start(&RealThreads { seed: 0, options }, setting, notices.of("api")).await
+    WebThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("api")).await
 }
 
 /// Makes a token for the person who set the server up, in a file that only the server's user can read.
@@ -75,12 +75,12 @@ fn first_token(
     world.fill_secret(&mut secret);
     let new =
         NewToken { name: FIRST_TOKEN.to_owned(), role: TokenRole::Admin, pools: Vec::new(), days: None };
-    let made = make_token(journal, &new, (world.wall().seconds, secret)).map_err(|error| error.refusal())?;
-    let Some(made) = made else { return Ok(()) };
     let file = state.join(FIRST_TOKEN_FILE);
     let refused =
         |error: world::IoError| Refusal::new(error.to_string(), "name another folder with ⟨state⟩ FOLDER");
-    host_files::write_secret(&file, made.token.as_bytes()).map_err(refused)?;
+    // Before it is recorded: one that is recorded and nowhere else could not be used.
+    host_files::write_secret(&file, token_text(secret).as_bytes()).map_err(refused)?;
+    make_token(journal, &new, (world.wall().seconds, secret)).map_err(|error| error.refusal())?;
     notices.note(format!("the first token of the API, for everything, is in {}", file.display()));
     Ok(())
 }

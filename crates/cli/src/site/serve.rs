@@ -104,7 +104,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             let done = match wanted {
                 None => with_notices(&mut reader, &console, reload(&mut server, &file, &console)).await,
                 Some(request) => {
-                    let is_changed = with_notices(&mut reader, &console, server.answer(request)).await;
+                    // An apply that is cut short goes on with the next one.
+                    let answering = with_deadline(&mut ended, server.answer(request));
+                    let Some(is_changed) = with_notices(&mut reader, &console, answering).await else {
+                        break;
+                    };
                     if is_changed { shown_services::show(&server, &console) } else { Ok(()) }
                 }
             };

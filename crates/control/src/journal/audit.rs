@@ -3,11 +3,12 @@
 //! Invariants:
 //!
 //! 1. Lines are only appended. Each has the SHA-256 of itself and of the hash of the line before it, so a line that is changed
-//!    or taken out breaks the chain. Lines older than [`KEPT_SECONDS`] are removed from its beginning alone.
+//!    or taken out between others breaks the chain. Lines older than [`KEPT_SECONDS`] are removed from its beginning alone, and the
+//!    newest [`KEPT_MIN`] never.
 //! 2. A line is durable before the change that it announces begins; the line of its outcome follows.
 
 use super::{DaemonJournal, JournalError};
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -16,6 +17,8 @@ use std::fmt::Write;
 pub(super) const AUDIT: TableDefinition<u64, &str> = TableDefinition::new("audit");
 /// Age at which lines are removed: 400 days.
 pub const KEPT_SECONDS: i64 = 400 * 86_400;
+/// Lines that are kept however old they are: a clock that jumps must not remove them.
+pub const KEPT_MIN: u64 = 10_000;
 /// Old lines that are removed with a new one, at most.
 const REMOVED_AT_ONCE: usize = 16;
 
@@ -95,8 +98,9 @@ impl DaemonJournal {
 
 fn remove_old(transaction: &WriteTransaction, now: i64) -> super::database::TransactionResult<()> {
     let mut lines = transaction.open_table(AUDIT)?;
+    let spare = lines.len()?.saturating_sub(KEPT_MIN);
     let mut old = Vec::new();
-    for line in lines.iter()?.take(REMOVED_AT_ONCE) {
+    for line in lines.iter()?.take(REMOVED_AT_ONCE.min(spare as usize)) {
         let (number, line) = line?;
         match serde_json::from_str::<AuditLine>(line.value()) {
             Ok(line) if line.unix_s < now - KEPT_SECONDS => old.push(number.value()),
@@ -210,13 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_older_than_400_days_are_removed_from_the_beginning() {
+    fn old_lines_are_removed_from_the_beginning_and_many_stay_however_old() {
         let journal = DaemonJournal::open(Arc::new(SimStateFile::new("journal", 0).open())).unwrap();
-        for (time, what) in [(0, "a"), (10, "b"), (KEPT_SECONDS + 5, "c")] {
-            journal.append_audit(time, &event(what)).unwrap();
+        for number in 0..KEPT_MIN {
+            journal.append_audit(number as i64, &event("old")).unwrap();
         }
-        let left = journal.audit_lines(0, 10).unwrap();
-        assert_eq!(left.iter().map(|line| line.event.what.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        journal.append_audit(2 * KEPT_SECONDS, &event("new")).unwrap();
+        let left = journal.audit_lines(0, usize::MAX).unwrap();
+        assert_eq!((left.len() as u64, left[0].number), (KEPT_MIN, 2));
         assert_eq!(check_audit(&left), Ok(()));
     }
 }

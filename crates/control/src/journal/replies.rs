@@ -31,8 +31,20 @@ pub struct KeyedRequest {
     pub seed: [u8; 16],
     /// Seconds since 1970, UTC.
     pub unix_s: i64,
-    /// None while it has not ended.
+    /// The volume that its path names, as it was before.
+    #[serde(default)]
+    pub before: Option<VolumeBefore>,
+    /// None while it has not succeeded.
     pub reply: Option<KeptReply>,
+}
+
+/// A volume before a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeBefore {
+    /// UUID of its pool.
+    pub pool: String,
+    /// Its ETag.
+    pub tag: String,
 }
 
 /// The reply to a request.
@@ -109,8 +121,13 @@ mod tests {
     #[test]
     fn a_key_keeps_its_seed_and_its_reply_for_a_day_and_behind_a_thousand_others() {
         let journal = DaemonJournal::open(Arc::new(SimStateFile::new("journal", 0).open())).unwrap();
-        let request =
-            |seed, unix_s| KeyedRequest { request_hash: [7; 32], seed: [seed; 16], unix_s, reply: None };
+        let request = |seed, unix_s| KeyedRequest {
+            request_hash: [7; 32],
+            seed: [seed; 16],
+            unix_s,
+            before: None,
+            reply: None,
+        };
         let first = journal.keyed_request("admin/1", &request(1, 0)).unwrap();
         assert_eq!(journal.keyed_request("admin/1", &request(2, 10)).unwrap(), first, "begun and not ended");
         let reply = KeptReply { status: 201, body: "{}".to_owned() };

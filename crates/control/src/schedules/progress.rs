@@ -373,6 +373,7 @@ mod tests {
             name: name.to_owned(),
             volume: VolumeId([name.as_bytes()[0]; 16]),
             size: ByteCount(0),
+            branch: 0,
             setting: Default::default(),
             snapshots: 0,
             group: None,

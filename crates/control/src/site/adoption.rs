@@ -307,6 +307,7 @@ mod tests {
             name: name.to_owned(),
             volume: VolumeId([id; 16]),
             size: ByteCount(sectors * 512),
+            branch: 0,
             setting: VolumeSetting::default(),
             snapshots: 0,
             group: None,

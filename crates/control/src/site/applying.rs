@@ -94,7 +94,7 @@ impl SiteServer {
         }
         let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
         let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
-        self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await;
+        failed.extend(self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await);
         // A pool that was made is seen by its schedules.
         self.publish();
         self.schedules.set(wanted.schedules);
@@ -139,11 +139,13 @@ impl SiteServer {
     }
 
     /// Serves what the site wants of these pools, as far as they are open and it is there; open pools that the file lacks are
-    /// closed.
-    async fn serve(&mut self, all: &[WantedPool], pools: &[&WantedPool]) {
+    /// closed. Returns the pools that serve what they served before, with the reasons.
+    async fn serve(&mut self, all: &[WantedPool], pools: &[&WantedPool]) -> BTreeMap<String, Refusal> {
+        let mut failed = BTreeMap::new();
         for pool in pools.iter().filter(|pool| self.daemon.pool(&pool.name).is_some()) {
             if let Err(refusal) = self.serve_pool(pool).await {
                 self.notices.of(&pool.name).warn(format!("not served as the file says: {refusal}"));
+                failed.insert(pool.name.clone(), refusal);
             }
         }
         let is_wanted = |name: &String| all.iter().any(|pool| pool.name == *name);
@@ -152,6 +154,7 @@ impl SiteServer {
             self.daemon.remove_pool(&name).await;
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }
+        failed
     }
 
     async fn serve_pool(&self, pool: &WantedPool) -> Result<(), Refusal> {

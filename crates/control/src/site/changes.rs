@@ -462,6 +462,7 @@ mod tests {
             name: name.to_owned(),
             volume: VolumeId([7; 16]),
             size,
+            branch: 0,
             setting: VolumeSetting::default(),
             snapshots: 2,
             group: None,

@@ -17,7 +17,7 @@ use crate::{
     daemon::Daemon,
     journal::{DaemonJournal, JournalError, JournalPool},
     notice::NoticeSender,
-    order::{OrderAnswer, map_rows},
+    order::map_rows,
     pool_thread::ServedPool,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
@@ -267,12 +267,8 @@ impl SiteServer {
     ) -> Result<T, Refusal> {
         let refused = |why: String| Refusal::new(format!("pool {pool}: {why}"), "see its messages");
         let thread = self.daemon.pool(pool).ok_or_else(|| refused("it is not open".to_owned()))?;
-        let answer = thread.orders.give(&self.world, name, work).await;
-        let answer = match answer {
-            Ok(OrderAnswer::Done(answer)) => Ok(answer),
-            Ok(OrderAnswer::UnderWay(pending)) => pending.await,
-            Err(error) => Err(error),
-        };
+        // Callers of the API may fill the queue; the site waits for a place.
+        let answer = thread.orders.give_when_free(name, work).await;
         answer.map_err(|error| refused(error.to_string()))?
     }
 }

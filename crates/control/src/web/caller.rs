@@ -38,6 +38,10 @@ pub(super) struct Caller {
     pub name: String,
     pub whence: String,
     pub role: Role,
+    /// Where its keys of requests belong: a new token of an old name is another caller.
+    pub key_space: String,
+    /// Hash of its token, if it has one.
+    token: Option<[u8; 32]>,
     /// Names of the pools that it may see; all if empty.
     pools: Vec<String>,
 }
@@ -82,6 +86,15 @@ impl Caller {
         Err(ApiProblem::new(StatusCode::FORBIDDEN, "forbidden", &refusal))
     }
 
+    /// False once its token was deleted, or has expired.
+    pub fn is_valid(&self, api: &ApiState) -> bool {
+        let Some(hash) = &self.token else { return true };
+        let now = api.world.unix_s();
+        // A journal that cannot be read has said so; nothing is given away then.
+        let tokens = api.journal.tokens().unwrap_or_default();
+        tokens.iter().any(|token| token.hash == *hash && token.expires_unix_s.is_none_or(|end| now < end))
+    }
+
     /// False for a pool that is not there for this caller.
     pub fn sees(&self, pool: &str) -> bool {
         self.pools.is_empty() || self.pools.iter().any(|name| name == pool)
@@ -113,6 +126,9 @@ impl FromRequestParts<ApiState> for Caller {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiProblem> {
+        if let Some(known) = parts.extensions.get::<Self>() {
+            return Ok(known.clone());
+        }
         let peer = parts.extensions.get::<ApiPeer>().expect("each connection has a peer").clone();
         let given = parts.headers.get(header::AUTHORIZATION);
         if given.is_none()
@@ -120,19 +136,26 @@ impl FromRequestParts<ApiState> for Caller {
         {
             return Ok(Self {
                 name: format!("user {user}"),
+                key_space: format!("user {user}"),
                 whence: peer.source,
                 role: Role::Admin,
+                token: None,
                 pools: Vec::new(),
             });
         }
         let now = api.world.unix_s();
-        let token =
-            given.and_then(|given| given.to_str().ok()).and_then(|given| given.strip_prefix("Bearer "));
+        let token = given
+            .and_then(|given| given.to_str().ok())
+            .and_then(|given| given.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"))
+            .map(|(_, token)| token);
         if let Some(token) = token
             && let Some(known) = known_token(api, token.trim(), now)?
         {
-            let TokenRecord { name, role, pools, .. } = known;
-            return Ok(Self { name: format!("token {name}"), whence: peer.source, role, pools });
+            let TokenRecord { name, role, pools, hash, .. } = known;
+            let key_space = hash.iter().fold("token ".to_owned(), |text, byte| text + &format!("{byte:02x}"));
+            let (name, token) = (format!("token {name}"), Some(hash));
+            return Ok(Self { name, whence: peer.source, role, key_space, token, pools });
         }
         let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
         let refused = |problem: &str| {
@@ -184,8 +207,14 @@ mod tests {
 
     #[test]
     fn a_role_has_the_rights_of_those_before_it() {
-        let caller =
-            |role| Caller { name: "token x".to_owned(), whence: "socket".to_owned(), role, pools: vec![] };
+        let caller = |role| Caller {
+            name: "token x".to_owned(),
+            whence: "socket".to_owned(),
+            role,
+            key_space: String::new(),
+            token: None,
+            pools: vec![],
+        };
         let roles = [Role::Read, Role::Operate, Role::Admin];
         let allowed: Vec<usize> = roles
             .into_iter()

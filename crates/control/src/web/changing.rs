@@ -1,14 +1,26 @@
 //! The audit and the keys around each change.
 //!
-//! A caller may send `Idempotency-Key`: the same request with the same key is done once, and answered again, for 24 hours and
-//! over restarts. If the server was killed in between, the request is done again with the identities of the first time, so
+//! A caller may send `Idempotency-Key`: the same request with the same key succeeds once, and is answered again, for 24 hours
+//! and over restarts. If the server was killed in between, the request is done again with the identities of the first time, so
 //! what it had made is found.
+//!
+//! Invariants:
+//!
+//! 1. A change that was announced in the audit goes on to its outcome there, whether its caller waits or not; only the end of
+//!    the process ends it.
+//! 2. Of requests with one key, one is under way at a time.
+//! 3. Only the reply to a success is kept.
 
-use super::{ApiState, caller::Caller, problem::ApiProblem};
-use crate::journal::{
-    audit::AuditEvent,
-    replies::{KeptReply, KeyedRequest},
+use super::{ApiState, caller::Caller, problem::ApiProblem, rows::VolumeRow, site::SiteBody};
+use crate::{
+    journal::{
+        audit::AuditEvent,
+        replies::{KeptReply, KeyedRequest, VolumeBefore},
+        tokens::Role,
+    },
+    order::ANSWER_WITHIN,
 };
+use array::format::VolumeId;
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{FromRequestParts, Request, State},
@@ -18,10 +30,21 @@ use axum::{
 };
 use report::Refusal;
 use ring::digest::{SHA256, digest};
-use std::convert::Infallible;
+use serving::uuid::parse_uuid;
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+use tokio::sync::oneshot;
+use world::with_deadline;
 
 /// Most bytes of a request's body.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
+/// The same of a request with a site file: as of a file on the command line.
+pub(super) const SITE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of method and path that the audit keeps.
+const WHAT_BYTES: usize = 1024;
 /// Bytes of a body that the audit keeps.
 const AUDITED_BYTES: usize = 4096;
 const KEY: &str = "idempotency-key";
@@ -43,7 +66,52 @@ impl<S: Sync> FromRequestParts<S> for ChangeIdentity {
     }
 }
 
-/// Runs a request; one that changes something with its audit and its key.
+/// The volume that a path names, as it was before the first request with the same key.
+#[derive(Clone, Debug)]
+pub(super) struct FirstSeen(pub Option<VolumeBefore>);
+
+impl<S: Sync> FromRequestParts<S> for FirstSeen {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Self>().expect("every change has one").clone())
+    }
+}
+
+/// Keys of requests that are under way.
+#[derive(Default)]
+pub(super) struct KeysUnderWay(Mutex<BTreeSet<String>>);
+
+/// A key that is under way until this is dropped.
+struct KeyUnderWay {
+    api: ApiState,
+    key: String,
+}
+
+impl KeyUnderWay {
+    fn begin(api: &ApiState, key: &str) -> Result<Self, ApiProblem> {
+        if !api.keys.keys().insert(key.to_owned()) {
+            let refusal =
+                Refusal::new("a request with this Idempotency-Key is under way", "repeat it in a while");
+            return Err(ApiProblem::new(StatusCode::CONFLICT, "under-way", &refusal));
+        }
+        Ok(Self { api: Arc::clone(api), key: key.to_owned() })
+    }
+}
+
+impl KeysUnderWay {
+    fn keys(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().expect("nothing panics with the lock held")
+    }
+}
+
+impl Drop for KeyUnderWay {
+    fn drop(&mut self) {
+        self.api.keys.keys().remove(&self.key);
+    }
+}
+
+/// Runs a request. One that changes something goes on without its caller, to its outcome in the audit.
 pub(super) async fn run(
     State(api): State<ApiState>,
     caller: Caller,
@@ -56,30 +124,74 @@ pub(super) async fn run(
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", &refusal));
     }
     request.extensions_mut().insert(caller.clone());
-    if request.method().is_safe() || request.uri().path() == super::site::PLAN_PATH {
+    let path = request.uri().path();
+    if request.method().is_safe() || path == super::site::PLAN_PATH {
         return Ok(next.run(request).await);
     }
-    let (mut parts, body) = request.into_parts();
-    let body = to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
-        let refusal =
-            Refusal::new(format!("the body is broken off, or has more than {BODY_BYTES_MAX} bytes"), "");
+    // Before anything is recorded.
+    caller.need(Role::Operate)?;
+    let bytes_max = if path.starts_with("/v1/site/") { SITE_BYTES_MAX } else { BODY_BYTES_MAX };
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, bytes_max).await.map_err(|_| {
+        let refusal = Refusal::new(format!("the body is broken off, or has more than {bytes_max} bytes"), "");
         ApiProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", &refusal)
     })?;
-    let what = match parts.uri.path_and_query() {
-        Some(path) => format!("{} {path}", parts.method),
-        None => parts.method.to_string(),
-    };
+    let (tell, told) = oneshot::channel();
+    let changing = change(Arc::clone(&api), caller, (parts, body), next);
+    // The caller may be gone.
+    api.world.spawn("api change", async move { drop(tell.send(changing.await)) });
+    match with_deadline(api.world.sleep(ANSWER_WITHIN), told).await {
+        Some(Ok(response)) => response,
+        Some(Err(_)) => {
+            let refusal = Refusal::new("the change has ended without an answer", "look whether it is done");
+            Err(ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "not-known", &refusal))
+        }
+        None => {
+            let problem =
+                format!("no answer within {} s; what was asked for goes on", ANSWER_WITHIN.as_secs());
+            let refusal =
+                Refusal::new(problem, "look whether it is done, or repeat it with its Idempotency-Key");
+            Err(ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "goes-on", &refusal))
+        }
+    }
+}
+
+/// Runs a request that changes something, with its audit and its key.
+async fn change(
+    api: ApiState,
+    caller: Caller,
+    (mut parts, body): (Parts, Bytes),
+    next: Next,
+) -> Result<Response, ApiProblem> {
+    let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
+    let what = shortened(&format!("{} {path}", parts.method), WHAT_BYTES);
+    // The reply to a new token has its secret, and secrets are not kept.
+    let has_kept_reply = parts.uri.path() != super::tokens::PATH;
+    let key = key_of(&parts.headers, &caller)?.filter(|_| has_kept_reply);
+    let _under_way = key.as_ref().map(|key| KeyUnderWay::begin(&api, key)).transpose()?;
     let uuid = api.world.random_uuid();
-    let keyed = keyed_request(&api, &parts.headers, (&caller, &what, &body), uuid)?;
+    let before = volume_before(&api, parts.uri.path());
+    let keyed = match key {
+        Some(key) => {
+            let known = keyed_request(&api, &key, (&parts, &body), (uuid, before.clone()))?;
+            Some((key, known))
+        }
+        None => None,
+    };
     if let Some((_, KeyedRequest { reply: Some(reply), .. })) = &keyed {
         return Ok(repeated(reply));
     }
-    let identity = match &keyed {
-        Some((_, request)) => ChangeIdentity { uuid: request.seed, may_be_done: request.seed != uuid },
-        None => ChangeIdentity { uuid, may_be_done: false },
+    let (identity, first_seen) = match &keyed {
+        Some((_, request)) => {
+            let identity = ChangeIdentity { uuid: request.seed, may_be_done: request.seed != uuid };
+            (identity, request.before.clone())
+        }
+        None => (ChangeIdentity { uuid, may_be_done: false }, before),
     };
     parts.extensions.insert(identity);
-    let announced = announce(&api, &caller, &what, &body)?;
+    parts.extensions.insert(FirstSeen(first_seen));
+    let wanted = wanted_of(parts.uri.path(), &body);
+    let announced = announce(&api, &caller, &what, wanted)?;
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     let (response, reply) = kept(response).await;
     let event = AuditEvent { of: Some(announced.0), outcome: outcome_of(&response), ..announced.1 };
@@ -87,8 +199,9 @@ pub(super) async fn run(
         // The change is done; the announcement stands without its outcome.
         api.notices.warn(format!("{what}: its outcome is not in the audit: {}", error.refusal()));
     }
+    // A refused request may succeed when it is repeated.
     if let Some((key, request)) = keyed
-        && is_final(response.status())
+        && response.status().is_success()
     {
         let ended = KeyedRequest { reply: Some(reply), ..request };
         if let Err(error) = api.journal.set_reply(&key, &ended) {
@@ -98,19 +211,47 @@ pub(super) async fn run(
     Ok(response)
 }
 
+/// The volume that a path names, if there is one.
+fn volume_before(api: &ApiState, path: &str) -> Option<VolumeBefore> {
+    let id = path.strip_prefix("/v1/volumes/")?.split('/').next()?;
+    let id = VolumeId(parse_uuid(id).ok()?);
+    let site = api.site.look();
+    site.pools.values().find_map(|pool| {
+        let view = pool.last_view();
+        let volume = view.volumes.iter().find(|volume| volume.volume == id)?;
+        let row = VolumeRow::of((&pool.name, &pool.id.to_string()), volume);
+        Some(VolumeBefore { pool: pool.id.to_string(), tag: row.tag() })
+    })
+}
+
+/// What a body asks for, as the audit keeps it. Of a site file, what it destroys comes first, and its text is known by its hash.
+fn wanted_of(path: &str, body: &Bytes) -> String {
+    let text = String::from_utf8_lossy(body);
+    match serde_json::from_slice::<SiteBody>(body) {
+        Ok(SiteBody { text, destroy }) if path.starts_with("/v1/site/") => {
+            let hash = digest(&SHA256, text.as_bytes());
+            let hash = hash.as_ref().iter().fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+            let destroy = shortened(&destroy.join(", "), AUDITED_BYTES);
+            shortened(&format!("destroy [{destroy}]; SHA-256 of the text {hash}; {text}"), 2 * AUDITED_BYTES)
+        }
+        _ => shortened(&text, AUDITED_BYTES),
+    }
+}
+
+fn shortened(text: &str, bytes_max: usize) -> String {
+    match text.len() <= bytes_max {
+        true => text.to_owned(),
+        false => format!("{}…", &text[..text.floor_char_boundary(bytes_max)]),
+    }
+}
+
 /// Records that a change begins. Returns the number of the line, and its event.
 fn announce(
     api: &ApiState,
     caller: &Caller,
     what: &str,
-    body: &Bytes,
+    wanted: String,
 ) -> Result<(u64, AuditEvent), ApiProblem> {
-    let mut wanted = String::from_utf8_lossy(body).into_owned();
-    if wanted.len() > AUDITED_BYTES {
-        let end = wanted.floor_char_boundary(AUDITED_BYTES);
-        wanted.truncate(end);
-        wanted.push('…');
-    }
     let event = AuditEvent {
         who: caller.name.clone(),
         whence: caller.whence.clone(),
@@ -122,32 +263,35 @@ fn announce(
     Ok((api.journal.append_audit(api.world.unix_s(), &event)?, event))
 }
 
-/// The request that the key of this one stands for; `None` without a key.
+/// The key of a request, apart from those of other callers.
+fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<String>, ApiProblem> {
+    let Some(key) = headers.get(KEY) else { return Ok(None) };
+    match key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX) {
+        Some(key) => Ok(Some(format!("{}\n{key}", caller.key_space))),
+        None => {
+            let problem = format!("Idempotency-Key has 1 to {KEY_BYTES_MAX} ASCII characters");
+            Err(ApiProblem::bad_request(problem, ""))
+        }
+    }
+}
+
+/// The request that a key stands for: this one, or the one that came first.
 fn keyed_request(
     api: &ApiState,
-    headers: &HeaderMap,
-    (caller, what, body): (&Caller, &str, &Bytes),
-    seed: [u8; 16],
-) -> Result<Option<(String, KeyedRequest)>, ApiProblem> {
-    // The reply to a new token has its secret, and secrets are not kept.
-    let is_kept = !what.ends_with(super::tokens::PATH);
-    let Some(key) = headers.get(KEY).filter(|_| is_kept) else { return Ok(None) };
-    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
-    let key = key.ok_or_else(|| {
-        ApiProblem::bad_request(format!("Idempotency-Key has 1 to {KEY_BYTES_MAX} ASCII characters"), "")
-    })?;
-    let key = format!("{}\n{key}", caller.name);
-    let mut whole = what.as_bytes().to_vec();
-    whole.push(0);
+    key: &str,
+    (parts, body): (&Parts, &Bytes),
+    (seed, before): ([u8; 16], Option<VolumeBefore>),
+) -> Result<KeyedRequest, ApiProblem> {
+    let mut whole = format!("{} {}\0", parts.method, parts.uri).into_bytes();
     whole.extend_from_slice(body);
-    let hash = digest(&SHA256, &whole).as_ref().try_into().expect("SHA-256 has 32 bytes");
-    let new = KeyedRequest { request_hash: hash, seed, unix_s: api.world.unix_s(), reply: None };
-    let known = api.journal.keyed_request(&key, &new)?;
-    if known.request_hash != hash {
-        let refusal = Refusal::new("this Idempotency-Key was used for another request", "use a new key");
-        return Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", &refusal));
+    let request_hash = digest(&SHA256, &whole).as_ref().try_into().expect("SHA-256 has 32 bytes");
+    let new = KeyedRequest { request_hash, seed, unix_s: api.world.unix_s(), before, reply: None };
+    let known = api.journal.keyed_request(key, &new)?;
+    if known.request_hash == request_hash {
+        return Ok(known);
     }
-    Ok(Some((key, known)))
+    let refusal = Refusal::new("this Idempotency-Key was used for another request", "use a new key");
+    Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", &refusal))
 }
 
 /// The response again, and what is kept of it.
@@ -171,11 +315,6 @@ fn repeated(reply: &KeptReply) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     response
-}
-
-/// False for a reply after which the same request may have another one.
-fn is_final(status: StatusCode) -> bool {
-    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
 }
 
 fn outcome_of(response: &Response) -> String {

@@ -3,9 +3,10 @@
 //! Invariants:
 //!
 //! 1. At most [`CONNECTIONS_MAX`] are open; more wait in the listener's queue.
-//! 2. A request's headers have [`HEADERS_WITHIN`], the request as a whole [`REQUEST_WITHIN`].
+//! 2. A request's headers have [`HEADERS_WITHIN`], the request as a whole [`REQUEST_WITHIN`]; a client that takes nothing of
+//!    its answer is closed (`patient_stream`).
 
-use super::{caller::ApiPeer, local_world::LocalWorld, problem::ApiProblem};
+use super::{caller::ApiPeer, local_world::LocalWorld, patient_stream::PatientStream, problem::ApiProblem};
 use axum::{
     Router,
     body::Body,
@@ -49,17 +50,17 @@ async fn serve_connection(world: LocalWorld, accepted: IncomingConnection, route
         Address::Tcp { .. } => peer.rsplit_once(':').map_or(peer.clone(), |(host, _)| host.to_owned()),
     };
     let peer = ApiPeer { source, user };
-    let timer = world.clone();
+    let (timer, own) = (world.clone(), world.clone());
     let answer = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        let (router, world) = (router.clone(), world.clone());
+        let (router, world) = (router.clone(), own.clone());
         async move { Ok::<_, Infallible>(answer(router, world, request.map(Body::new)).await) }
     });
     let served = http1::Builder::new()
         .timer(timer)
         .header_read_timeout(HEADERS_WITHIN)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), answer);
+        .serve_connection(TokioIo::new(PatientStream::new(stream, world)), answer);
     // A client that breaks off is no news.
     let _ = served.await;
 }
@@ -72,8 +73,9 @@ async fn answer(router: Router, world: LocalWorld, request: Request<Body>) -> Re
         Some(Ok(response)) => response,
         Some(Err(never)) => match never {},
         None => {
-            let refusal = Refusal::new("the request took too long", "ask for its result");
-            ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "too-slow", &refusal).into_response()
+            // Changes are answered sooner, and go on: it is the body that did not come.
+            let refusal = Refusal::new("the request did not come as a whole", "send it again");
+            ApiProblem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", &refusal).into_response()
         }
     }
 }

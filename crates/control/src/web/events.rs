@@ -164,7 +164,9 @@ fn stream_of(api: ApiState, caller: Caller, after: u64) -> Result<Response, ApiP
     })?;
     let state = EventStream { api, caller, after, _place: place };
     let text = stream::unfold(state, async |mut state| {
-        let text = state.next().await;
+        // A token that was deleted ends its streams.
+        let is_valid = state.caller.is_valid(&state.api);
+        let text = if is_valid { state.next().await } else { return None };
         Some((Ok::<_, Infallible>(text), state))
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];

@@ -29,6 +29,11 @@ impl LocalWorld {
         LocalSleep(Fragile::new(Box::pin(async move { world.sleep(time).await })))
     }
 
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
+        // It goes on when its handle is dropped.
+        self.0.get().spawn(name, task);
+    }
+
     /// Seconds since 1970, UTC.
     pub fn unix_s(&self) -> i64 {
         self.0.get().wall().seconds

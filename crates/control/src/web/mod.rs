@@ -9,7 +9,7 @@
 //!
 //! 1. A GET sends a pool nothing, but for pages of snapshots and the uses of a volume.
 //! 2. A change is in the audit before it begins, and its outcome after it.
-//! 3. Everything but health needs a caller ([`caller`]).
+//! 3. Everything but health and the description of the API needs a caller (`caller`).
 
 mod audit;
 mod caller;
@@ -24,6 +24,7 @@ mod jobs;
 mod local_world;
 mod metrics;
 mod orders;
+mod patient_stream;
 mod pools;
 mod problem;
 mod router;
@@ -40,7 +41,7 @@ pub use drives::{DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
-pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token};
+pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token, token_text};
 
 use crate::{
     events::EventLog,
@@ -50,13 +51,17 @@ use crate::{
     site::handle::SiteHandle,
 };
 use caller::FailedLogins;
+use changing::KeysUnderWay;
 use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
 use serving::export::listen_refusal;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::{Semaphore, oneshot};
-use world::{Address, LocalFuture, ThreadEnd, ThreadStarter, World};
+use world::{Address, JoinHandle, LocalFuture, ThreadStarter, World};
+
+/// Orders that only read, at the same time: the others of a pool's queue are for changes.
+const READERS_MAX: usize = 8;
 
 /// Surroundings of the API.
 pub struct WebSetting {
@@ -81,6 +86,9 @@ struct Api {
     streams: Arc<Semaphore>,
     own_user: u32,
     failed_logins: FailedLogins,
+    keys: KeysUnderWay,
+    /// Places of orders that only read.
+    readers: Semaphore,
 }
 
 type ApiState = Arc<Api>;
@@ -90,7 +98,7 @@ pub struct WebThread {
     /// In the order of the setting.
     pub addresses: Vec<Address>,
     stop: oneshot::Sender<()>,
-    end: ThreadEnd,
+    end: JoinHandle<Result<(), String>>,
 }
 
 impl WebThread {
@@ -100,16 +108,26 @@ impl WebThread {
     ///
     /// There is no thread left, or an address is taken.
     pub async fn start(
+        world: &World,
         threads: &dyn ThreadStarter,
         setting: WebSetting,
         notices: NoticeSender,
     ) -> Result<Self, Refusal> {
         let (tell, bound) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let main = move |world: World| -> LocalFuture<()> {
-            Box::pin(run(world, setting, (tell, stopped), notices))
-        };
-        let end = threads.start("api", Box::new(main)).map_err(|error| no_thread(&error))?;
+        let own = notices.clone();
+        let main =
+            move |world: World| -> LocalFuture<()> { Box::pin(run(world, setting, (tell, stopped), own)) };
+        let ended = threads.start("api", Box::new(main)).map_err(|error| no_thread(&error))?;
+        let end = world.spawn("api watch", async move {
+            let end = ended.await;
+            if let Err(panic) = &end {
+                notices.warn(format!(
+                    "the API has stopped by an error of the program: {panic}; hosts are served on; start again to have it back"
+                ));
+            }
+            end
+        });
         match bound.await {
             Ok(addresses) => Ok(Self { addresses: addresses?, stop, end }),
             Err(_) => {
@@ -151,6 +169,8 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         own_user,
         failed_logins: FailedLogins::default(),
+        keys: KeysUnderWay::default(),
+        readers: Semaphore::new(READERS_MAX),
     });
     let router = router::router(api);
     for listener in listeners {

@@ -1,16 +1,23 @@
 //! Orders that handlers give to pools.
 
-use super::{ApiState, caller::Caller, changing::ChangeIdentity, problem::ApiProblem, rows::VolumeRow};
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::{ChangeIdentity, FirstSeen},
+    problem::ApiProblem,
+    rows::VolumeRow,
+    volumes::NewVolumeBody,
+};
 use crate::{
     folder_drives::DriveChangeOutcome,
     order::{ANSWER_WITHIN, OrderRefusal},
     pool_changes::PoolChanges,
     pool_thread::ServedPool,
-    site::handle::PoolHandle,
+    site::handle::{PoolHandle, SiteView},
     view::VolumeView,
 };
 use array::{
-    format::{DriveId, PoolId, VolumeId},
+    format::{DriveId, PoolId, SnapshotId, VolumeId},
     pool::VolumeInfo,
 };
 use axum::http::{HeaderMap, StatusCode, header};
@@ -46,39 +53,69 @@ impl MeantVolume {
 
 /// The pool of a UUID.
 pub(super) fn pool_of(api: &ApiState, caller: &Caller, id: &str) -> Result<PoolHandle, ApiProblem> {
-    let missing = || ApiProblem::not_found(format!("there is no pool {id}"));
-    let id = PoolId(parse_uuid(id).map_err(|_| missing())?);
+    let id_bytes = PoolId(parse_uuid(id).map_err(|_| ApiProblem::not_found(format!("{id:?} is no UUID")))?);
     let site = api.site.look();
-    let pool = site.pools.values().find(|pool| pool.id == id && caller.sees(&pool.name));
-    pool.cloned().ok_or_else(missing)
+    let pool = site.pools.values().find(|pool| pool.id == id_bytes && caller.sees(&pool.name));
+    pool.cloned().ok_or_else(|| missing(&site, format!("there is no pool {id}")))
 }
 
 /// The volume of a UUID.
 pub(super) fn volume_of(api: &ApiState, caller: &Caller, id: &str) -> Result<MeantVolume, ApiProblem> {
-    let missing = || ApiProblem::not_found(format!("there is no volume {id}"));
-    let id = VolumeId(parse_uuid(id).map_err(|_| missing())?);
+    let volume = VolumeId(parse_uuid(id).map_err(|_| ApiProblem::not_found(format!("{id:?} is no UUID")))?);
     let site = api.site.look();
+    find_volume(&site, caller, volume).ok_or_else(|| missing(&site, format!("there is no volume {id}")))
+}
+
+/// The volume that an earlier request with the same key has made.
+pub(super) fn made_before(api: &ApiState, caller: &Caller, identity: ChangeIdentity) -> Option<MeantVolume> {
+    find_volume(&api.site.look(), caller, VolumeId(identity.uuid)).filter(|_| identity.may_be_done)
+}
+
+fn find_volume(site: &SiteView, caller: &Caller, id: VolumeId) -> Option<MeantVolume> {
     let mut pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
-    let found = pools.find_map(|pool| {
+    pools.find_map(|pool| {
         let view = pool.last_view();
         let volume = view.volumes.iter().find(|volume| volume.volume == id)?.clone();
         Some(MeantVolume { pool: pool.clone(), volume })
-    });
-    found.ok_or_else(missing)
+    })
 }
 
-/// Gives an order and waits for its answer.
-pub(super) async fn order<T: Send + 'static>(
+/// True if a pool of the site is not open: what lies in it is not seen.
+pub(super) fn has_stopped_pools(site: &SiteView) -> bool {
+    !site.stopped.is_empty() || site.pools.values().any(|pool| pool.view().is_none())
+}
+
+/// What is not there, or cannot be seen while a pool is stopped.
+fn missing(site: &SiteView, what: String) -> ApiProblem {
+    if !has_stopped_pools(site) {
+        return ApiProblem::not_found(what);
+    }
+    let refusal =
+        Refusal::new(format!("{what} in the pools that are open, and one is stopped"), "see GET /v1/pools");
+    ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "pool-stopped", &refusal)
+}
+
+/// Gives an order that only reads, and waits for its answer.
+pub(super) async fn read_order<T: Send + 'static>(
     api: &ApiState,
     pool: &PoolHandle,
     name: &'static str,
     work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<Result<T, ApiProblem>> + Send + 'static,
 ) -> Result<T, ApiProblem> {
-    let pending = pool.begin(name, work)?;
-    match with_deadline(api.world.sleep(ANSWER_WITHIN), pending).await {
-        Some(answer) => answer?,
-        None => Err(goes_on(pool)),
-    }
+    let reading = async {
+        let _place = api.readers.acquire().await.expect("it is never closed");
+        pool.begin(name, work)?.await?
+    };
+    with_deadline(api.world.sleep(ANSWER_WITHIN), reading).await.unwrap_or_else(|| Err(goes_on(pool)))
+}
+
+/// Gives an order and waits for its answer, however long it takes.
+pub(super) async fn order<T: Send + 'static>(
+    pool: &PoolHandle,
+    name: &'static str,
+    work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<Result<T, ApiProblem>> + Send + 'static,
+) -> Result<T, ApiProblem> {
+    pool.begin(name, work)?.await?
 }
 
 fn goes_on(pool: &PoolHandle) -> ApiProblem {
@@ -100,16 +137,15 @@ pub(super) async fn change_pool(
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(served.changes.begin(name, change, DriveId(identity.uuid))?) })
     };
-    let ended = order(api, pool, name, begin).await?;
-    match with_deadline(api.world.sleep(ANSWER_WITHIN), ended).await {
-        Some(Ok(end)) => {
+    let ended = order(pool, name, begin).await?;
+    match ended.await {
+        Ok(end) => {
             let (outcome, revision) = end?;
             // A view that is late shows it later.
             with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
             Ok(outcome)
         }
-        Some(Err(_)) => Err(OrderRefusal::Stopped.into()),
-        None => Err(goes_on(pool)),
+        Err(_) => Err(OrderRefusal::Stopped.into()),
     }
 }
 
@@ -123,7 +159,7 @@ pub(super) async fn change_job(
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(work(&served.changes).await) })
     };
-    let revision = order(api, pool, name, begin).await?;
+    let revision = order(pool, name, begin).await?;
     with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
     Ok(())
 }
@@ -131,20 +167,105 @@ pub(super) async fn change_job(
 /// What a change is tied to.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeGuard {
-    pub identity: ChangeIdentity,
-    /// `If-Match`, and the volume of which it is a tag.
-    pub expected: Option<(VolumeId, String)>,
+    identity: ChangeIdentity,
+    /// Tags of which the volume must have one: `If-Match`, and that of the first request with the same key.
+    expected: Vec<(VolumeId, Vec<String>)>,
+    /// The volume that is to be created: one that is the same will do.
+    same: Option<NewVolumeBody>,
+}
+
+/// The end of a change.
+pub(super) enum ChangeEnd {
+    Now(VolumeDone),
+    /// It had been done: by a request with the same key, or by one that asked for the same.
+    Before(VolumeInfo),
 }
 
 impl ChangeGuard {
     pub fn new(identity: ChangeIdentity) -> Self {
-        Self { identity, expected: None }
+        Self { identity, expected: Vec::new(), same: None }
     }
 
-    /// Of a volume, with the `If-Match` of its request.
-    pub fn of(identity: ChangeIdentity, headers: &HeaderMap, volume: VolumeId) -> Self {
-        let tag = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok()).filter(|tag| *tag != "*");
-        Self { identity, expected: tag.map(|tag| (volume, tag.to_owned())) }
+    /// Of a volume that is to be created.
+    pub fn of_new(identity: ChangeIdentity, body: &NewVolumeBody) -> Self {
+        Self { same: Some(body.clone()), ..Self::new(identity) }
+    }
+
+    /// Of a volume: it has to be as `If-Match` says, and a request that is repeated finds it as the first one did.
+    ///
+    /// # Errors
+    ///
+    /// An `If-Match` is no list of tags.
+    pub fn of(
+        (identity, FirstSeen(first)): (ChangeIdentity, FirstSeen),
+        headers: &HeaderMap,
+        volume: VolumeId,
+    ) -> Result<Self, ApiProblem> {
+        let mut expected = Vec::new();
+        for given in headers.get_all(header::IF_MATCH) {
+            let given = given
+                .to_str()
+                .map_err(|_| ApiProblem::bad_request("If-Match is not ASCII", "send an ETag"))?;
+            if given.trim() != "*" {
+                expected.push((volume, given.split(',').map(|tag| tag.trim().to_owned()).collect()));
+            }
+        }
+        if let Some(first) = first.filter(|_| identity.may_be_done) {
+            expected.push((volume, vec![first.tag]));
+        }
+        Ok(Self { expected, ..Self::new(identity) })
+    }
+
+    /// Refuses a change of a volume that is not as the caller believes.
+    fn check_expected(
+        &self,
+        served: &ServedPool,
+        (pool, pool_id): &(String, String),
+    ) -> Result<(), ApiProblem> {
+        for (volume, tags) in &self.expected {
+            let known = served.pool.volumes().into_iter().find(|known| known.volume == *volume);
+            let now = known.map(|known| VolumeRow::of((pool, pool_id), &VolumeView::of(known)).tag());
+            if !now.is_some_and(|now| tags.contains(&now)) {
+                let refusal = Refusal::new(
+                    "the volume has changed since it was read",
+                    "read it again, and decide again",
+                );
+                return Err(ApiProblem::new(StatusCode::PRECONDITION_FAILED, "changed", &refusal));
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume that shows that the change has been done.
+    fn done_before(
+        &self,
+        served: &ServedPool,
+        change: &VolumeChange,
+        (pool, pool_id): &(String, String),
+    ) -> Result<Option<VolumeInfo>, ApiProblem> {
+        let (volumes, uuid) = (served.pool.volumes(), self.identity.uuid);
+        if let Some(made) = volumes.iter().find(|known| known.volume == VolumeId(uuid)) {
+            return Ok(Some(made.clone()));
+        }
+        if let VolumeChange::Snapshot { volumes: wanted, .. } = change {
+            let of_wanted = volumes.into_iter().filter(|known| wanted.iter().any(|volume| volume.is(known)));
+            let is_made = |known: &VolumeInfo| {
+                let snapshots = served.pool.snapshots(known.volume).unwrap_or_default();
+                snapshots.iter().any(|snapshot| snapshot.snapshot == SnapshotId(uuid))
+            };
+            return Ok(of_wanted.into_iter().find(is_made));
+        }
+        let Some(same) = &self.same else { return Ok(None) };
+        let Some(known) = volumes.into_iter().find(|known| known.name == same.name) else { return Ok(None) };
+        let row = VolumeRow::of((pool, pool_id), &VolumeView::of(known.clone()));
+        if same.is(&row) {
+            return Ok(Some(known));
+        }
+        let refusal = Refusal::new(
+            format!("pool {pool}: there is a volume {:?} of another size or with other settings", row.name),
+            "use another name, or change that one",
+        );
+        Err(ApiProblem::new(StatusCode::CONFLICT, "exists", &refusal))
     }
 }
 
@@ -154,15 +275,18 @@ pub(super) async fn change(
     pool: &PoolHandle,
     name: &'static str,
     (change, guard): (VolumeChange, ChangeGuard),
-) -> Result<VolumeDone, ApiProblem> {
+) -> Result<ChangeEnd, ApiProblem> {
     let place = (pool.name.clone(), pool.id.to_string());
-    let done = order(api, pool, name, move |served| {
+    let done = order(pool, name, move |served| {
         Box::pin(async move {
-            check_expected(&served, &guard, &place)?;
+            if let Some(volume) = guard.done_before(&served, &change, &place)? {
+                return Ok((ChangeEnd::Before(volume), served.pool.catalogue_revision()));
+            }
+            guard.check_expected(&served, &place)?;
             let on = served.exports.changeable().with_identity(guard.identity.uuid);
             let done = perform(&change, &on).await;
             served.show_changes();
-            Ok((done?, served.pool.catalogue_revision()))
+            Ok((ChangeEnd::Now(done?), served.pool.catalogue_revision()))
         })
     });
     let (done, revision) = done.await?;
@@ -171,20 +295,14 @@ pub(super) async fn change(
     Ok(done)
 }
 
-/// Refuses a change of a volume that is not as the caller believes.
-fn check_expected(
-    served: &ServedPool,
-    guard: &ChangeGuard,
-    (pool, pool_id): &(String, String),
-) -> Result<(), ApiProblem> {
-    let Some((volume, tag)) = &guard.expected else { return Ok(()) };
-    let known = served.pool.volumes().into_iter().find(|known| known.volume == *volume);
-    let now = known.map(|known| VolumeRow::of((pool, pool_id), &VolumeView::of(known)).tag());
-    if now.as_ref().is_some_and(|now| tag.split(',').any(|tag| tag.trim() == now)) {
-        return Ok(());
+impl ChangeEnd {
+    /// The row of the volume that was changed, with what that means for clients.
+    pub fn row(self, pool: &PoolHandle) -> VolumeRow {
+        match self {
+            Self::Now(done) => VolumeRow { notes: done.notes, ..row_of(pool, done.volume) },
+            Self::Before(volume) => row_of(pool, volume),
+        }
     }
-    let refusal = Refusal::new("the volume has changed since it was read", "read it again, and decide again");
-    Err(ApiProblem::new(StatusCode::PRECONDITION_FAILED, "changed", &refusal))
 }
 
 /// The row of a volume that was changed.

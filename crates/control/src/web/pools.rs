@@ -15,6 +15,7 @@ use axum::{
     Json,
     extract::{Path, Query, State},
 };
+use report::settings;
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     domains::NamedDomain,
@@ -103,7 +104,10 @@ pub(super) async fn list(
     for (name, refusal) in &site.stopped {
         match rows.iter_mut().find(|row| row.name == *name) {
             Some(row) => drop(row.reason.get_or_insert(refusal.to_string())),
-            None => rows.push(PoolRow::stopped(name, refusal.to_string())),
+            None => rows.push(PoolRow::stopped(
+                name,
+                settings::spelled(&refusal.to_string(), |name| format!("--{name}")).into_owned(),
+            )),
         }
     }
     rows.retain(|row| caller.sees(&row.name) && filter.name.as_ref().is_none_or(|name| row.name == *name));

@@ -2,7 +2,7 @@
 
 use super::{
     ApiProblem, ApiState, audit,
-    changing::{self, BODY_BYTES_MAX},
+    changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
     drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
 };
@@ -95,7 +95,7 @@ pub(super) fn router(api: ApiState) -> Router {
         .route("/v1/openapi.json", axum::routing::get(async move || (json, text)))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(SITE_BYTES_MAX))
         .layer(middleware::from_fn(in_words))
         .with_state(api)
 }

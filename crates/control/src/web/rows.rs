@@ -70,6 +70,8 @@ pub struct VolumeRow {
     /// UUID of its pool.
     pub pool_id: String,
     pub size_bytes: u64,
+    /// Number of its present branch: another one after each rollback.
+    pub branch: u32,
     pub write_cache: bool,
     /// Older data has one copy.
     pub raid0: bool,
@@ -84,12 +86,17 @@ pub struct VolumeRow {
     /// Name of the volume whose rollback left it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_by: Option<String>,
+    /// Of a change that was just made: what it means for clients, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// A page of volumes, by pool and name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumePage {
     pub volumes: Vec<VolumeRow>,
+    /// A pool is stopped: volumes that lie in it may be missing.
+    pub is_incomplete: bool,
     /// `after` of the next page; none if this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -197,13 +204,14 @@ impl PoolRow {
 
 impl VolumeRow {
     pub(super) fn of((pool, pool_id): (&str, &str), view: &VolumeView) -> Self {
-        let VolumeView { name, volume, size, setting, snapshots, group, left_by } = view;
+        let VolumeView { name, volume, size, branch, setting, snapshots, group, left_by } = view;
         Self {
             id: volume.to_string(),
             name: name.clone(),
             pool: pool.to_owned(),
             pool_id: pool_id.to_owned(),
             size_bytes: size.0,
+            branch: *branch,
             write_cache: setting.write_cache == WriteCache::On,
             raid0: setting.class == RedundancyClass::Raid0,
             limit_bytes: setting.bounds.limit_bytes,
@@ -213,12 +221,14 @@ impl VolumeRow {
             snapshots: *snapshots,
             group: group.clone(),
             left_by: left_by.clone(),
+            notes: Vec::new(),
         }
     }
 
     /// The version of this row, as `ETag` and `If-Match` have it.
     pub fn tag(&self) -> String {
-        let text = serde_json::to_string(self).expect("plain fields");
+        let bare = Self { notes: Vec::new(), ..self.clone() };
+        let text = serde_json::to_string(&bare).expect("plain fields");
         let hash = digest(&SHA256, text.as_bytes());
         let mut tag = String::from("\"");
         for byte in &hash.as_ref()[..8] {

@@ -19,8 +19,10 @@ use world::with_deadline;
 
 /// Path of the request that changes nothing, although it is a POST.
 pub(super) const PLAN_PATH: &str = "/v1/site/plan";
-/// Time for an answer; an apply goes on after it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(50);
+/// An apply has what it needs.
+const APPLIED_WITHIN: Duration = Duration::from_secs(30 * 86_400);
+/// Time for an answer to anything else.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A site file to be planned or applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -49,7 +51,12 @@ pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<
     let SiteAnswer { text, notes, .. } = ask(&api, WantedAnswer::File).await?;
     let text = text.expect("a file was asked for");
     let mut response = ([(header::CONTENT_TYPE, "application/toml")], text).into_response();
-    let left_out = notes.join("; ");
+    // Headers are ASCII.
+    let left_out: String = notes
+        .join("; ")
+        .chars()
+        .map(|char| if char.is_ascii_graphic() || char == ' ' { char } else { '?' })
+        .collect();
     if let Ok(left_out) = left_out.parse()
         && !notes.is_empty()
     {
@@ -66,7 +73,8 @@ pub(super) async fn plan(
     caller: Caller,
     Json(body): Json<SiteBody>,
 ) -> Result<Json<SitePlan>, ApiProblem> {
-    caller.need(Role::Read)?;
+    // Its text names files of the server, which are read.
+    caller.need(Role::Admin)?;
     caller.need_all_pools()?;
     Ok(Json(ask(&api, WantedAnswer::Plan(body.into())).await?.into()))
 }
@@ -85,19 +93,19 @@ pub(super) async fn apply(
 }
 
 async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
+    // An apply has its end in the audit, however long it takes.
+    let time = if matches!(wanted, WantedAnswer::Apply(_)) { APPLIED_WITHIN } else { ANSWER_WITHIN };
     let answer = api.site.ask(wanted)?;
-    match with_deadline(api.world.sleep(ANSWER_WITHIN), answer).await {
+    match with_deadline(api.world.sleep(time), answer).await {
         Some(Ok(answer)) => Ok(answer?),
         Some(Err(_)) => {
-            let refusal = Refusal::new("the server ends", "start it again");
+            let refusal =
+                Refusal::new("the server ends", "start it again, and ask for the plan of the same file");
             Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", &refusal))
         }
         None => {
-            let problem =
-                format!("no answer within {} s; what was asked for goes on", ANSWER_WITHIN.as_secs());
-            let refusal =
-                Refusal::new(problem, "ask for the plan of the same file: it is empty once all is done");
-            Err(ApiProblem::new(StatusCode::GATEWAY_TIMEOUT, "goes-on", &refusal))
+            let refusal = Refusal::new("the server is busy with another change", "ask again");
+            Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", &refusal))
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     ApiState,
     caller::Caller,
-    changing::ChangeIdentity,
-    orders::{ChangeGuard, MeantVolume, change, order, pool_of, volume_of},
+    changing::{ChangeIdentity, FirstSeen},
+    orders::{ChangeGuard, MeantVolume, change, pool_of, read_order, volume_of},
     problem::ApiProblem,
     rows::{SnapshotPage, SnapshotRow},
     volumes::{gone_before, page_rows},
@@ -22,7 +22,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serving::{
-    pool::volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef},
+    pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
     uuid::parse_uuid,
 };
 use utoipa::{IntoParams, ToSchema};
@@ -93,7 +93,7 @@ pub(super) async fn list(
 async fn rows(api: &ApiState, meant: &MeantVolume) -> Result<Vec<SnapshotRow>, ApiProblem> {
     let id = meant.id();
     let missing = ApiProblem::not_found(format!("there is no volume {id}"));
-    order(api, &meant.pool, "list snapshots", move |served| {
+    read_order(api, &meant.pool, "list snapshots", move |served| {
         Box::pin(async move {
             let snapshots = served.pool.snapshots(id).map_err(|_| missing)?;
             let volume = id.to_string();
@@ -158,19 +158,8 @@ pub(super) async fn create_of_volumes(
     if meant.is_empty() {
         return Err(ApiProblem::bad_request("volumes is empty", "name one or more"));
     }
-    let mut taken = identity.may_be_done.then(|| SnapshotId(identity.uuid).to_string());
-    if let Some(before) = &taken
-        && !rows(&api, &meant[0]).await?.iter().any(|row| row.id == *before)
-    {
-        taken = None;
-    }
-    let taken = match taken {
-        Some(taken) => taken,
-        None => {
-            let ids = meant.iter().map(MeantVolume::id).collect();
-            take(&api, &pool, (ids, name, note), identity).await?
-        }
-    };
+    let ids = meant.iter().map(MeantVolume::id).collect();
+    let taken = take(&api, &pool, (ids, name, note), identity).await?;
     let mut snapshots = Vec::new();
     for volume in &meant {
         snapshots.extend(rows(&api, volume).await?.into_iter().filter(|row| row.id == taken));
@@ -187,9 +176,8 @@ async fn take(
 ) -> Result<String, ApiProblem> {
     let volumes = volumes.into_iter().map(VolumeRef::Id).collect();
     let wanted = VolumeChange::Snapshot { volumes, name, note };
-    let done = change(api, pool, "take snapshot", (wanted, ChangeGuard::new(identity))).await?;
-    let VolumeOutcome::SnapshotTaken(taken) = done.outcome else { unreachable!("a snapshot was asked for") };
-    Ok(taken.snapshot.to_string())
+    change(api, pool, "take snapshot", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(SnapshotId(identity.uuid).to_string())
 }
 
 /// Deletes a snapshot that is not served.
@@ -199,7 +187,7 @@ async fn take(
 pub(super) async fn delete(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path((volume, snapshot)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(Role::Admin)?;
@@ -208,7 +196,7 @@ pub(super) async fn delete(
     let id = parse_uuid(&snapshot).ok().filter(|_| is_known);
     let Some(id) = id else {
         let missing = ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"));
-        return gone_before(&api, identity, missing);
+        return gone_before(&api, (identity, &first_seen), missing);
     };
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };

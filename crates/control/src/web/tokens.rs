@@ -103,7 +103,16 @@ impl TokenRow {
     }
 }
 
-/// Makes a token of these random bytes. `None` if there is one of its name.
+/// A token of these random bytes.
+pub fn token_text(secret: [u8; SECRET_BYTES]) -> String {
+    let mut token = PREFIX.to_owned();
+    for byte in secret {
+        write!(token, "{byte:02x}").expect("strings take all");
+    }
+    token
+}
+
+/// Records a token of these random bytes. `None` if there is one of its name.
 ///
 /// # Errors
 ///
@@ -113,10 +122,7 @@ pub fn make_token(
     new: &NewToken,
     (now, secret): (i64, [u8; SECRET_BYTES]),
 ) -> Result<Option<MadeToken>, JournalError> {
-    let mut token = PREFIX.to_owned();
-    for byte in secret {
-        write!(token, "{byte:02x}").expect("strings take all");
-    }
+    let token = token_text(secret);
     let hash = digest(&SHA256, token.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes");
     let record = TokenRecord {
         name: new.name.clone(),
@@ -161,6 +167,14 @@ pub(super) async fn create(
         return Err(ApiProblem::bad_request(
             format!("days is from 1 to {DAYS_MAX}"),
             "leave it out for no end",
+        ));
+    }
+    let site = api.site.look();
+    let is_known = |name: &&String| site.pools.contains_key(*name) || site.stopped.contains_key(*name);
+    if let Some(stranger) = new.pools.iter().find(|name| !is_known(name)) {
+        return Err(ApiProblem::bad_request(
+            format!("there is no pool {stranger:?}"),
+            "name pools of the site",
         ));
     }
     let mut secret = [0; SECRET_BYTES];

@@ -3,7 +3,7 @@
 use super::{
     ApiState,
     caller::Caller,
-    orders::{order, volume_of},
+    orders::{read_order, volume_of},
     problem::ApiProblem,
 };
 use crate::journal::tokens::Role;
@@ -35,7 +35,7 @@ pub(super) async fn show(
     caller.need(Role::Read)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let origin = IdentityOrigin::Volume(meant.id());
-    let uses = order(&api, &meant.pool, "show uses", move |served| {
+    let uses = read_order(&api, &meant.pool, "show uses", move |served| {
         Box::pin(async move {
             let device = served.exports.served(&origin);
             let initiators = device.map(|device| device.served.initiators()).unwrap_or_default();

@@ -3,12 +3,15 @@
 use super::{
     ApiState,
     caller::Caller,
-    changing::ChangeIdentity,
-    orders::{ChangeGuard, MeantVolume, change, pool_of, row_of, volume_of},
+    changing::{ChangeIdentity, FirstSeen},
+    orders::{
+        ChangeEnd, ChangeGuard, MeantVolume, change, has_stopped_pools, made_before, order, pool_of, row_of,
+        volume_of,
+    },
     problem::ApiProblem,
     rows::{RollbackRow, VolumePage, VolumeRow},
 };
-use crate::{journal::tokens::Role, site::handle::PoolHandle};
+use crate::{journal::tokens::Role, site::handle::PoolHandle, view::VolumeView};
 use array::format::VolumeId;
 use axum::{
     Json,
@@ -20,8 +23,8 @@ use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     limits::LimitChange,
-    volume_change::{SnapshotRef, VolumeChange, VolumeOutcome, VolumeRef},
-    withholding::{ReadmissionAnswer, ReadmittedClients},
+    volume_change::{SnapshotRef, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef},
+    withholding::{ReadmissionAnswer, ReadmittedClients, WithholdingStatus},
 };
 use utoipa::{IntoParams, ToSchema};
 use world::ByteCount;
@@ -162,7 +165,7 @@ impl NewVolumeBody {
     }
 
     /// True if a volume is as this one would be.
-    fn is(&self, row: &VolumeRow) -> bool {
+    pub(super) fn is(&self, row: &VolumeRow) -> bool {
         let limits = (self.limit_bytes, self.reserve_bytes, self.iops_max, self.kib_per_second_max);
         let (limit, reserve, iops, kib_per_second) = limits;
         (row.size_bytes, row.write_cache, row.raid0) == (self.size_bytes, self.write_cache, self.raid0)
@@ -240,7 +243,8 @@ pub(super) async fn list(
     volumes.truncate(limit);
     let last = volumes.last().filter(|_| has_more);
     let next = last.map(|row| format!("{}/{}", row.pool, row.name));
-    Ok(Json(VolumePage { volumes, next }))
+    let is_incomplete = only.is_none() && has_stopped_pools(&site);
+    Ok(Json(VolumePage { volumes, is_incomplete, next }))
 }
 
 fn split(after: &str) -> (&str, &str) {
@@ -287,32 +291,19 @@ pub(super) async fn create(
     Json(body): Json<NewVolumeBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(Role::Operate)?;
-    let pool = pool_of(&api, &caller, &pool)?;
-    let known = pool.last_view().volumes.iter().find(|known| known.name == body.name).cloned();
-    if let Some(volume) = known {
-        let row = MeantVolume { pool, volume }.row();
-        if body.is(&row) {
-            let status = if row.id == VolumeId(identity.uuid).to_string() {
-                StatusCode::CREATED
-            } else {
-                StatusCode::OK
-            };
-            return Ok(tagged(status, &row));
-        }
-        let refusal = Refusal::new(
-            format!(
-                "pool {}: there is a volume {:?} of another size or with other settings",
-                row.pool, row.name
-            ),
-            "use another name, or change that one",
-        );
-        return Err(ApiProblem::new(StatusCode::CONFLICT, "exists", &refusal));
+    if let Some(made) = made_before(&api, &caller, identity) {
+        return Ok(tagged(StatusCode::CREATED, &made.row()));
     }
-    let limits = body.limits();
+    let pool = pool_of(&api, &caller, &pool)?;
+    let (limits, guard) = (body.limits(), ChangeGuard::of_new(identity, &body));
     let NewVolumeBody { name, size_bytes, write_cache, raid0, .. } = body;
     let wanted = VolumeChange::Create { name, size_bytes, write_cache, raid0, limits };
-    let done = change(&api, &pool, "create volume", (wanted, ChangeGuard::new(identity))).await?;
-    Ok(tagged(StatusCode::CREATED, &row_of(&pool, done.volume)))
+    let end = change(&api, &pool, "create volume", (wanted, guard)).await?;
+    let status = match &end {
+        ChangeEnd::Before(volume) if volume.volume != VolumeId(identity.uuid) => StatusCode::OK,
+        _ => StatusCode::CREATED,
+    };
+    Ok(tagged(status, &end.row(&pool)))
 }
 
 /// Renames a volume, changes its size, or its settings: one of these at a time.
@@ -322,7 +313,7 @@ pub(super) async fn create(
 pub(super) async fn patch(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     headers: HeaderMap,
     Path(volume): Path<String>,
     Json(body): Json<VolumePatch>,
@@ -337,9 +328,9 @@ pub(super) async fn patch(
         let problem = "a request changes the name, the size (with may_shrink) or settings: one of these";
         ApiProblem::bad_request(problem, "send a request for each")
     })?;
-    let guard = ChangeGuard::of(identity, &headers, meant.id());
-    let done = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
-    Ok(tagged(StatusCode::OK, &row_of(&meant.pool, done.volume)))
+    let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
+    let end = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
+    Ok(tagged(StatusCode::OK, &end.row(&meant.pool)))
 }
 
 /// Deletes a volume without snapshots that is not served.
@@ -349,16 +340,16 @@ pub(super) async fn patch(
 pub(super) async fn delete(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     headers: HeaderMap,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(Role::Admin)?;
     let meant = match volume_of(&api, &caller, &volume) {
         Ok(meant) => meant,
-        Err(problem) => return gone_before(&api, identity, problem),
+        Err(problem) => return gone_before(&api, (identity, &first_seen), problem),
     };
-    let guard = ChangeGuard::of(identity, &headers, meant.id());
+    let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
     let wanted = VolumeChange::Delete { volume: VolumeRef::Id(meant.id()) };
     change(&api, &meant.pool, "delete volume", (wanted, guard)).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -367,18 +358,16 @@ pub(super) async fn delete(
 /// The answer for something that is not there: an earlier request with the same key may have deleted it.
 pub(super) fn gone_before(
     api: &ApiState,
-    identity: ChangeIdentity,
+    (identity, FirstSeen(first)): (ChangeIdentity, &FirstSeen),
     problem: ApiProblem,
 ) -> Result<StatusCode, ApiProblem> {
-    if !identity.may_be_done {
-        return Err(problem);
-    }
+    let Some(first) = first.as_ref().filter(|_| identity.may_be_done) else { return Err(problem) };
     let site = api.site.look();
-    if site.stopped.is_empty() && site.pools.values().all(|pool| pool.view().is_some()) {
+    let pool = site.pools.values().find(|pool| pool.id.to_string() == first.pool);
+    if pool.is_some_and(|pool| pool.view().is_some()) {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let refusal =
-        Refusal::new("a pool is stopped: it may have what is to be deleted", "try again when it is open");
+    let refusal = Refusal::new("its pool is not open: it may be there still", "try again when it is open");
     Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "pool-stopped", &refusal))
 }
 
@@ -395,22 +384,15 @@ pub(super) async fn clone(
     Json(body): Json<NewCloneBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(Role::Operate)?;
-    let meant = volume_of(&api, &caller, &volume)?;
-    if let Some(made) = made_before(&meant.pool, identity) {
-        return Ok(tagged(StatusCode::CREATED, &made));
+    if let Some(made) = made_before(&api, &caller, identity) {
+        return Ok(tagged(StatusCode::CREATED, &made.row()));
     }
+    let meant = volume_of(&api, &caller, &volume)?;
     let NewCloneBody { name, snapshot, independent } = body;
     let (source, snapshot) = (VolumeRef::Id(meant.id()), snapshot.map(SnapshotRef::Name));
     let wanted = VolumeChange::Clone { source, snapshot, name, is_independent: independent };
-    let done = change(&api, &meant.pool, "clone volume", (wanted, ChangeGuard::new(identity))).await?;
-    Ok(tagged(StatusCode::CREATED, &row_of(&meant.pool, done.volume)))
-}
-
-/// The volume that an earlier request with the same key has made.
-fn made_before(pool: &PoolHandle, identity: ChangeIdentity) -> Option<VolumeRow> {
-    let view = pool.last_view();
-    let made = view.volumes.iter().find(|known| known.volume == VolumeId(identity.uuid))?.clone();
-    identity.may_be_done.then(|| MeantVolume { pool: pool.clone(), volume: made }.row())
+    let end = change(&api, &meant.pool, "clone volume", (wanted, ChangeGuard::new(identity))).await?;
+    Ok(tagged(StatusCode::CREATED, &end.row(&meant.pool)))
 }
 
 /// Takes a volume back to a snapshot, and keeps its present state as another volume.
@@ -421,43 +403,58 @@ fn made_before(pool: &PoolHandle, identity: ChangeIdentity) -> Option<VolumeRow>
 pub(super) async fn roll_back(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     headers: HeaderMap,
     Path(volume): Path<String>,
     Json(body): Json<RollbackBody>,
 ) -> Result<Json<RollbackRow>, ApiProblem> {
     caller.need(Role::Admin)?;
-    let meant = volume_of(&api, &caller, &volume)?;
-    if let Some(left) = made_before(&meant.pool, identity) {
-        let now = meant
-            .pool
-            .last_view()
-            .volumes
-            .iter()
-            .find(|known| Some(&known.name) == left.left_by.as_ref())
-            .cloned();
-        let now = now.ok_or_else(|| ApiProblem::not_found(format!("the volume that left {}", left.name)))?;
-        return Ok(Json(RollbackRow {
-            volume: MeantVolume { pool: meant.pool, volume: now }.row(),
-            size_before_bytes: left.size_bytes,
-            left: left.name,
-            left_id: left.id,
-            withheld_from: Vec::new(),
-            withheld_from_nbd: false,
-        }));
+    if let Some(left) = made_before(&api, &caller, identity) {
+        return rolled_back_before(&left).await;
     }
+    let meant = volume_of(&api, &caller, &volume)?;
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), body.snapshot.map(SnapshotRef::Name));
     let wanted = VolumeChange::RollBack { volume, snapshot, is_forced: body.force };
-    let guard = ChangeGuard::of(identity, &headers, meant.id());
-    let done = change(&api, &meant.pool, "roll back volume", (wanted, guard)).await?;
+    let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
+    let done = match change(&api, &meant.pool, "roll back volume", (wanted, guard)).await? {
+        ChangeEnd::Now(done) => done,
+        ChangeEnd::Before(left) => {
+            let left = MeantVolume { pool: meant.pool, volume: VolumeView::of(left) };
+            return rolled_back_before(&left).await;
+        }
+    };
     let VolumeOutcome::RolledBack(outcome) = done.outcome else { unreachable!("a rollback was asked for") };
     Ok(Json(RollbackRow {
-        volume: row_of(&meant.pool, done.volume),
+        volume: VolumeRow { notes: done.notes, ..row_of(&meant.pool, done.volume) },
         size_before_bytes: outcome.bytes_before,
         left: outcome.left_name,
         left_id: outcome.left.to_string(),
         withheld_from: outcome.withheld.initiators,
         withheld_from_nbd: outcome.withheld.nbd,
+    }))
+}
+
+/// The answer to a rollback that an earlier request with the same key has done, and which left this volume.
+async fn rolled_back_before(left: &MeantVolume) -> Result<Json<RollbackRow>, ApiProblem> {
+    let row = left.row();
+    let now =
+        left.pool.last_view().volumes.iter().find(|known| Some(&known.name) == row.left_by.as_ref()).cloned();
+    let now = now.ok_or_else(|| ApiProblem::not_found(format!("the volume that left {}", row.name)))?;
+    let id = now.volume;
+    let withheld = order(&left.pool, "look at withholding", move |served| {
+        Box::pin(async move {
+            let rows = served.pool.withheld_from(id).unwrap_or_default();
+            Ok(WithholdingStatus::of(&rows))
+        })
+    });
+    let withheld = withheld.await?;
+    Ok(Json(RollbackRow {
+        volume: MeantVolume { pool: left.pool.clone(), volume: now }.row(),
+        size_before_bytes: row.size_bytes,
+        left: row.name,
+        left_id: row.id,
+        withheld_from: withheld.as_ref().map(|withheld| withheld.initiators.clone()).unwrap_or_default(),
+        withheld_from_nbd: withheld.is_some_and(|withheld| withheld.nbd),
     }))
 }
 
@@ -517,8 +514,12 @@ pub(super) async fn readmit(
     };
     let wanted = VolumeChange::Readmit { volume: VolumeRef::Id(meant.id()), clients };
     let done = change(&api, &meant.pool, "readmit clients", (wanted, ChangeGuard::new(identity))).await?;
-    let VolumeOutcome::Readmitted(ReadmissionAnswer { initiators, nbd }) = done.outcome else {
-        unreachable!("a readmission was asked for")
+    let ChangeEnd::Now(VolumeDone {
+        outcome: VolumeOutcome::Readmitted(ReadmissionAnswer { initiators, nbd }),
+        ..
+    }) = done
+    else {
+        unreachable!("a readmission was asked for, and makes nothing")
     };
     Ok(Json(ReadmissionRow { initiators, nbd }))
 }

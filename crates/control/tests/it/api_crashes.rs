@@ -24,7 +24,7 @@ use control::{
 use fragile::Fragile;
 use report::Refusal;
 use serde::Serialize;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
     Address, ByteCount, Random, World,
     sim::{
@@ -83,6 +83,7 @@ struct Caller {
     open: Option<DrawnChange>,
     repeated: usize,
     refused: usize,
+    crashes: usize,
 }
 
 fn json(body: &impl Serialize) -> Option<String> {
@@ -242,7 +243,7 @@ impl Caller {
 }
 
 /// Sends the open change again, then new ones, until all are answered.
-async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -> Result<(), String> {
+async fn call(world: &World, client: &Rc<ApiClient>, caller: &Rc<RefCell<Caller>>) -> Result<(), String> {
     let said = |refusal: Refusal| refusal.to_string();
     let mut pools = BTreeMap::new();
     let rows: Vec<control::web::rows::PoolRow> = client.get("/v1/pools").await.map_err(said)?;
@@ -276,9 +277,7 @@ async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -
                 drawn
             }
         };
-        let key = [("idempotency-key", change.key.as_str())];
-        let method = change.method.parse().unwrap();
-        let reply = client.send(method, &change.path, change.body.clone(), &key).await.map_err(said)?;
+        let reply = send(world, client, &change, caller).await?;
         caller.borrow_mut().answered(&change, &reply)?;
         caller.borrow_mut().open = None;
         if caller.borrow_mut().random.percent(20.0) {
@@ -286,6 +285,59 @@ async fn call(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -
             check(client, &model).await?;
         }
         world.yield_now().await;
+    }
+}
+
+/// Sends a change until it is answered. Some are sent twice at the same time, and some callers break off and ask again.
+async fn send(
+    world: &World,
+    client: &Rc<ApiClient>,
+    change: &DrawnChange,
+    caller: &Rc<RefCell<Caller>>,
+) -> Result<ApiReply, String> {
+    let attempt = || {
+        let (client, change) = (Rc::clone(client), change.clone());
+        async move {
+            let key = [("idempotency-key", change.key.as_str())];
+            let method = change.method.parse().unwrap();
+            let sent = client.send(method, &change.path, change.body.clone(), &key).await;
+            sent.map_err(|refusal| refusal.to_string())
+        }
+    };
+    let is_under_way = |reply: &ApiReply| reply.status == 409 && reply.body.contains("under-way");
+    let (is_twice, breaks_off) = {
+        let random = &mut caller.borrow_mut().random;
+        (random.percent(15.0), random.percent(15.0))
+    };
+    let mut answered = None;
+    if breaks_off {
+        let patience = Duration::from_micros(caller.borrow_mut().random.below(3_000));
+        // Whether it was begun or not.
+        answered = with_deadline(world.sleep(patience), attempt()).await.transpose()?;
+    }
+    if is_twice {
+        let other = world.spawn("the same again", attempt());
+        let first = attempt().await?;
+        let second = other.await?;
+        let ended = [&first, &second].into_iter().filter(|reply| !is_under_way(reply)).collect::<Vec<_>>();
+        // What is not there is refused, and said to be gone when it is to be deleted again.
+        if let [first, second] = ended[..]
+            && (first.status, &first.body) != (second.status, &second.body)
+            && change.method != "DELETE"
+        {
+            return Err(format!("{change:?} was answered {first:?} and {second:?}"));
+        }
+        answered = answered.or(ended.first().map(|reply| (*reply).clone()));
+    }
+    if let Some(reply) = answered.filter(|reply| !is_under_way(reply)) {
+        return Ok(reply);
+    }
+    loop {
+        let reply = attempt().await?;
+        if !is_under_way(&reply) {
+            return Ok(reply);
+        }
+        world.sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -307,7 +359,9 @@ async fn check(client: &ApiClient, model: &BTreeMap<String, ModelVolume>) -> Res
             snapshots: if is_left { BTreeMap::new() } else { snapshots.collect() },
             is_left,
         };
-        found.insert(row.id, known);
+        if found.insert(row.id, known).is_some() {
+            return Err("two volumes have one UUID".to_owned());
+        }
     }
     match found == *model {
         true => Ok(()),
@@ -345,11 +399,11 @@ async fn life(
         journal: Arc::clone(&journal),
         events: EventLog::new(world.wall()),
     };
-    let web = WebThread::start(&*threads, setting, notices.of("api")).await.map_err(said)?;
+    let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;
     server.apply(plan, |_| ()).await.map_err(said)?;
     server.open();
-    let client = ApiClient::new(network.host("server"), socket, None);
+    let client = Rc::new(ApiClient::new(network.host("server"), socket, None));
     let answering = async {
         loop {
             let request = server.next_request().await;
@@ -367,6 +421,10 @@ async fn life(
     let audit = journal.audit_lines(0, 5000).map_err(|error| error.to_string())?;
     check_audit(&audit).map_err(|broken| format!("{broken:?}"))?;
     let ended = audit.iter().filter(|line| line.event.of.is_some()).count();
+    let begun = audit.iter().filter(|line| line.event.of.is_none()).count();
+    if begun - ended > caller.borrow().crashes {
+        return Err(format!("{begun} changes were begun, {ended} have an outcome"));
+    }
     if ended < CHANGES - caller.borrow().repeated {
         return Err(format!("{ended} outcomes of {CHANGES} changes are in the audit"));
     }
@@ -405,6 +463,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
         open: None,
         repeated: 0,
         refused: 0,
+        crashes: 0,
     };
     let caller = Rc::new(RefCell::new(caller));
     let mut left = 3 + random.below(6) as usize;
@@ -429,6 +488,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
             other => return Err(format!("{other:?}")),
         }
         crashes += 1;
+        caller.borrow_mut().crashes += 1;
         left -= 1;
     }
 }

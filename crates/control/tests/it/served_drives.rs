@@ -84,7 +84,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         journal,
         events: EventLog::new(world.wall()),
     };
-    let web = WebThread::start(&*threads, setting, notices.of("api")).await.unwrap();
+    let web = WebThread::start(world, &*threads, setting, notices.of("api")).await.unwrap();
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();
     server.apply(plan, |_| ()).await.unwrap();
     server.open();

@@ -114,12 +114,26 @@ impl<'a> ChangeablePool<'a> {
     ///
     /// It is served.
     pub(in crate::pool) fn check_unserved(&self, origin: &IdentityOrigin, name: &str) -> Result<(), Refusal> {
+        self.check_unserved_or(origin, name, "take it out of the site file and apply that first")
+    }
+
+    /// The same with another remedy.
+    ///
+    /// # Errors
+    ///
+    /// It is served.
+    pub(in crate::pool) fn check_unserved_or(
+        &self,
+        origin: &IdentityOrigin,
+        name: &str,
+        remedy: &str,
+    ) -> Result<(), Refusal> {
         let Some(exports) = self.exports else { return Ok(()) };
         if exports.served(origin).is_none() {
             return Ok(());
         }
         let problem =
             format!("{} is served as {}", self.path(name).display(), exports.services_of(origin).join(", "));
-        Err(Refusal::new(problem, "take it out of the site file and apply that first"))
+        Err(Refusal::new(problem, remedy))
     }
 }

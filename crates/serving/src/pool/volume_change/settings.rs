@@ -96,21 +96,20 @@ pub(super) async fn rename(
     volume: &VolumeRef,
     name: &str,
 ) -> Result<VolumeDone, Refusal> {
-    let before = on.find(volume);
+    let (before, snapshots) = on.with_snapshots(volume)?;
+    // The site file would mean another volume from then on, and the next apply would make it, empty, under clients.
+    let origins = snapshots.iter().map(|snapshot| IdentityOrigin::Snapshot(before.volume, snapshot.snapshot));
+    for origin in origins.chain([IdentityOrigin::Volume(before.volume)]) {
+        let remedy = format!(
+            "rename it in the site file, with name = {name:?} and was = {:?}, and apply that",
+            before.name
+        );
+        on.check_unserved_or(&origin, &before.name, &remedy)?;
+    }
     let renamed = on.pool.rename_volume(volume.key(), name).await;
     renamed.map_err(|error| on.refusal(&error, HELP))?;
     let info = on.info(&VolumeRef::Name(name.to_owned()))?;
-    let name_before = before.map_or_else(|| name.to_owned(), |before| before.name);
-    // Exports know it by its id, so clients notice nothing.
-    let notes = on.device(&info).map(|_| {
-        format!(
-            "{} is served on; a site file that says {name_before:?} means another volume from now on: write name = \
-             {name:?} and was = {name_before:?} there",
-            on.path(name).display()
-        )
-    });
-    let done = VolumeDone::of(info, VolumeOutcome::Renamed { name_before });
-    Ok(VolumeDone { notes: notes.into_iter().collect(), ..done })
+    Ok(VolumeDone::of(info, VolumeOutcome::Renamed { name_before: before.name }))
 }
 
 pub(super) async fn delete(on: &ChangeablePool<'_>, volume: &VolumeRef) -> Result<VolumeDone, Refusal> {
