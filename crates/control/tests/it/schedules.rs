@@ -162,7 +162,7 @@ async fn live(
                 (*pool, *seconds, seconds + LATE_S)
             }
             Spell::Person { name } => {
-                let note = if known_persons % 2 == 0 { "" } else { "by hand" };
+                let note = if known_persons.is_multiple_of(2) { "" } else { "by hand" };
                 life.take_by_hand("mail", "a", name, note).await?;
                 known_persons += 1;
                 continue;

@@ -321,7 +321,7 @@ mod tests {
     fn a_volume_is_in_eight_schedules_at_most_by_its_group_or_its_name() {
         let schedules = |count| {
             let one = |number: u32| {
-                let volumes = if number % 2 == 0 {
+                let volumes = if number.is_multiple_of(2) {
                     "groups = ['mail']"
                 } else {
                     "volumes = ['mail/store', 'logs/store']"

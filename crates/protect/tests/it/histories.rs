@@ -25,7 +25,7 @@ enum Spell {
 
 /// A snapshot, by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Taken {
+struct TakenSnapshot {
     civil: UnixSecond,
     /// Seconds since the history's start.
     elapsed_s: i64,
@@ -39,9 +39,9 @@ struct Volume {
     elapsed_s: i64,
     ahead_s: i64,
     pace: TakingPace,
-    snapshots: Vec<Taken>,
+    snapshots: Vec<TakenSnapshot>,
     /// All that were ever taken.
-    taken: Vec<Taken>,
+    taken: Vec<TakenSnapshot>,
 }
 
 impl Volume {
@@ -49,12 +49,12 @@ impl Volume {
         UnixSecond(1_795_782_896 + self.elapsed_s + self.ahead_s)
     }
 
-    fn own(&self) -> Vec<Taken> {
+    fn own(&self) -> Vec<TakenSnapshot> {
         self.snapshots.iter().copied().filter(|taken| taken.is_own).collect()
     }
 
     fn take(&mut self, is_own: bool) {
-        let taken = Taken { civil: self.civil(), elapsed_s: self.elapsed_s, is_own };
+        let taken = TakenSnapshot { civil: self.civil(), elapsed_s: self.elapsed_s, is_own };
         self.snapshots.push(taken);
         self.taken.push(taken);
     }
@@ -168,7 +168,7 @@ proptest! {
             let taken_own: Vec<_> = volume.taken.iter().copied().filter(|taken| taken.is_own).collect();
             let newest = taken_own[taken_own.len().saturating_sub(schedule.keep())..].to_vec();
             prop_assert_eq!(volume.own(), newest);
-            let person = |all: &[Taken]| all.iter().filter(|taken| !taken.is_own).count();
+            let person = |all: &[TakenSnapshot]| all.iter().filter(|taken| !taken.is_own).count();
             prop_assert_eq!(person(&volume.snapshots), person(&volume.taken));
         }
     }
