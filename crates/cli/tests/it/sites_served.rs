@@ -48,7 +48,7 @@ volume = 'mail/store'
 ";
 
 /// `spindle serve`, killed when dropped.
-struct Served {
+pub struct Served {
     child: Child,
     lines: BufReader<ChildStdout>,
     /// The changes at its start, or of the last reload.
@@ -58,7 +58,7 @@ struct Served {
 }
 
 impl Served {
-    fn begin(bench: &Bench) -> Self {
+    pub fn begin(bench: &Bench) -> Self {
         let mut command = bench.command(&["serve", "site.toml", "--state", "state", "--json"]);
         let log = fs::File::create(bench.path("log")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -70,11 +70,15 @@ impl Served {
 
     /// Reads the changes and what is served.
     fn read(&mut self, bench: &Bench) {
-        let mut line = || {
+        // Events of pools are among the lines.
+        let mut line = || loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
             assert!(!line.is_empty(), "{}", fs::read_to_string(bench.path("log")).unwrap());
-            json_of(&line)
+            let said = json_of(&line);
+            if said.get("event").is_none() {
+                return said;
+            }
         };
         let (changes, services) = (line(), line());
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -90,11 +94,11 @@ impl Served {
         self.read(bench);
     }
 
-    fn uri(&self, end: &str) -> &str {
+    pub fn uri(&self, end: &str) -> &str {
         self.uris.iter().find(|uri| uri.ends_with(end)).unwrap_or_else(|| panic!("{end}: {:?}", self.uris))
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         signal(&self.child, "TERM");
         assert!(self.child.wait().unwrap().success());
     }
