@@ -10,6 +10,7 @@ mod copy_verbs;
 mod cut_verbs;
 mod databases;
 mod drives;
+mod drives_changed;
 mod drives_found;
 mod early_ends;
 mod elsewhere;

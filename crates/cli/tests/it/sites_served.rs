@@ -71,11 +71,15 @@ impl Served {
 
     /// Reads the changes and what is served.
     fn read(&mut self, bench: &Bench) {
-        let mut line = || {
+        // Events of pools are among the lines.
+        let mut line = || loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
             assert!(!line.is_empty(), "{}", fs::read_to_string(bench.path("log")).unwrap());
-            json_of(&line)
+            let said = json_of(&line);
+            if said.get("event").is_none() {
+                return said;
+            }
         };
         let (changes, services) = (line(), line());
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

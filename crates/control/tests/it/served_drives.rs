@@ -350,3 +350,41 @@ fn a_change_whose_caller_is_gone_is_done_once() {
         bench.end().await;
     });
 }
+
+#[test]
+fn a_lost_drive_is_forgotten_once_its_copies_are_made_elsewhere() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    real::run(1, RealOptions::default(), async |world: World| {
+        let bench = start(&world, folder.path()).await;
+        let orders = bench.server.daemon().pool("mail").unwrap().orders.clone();
+        let written = orders.give(&world, "write", |served| {
+            Box::pin(async move {
+                let store = VolumeDevice(served.pool.volume("store").unwrap());
+                let part = vec![Arc::new(Buffer::copy_of(&[7; 4 * MIB as usize]))];
+                store.write(ByteOffset(0), part, Stability::Stable).await.unwrap();
+            })
+        });
+        written.await.unwrap();
+        bench.end().await;
+        std::fs::remove_file(folder.path().join("pools/mail/drive-2.spindle")).unwrap();
+        std::fs::remove_file(folder.path().join("socket")).unwrap_or_default();
+        let bench = start(&world, folder.path()).await;
+        let rows = bench.drives().await;
+        let lost = rows.iter().find(|row| row.state == DriveState::Missing).expect("it is shown");
+        assert!(lost.reason.is_some() && lost.name.contains("drive-2"), "{lost:?}");
+        let health = bench.row().await.health.unwrap();
+        assert!(health.degraded_segments > 0, "{health:?}");
+        let forget = format!("/drives/{}/forget", lost.id.as_ref().unwrap());
+        let reply = bench.send("POST", &forget, None, "forget").await;
+        assert_eq!(reply.status, 202, "{reply:?}");
+        // The pool takes other changes meanwhile.
+        assert_eq!(bench.status("POST", "/drives", file(112 * MIB)).await, 201);
+        let is_gone = |rows: &Vec<DriveRow>| rows.iter().all(|row| row.id != lost.id) && rows.len() == 3;
+        bench.until("it is forgotten", async || bench.drives().await, is_gone).await;
+        assert_eq!(bench.row().await.health.unwrap().degraded_segments, 0);
+        assert_eq!(bench.send("POST", &forget, None, "forget").await.status, 202, "the same request");
+        assert_eq!(bench.status("POST", &forget, None).await, 404);
+        bench.end().await;
+    });
+}
