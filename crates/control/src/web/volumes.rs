@@ -320,8 +320,8 @@ pub(super) async fn patch(
 ) -> Result<Response, ApiProblem> {
     caller.need(if body.may_shrink { Role::Admin } else { Role::Operate })?;
     let meant = volume_of(&api, &caller, &volume)?;
-    // An earlier request with this key may have done it, and the tag is another since.
-    if identity.may_be_done && body.is_done(&meant.row()) {
+    // An earlier request with this key may have done it, and the tag is another since; or it has the name that it is to get.
+    if (identity.may_be_done || body.name.is_some()) && body.is_done(&meant.row()) {
         return Ok(tagged(StatusCode::OK, &meant.row()));
     }
     let wanted = body.change(VolumeRef::Id(meant.id())).ok_or_else(|| {
