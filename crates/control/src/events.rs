@@ -34,7 +34,7 @@ pub struct NumberedEvent {
 
 /// The newest events; clones are the same log.
 #[derive(Clone)]
-pub struct EventLog {
+pub struct DaemonEventLog {
     kept: Arc<Mutex<KeptEvents>>,
     newest: watch::Sender<u64>,
 }
@@ -46,7 +46,7 @@ struct KeptEvents {
     next_id: u64,
 }
 
-impl EventLog {
+impl DaemonEventLog {
     /// A log of a server that starts now.
     pub fn new(now: WallTime) -> Self {
         let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn numbers_grow_and_pages_begin_after_one() {
         let start = WallTime { seconds: 10, nanos: 5_000 };
-        let log = EventLog::new(start);
+        let log = DaemonEventLog::new(start);
         let first = 10_000_006;
         assert_eq!((log.oldest(), log.newest()), (first, first - 1));
         (0..5).for_each(|number| log.keep(&notice(&format!("{number}")), start));
@@ -140,13 +140,13 @@ mod tests {
         assert_eq!(texts(0, 2), ["0", "1"]);
         assert_eq!(texts(first + 2, 9), ["3", "4"]);
         assert_eq!(texts(log.newest(), 9), Vec::<String>::new());
-        let later = EventLog::new(WallTime { seconds: 11, nanos: 0 });
+        let later = DaemonEventLog::new(WallTime { seconds: 11, nanos: 0 });
         assert!(later.oldest() > log.newest(), "they grow over a restart");
     }
 
     #[test]
     fn the_oldest_events_go_when_there_is_no_room() {
-        let log = EventLog::new(WallTime { seconds: 0, nanos: 0 });
+        let log = DaemonEventLog::new(WallTime { seconds: 0, nanos: 0 });
         let long = "x".repeat(1 << 20);
         (0..20).for_each(|_| log.keep(&notice(&long), WallTime { seconds: 0, nanos: 0 }));
         assert_eq!(log.newest() - log.oldest() + 1, 15);

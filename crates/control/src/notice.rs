@@ -1,6 +1,6 @@
 //! Notices of the daemon's threads: lines for its log.
 
-use crate::events::EventLog;
+use crate::events::DaemonEventLog;
 use report::Severity;
 use serving::pool::events::EventReport;
 use std::sync::{
@@ -37,8 +37,8 @@ pub struct NoticeSender {
 pub struct NoticeReader {
     queue: mpsc::Receiver<Notice>,
     lost: Arc<AtomicU64>,
-    /// Where what is read is kept, and the clock of that.
-    kept: Option<(EventLog, World)>,
+    /// Log of all that is read, and the clock of that.
+    kept: Option<(DaemonEventLog, World)>,
 }
 
 /// A queue of notices; the sender is that of the thread `thread`.
@@ -94,7 +94,7 @@ impl serving::notices::Notices for NoticeSender {
 
 impl NoticeReader {
     /// The same, keeping what is read as events.
-    pub fn keeping(self, events: &EventLog, world: &World) -> Self {
+    pub fn keeping(self, events: &DaemonEventLog, world: &World) -> Self {
         Self { kept: Some((events.clone(), world.clone())), ..self }
     }
 

@@ -10,7 +10,7 @@ const KINDS: [(&str, &[&str]); 14] = [
     ("png", &["docs/pictures/"]),
     ("hex", &["crates/array/tests/it/golden/", "crates/maildb/tests/it/golden/"]),
     ("run", &["crates/workload/tests/it/golden/"]),
-    ("json", &["bench/runs/", "docs/monitoring/"]),
+    ("json", &["bench/runs/", "docs/monitoring/", "docs/openapi.json"]),
     ("yml", &["docs/monitoring/"]),
     ("html", &["crates/report/"]),
     ("css", &["crates/report/src/html/"]),

@@ -13,7 +13,7 @@ use control::web::{
         ApiReply, Method, NewCloneBody, NewSnapshotBody, NewSnapshotsBody, ReadmissionBody, RollbackBody,
         VolumeUses, in_uri,
     },
-    rows::{PoolRow, RollbackRow, SnapshotPage, VolumePage, VolumeRow},
+    rows::{PoolRow, RollbackRow, SnapshotPage, VolumeEntry, VolumePage},
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -257,7 +257,7 @@ impl OnlinePool {
         }
     }
 
-    async fn volume(&self, volume: &VolumeRef) -> Result<VolumeRow, Refusal> {
+    async fn volume(&self, volume: &VolumeRef) -> Result<VolumeEntry, Refusal> {
         match volume {
             VolumeRef::Id(id) => self.server.get(&format!("/v1/volumes/{id}")).await,
             VolumeRef::Name(name) => {
@@ -270,7 +270,7 @@ impl OnlinePool {
     }
 
     /// UUID of a snapshot.
-    async fn snapshot_id(&self, volume: &VolumeRow, snapshot: &SnapshotRef) -> Result<String, Refusal> {
+    async fn snapshot_id(&self, volume: &VolumeEntry, snapshot: &SnapshotRef) -> Result<String, Refusal> {
         let name = match snapshot {
             SnapshotRef::Id(id) => return Ok(id.to_string()),
             SnapshotRef::Name(name) => name,
@@ -290,7 +290,7 @@ fn name_of(snapshot: Option<&SnapshotRef>) -> Option<String> {
     snapshot.map(|snapshot| snapshot.key().to_string())
 }
 
-fn changed(row: VolumeRow) -> ChangedVolume {
+fn changed(row: VolumeEntry) -> ChangedVolume {
     let setting = VolumeSetting {
         class: if row.raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 },
         write_cache: if row.write_cache { WriteCache::On } else { WriteCache::Off },

@@ -2,7 +2,7 @@
 
 use crate::console::Console;
 use control::{
-    events::EventLog,
+    events::DaemonEventLog,
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
@@ -35,7 +35,7 @@ pub(super) async fn start(
     (world, server): (&World, &SiteServer),
     (state, journal): (&Path, &Arc<DaemonJournal>),
     options: RealOptions,
-    (notices, events): (&NoticeSender, &EventLog),
+    (notices, events): (&NoticeSender, &DaemonEventLog),
 ) -> Result<WebThread, Refusal> {
     let state = host_files::canonical(state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let socket = socket_of(&state);

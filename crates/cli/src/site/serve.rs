@@ -10,7 +10,7 @@ use crate::{
     notice_lines::{say_end, with_notices},
 };
 use control::{
-    events::EventLog,
+    events::DaemonEventLog,
     notice,
     site::{SiteServer, planning::PlanOccasion, server::PortalUse},
     web::WebThread,
@@ -41,7 +41,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
     let options = RealOptions::default();
     real::run(0, options, async |world: World| {
         let (notices, reader) = notice::channel("serve");
-        let events = EventLog::new(world.wall());
+        let events = DaemonEventLog::new(world.wall());
         let mut reader = reader.keeping(&events, &world);
         // From here on they do not end the process.
         let signal = interrupted();

@@ -7,7 +7,7 @@ use crate::{
 };
 use control::web::{
     client::{ApiClient, NewCloneBody, NewSnapshotBody, NewVolumeBody},
-    rows::{PoolRow, SnapshotPage, VolumePage, VolumeRow},
+    rows::{PoolRow, SnapshotPage, VolumeEntry, VolumePage},
 };
 use report::Refusal;
 use std::{
@@ -51,9 +51,9 @@ impl Drop for Served {
     }
 }
 
-/// What the caller was told is there.
+/// Things of which the caller was told that they are there.
 #[derive(Default)]
-struct Told {
+struct CallerModel {
     volumes: BTreeSet<String>,
     /// Of the volume `disk`.
     snapshots: BTreeSet<String>,
@@ -61,7 +61,7 @@ struct Told {
     repeated: u64,
 }
 
-/// What the test and the caller tell each other.
+/// Facts that the test and the caller tell each other.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
@@ -71,10 +71,10 @@ struct Shared {
 }
 
 /// A caller that sends changes until it is over, each until it is answered, and compares at the end.
-async fn call(world: World, socket: PathBuf, seed: u64, shared: Arc<Shared>) -> Told {
+async fn call(world: World, socket: PathBuf, seed: u64, shared: Arc<Shared>) -> CallerModel {
     let client = ApiClient::new(Rc::new(Sockets), Address::Unix(socket), None);
     let mut random = Random::new(seed, "caller");
-    let mut told = Told::default();
+    let mut told = CallerModel::default();
     let mut waited = 0;
     let pools = again(&world, &mut waited, async || client.get::<Vec<PoolRow>>("/v1/pools").await).await;
     let pool = pools[0].id.clone().unwrap();
@@ -112,7 +112,7 @@ async fn call(world: World, socket: PathBuf, seed: u64, shared: Arc<Shared>) -> 
                 let row = again(&world, &mut told.repeated, async || {
                     client.get::<VolumePage>(&format!("/v1/volumes?name={name}")).await
                 });
-                let rows: Vec<VolumeRow> = row.await.volumes;
+                let rows: Vec<VolumeEntry> = row.await.volumes;
                 assert_eq!(rows.len(), 1, "{name}: {rows:?}");
                 ("DELETE", format!("/v1/volumes/{}", rows[0].id), None, name)
             }

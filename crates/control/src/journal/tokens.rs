@@ -11,7 +11,7 @@ pub(super) const TOKENS: TableDefinition<&str, &str> = TableDefinition::new("tok
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
     pub name: String,
-    pub role: Role,
+    pub role: CallerRole,
     /// Names of the pools that it may see and change; all if empty.
     pub pools: Vec<String>,
     /// SHA-256 of the token.
@@ -25,7 +25,7 @@ pub struct TokenRecord {
 /// Rights of a caller; each has those of the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum CallerRole {
     /// Looks at everything but tokens and audit.
     Read,
     /// Makes and changes; loses no data.

@@ -79,7 +79,7 @@ pub struct SiteText {
 /// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteAnswer {
-    /// What is to change, or was changed.
+    /// Changes to be done, or that were done.
     pub changes: Vec<SiteChange>,
     /// Pools and volumes that the file lacks: they stay.
     pub kept: Vec<String>,

@@ -1,7 +1,7 @@
 //! The audit, read.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem, volumes::page_rows};
-use crate::journal::{audit::AuditLine, tokens::Role};
+use crate::journal::{audit::AuditLine, tokens::CallerRole};
 use axum::{
     Json,
     extract::{Query, State},
@@ -68,7 +68,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(filter): Query<AuditFilter>,
 ) -> Result<Json<Vec<AuditRow>>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     let after = filter.after.unwrap_or_default();
     if i64::try_from(after).is_err() {

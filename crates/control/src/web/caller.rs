@@ -7,7 +7,7 @@
 //! 2. Wrong tokens alone are throttled, by source: a caller with a right one never waits for others.
 
 use super::{ApiState, problem::ApiProblem};
-use crate::journal::tokens::{Role, TokenRecord};
+use crate::journal::tokens::{CallerRole, TokenRecord};
 use axum::{
     extract::FromRequestParts,
     http::{StatusCode, header, request::Parts},
@@ -37,8 +37,8 @@ pub(super) struct Caller {
     /// For the audit: `user 0`, or `token NAME`.
     pub name: String,
     pub whence: String,
-    pub role: Role,
-    /// Where its keys of requests belong: a new token of an old name is another caller.
+    pub role: CallerRole,
+    /// Space of its keys of requests: a new token of an old name is another caller.
     pub key_space: String,
     /// Hash of its token, if it has one.
     token: Option<[u8; 32]>,
@@ -58,14 +58,14 @@ struct FailureCount {
 
 impl Caller {
     /// Refuses a caller that has not the rights of `role`.
-    pub fn need(&self, role: Role) -> Result<(), ApiProblem> {
+    pub fn need(&self, role: CallerRole) -> Result<(), ApiProblem> {
         if self.role >= role {
             return Ok(());
         }
         let role = match role {
-            Role::Read => "read",
-            Role::Operate => "operate",
-            Role::Admin => "admin",
+            CallerRole::Read => "read",
+            CallerRole::Operate => "operate",
+            CallerRole::Admin => "admin",
         };
         let refusal = Refusal::new(
             format!("{} may not do this: it takes the role {role}", self.name),
@@ -138,7 +138,7 @@ impl FromRequestParts<ApiState> for Caller {
                 name: format!("user {user}"),
                 key_space: format!("user {user}"),
                 whence: peer.source,
-                role: Role::Admin,
+                role: CallerRole::Admin,
                 token: None,
                 pools: Vec::new(),
             });
@@ -215,14 +215,14 @@ mod tests {
             token: None,
             pools: vec![],
         };
-        let roles = [Role::Read, Role::Operate, Role::Admin];
+        let roles = [CallerRole::Read, CallerRole::Operate, CallerRole::Admin];
         let allowed: Vec<usize> = roles
             .into_iter()
             .map(|role| roles.into_iter().filter(|&needed| caller(role).need(needed).is_ok()).count())
             .collect();
         assert_eq!(allowed, [1, 2, 3]);
-        let limited = Caller { pools: vec!["mail".to_owned()], ..caller(Role::Admin) };
+        let limited = Caller { pools: vec!["mail".to_owned()], ..caller(CallerRole::Admin) };
         assert!(limited.sees("mail") && !limited.sees("logs") && limited.need_all_pools().is_err());
-        assert!(caller(Role::Read).sees("logs") && caller(Role::Read).need_all_pools().is_ok());
+        assert!(caller(CallerRole::Read).sees("logs") && caller(CallerRole::Read).need_all_pools().is_ok());
     }
 }

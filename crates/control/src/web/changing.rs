@@ -11,12 +11,12 @@
 //! 2. Of requests with one key, one is under way at a time.
 //! 3. Only the reply to a success is kept.
 
-use super::{ApiState, caller::Caller, problem::ApiProblem, rows::VolumeRow, site::SiteBody};
+use super::{ApiState, caller::Caller, problem::ApiProblem, rows::VolumeEntry, site::SiteBody};
 use crate::{
     journal::{
         audit::AuditEvent,
         replies::{KeptReply, KeyedRequest, VolumeBefore},
-        tokens::Role,
+        tokens::CallerRole,
     },
     order::ANSWER_WITHIN,
 };
@@ -129,7 +129,7 @@ pub(super) async fn run(
         return Ok(next.run(request).await);
     }
     // Before anything is recorded.
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let bytes_max = if path.starts_with("/v1/site/") { SITE_BYTES_MAX } else { BODY_BYTES_MAX };
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, bytes_max).await.map_err(|_| {
@@ -219,12 +219,12 @@ fn volume_before(api: &ApiState, path: &str) -> Option<VolumeBefore> {
     site.pools.values().find_map(|pool| {
         let view = pool.last_view();
         let volume = view.volumes.iter().find(|volume| volume.volume == id)?;
-        let row = VolumeRow::of((&pool.name, &pool.id.to_string()), volume);
+        let row = VolumeEntry::of((&pool.name, &pool.id.to_string()), volume);
         Some(VolumeBefore { pool: pool.id.to_string(), tag: row.tag() })
     })
 }
 
-/// What a body asks for, as the audit keeps it. Of a site file, what it destroys comes first, and its text is known by its hash.
+/// The wish of a body, as the audit keeps it. Of a site file, what it destroys comes first, and its text is known by its hash.
 fn wanted_of(path: &str, body: &Bytes) -> String {
     let text = String::from_utf8_lossy(body);
     match serde_json::from_slice::<SiteBody>(body) {

@@ -8,7 +8,7 @@ use super::{
     orders::{change_pool, pool_of},
     problem::ApiProblem,
 };
-use crate::{folder_drives::DriveChangeOutcome, journal::tokens::Role, site::handle::PoolHandle};
+use crate::{folder_drives::DriveChangeOutcome, journal::tokens::CallerRole, site::handle::PoolHandle};
 use array::format::{DomainName, DriveId};
 use axum::{
     Json,
@@ -123,7 +123,7 @@ pub(super) async fn list(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<Json<Vec<DriveRow>>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     Ok(Json(DriveRow::all(&pool_of(&api, &caller, &pool)?.last_view())))
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn show(
     caller: Caller,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<Json<DriveRow>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     Ok(Json(drive_of(&api, &caller, (&pool, &drive))?.row))
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn add(
     Path(pool): Path<String>,
     Json(body): Json<NewDriveBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     let (source, domain) = body.source()?;
     join(&api, &pool, "add drive", (PoolChange::AddDrive { source, domain }, identity)).await
@@ -183,7 +183,7 @@ pub(super) async fn retire(
     identity: ChangeIdentity,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let meant = match drive_of(&api, &caller, (&pool, &drive)) {
         Ok(meant) => meant,
         // It has left since an earlier request with this key.
@@ -205,7 +205,7 @@ pub(super) async fn keep(
     identity: ChangeIdentity,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<Json<DriveRow>, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let meant = drive_of(&api, &caller, (&pool, &drive))?;
     let change = PoolChange::Keep { drive: meant.id.clone() };
     change_pool(&api, &meant.pool, "keep drive", (change, identity)).await?;
@@ -223,7 +223,7 @@ pub(super) async fn forget(
     identity: ChangeIdentity,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let meant = match drive_of(&api, &caller, (&pool, &drive)) {
         Ok(meant) => meant,
         // An earlier request with this key may have removed it.
@@ -248,7 +248,7 @@ pub(super) async fn readmit(
     identity: ChangeIdentity,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let (pool, drive) = joined_or_meant(&api, &caller, (&pool, &drive), identity)?;
     join(&api, &pool, "readmit drive", (PoolChange::Readmit { drive }, identity)).await
 }
@@ -279,7 +279,7 @@ pub(super) async fn grow(
     identity: ChangeIdentity,
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<Json<DriveGrowth>, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let meant = drive_of(&api, &caller, (&pool, &drive))?;
     // An earlier request with this key may have done it.
     if identity.may_be_done && meant.row.size_bytes.is_some() && meant.row.unused_bytes == 0 {
@@ -304,7 +304,7 @@ pub(super) async fn replace(
     Path((pool, drive)): Path<(String, String)>,
     Json(body): Json<NewDriveBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let (source, domain) = body.source()?;
     let (pool, old) = joined_or_meant(&api, &caller, (&pool, &drive), identity)?;
     join(&api, &pool, "replace drive", (PoolChange::Replace { old, source, domain }, identity)).await

@@ -1,7 +1,7 @@
 //! Events: a page of them, the next ones when they happen, or a stream.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem, volumes::page_rows};
-use crate::{events::NumberedEvent, journal::tokens::Role};
+use crate::{events::NumberedEvent, journal::tokens::CallerRole};
 use axum::{
     Json,
     body::Body,
@@ -51,7 +51,7 @@ pub struct EventRow {
     /// Name of the pool, or `api`, `portal` or `serve`.
     pub pool: String,
     pub text: String,
-    /// What to do; may be empty.
+    /// The next step; may be empty.
     pub next_step: String,
     /// Figures and names; they differ by kind.
     pub details: serde_json::Map<String, serde_json::Value>,
@@ -106,7 +106,7 @@ pub(super) async fn list(
     headers: HeaderMap,
     Query(filter): Query<EventFilter>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let rows_max = page_rows(filter.limit)?;
     let after = filter.after.unwrap_or_default();
     if i64::try_from(after).is_err() {

@@ -7,7 +7,7 @@ use super::{
     orders::{change_job, pool_of},
     problem::ApiProblem,
 };
-use crate::journal::tokens::Role;
+use crate::journal::tokens::CallerRole;
 use array::mover::JobKind;
 use axum::{
     Json,
@@ -23,7 +23,7 @@ pub(super) async fn list(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<Json<Vec<JobRow>>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     Ok(Json(JobRow::all(&pool_of(&api, &caller, &pool)?.last_view())))
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn begin_scrub(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     change_job(&api, &pool, "begin scrub", async |changes| changes.begin_scrub().await).await?;
     Ok(StatusCode::ACCEPTED)
@@ -49,7 +49,7 @@ pub(super) async fn cancel_scrub(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     change_job(&api, &pool, "cancel scrub", async |changes| changes.cancel(JobKind::Scrub)).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -63,7 +63,7 @@ pub(super) async fn begin_levelling(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     change_job(&api, &pool, "begin levelling", async |changes| changes.begin_levelling().await).await?;
     Ok(StatusCode::ACCEPTED)
@@ -77,7 +77,7 @@ pub(super) async fn cancel_levelling(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     change_job(&api, &pool, "cancel levelling", async |changes| changes.cancel(JobKind::Level)).await?;
     Ok(StatusCode::NO_CONTENT)

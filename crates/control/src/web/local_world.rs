@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use world::{LocalFuture, World};
+use world::{LocalFuture, World, real::HostInstant};
 
 /// A world that may be sent, and is used on its own thread alone: elsewhere its methods panic.
 #[derive(Clone)]
@@ -65,8 +65,7 @@ impl Timer for LocalWorld {
         Box::pin(LocalWorld::sleep(self, duration))
     }
 
-    #[expect(clippy::disallowed_types, reason = "hyper's interface; the instant comes from its own clock")]
-    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
+    fn sleep_until(&self, deadline: HostInstant) -> Pin<Box<dyn Sleep>> {
         let left = deadline.saturating_duration_since(Timer::now(self));
         Box::pin(LocalWorld::sleep(self, left))
     }

@@ -2,7 +2,7 @@
 
 use super::{ApiState, caller::Caller, problem::ApiProblem};
 use crate::{
-    journal::tokens::Role,
+    journal::tokens::CallerRole,
     metrics::{MetricsFormat, MetricsSetting, NamedFigures, render},
 };
 use axum::{
@@ -21,7 +21,7 @@ pub(super) async fn show(
     caller: Caller,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let site = api.site.look();
     let open =
         site.pools.values().map(|pool| NamedFigures { pool: pool.name.clone(), figures: pool.figures() });

@@ -44,7 +44,7 @@ pub use router::openapi_json;
 pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token, token_text};
 
 use crate::{
-    events::EventLog,
+    events::DaemonEventLog,
     journal::DaemonJournal,
     notice::NoticeSender,
     portal::{NetworkMaker, no_thread},
@@ -72,16 +72,16 @@ pub struct WebSetting {
     pub own_user: u32,
     pub site: SiteHandle,
     pub journal: Arc<DaemonJournal>,
-    pub events: EventLog,
+    pub events: DaemonEventLog,
 }
 
-/// What all handlers share.
+/// Surroundings that all handlers share.
 struct Api {
     world: LocalWorld,
     site: SiteHandle,
     journal: Arc<DaemonJournal>,
     notices: NoticeSender,
-    events: EventLog,
+    events: DaemonEventLog,
     /// Places of streams.
     streams: Arc<Semaphore>,
     own_user: u32,

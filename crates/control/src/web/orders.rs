@@ -5,7 +5,7 @@ use super::{
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
     problem::ApiProblem,
-    rows::VolumeRow,
+    rows::VolumeEntry,
     volumes::NewVolumeBody,
 };
 use crate::{
@@ -42,8 +42,8 @@ pub(super) struct MeantVolume {
 }
 
 impl MeantVolume {
-    pub fn row(&self) -> VolumeRow {
-        VolumeRow::of((&self.pool.name, &self.pool.id.to_string()), &self.volume)
+    pub fn row(&self) -> VolumeEntry {
+        VolumeEntry::of((&self.pool.name, &self.pool.id.to_string()), &self.volume)
     }
 
     pub fn id(&self) -> VolumeId {
@@ -85,7 +85,7 @@ pub(super) fn has_stopped_pools(site: &SiteView) -> bool {
     !site.stopped.is_empty() || site.pools.values().any(|pool| pool.view().is_none())
 }
 
-/// What is not there, or cannot be seen while a pool is stopped.
+/// The problem of something that is not there, or cannot be seen while a pool is stopped.
 fn missing(site: &SiteView, what: String) -> ApiProblem {
     if !has_stopped_pools(site) {
         return ApiProblem::not_found(what);
@@ -164,7 +164,7 @@ pub(super) async fn change_job(
     Ok(())
 }
 
-/// What a change is tied to.
+/// Conditions of a change.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeGuard {
     identity: ChangeIdentity,
@@ -224,7 +224,7 @@ impl ChangeGuard {
     ) -> Result<(), ApiProblem> {
         for (volume, tags) in &self.expected {
             let known = served.pool.volumes().into_iter().find(|known| known.volume == *volume);
-            let now = known.map(|known| VolumeRow::of((pool, pool_id), &VolumeView::of(known)).tag());
+            let now = known.map(|known| VolumeEntry::of((pool, pool_id), &VolumeView::of(known)).tag());
             if !now.is_some_and(|now| tags.contains(&now)) {
                 let refusal = Refusal::new(
                     "the volume has changed since it was read",
@@ -257,7 +257,7 @@ impl ChangeGuard {
         }
         let Some(same) = &self.same else { return Ok(None) };
         let Some(known) = volumes.into_iter().find(|known| known.name == same.name) else { return Ok(None) };
-        let row = VolumeRow::of((pool, pool_id), &VolumeView::of(known.clone()));
+        let row = VolumeEntry::of((pool, pool_id), &VolumeView::of(known.clone()));
         if same.is(&row) {
             return Ok(Some(known));
         }
@@ -297,15 +297,15 @@ pub(super) async fn change(
 
 impl ChangeEnd {
     /// The row of the volume that was changed, with what that means for clients.
-    pub fn row(self, pool: &PoolHandle) -> VolumeRow {
+    pub fn row(self, pool: &PoolHandle) -> VolumeEntry {
         match self {
-            Self::Now(done) => VolumeRow { notes: done.notes, ..row_of(pool, done.volume) },
+            Self::Now(done) => VolumeEntry { notes: done.notes, ..row_of(pool, done.volume) },
             Self::Before(volume) => row_of(pool, volume),
         }
     }
 }
 
 /// The row of a volume that was changed.
-pub(super) fn row_of(pool: &PoolHandle, volume: VolumeInfo) -> VolumeRow {
-    VolumeRow::of((&pool.name, &pool.id.to_string()), &VolumeView::of(volume))
+pub(super) fn row_of(pool: &PoolHandle, volume: VolumeInfo) -> VolumeEntry {
+    VolumeEntry::of((&pool.name, &pool.id.to_string()), &VolumeView::of(volume))
 }

@@ -9,7 +9,7 @@ use super::{
     problem::ApiProblem,
     rows::PoolRow,
 };
-use crate::journal::tokens::Role;
+use crate::journal::tokens::CallerRole;
 use array::format::SparingLevel;
 use axum::{
     Json,
@@ -98,7 +98,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(filter): Query<PoolFilter>,
 ) -> Result<Json<Vec<PoolRow>>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let site = api.site.look();
     let mut rows: Vec<PoolRow> = site.pools.values().map(PoolRow::of).collect();
     for (name, refusal) in &site.stopped {
@@ -123,7 +123,7 @@ pub(super) async fn show(
     caller: Caller,
     Path(pool): Path<String>,
 ) -> Result<Json<PoolRow>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     Ok(Json(PoolRow::of(&pool_of(&api, &caller, &pool)?)))
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn patch(
     Path(pool): Path<String>,
     Json(body): Json<PoolPatch>,
 ) -> Result<Json<PoolRow>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let pool = pool_of(&api, &caller, &pool)?;
     change_pool(&api, &pool, "change pool", (body.change()?, identity)).await?;
     Ok(Json(PoolRow::of(&pool)))

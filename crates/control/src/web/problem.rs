@@ -25,7 +25,7 @@ pub struct ApiProblem {
     pub title: String,
     /// The problem, in a line.
     pub detail: String,
-    /// What to do; left out if there is nothing to be said.
+    /// The next step; left out if there is nothing to be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -61,7 +61,7 @@ pub enum PoolState {
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VolumeRow {
+pub struct VolumeEntry {
     /// UUID.
     pub id: String,
     pub name: String,
@@ -94,7 +94,7 @@ pub struct VolumeRow {
 /// A page of volumes, by pool and name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumePage {
-    pub volumes: Vec<VolumeRow>,
+    pub volumes: Vec<VolumeEntry>,
     /// A pool is stopped: volumes that lie in it may be missing.
     pub is_incomplete: bool,
     /// `after` of the next page; none if this is the last.
@@ -136,7 +136,7 @@ pub struct SnapshotPage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RollbackRow {
     /// The volume as it is now.
-    pub volume: VolumeRow,
+    pub volume: VolumeEntry,
     pub size_before_bytes: u64,
     /// The volume with the state of before: roll back to it to undo this.
     pub left: String,
@@ -202,7 +202,7 @@ impl PoolRow {
     }
 }
 
-impl VolumeRow {
+impl VolumeEntry {
     pub(super) fn of((pool, pool_id): (&str, &str), view: &VolumeView) -> Self {
         let VolumeView { name, volume, size, branch, setting, snapshots, group, left_by } = view;
         Self {

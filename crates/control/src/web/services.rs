@@ -1,7 +1,7 @@
 //! Targets and NBD exports, as they are served.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem};
-use crate::journal::tokens::Role;
+use crate::journal::tokens::CallerRole;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,7 +33,7 @@ pub(super) async fn targets(
     State(api): State<ApiState>,
     caller: Caller,
 ) -> Result<Json<Vec<TargetRow>>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let site = api.site.look();
     let pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
     let rows = pools.filter_map(|pool| Some((pool, pool.view()?))).flat_map(|(pool, view)| {
@@ -54,7 +54,7 @@ pub(super) async fn exports(
     State(api): State<ApiState>,
     caller: Caller,
 ) -> Result<Json<Vec<ExportRow>>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let site = api.site.look();
     let pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
     let rows = pools.filter_map(|pool| Some((pool, pool.view()?))).flat_map(|(pool, view)| {

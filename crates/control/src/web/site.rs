@@ -2,7 +2,7 @@
 
 use super::{ApiState, caller::Caller, problem::ApiProblem, rows::SitePlan};
 use crate::{
-    journal::tokens::Role,
+    journal::tokens::CallerRole,
     site::handle::{SiteAnswer, SiteText, WantedAnswer},
 };
 use axum::{
@@ -30,7 +30,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 pub struct SiteBody {
     /// The file's text. Relative paths in it begin at the folder of the file that the server was started with.
     pub text: String,
-    /// What the file lacks and is to be destroyed, `POOL/VOLUME`; or `POOL`, to forget one that is gone for good.
+    /// Volumes to be destroyed, which the file lacks, `POOL/VOLUME`; or `POOL`, to forget one that is gone for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destroy: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl From<SiteBody> for SiteText {
     responses((status = 200, description = "A site file; the header spindle-left-out tells what it lacks", body = String, content_type = "application/toml"),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<Response, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
     let SiteAnswer { text, notes, .. } = ask(&api, WantedAnswer::File).await?;
     let text = text.expect("a file was asked for");
@@ -74,7 +74,7 @@ pub(super) async fn plan(
     Json(body): Json<SiteBody>,
 ) -> Result<Json<SitePlan>, ApiProblem> {
     // Its text names files of the server, which are read.
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     Ok(Json(ask(&api, WantedAnswer::Plan(body.into())).await?.into()))
 }
@@ -87,7 +87,7 @@ pub(super) async fn apply(
     caller: Caller,
     Json(body): Json<SiteBody>,
 ) -> Result<Json<SitePlan>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     Ok(Json(ask(&api, WantedAnswer::Apply(body.into())).await?.into()))
 }

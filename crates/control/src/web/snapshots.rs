@@ -9,7 +9,7 @@ use super::{
     rows::{SnapshotPage, SnapshotRow},
     volumes::{gone_before, page_rows},
 };
-use crate::{journal::tokens::Role, order::map_rows, site::handle::PoolHandle};
+use crate::{journal::tokens::CallerRole, order::map_rows, site::handle::PoolHandle};
 use array::{
     format::{SnapshotId, VolumeId},
     pool::Snapshot,
@@ -72,7 +72,7 @@ pub(super) async fn list(
     Path(volume): Path<String>,
     Query(filter): Query<SnapshotFilter>,
 ) -> Result<Json<SnapshotPage>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let limit = page_rows(filter.limit)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let mut all = rows(&api, &meant).await?;
@@ -116,7 +116,7 @@ pub(super) async fn create(
     Path(volume): Path<String>,
     Json(body): Json<NewSnapshotBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let known = rows(&api, &meant).await?.into_iter().find(|row| row.name == body.name);
     if let Some(row) = known
@@ -144,7 +144,7 @@ pub(super) async fn create_of_volumes(
     Path(pool): Path<String>,
     Json(NewSnapshotsBody { name, note, volumes }): Json<NewSnapshotsBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
     let mut meant = Vec::new();
     for volume in &volumes {
@@ -190,7 +190,7 @@ pub(super) async fn delete(
     (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path((volume, snapshot)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let is_known = rows(&api, &meant).await?.iter().any(|row| row.id == snapshot);
     let id = parse_uuid(&snapshot).ok().filter(|_| is_known);

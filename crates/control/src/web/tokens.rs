@@ -3,7 +3,7 @@
 use super::{ApiState, caller::Caller, problem::ApiProblem};
 use crate::journal::{
     DaemonJournal, JournalError,
-    tokens::{Role, TokenRecord},
+    tokens::{CallerRole, TokenRecord},
 };
 use axum::{
     Json,
@@ -28,7 +28,7 @@ const DAY_SECONDS: i64 = 86_400;
 /// Ten years.
 const DAYS_MAX: u32 = 3650;
 
-/// Role of a token.
+/// CallerRole of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenRole {
@@ -77,7 +77,7 @@ pub struct MadeToken {
     pub token: String,
 }
 
-impl From<TokenRole> for Role {
+impl From<TokenRole> for CallerRole {
     fn from(role: TokenRole) -> Self {
         match role {
             TokenRole::Read => Self::Read,
@@ -92,9 +92,9 @@ impl TokenRow {
         Self {
             name: name.clone(),
             role: match role {
-                Role::Read => TokenRole::Read,
-                Role::Operate => TokenRole::Operate,
-                Role::Admin => TokenRole::Admin,
+                CallerRole::Read => TokenRole::Read,
+                CallerRole::Operate => TokenRole::Operate,
+                CallerRole::Admin => TokenRole::Admin,
             },
             pools: pools.clone(),
             made_at: utc_time(*made_unix_s),
@@ -143,7 +143,7 @@ pub(super) async fn list(
     State(api): State<ApiState>,
     caller: Caller,
 ) -> Result<Json<Vec<TokenRow>>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     Ok(Json(api.journal.tokens()?.iter().map(TokenRow::of).collect()))
 }
@@ -156,7 +156,7 @@ pub(super) async fn create(
     caller: Caller,
     Json(new): Json<NewToken>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     let is_plain = |char: char| char.is_ascii_alphanumeric() || ".-_".contains(char);
     if new.name.is_empty() || new.name.len() > NAME_BYTES_MAX || !new.name.chars().all(is_plain) {
@@ -197,7 +197,7 @@ pub(super) async fn delete(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     match api.journal.remove_token(&name)? {
         true => Ok(StatusCode::NO_CONTENT),

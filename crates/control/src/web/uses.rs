@@ -6,7 +6,7 @@ use super::{
     orders::{read_order, volume_of},
     problem::ApiProblem,
 };
-use crate::journal::tokens::Role;
+use crate::journal::tokens::CallerRole;
 use axum::{
     Json,
     extract::{Path, State},
@@ -32,7 +32,7 @@ pub(super) async fn show(
     caller: Caller,
     Path(volume): Path<String>,
 ) -> Result<Json<VolumeUses>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let origin = IdentityOrigin::Volume(meant.id());
     let uses = read_order(&api, &meant.pool, "show uses", move |served| {

@@ -9,9 +9,9 @@ use super::{
         volume_of,
     },
     problem::ApiProblem,
-    rows::{RollbackRow, VolumePage, VolumeRow},
+    rows::{RollbackRow, VolumeEntry, VolumePage},
 };
-use crate::{journal::tokens::Role, site::handle::PoolHandle, view::VolumeView};
+use crate::{journal::tokens::CallerRole, site::handle::PoolHandle, view::VolumeView};
 use array::format::VolumeId;
 use axum::{
     Json,
@@ -165,7 +165,7 @@ impl NewVolumeBody {
     }
 
     /// True if a volume is as this one would be.
-    pub(super) fn is(&self, row: &VolumeRow) -> bool {
+    pub(super) fn is(&self, row: &VolumeEntry) -> bool {
         let limits = (self.limit_bytes, self.reserve_bytes, self.iops_max, self.kib_per_second_max);
         let (limit, reserve, iops, kib_per_second) = limits;
         (row.size_bytes, row.write_cache, row.raid0) == (self.size_bytes, self.write_cache, self.raid0)
@@ -176,7 +176,7 @@ impl NewVolumeBody {
 
 impl VolumePatch {
     /// True if a volume is already as this asks for.
-    fn is_done(&self, row: &VolumeRow) -> bool {
+    fn is_done(&self, row: &VolumeEntry) -> bool {
         let is = |wanted: Option<u64>, now| wanted.is_none_or(|wanted| wanted == now);
         self.name.as_ref().is_none_or(|name| *name == row.name)
             && is(self.size_bytes, row.size_bytes)
@@ -214,7 +214,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(filter): Query<VolumeFilter>,
 ) -> Result<Json<VolumePage>, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     let limit = page_rows(filter.limit)?;
     let only = filter.pool.as_deref().map(|pool| pool_of(&api, &caller, pool)).transpose()?;
     let site = api.site.look();
@@ -233,7 +233,7 @@ pub(super) async fn list(
                 .is_none_or(|after| (pool.name.as_str(), volume.name.as_str()) > split(after))
         });
         volumes.extend(
-            rows.take(limit + 1 - volumes.len()).map(|volume| VolumeRow::of((&pool.name, &id), volume)),
+            rows.take(limit + 1 - volumes.len()).map(|volume| VolumeEntry::of((&pool.name, &id), volume)),
         );
         if volumes.len() > limit {
             break;
@@ -261,17 +261,17 @@ pub(super) fn page_rows(limit: Option<usize>) -> Result<usize, ApiProblem> {
 
 /// Shows a volume, with its ETag.
 #[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes", params(("volume" = String, Path, description = "UUID")),
-    responses((status = 200, description = "The volume", body = VolumeRow), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "The volume", body = VolumeEntry), (status = "default", response = ApiProblem)))]
 pub(super) async fn show(
     State(api): State<ApiState>,
     caller: Caller,
     Path(volume): Path<String>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Read)?;
+    caller.need(CallerRole::Read)?;
     Ok(tagged(StatusCode::OK, &volume_of(&api, &caller, &volume)?.row()))
 }
 
-fn tagged(status: StatusCode, row: &VolumeRow) -> Response {
+fn tagged(status: StatusCode, row: &VolumeEntry) -> Response {
     let mut response = (status, Json(row)).into_response();
     let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal digits");
     response.headers_mut().insert(header::ETAG, tag);
@@ -281,7 +281,7 @@ fn tagged(status: StatusCode, row: &VolumeRow) -> Response {
 /// Creates a volume. If there is one of this name, size and settings, that is the answer.
 #[utoipa::path(post, path = "/v1/pools/{pool}/volumes", tag = "volumes", request_body = NewVolumeBody,
     params(("pool" = String, Path, description = "UUID")),
-    responses((status = 201, description = "It was created", body = VolumeRow), (status = 200, description = "It was there", body = VolumeRow),
+    responses((status = 201, description = "It was created", body = VolumeEntry), (status = 200, description = "It was there", body = VolumeEntry),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn create(
     State(api): State<ApiState>,
@@ -290,7 +290,7 @@ pub(super) async fn create(
     Path(pool): Path<String>,
     Json(body): Json<NewVolumeBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     if let Some(made) = made_before(&api, &caller, identity) {
         return Ok(tagged(StatusCode::CREATED, &made.row()));
     }
@@ -309,7 +309,7 @@ pub(super) async fn create(
 /// Renames a volume, changes its size, or its settings: one of these at a time.
 #[utoipa::path(patch, path = "/v1/volumes/{volume}", tag = "volumes", request_body = VolumePatch,
     params(("volume" = String, Path, description = "UUID"), ("If-Match" = Option<String>, Header, description = "ETag that it must have")),
-    responses((status = 200, description = "The volume afterwards", body = VolumeRow), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "The volume afterwards", body = VolumeEntry), (status = "default", response = ApiProblem)))]
 pub(super) async fn patch(
     State(api): State<ApiState>,
     caller: Caller,
@@ -318,7 +318,7 @@ pub(super) async fn patch(
     Path(volume): Path<String>,
     Json(body): Json<VolumePatch>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(if body.may_shrink { Role::Admin } else { Role::Operate })?;
+    caller.need(if body.may_shrink { CallerRole::Admin } else { CallerRole::Operate })?;
     let meant = volume_of(&api, &caller, &volume)?;
     // An earlier request with this key may have done it, and the tag is another since; or it has the name that it is to get.
     if (identity.may_be_done || body.name.is_some()) && body.is_done(&meant.row()) {
@@ -344,7 +344,7 @@ pub(super) async fn delete(
     headers: HeaderMap,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let meant = match volume_of(&api, &caller, &volume) {
         Ok(meant) => meant,
         Err(problem) => return gone_before(&api, (identity, &first_seen), problem),
@@ -374,7 +374,7 @@ pub(super) fn gone_before(
 /// Makes a clone of a volume or of one of its snapshots.
 #[utoipa::path(post, path = "/v1/volumes/{volume}/clones", tag = "volumes", request_body = NewCloneBody,
     params(("volume" = String, Path, description = "UUID")),
-    responses((status = 201, description = "The clone; one that is to be independent is being filled", body = VolumeRow),
+    responses((status = 201, description = "The clone; one that is to be independent is being filled", body = VolumeEntry),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn clone(
     State(api): State<ApiState>,
@@ -383,7 +383,7 @@ pub(super) async fn clone(
     Path(volume): Path<String>,
     Json(body): Json<NewCloneBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     if let Some(made) = made_before(&api, &caller, identity) {
         return Ok(tagged(StatusCode::CREATED, &made.row()));
     }
@@ -408,7 +408,7 @@ pub(super) async fn roll_back(
     Path(volume): Path<String>,
     Json(body): Json<RollbackBody>,
 ) -> Result<Json<RollbackRow>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     if let Some(left) = made_before(&api, &caller, identity) {
         return rolled_back_before(&left).await;
     }
@@ -425,7 +425,7 @@ pub(super) async fn roll_back(
     };
     let VolumeOutcome::RolledBack(outcome) = done.outcome else { unreachable!("a rollback was asked for") };
     Ok(Json(RollbackRow {
-        volume: VolumeRow { notes: done.notes, ..row_of(&meant.pool, done.volume) },
+        volume: VolumeEntry { notes: done.notes, ..row_of(&meant.pool, done.volume) },
         size_before_bytes: outcome.bytes_before,
         left: outcome.left_name,
         left_id: outcome.left.to_string(),
@@ -467,7 +467,7 @@ pub(super) async fn fill(
     identity: ChangeIdentity,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let wanted = VolumeChange::Fill { volume: VolumeRef::Id(meant.id()) };
     change(&api, &meant.pool, "fill volume", (wanted, ChangeGuard::new(identity))).await?;
@@ -483,7 +483,7 @@ pub(super) async fn cancel_filling(
     identity: ChangeIdentity,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(Role::Operate)?;
+    caller.need(CallerRole::Operate)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let wanted = VolumeChange::CancelFilling { volume: VolumeRef::Id(meant.id()) };
     change(&api, &meant.pool, "cancel filling", (wanted, ChangeGuard::new(identity))).await?;
@@ -502,7 +502,7 @@ pub(super) async fn readmit(
     Path(volume): Path<String>,
     Json(body): Json<ReadmissionBody>,
 ) -> Result<Json<ReadmissionRow>, ApiProblem> {
-    caller.need(Role::Admin)?;
+    caller.need(CallerRole::Admin)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let ReadmissionBody { initiators, nbd, all } = body;
     if !all && !nbd && initiators.is_empty() {

@@ -5,7 +5,7 @@
 
 use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
 use control::{
-    events::EventLog,
+    events::DaemonEventLog,
     journal::audit::check_audit,
     notice,
     site::{
@@ -18,7 +18,7 @@ use control::{
         client::{
             ApiClient, ApiReply, NewCloneBody, NewSnapshotBody, NewVolumeBody, RollbackBody, VolumePatch,
         },
-        rows::{RollbackRow, SnapshotPage, VolumePage, VolumeRow},
+        rows::{RollbackRow, SnapshotPage, VolumeEntry, VolumePage},
     },
 };
 use fragile::Fragile;
@@ -48,7 +48,7 @@ struct DrawnChange {
     body: Option<String>,
 }
 
-/// What the model does for it.
+/// Kind of a change, and its effect in the model.
 #[derive(Clone, Debug)]
 enum ChangeKind {
     Create { pool: &'static str, body: NewVolumeBody },
@@ -172,8 +172,9 @@ impl Caller {
             self.refused += 1;
             return Ok(());
         }
-        let row =
-            || serde_json::from_str::<VolumeRow>(&reply.body).map_err(|error| format!("{error}: {reply:?}"));
+        let row = || {
+            serde_json::from_str::<VolumeEntry>(&reply.body).map_err(|error| format!("{error}: {reply:?}"))
+        };
         match &change.kind {
             ChangeKind::Create { pool, body } => {
                 let row = row()?;
@@ -397,7 +398,7 @@ async fn life(
         own_user: 1000,
         site: server.handle(),
         journal: Arc::clone(&journal),
-        events: EventLog::new(world.wall()),
+        events: DaemonEventLog::new(world.wall()),
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;

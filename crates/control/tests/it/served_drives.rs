@@ -4,7 +4,7 @@ use crate::real_threads::{ALONE, call, is_here};
 use array::{mover::ThrottleSetting, volume::VolumeDevice};
 use control::{
     DaemonJournal,
-    events::EventLog,
+    events::DaemonEventLog,
     notice,
     site::{
         FolderPlaces, SiteContext, SiteServer,
@@ -82,7 +82,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         own_user: std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(state).unwrap()),
         site: server.handle(),
         journal,
-        events: EventLog::new(world.wall()),
+        events: DaemonEventLog::new(world.wall()),
     };
     let web = WebThread::start(world, &*threads, setting, notices.of("api")).await.unwrap();
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();

@@ -48,6 +48,9 @@ mod ring;
 mod step_times;
 mod thread_start;
 
+/// The instant of libraries that have timers of their own.
+pub type HostInstant = std::time::Instant;
+
 pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
 pub use file::{AccessMode, Allocation, FileDevice};
