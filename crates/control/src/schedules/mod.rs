@@ -1,8 +1,8 @@
 //! Snapshots by schedules ([the decision](../../../../docs/decisions/2026-11-27-schedules.md)): the schedules of the site file
 //! that was applied, for as long as clients are accepted.
 //!
-//! Reading order: [`wanted`] (the schedules of a site file, checked), [`round`] (one order to a pool: what is due is taken, what
-//! is too many is pruned), [`progress`] (what is known, due and was said; plain state), [`keeper`] (the flow over them).
+//! Reading order: `wanted` (the schedules of a site file, checked), `round` (one order to a pool: what is due is taken, what
+//! is too many is pruned), `progress` (what is known, due and was said; plain state), `keeper` (the flow over them).
 //!
 //! Invariants:
 //!
