@@ -14,7 +14,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 /// A server by the address of its API.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServerAddress {
-    /// Address of a server's API, as '[serve] api' of its site file says: HOST:PORT, or unix:SOCKET
+    /// Address of a server's API, as the key api of its site file says: HOST:PORT, or unix:SOCKET
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub server: Option<String>,
 
