@@ -22,9 +22,10 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     rc::Rc,
+    time::Duration,
 };
 use tokio::sync::Mutex;
-use world::World;
+use world::{World, with_deadline};
 
 /// The open pool of a folder, for changes of its drives.
 pub struct FolderDrives {
@@ -37,6 +38,9 @@ pub struct FolderDrives {
     forgotten_later: RefCell<BTreeSet<DriveId>>,
     is_record_old: Cell<bool>,
 }
+
+/// Time for a device that is to join to answer.
+const CHECKED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The outcome of a change of a pool's drives.
 #[derive(Clone, Debug)]
@@ -68,12 +72,18 @@ impl FolderDrives {
         change: &PoolChange,
         identity: DriveId,
     ) -> Result<DriveChangeOutcome, Refusal> {
+        if let PoolChange::AddDrive { source, .. } | PoolChange::Replace { source, .. } = change {
+            // Before the pool is taken: a device that does not answer must not keep the pool from being closed.
+            let checking = check_source(&self.world, source.source());
+            let checked = with_deadline(self.world.sleep(CHECKED_WITHIN), checking).await;
+            checked.unwrap_or_else(|| {
+                let problem = format!("the device does not answer within {} s", CHECKED_WITHIN.as_secs());
+                Err(Refusal::new(problem, "check it, or its server"))
+            })?;
+        }
         let mut open = self.open.lock().await;
         let open = open.as_mut().ok_or_else(|| Refusal::new("the pool is being closed", "start it again"))?;
         match change {
-            PoolChange::AddDrive { source, .. } | PoolChange::Replace { source, .. } => {
-                check_source(&self.world, source.source()).await?;
-            }
             PoolChange::Forget { drive } => {
                 let named = drive_named(open, drive)?;
                 let is_away =

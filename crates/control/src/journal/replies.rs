@@ -31,19 +31,19 @@ pub struct KeyedRequest {
     pub seed: [u8; 16],
     /// Seconds since 1970, UTC.
     pub unix_s: i64,
-    /// The volume that its path names, as it was before.
+    /// The volume or drive that its path names, as it was before.
     #[serde(default)]
-    pub before: Option<VolumeBefore>,
+    pub before: Option<NamedBefore>,
     /// None while it has not succeeded.
     pub reply: Option<KeptReply>,
 }
 
-/// A volume before a request.
+/// A volume or a drive before a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeBefore {
+pub struct NamedBefore {
     /// UUID of its pool.
     pub pool: String,
-    /// Its ETag.
+    /// Its ETag; empty for a drive.
     pub tag: String,
 }
 

@@ -254,7 +254,10 @@ impl ScheduleInPool {
             }
         });
         let first = spans.next()?;
-        let (due, takes) = spans.fold(first, |one, other| if other.0 < one.0 { other } else { one });
+        let (due, takes) = spans.fold(first, |one, other| {
+            // A new volume does not wait for the pace of the others.
+            if (other.0, other.1) < (one.0, one.1) { other } else { one }
+        });
         let paced = Moment::default() + self.pace.allows_from(self.schedule.interval_s());
         let paced = if takes { paced.since(now) } else { Duration::ZERO };
         Some(due.max(paced).max(self.next_from.since(now)))
@@ -293,9 +296,12 @@ impl ScheduleInPool {
         lines: &mut Vec<ScheduleLine>,
     ) {
         let ScheduleAnswer { name, lasts, taken, failure, left, has_more } = answer;
+        // First snapshots of new volumes do not put off those of the others.
+        let is_of_known =
+            lasts.iter().any(|(volume, last)| self.lasts.get(volume).is_some_and(|known| known != last));
         self.lasts.extend(lasts);
         self.has_more_to_prune = has_more;
-        if !taken.is_empty() {
+        if !taken.is_empty() && is_of_known {
             self.pace.note_taken(now.since(Moment::default()));
         }
         match failure {

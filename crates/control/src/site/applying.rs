@@ -97,7 +97,10 @@ impl SiteServer {
         failed.extend(self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await);
         // A pool that was made is seen by its schedules.
         self.publish();
-        self.schedules.set(wanted.schedules);
+        // Fewer to be kept is destruction as well: it waits until all has been done.
+        if failed.is_empty() || occasion == PlanOccasion::Start {
+            self.schedules.set(wanted.schedules);
+        }
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);
             match self.perform(step).await {

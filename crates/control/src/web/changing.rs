@@ -11,16 +11,18 @@
 //! 2. Of requests with one key, one is under way at a time.
 //! 3. Only the reply to a success is kept.
 
-use super::{ApiState, caller::Caller, problem::ApiProblem, rows::VolumeEntry, site::SiteBody};
+use super::{
+    ApiState, caller::Caller, health_rows::DriveRow, problem::ApiProblem, rows::VolumeEntry, site::SiteBody,
+};
 use crate::{
     journal::{
         audit::AuditEvent,
-        replies::{KeptReply, KeyedRequest, VolumeBefore},
+        replies::{KeptReply, KeyedRequest, NamedBefore},
         tokens::CallerRole,
     },
     order::ANSWER_WITHIN,
 };
-use array::format::VolumeId;
+use array::format::{DriveId, PoolId, VolumeId};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{FromRequestParts, Request, State},
@@ -66,9 +68,9 @@ impl<S: Sync> FromRequestParts<S> for ChangeIdentity {
     }
 }
 
-/// The volume that a path names, as it was before the first request with the same key.
+/// The volume or drive that a path names, as it was before the first request with the same key.
 #[derive(Clone, Debug)]
-pub(super) struct FirstSeen(pub Option<VolumeBefore>);
+pub(super) struct FirstSeen(pub Option<NamedBefore>);
 
 impl<S: Sync> FromRequestParts<S> for FirstSeen {
     type Rejection = Infallible;
@@ -170,7 +172,7 @@ async fn change(
     let key = key_of(&parts.headers, &caller)?.filter(|_| has_kept_reply);
     let _under_way = key.as_ref().map(|key| KeyUnderWay::begin(&api, key)).transpose()?;
     let uuid = api.world.random_uuid();
-    let before = volume_before(&api, parts.uri.path());
+    let before = named_before(&api, parts.uri.path());
     let keyed = match key {
         Some(key) => {
             let known = keyed_request(&api, &key, (&parts, &body), (uuid, before.clone()))?;
@@ -211,17 +213,30 @@ async fn change(
     Ok(response)
 }
 
-/// The volume that a path names, if there is one.
-fn volume_before(api: &ApiState, path: &str) -> Option<VolumeBefore> {
-    let id = path.strip_prefix("/v1/volumes/")?.split('/').next()?;
-    let id = VolumeId(parse_uuid(id).ok()?);
+/// The volume or drive that a path names, if there is one.
+fn named_before(api: &ApiState, path: &str) -> Option<NamedBefore> {
     let site = api.site.look();
-    site.pools.values().find_map(|pool| {
-        let view = pool.last_view();
-        let volume = view.volumes.iter().find(|volume| volume.volume == id)?;
-        let row = VolumeEntry::of((&pool.name, &pool.id.to_string()), volume);
-        Some(VolumeBefore { pool: pool.id.to_string(), tag: row.tag() })
-    })
+    let parts: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
+    match parts[..] {
+        ["volumes", id, ..] => {
+            let id = VolumeId(parse_uuid(id).ok()?);
+            site.pools.values().find_map(|pool| {
+                let view = pool.last_view();
+                let volume = view.volumes.iter().find(|volume| volume.volume == id)?;
+                let row = VolumeEntry::of((&pool.name, &pool.id.to_string()), volume);
+                Some(NamedBefore { pool: pool.id.to_string(), tag: row.tag() })
+            })
+        }
+        ["pools", pool, "drives", drive, ..] => {
+            let (pool, drive) =
+                (PoolId(parse_uuid(pool).ok()?), DriveId(parse_uuid(drive).ok()?).to_string());
+            let pool = site.pools.values().find(|known| known.id == pool)?;
+            let rows = DriveRow::all(&pool.last_view());
+            let is_there = rows.iter().any(|row| row.id.as_ref() == Some(&drive));
+            is_there.then(|| NamedBefore { pool: pool.id.to_string(), tag: String::new() })
+        }
+        _ => None,
+    }
 }
 
 /// The wish of a body, as the audit keeps it. Of a site file, what it destroys comes first, and its text is known by its hash.
@@ -280,7 +295,7 @@ fn keyed_request(
     api: &ApiState,
     key: &str,
     (parts, body): (&Parts, &Bytes),
-    (seed, before): ([u8; 16], Option<VolumeBefore>),
+    (seed, before): ([u8; 16], Option<NamedBefore>),
 ) -> Result<KeyedRequest, ApiProblem> {
     let mut whole = format!("{} {}\0", parts.method, parts.uri).into_bytes();
     whole.extend_from_slice(body);

@@ -3,10 +3,11 @@
 use super::{
     ApiState,
     caller::Caller,
-    changing::ChangeIdentity,
+    changing::{ChangeIdentity, FirstSeen},
     health_rows::DriveRow,
     orders::{change_pool, pool_of},
     problem::ApiProblem,
+    volumes::gone_before,
 };
 use crate::{folder_drives::DriveChangeOutcome, journal::tokens::CallerRole, site::handle::PoolHandle};
 use array::format::{DomainName, DriveId};
@@ -151,7 +152,8 @@ pub(super) async fn add(
     Path(pool): Path<String>,
     Json(body): Json<NewDriveBody>,
 ) -> Result<Response, ApiProblem> {
-    caller.need(CallerRole::Operate)?;
+    // Data are copied to a device, wherever that is.
+    caller.need(if body.device.is_some() { CallerRole::Admin } else { CallerRole::Operate })?;
     let pool = pool_of(&api, &caller, &pool)?;
     let (source, domain) = body.source()?;
     join(&api, &pool, "add drive", (PoolChange::AddDrive { source, domain }, identity)).await
@@ -180,15 +182,16 @@ async fn join(
 pub(super) async fn retire(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let meant = match drive_of(&api, &caller, (&pool, &drive)) {
         Ok(meant) => meant,
-        // It has left since an earlier request with this key.
-        Err(_) if identity.may_be_done => return Ok(StatusCode::ACCEPTED),
-        Err(problem) => return Err(problem),
+        // It may have left since an earlier request with this key.
+        Err(problem) => {
+            return gone_before(&api, (identity, &first_seen), problem).map(|_| StatusCode::ACCEPTED);
+        }
     };
     let change = PoolChange::Retire { drive: meant.id.clone() };
     change_pool(&api, &meant.pool, "retire drive", (change, identity)).await?;
@@ -220,15 +223,14 @@ pub(super) async fn keep(
 pub(super) async fn forget(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path((pool, drive)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let meant = match drive_of(&api, &caller, (&pool, &drive)) {
         Ok(meant) => meant,
         // An earlier request with this key may have removed it.
-        Err(_) if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
-        Err(problem) => return Err(problem),
+        Err(problem) => return gone_before(&api, (identity, &first_seen), problem),
     };
     let change = PoolChange::Forget { drive: meant.id.clone() };
     Ok(match change_pool(&api, &meant.pool, "forget drive", (change, identity)).await? {

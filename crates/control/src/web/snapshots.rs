@@ -20,6 +20,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use protect::ScheduleMark;
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
@@ -117,6 +118,7 @@ pub(super) async fn create(
     Json(body): Json<NewSnapshotBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
+    check_note(&body.note)?;
     let meant = volume_of(&api, &caller, &volume)?;
     let known = rows(&api, &meant).await?.into_iter().find(|row| row.name == body.name);
     if let Some(row) = known
@@ -145,6 +147,7 @@ pub(super) async fn create_of_volumes(
     Json(NewSnapshotsBody { name, note, volumes }): Json<NewSnapshotsBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
+    check_note(&note)?;
     let pool = pool_of(&api, &caller, &pool)?;
     let mut meant = Vec::new();
     for volume in &volumes {
@@ -165,6 +168,17 @@ pub(super) async fn create_of_volumes(
         snapshots.extend(rows(&api, volume).await?.into_iter().filter(|row| row.id == taken));
     }
     Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, next: None })).into_response())
+}
+
+/// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.
+fn check_note(note: &str) -> Result<(), ApiProblem> {
+    match ScheduleMark::of_note(note.as_bytes()) {
+        None => Ok(()),
+        Some(_) => Err(ApiProblem::bad_request(
+            format!("note {note:?} is that of a schedule, which prunes snapshots with it"),
+            "send another note",
+        )),
+    }
 }
 
 /// Returns the UUID of the snapshot.
@@ -192,8 +206,9 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let meant = volume_of(&api, &caller, &volume)?;
-    let is_known = rows(&api, &meant).await?.iter().any(|row| row.id == snapshot);
-    let id = parse_uuid(&snapshot).ok().filter(|_| is_known);
+    let known = rows(&api, &meant).await?;
+    let is_known = |id: &[u8; 16]| known.iter().any(|row| row.id == SnapshotId(*id).to_string());
+    let id = parse_uuid(&snapshot).ok().filter(is_known);
     let Some(id) = id else {
         let missing = ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"));
         return gone_before(&api, (identity, &first_seen), missing);

@@ -172,7 +172,8 @@ pub async fn replace(
 ///
 /// A refusal of the pool; nothing was changed.
 pub async fn forget(open: &mut OpenPool, drive: &NamedDrive) -> Result<(), Refusal> {
-    if !open.pool.drives_in_use().contains(&drive.drive) {
+    // One that the pool does not list has nothing of it: an addition that was interrupted left it.
+    if open.pool.is_listed(drive.drive) && !open.pool.drives_in_use().contains(&drive.drive) {
         // It is not coming back: what lay there is copied now.
         open.pool.rebuild().await.map_err(|error| open.refusal(&error, "see 'spindle pool show'"))?;
     }
