@@ -235,7 +235,7 @@ fn snapshots_are_taken_cloned_rolled_back_to_and_deleted() {
 }
 
 #[test]
-fn what_is_served_is_not_deleted_and_is_served_on_under_another_name() {
+fn what_is_served_is_neither_deleted_nor_renamed() {
     with_pool(|bench| async move {
         bench.create("store").await;
         bench.snapshot("store", "monday").await;
@@ -254,20 +254,22 @@ fn what_is_served_is_not_deleted_and_is_served_on_under_another_name() {
             assert!(refused.starts_with(how) && refused.contains("out of the site file"), "{refused}");
         }
         let rename = VolumeChange::Rename { volume: "store".into(), name: "mails".to_owned() };
-        let renamed = bench.done(rename).await;
-        assert!(renamed.notes[0].contains("was = \"store\""), "{:?}", renamed.notes);
+        let refused = bench.refused(rename).await;
+        assert!(refused.contains("is served as") && refused.contains("was = \"store\""), "{refused}");
         let set = |write_cache| VolumeChange::Set {
-            volume: "mails".into(),
+            volume: "store".into(),
             limits: LimitChange::default(),
             write_cache: Some(write_cache),
         };
         let on = bench.done(set(true)).await;
         assert!(on.notes[0].contains("clients of now keep stable writes"), "{:?}", on.notes);
         assert_eq!(bench.done(set(false)).await.notes, Vec::<String>::new());
-        let back = VolumeChange::Rename { volume: "mails".into(), name: "store".to_owned() };
-        bench.done(back).await;
         assert!(Rc::ptr_eq(&unit, &bench.serve()), "it is the same unit");
         bench.exports.assemble(&WantedExports::default()).unwrap();
+        let renamed =
+            bench.done(VolumeChange::Rename { volume: "store".into(), name: "mails".to_owned() }).await;
+        assert_eq!(renamed.volume.name, "mails");
+        bench.done(VolumeChange::Rename { volume: "mails".into(), name: "store".to_owned() }).await;
         let delete = VolumeChange::DeleteSnapshot { volume: "store".into(), snapshot: "monday".into() };
         bench.done(delete).await;
         bench.done(VolumeChange::Delete { volume: "store".into() }).await;
