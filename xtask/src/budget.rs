@@ -6,14 +6,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 15] = [
+const BUDGETS_S: [(&str, u64); 16] = [
     ("array", 40),
-    ("cli", 290),
-    ("control", 5),
+    ("cli", 270),
+    ("control", 15),
     ("iscsi", 5),
     ("maildb", 60),
     ("nbd", 5),
     ("plan", 5),
+    ("protect", 5),
     ("report", 5),
     ("runs", 10),
     ("serving", 5),

@@ -83,17 +83,14 @@ impl FolderDrives {
         }
         let mut open = self.open.lock().await;
         let open = open.as_mut().ok_or_else(|| Refusal::new("the pool is being closed", "start it again"))?;
-        match change {
-            PoolChange::Forget { drive } => {
-                let named = drive_named(open, drive)?;
-                let is_away =
-                    open.pool.is_listed(named.drive) && !open.pool.drives_in_use().contains(&named.drive);
-                if is_away && open.pool.degraded().segments > 0 {
-                    self.forget_later(open, named.clone());
-                    return Ok(DriveChangeOutcome::ForgottenLater(named));
-                }
+        if let PoolChange::Forget { drive } = change {
+            let named = drive_named(open, drive)?;
+            let is_away =
+                open.pool.is_listed(named.drive) && !open.pool.drives_in_use().contains(&named.drive);
+            if is_away && open.pool.degraded().segments > 0 {
+                self.forget_later(open, named.clone());
+                return Ok(DriveChangeOutcome::ForgottenLater(named));
             }
-            _ => {}
         }
         let on = (&self.world, open);
         perform_as(change, Some(identity), on, &*self.notices).await.map(DriveChangeOutcome::Done)
