@@ -172,7 +172,9 @@ fn drives_join_and_leave_while_fio_writes_and_reads_what_it_wrote() {
             ["--name=verified", "--ioengine=nbd", "--rw=randwrite", "--bs=16k", "--size=24M", "--iodepth=4"]
                 .map(str::to_owned)
                 .into();
-        arguments.extend(["--rate=6m", "--verify=crc32c", "--do_verify=1"].map(str::to_owned));
+        // Without its state file, which would lie in the folder of the crate.
+        let verify = ["--rate=6m", "--verify=crc32c", "--do_verify=1", "--verify_state_save=0"];
+        arguments.extend(verify.map(str::to_owned));
         arguments.push(format!("--uri={uri}"));
         let fio = bench
             .world
