@@ -1,4 +1,4 @@
-//! Events of the daemon: the newest ones in memory, by number, for whoever looks or waits.
+//! Events of the daemon: the newest ones in memory, by number, for readers that look or wait.
 //!
 //! Invariants:
 //!

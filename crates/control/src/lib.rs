@@ -28,6 +28,7 @@ pub mod daemon;
 pub mod events;
 pub mod folder_drives;
 pub mod folder_pool;
+mod hexadecimal;
 pub mod journal;
 pub mod metrics;
 pub mod notice;

@@ -2,7 +2,7 @@
 
 use super::place::ServerPlace;
 use clap::{Args, Subcommand, ValueEnum};
-use control::web::TokenRole;
+use control::web::CallerRole;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -79,11 +79,11 @@ pub enum RoleArgument {
 }
 
 impl RoleArgument {
-    pub fn role(self) -> TokenRole {
+    pub fn role(self) -> CallerRole {
         match self {
-            Self::Read => TokenRole::Read,
-            Self::Operate => TokenRole::Operate,
-            Self::Admin => TokenRole::Admin,
+            Self::Read => CallerRole::Read,
+            Self::Operate => CallerRole::Operate,
+            Self::Admin => CallerRole::Admin,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::arguments::{TokenArguments, TokenVerb};
 use crate::{console::Console, exit_status::ExitStatus};
 use control::web::{
-    MadeToken, NewToken, TokenRole, TokenRow,
+    CallerRole, MadeToken, NewToken, TokenRow,
     client::{Method, in_uri},
 };
 use report::Refusal;
@@ -68,9 +68,9 @@ pub fn token(arguments: &TokenArguments) -> Result<ExitStatus, Refusal> {
 
 fn text_of(TokenRow { name, role, pools, made_at, expires_at }: &TokenRow) -> String {
     let role = match role {
-        TokenRole::Read => "read",
-        TokenRole::Operate => "operate",
-        TokenRole::Admin => "admin",
+        CallerRole::Read => "read",
+        CallerRole::Operate => "operate",
+        CallerRole::Admin => "admin",
     };
     let pools = match &pools[..] {
         [] => "all pools".to_owned(),

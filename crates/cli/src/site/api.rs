@@ -6,7 +6,7 @@ use control::{
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
-    web::{NewToken, TokenRole, WebSetting, WebThread, make_token, token_text},
+    web::{CallerRole, NewToken, WebSetting, WebThread, make_token, token_text},
 };
 use report::Refusal;
 use std::{
@@ -74,7 +74,7 @@ fn first_token(
     let mut secret = [0; 32];
     world.fill_secret(&mut secret);
     let new =
-        NewToken { name: FIRST_TOKEN.to_owned(), role: TokenRole::Admin, pools: Vec::new(), days: None };
+        NewToken { name: FIRST_TOKEN.to_owned(), role: CallerRole::Admin, pools: Vec::new(), days: None };
     let file = state.join(FIRST_TOKEN_FILE);
     let refused =
         |error: world::IoError| Refusal::new(error.to_string(), "name another folder with ⟨state⟩ FOLDER");

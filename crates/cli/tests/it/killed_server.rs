@@ -51,7 +51,7 @@ impl Drop for Served {
     }
 }
 
-/// Things of which the caller was told that they are there.
+/// Volumes and snapshots that the caller knows from answers.
 #[derive(Default)]
 struct CallerModel {
     volumes: BTreeSet<String>,

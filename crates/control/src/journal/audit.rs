@@ -8,10 +8,10 @@
 //! 2. A line is durable before the change that it announces begins; the line of its outcome follows.
 
 use super::{DaemonJournal, JournalError};
+use crate::hexadecimal::hexadecimal;
 use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// Audit lines by their numbers, as JSON.
 pub(super) const AUDIT: TableDefinition<u64, &str> = TableDefinition::new("audit");
@@ -133,10 +133,7 @@ impl AuditLine {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
-        hash.finish().as_ref().iter().fold(String::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("strings take all");
-            text
-        })
+        hexadecimal(hash.finish().as_ref())
     }
 }
 

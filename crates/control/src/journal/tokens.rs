@@ -3,6 +3,7 @@
 use super::{DaemonJournal, JournalError};
 use redb::{ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Tokens by their names, as JSON.
 pub(super) const TOKENS: TableDefinition<&str, &str> = TableDefinition::new("tokens");
@@ -22,8 +23,15 @@ pub struct TokenRecord {
     pub expires_unix_s: Option<i64>,
 }
 
+impl TokenRecord {
+    /// True if it is the token of this hash, and has not expired.
+    pub fn is_valid(&self, hash: &[u8], now_unix_s: i64) -> bool {
+        self.hash == hash && self.expires_unix_s.is_none_or(|end| now_unix_s < end)
+    }
+}
+
 /// Rights of a caller; each has those of the ones before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CallerRole {
     /// Looks at everything but tokens and audit.

@@ -39,7 +39,7 @@ impl SiteServer {
         done
     }
 
-    /// Waits until the pools' views show what was done: whoever asked for it looks for it next.
+    /// Waits until the pools' views show what was done: the one who asked for it looks for it next.
     async fn show_changes(&self) {
         for pool in self.daemon.pools() {
             let revision = self.order(&pool.name, "show changes", |served| {

@@ -7,7 +7,10 @@
 //! 2. Wrong tokens alone are throttled, by source: a caller with a right one never waits for others.
 
 use super::{ApiState, problem::ApiProblem};
-use crate::journal::tokens::{CallerRole, TokenRecord};
+use crate::{
+    hexadecimal::hexadecimal,
+    journal::tokens::{CallerRole, TokenRecord},
+};
 use axum::{
     extract::FromRequestParts,
     http::{StatusCode, header, request::Parts},
@@ -38,8 +41,6 @@ pub(super) struct Caller {
     pub name: String,
     pub whence: String,
     pub role: CallerRole,
-    /// Space of its keys of requests: a new token of an old name is another caller.
-    pub key_space: String,
     /// Hash of its token, if it has one.
     token: Option<[u8; 32]>,
     /// Names of the pools that it may see; all if empty.
@@ -86,13 +87,18 @@ impl Caller {
         Err(ApiProblem::new(StatusCode::FORBIDDEN, "forbidden", &refusal))
     }
 
+    /// Space of its keys of requests: a new token of an old name is another caller.
+    pub fn key_space(&self) -> String {
+        self.token.map_or_else(|| self.name.clone(), |hash| format!("token {}", hexadecimal(&hash)))
+    }
+
     /// False once its token was deleted, or has expired.
     pub fn is_valid(&self, api: &ApiState) -> bool {
         let Some(hash) = &self.token else { return true };
         let now = api.world.unix_s();
         // A journal that cannot be read has said so; nothing is given away then.
         let tokens = api.journal.tokens().unwrap_or_default();
-        tokens.iter().any(|token| token.hash == *hash && token.expires_unix_s.is_none_or(|end| now < end))
+        tokens.iter().any(|token| token.is_valid(hash, now))
     }
 
     /// False for a pool that is not there for this caller.
@@ -136,7 +142,6 @@ impl FromRequestParts<ApiState> for Caller {
         {
             return Ok(Self {
                 name: format!("user {user}"),
-                key_space: format!("user {user}"),
                 whence: peer.source,
                 role: CallerRole::Admin,
                 token: None,
@@ -153,9 +158,8 @@ impl FromRequestParts<ApiState> for Caller {
             && let Some(known) = known_token(api, token.trim(), now)?
         {
             let TokenRecord { name, role, pools, hash, .. } = known;
-            let key_space = hash.iter().fold("token ".to_owned(), |text, byte| text + &format!("{byte:02x}"));
             let (name, token) = (format!("token {name}"), Some(hash));
-            return Ok(Self { name, whence: peer.source, role, key_space, token, pools });
+            return Ok(Self { name, whence: peer.source, role, token, pools });
         }
         let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
         let refused = |problem: &str| {
@@ -181,10 +185,7 @@ impl FromRequestParts<ApiState> for Caller {
 fn known_token(api: &ApiState, token: &str, now: i64) -> Result<Option<TokenRecord>, ApiProblem> {
     let hash = digest(&SHA256, token.as_bytes());
     // Hashes of secrets that nobody can guess may be compared in any time.
-    let is_it = |known: &TokenRecord| {
-        known.hash == hash.as_ref() && known.expires_unix_s.is_none_or(|expires| now < expires)
-    };
-    Ok(api.journal.tokens()?.into_iter().find(is_it))
+    Ok(api.journal.tokens()?.into_iter().find(|known| known.is_valid(hash.as_ref(), now)))
 }
 
 #[cfg(test)]
@@ -211,7 +212,6 @@ mod tests {
             name: "token x".to_owned(),
             whence: "socket".to_owned(),
             role,
-            key_space: String::new(),
             token: None,
             pools: vec![],
         };

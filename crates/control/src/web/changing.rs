@@ -15,6 +15,7 @@ use super::{
     ApiState, caller::Caller, health_rows::DriveRow, problem::ApiProblem, rows::VolumeEntry, site::SiteBody,
 };
 use crate::{
+    hexadecimal::hexadecimal,
     journal::{
         audit::AuditEvent,
         replies::{KeptReply, KeyedRequest, NamedBefore},
@@ -68,7 +69,7 @@ impl<S: Sync> FromRequestParts<S> for ChangeIdentity {
     }
 }
 
-/// The volume or drive that a path names, as it was before the first request with the same key.
+/// The volume or drive that a path names, as it was before the first request with the same key; none without a key.
 #[derive(Clone, Debug)]
 pub(super) struct FirstSeen(pub Option<NamedBefore>);
 
@@ -121,7 +122,7 @@ pub(super) async fn run(
     next: Next,
 ) -> Result<Response, ApiProblem> {
     if !api.site.look().is_open {
-        // What it has would seem to be missing.
+        // Its volumes would seem to be missing.
         let refusal = Refusal::new("the server is starting", "try again when /readyz answers 200");
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", &refusal));
     }
@@ -172,10 +173,9 @@ async fn change(
     let key = key_of(&parts.headers, &caller)?.filter(|_| has_kept_reply);
     let _under_way = key.as_ref().map(|key| KeyUnderWay::begin(&api, key)).transpose()?;
     let uuid = api.world.random_uuid();
-    let before = named_before(&api, parts.uri.path());
     let keyed = match key {
         Some(key) => {
-            let known = keyed_request(&api, &key, (&parts, &body), (uuid, before.clone()))?;
+            let known = keyed_request(&api, &key, (&parts, &body), uuid)?;
             Some((key, known))
         }
         None => None,
@@ -188,7 +188,7 @@ async fn change(
             let identity = ChangeIdentity { uuid: request.seed, may_be_done: request.seed != uuid };
             (identity, request.before.clone())
         }
-        None => (ChangeIdentity { uuid, may_be_done: false }, before),
+        None => (ChangeIdentity { uuid, may_be_done: false }, None),
     };
     parts.extensions.insert(identity);
     parts.extensions.insert(FirstSeen(first_seen));
@@ -244,8 +244,7 @@ fn wanted_of(path: &str, body: &Bytes) -> String {
     let text = String::from_utf8_lossy(body);
     match serde_json::from_slice::<SiteBody>(body) {
         Ok(SiteBody { text, destroy }) if path.starts_with("/v1/site/") => {
-            let hash = digest(&SHA256, text.as_bytes());
-            let hash = hash.as_ref().iter().fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+            let hash = hexadecimal(digest(&SHA256, text.as_bytes()).as_ref());
             let destroy = shortened(&destroy.join(", "), AUDITED_BYTES);
             shortened(&format!("destroy [{destroy}]; SHA-256 of the text {hash}; {text}"), 2 * AUDITED_BYTES)
         }
@@ -282,7 +281,7 @@ fn announce(
 fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<String>, ApiProblem> {
     let Some(key) = headers.get(KEY) else { return Ok(None) };
     match key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX) {
-        Some(key) => Ok(Some(format!("{}\n{key}", caller.key_space))),
+        Some(key) => Ok(Some(format!("{}\n{key}", caller.key_space()))),
         None => {
             let problem = format!("Idempotency-Key has 1 to {KEY_BYTES_MAX} ASCII characters");
             Err(ApiProblem::bad_request(problem, ""))
@@ -295,11 +294,12 @@ fn keyed_request(
     api: &ApiState,
     key: &str,
     (parts, body): (&Parts, &Bytes),
-    (seed, before): ([u8; 16], Option<NamedBefore>),
+    seed: [u8; 16],
 ) -> Result<KeyedRequest, ApiProblem> {
     let mut whole = format!("{} {}\0", parts.method, parts.uri).into_bytes();
     whole.extend_from_slice(body);
     let request_hash = digest(&SHA256, &whole).as_ref().try_into().expect("SHA-256 has 32 bytes");
+    let before = named_before(api, parts.uri.path());
     let new = KeyedRequest { request_hash, seed, unix_s: api.world.unix_s(), before, reply: None };
     let known = api.journal.keyed_request(key, &new)?;
     if known.request_hash == request_hash {

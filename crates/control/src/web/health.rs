@@ -1,4 +1,4 @@
-//! Health, for whoever asks.
+//! Health, for everybody.
 
 use super::ApiState;
 use axum::{extract::State, http::StatusCode};

@@ -36,12 +36,13 @@ mod tokens;
 mod uses;
 mod volumes;
 
+pub use crate::journal::tokens::CallerRole;
 pub use connections::CONNECTIONS_MAX;
 pub use drives::{DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
-pub use tokens::{MadeToken, NewToken, TokenRole, TokenRow, make_token, token_text};
+pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{
     events::DaemonEventLog,

@@ -2,6 +2,7 @@
 
 use super::health_rows::PoolHealthRow;
 use crate::{
+    hexadecimal::hexadecimal,
     site::{
         changes::SiteChange,
         handle::{PoolHandle, SiteAnswer},
@@ -16,7 +17,6 @@ use report::calendar::utc_time;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serving::pool::note::NoteStatus;
-use std::fmt::Write;
 use utoipa::ToSchema;
 
 /// A pool.
@@ -230,11 +230,7 @@ impl VolumeEntry {
         let bare = Self { notes: Vec::new(), ..self.clone() };
         let text = serde_json::to_string(&bare).expect("plain fields");
         let hash = digest(&SHA256, text.as_bytes());
-        let mut tag = String::from("\"");
-        for byte in &hash.as_ref()[..8] {
-            write!(tag, "{byte:02x}").expect("strings take all");
-        }
-        tag + "\""
+        format!("\"{}\"", hexadecimal(&hash.as_ref()[..8]))
     }
 }
 

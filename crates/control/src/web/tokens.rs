@@ -1,9 +1,12 @@
 //! Tokens for programs.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem};
-use crate::journal::{
-    DaemonJournal, JournalError,
-    tokens::{CallerRole, TokenRecord},
+use crate::{
+    hexadecimal::hexadecimal,
+    journal::{
+        DaemonJournal, JournalError,
+        tokens::{CallerRole, TokenRecord},
+    },
 };
 use axum::{
     Json,
@@ -14,7 +17,6 @@ use axum::{
 use report::{Refusal, calendar::utc_time};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use utoipa::ToSchema;
 
 /// Path of the request that makes a token.
@@ -28,18 +30,6 @@ const DAY_SECONDS: i64 = 86_400;
 /// Ten years.
 const DAYS_MAX: u32 = 3650;
 
-/// CallerRole of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TokenRole {
-    /// Looks at everything but tokens and audit.
-    Read,
-    /// Makes and changes; loses no data.
-    Operate,
-    /// May do everything.
-    Admin,
-}
-
 /// A token to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +37,7 @@ pub struct NewToken {
     /// Letters, digits, `.`, `-` and `_`; at most 64.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
-    pub role: TokenRole,
+    pub role: CallerRole,
     /// Names of the pools that it may see and change; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<String>,
@@ -61,7 +51,7 @@ pub struct NewToken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRow {
     pub name: String,
-    pub role: TokenRole,
+    pub role: CallerRole,
     pub pools: Vec<String>,
     pub made_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,25 +67,11 @@ pub struct MadeToken {
     pub token: String,
 }
 
-impl From<TokenRole> for CallerRole {
-    fn from(role: TokenRole) -> Self {
-        match role {
-            TokenRole::Read => Self::Read,
-            TokenRole::Operate => Self::Operate,
-            TokenRole::Admin => Self::Admin,
-        }
-    }
-}
-
 impl TokenRow {
     fn of(TokenRecord { name, role, pools, made_unix_s, expires_unix_s, .. }: &TokenRecord) -> Self {
         Self {
             name: name.clone(),
-            role: match role {
-                CallerRole::Read => TokenRole::Read,
-                CallerRole::Operate => TokenRole::Operate,
-                CallerRole::Admin => TokenRole::Admin,
-            },
+            role: *role,
             pools: pools.clone(),
             made_at: utc_time(*made_unix_s),
             expires_at: expires_unix_s.map(utc_time),
@@ -105,11 +81,7 @@ impl TokenRow {
 
 /// A token of these random bytes.
 pub fn token_text(secret: [u8; SECRET_BYTES]) -> String {
-    let mut token = PREFIX.to_owned();
-    for byte in secret {
-        write!(token, "{byte:02x}").expect("strings take all");
-    }
-    token
+    format!("{PREFIX}{}", hexadecimal(&secret))
 }
 
 /// Records a token of these random bytes. `None` if there is one of its name.
@@ -126,7 +98,7 @@ pub fn make_token(
     let hash = digest(&SHA256, token.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes");
     let record = TokenRecord {
         name: new.name.clone(),
-        role: new.role.into(),
+        role: new.role,
         pools: new.pools.clone(),
         hash,
         made_unix_s: now,

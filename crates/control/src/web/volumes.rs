@@ -154,14 +154,18 @@ pub struct ReadmissionRow {
     pub nbd: bool,
 }
 
+/// Bounds in bytes, limit and reserve; and rates, operations and KiB a second.
+fn limit_change(
+    (limit, reserve): (Option<u64>, Option<u64>),
+    (iops_max, kib_per_second_max): (Option<u32>, Option<u32>),
+) -> LimitChange {
+    let (limit, reserve) = (limit.map(ByteCount), reserve.map(ByteCount));
+    LimitChange { limit, reserve, iops_max, kib_per_second_max }
+}
+
 impl NewVolumeBody {
     fn limits(&self) -> LimitChange {
-        LimitChange {
-            limit: self.limit_bytes.map(ByteCount),
-            reserve: self.reserve_bytes.map(ByteCount),
-            iops_max: self.iops_max,
-            kib_per_second_max: self.kib_per_second_max,
-        }
+        limit_change((self.limit_bytes, self.reserve_bytes), (self.iops_max, self.kib_per_second_max))
     }
 
     /// True if a volume is as this one would be.
@@ -189,12 +193,8 @@ impl VolumePatch {
 
     /// The change of a volume; `None` if it is none, or several.
     fn change(self, volume: VolumeRef) -> Option<VolumeChange> {
-        let limits = LimitChange {
-            limit: self.limit_bytes.map(ByteCount),
-            reserve: self.reserve_bytes.map(ByteCount),
-            iops_max: self.iops_max,
-            kib_per_second_max: self.kib_per_second_max,
-        };
+        let limits =
+            limit_change((self.limit_bytes, self.reserve_bytes), (self.iops_max, self.kib_per_second_max));
         let Self { name, size_bytes, may_shrink, write_cache, .. } = self;
         let has_settings = write_cache.is_some() || limits != LimitChange::default();
         match (name, size_bytes, has_settings) {

@@ -313,7 +313,7 @@ async fn send(
     let mut answered = None;
     if breaks_off {
         let patience = Duration::from_micros(caller.borrow_mut().random.below(3_000));
-        // Whether it was begun or not.
+        // It may have begun by then.
         answered = with_deadline(world.sleep(patience), attempt()).await.transpose()?;
     }
     if is_twice {
@@ -321,7 +321,7 @@ async fn send(
         let first = attempt().await?;
         let second = other.await?;
         let ended = [&first, &second].into_iter().filter(|reply| !is_under_way(reply)).collect::<Vec<_>>();
-        // What is not there is refused, and said to be gone when it is to be deleted again.
+        // A thing that is not there is refused, and said to be gone when it is to be deleted again.
         if let [first, second] = ended[..]
             && (first.status, &first.body) != (second.status, &second.body)
             && change.method != "DELETE"

@@ -12,7 +12,7 @@ use control::{
         server::{PortalUse, SiteServerSetting},
     },
     web::{
-        DomainBody, MadeToken, NewDriveBody, NewToken, PoolPatch, SparingChoice, TokenRole, WebSetting,
+        CallerRole, DomainBody, MadeToken, NewDriveBody, NewToken, PoolPatch, SparingChoice, WebSetting,
         WebThread,
         client::{ApiClient, ApiReply},
         health_rows::{DriveRow, DriveState, JobName, JobRow, JobState},
@@ -315,7 +315,7 @@ fn roles_and_refusals_leave_all_as_it_was() {
         assert_eq!(bench.status("PATCH", "", json(&domains)).await, 200);
         assert_eq!(bench.drives().await[0].domain.as_deref(), Some("shelf"));
         for (name, role, statuses) in
-            [("r", TokenRole::Read, [200, 403, 403, 403]), ("o", TokenRole::Operate, [200, 400, 403, 403])]
+            [("r", CallerRole::Read, [200, 403, 403, 403]), ("o", CallerRole::Operate, [200, 400, 403, 403])]
         {
             let new = NewToken { name: name.to_owned(), role, pools: vec![], days: None };
             let made: MadeToken =
