@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 16] = [
+const BUDGETS_S: [(&str, u64); 17] = [
     ("array", 40),
     ("cli", 270),
     ("control", 15),
@@ -19,6 +19,7 @@ const BUDGETS_S: [(&str, u64); 16] = [
     ("runs", 10),
     ("serving", 5),
     ("simulator", 140),
+    ("tls", 5),
     ("verify", 15),
     ("workload", 95),
     ("world", 15),

@@ -5,15 +5,13 @@
 //! handshake, structured replies, the metadata contexts `base:allocation` and `qemu:dirty-bitmap:NAME`, flush, FUA, trim, write zeroes,
 //! several connections to one export, STARTTLS.
 //!
-//! Reading order: [`wire`], [`export`], [`export_gate`], [`tls`], [`server`], [`client`].
+//! Reading order: [`wire`], [`export`], [`export_gate`], [`server`], [`client`].
 
 pub mod wire;
 
 pub mod export;
 
 pub mod export_gate;
-
-pub mod tls;
 
 pub mod server;
 
@@ -22,8 +20,7 @@ pub mod client;
 pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
 pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports, ListedExport};
 pub use export_gate::ExportGate;
-pub use server::{ServerOptions, serve};
-pub use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, TlsMode};
+pub use server::{ServerOptions, TlsMode, serve};
 
 /// The port IANA assigned to NBD.
 pub const PORT: u16 = 10809;

@@ -1,10 +1,10 @@
 //! Folders of certificates, in the layout of QEMU and libnbd: `ca-cert.pem`, and `server-` or `client-` with
 //! `cert.pem` and `key.pem`.
 
-use nbd::{ClientTls, ServerTls, TlsError, TlsIdentity};
 use report::Refusal;
 use rustix::fs::stat;
 use std::path::Path;
+use tls::{ClientTls, ServerTls, TlsError, TlsIdentity};
 use world::{
     IoErrorKind,
     real::host_files::{self, PathKind},

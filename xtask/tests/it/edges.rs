@@ -4,7 +4,7 @@ use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms that exist or are to come.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "array",
     "cli",
     "control",
@@ -18,6 +18,7 @@ const ROOMS: [&str; 17] = [
     "runs",
     "serving",
     "simulator",
+    "tls",
     "twin",
     "verify",
     "workload",
@@ -25,19 +26,20 @@ const ROOMS: [&str; 17] = [
 ];
 
 /// The rooms that each room may use; [`allowed`] knows those of the three at the top. A room that is not listed may use none.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("array", &["world"]),
     ("iscsi", &["world"]),
-    ("nbd", &["world"]),
+    ("nbd", &["tls", "world"]),
     ("maildb", &["world"]),
-    ("replication", &["array", "world"]),
+    ("replication", &["array", "tls", "world"]),
     ("verify", &["maildb", "report", "world"]),
     ("workload", &["maildb", "verify", "plan", "report", "world"]),
     ("protect", &["maildb", "array", "replication", "verify", "report", "world"]),
     ("plan", &["report"]),
     ("twin", &["array", "workload", "plan", "report", "world"]),
     ("runs", &["array", "maildb", "plan", "report", "verify", "workload", "world"]),
-    ("serving", &["array", "iscsi", "nbd", "plan", "report", "world"]),
+    ("serving", &["array", "iscsi", "nbd", "plan", "report", "tls", "world"]),
+    ("tls", &["world"]),
     ("world", &[]),
 ];
 

@@ -1,7 +1,6 @@
 //! The client's side of the handshake.
 
 use crate::{
-    tls::{ClientTls, tls_failure},
     wire::{
         PAYLOAD_BYTES_MAX,
         handshake::{
@@ -12,6 +11,7 @@ use crate::{
 };
 use std::io;
 use thiserror::Error;
+use tls::{ClientTls, tls_failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{Stream, World};
 

@@ -14,7 +14,7 @@ mod uri;
 pub use device::Client;
 pub use uri::{NbdUri, NbdUriError, UriTls};
 
-use crate::tls::ClientTls;
+use tls::ClientTls;
 use std::time::Duration;
 
 /// Time limits and TLS settings of a client.

@@ -1,11 +1,11 @@
 //! The connection of a client in the handshake, in the clear or encrypted, which may move to another thread.
 
-use crate::tls::{EncryptedStream, ServerTls};
 use std::{
     io,
     pin::Pin,
     task::{Context, Poll},
 };
+use tls::{EncryptedStream, ServerTls};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 use world::{Stream, World, network::handover::MovableStream};

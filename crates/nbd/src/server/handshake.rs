@@ -1,17 +1,17 @@
 //! The server's side of the handshake.
 
 use super::{
-    ConnectionEnd,
+    ConnectionEnd, TlsMode,
     client_slots::{ClientSlot, ClientSlots},
     client_stream::ClientStream,
     haggling::{CommonTerms, Haggling, HagglingStep, NegotiatedExport, TlsState},
 };
 use crate::{
     export::Exports,
-    tls::{ServerTls, TlsMode, tls_failure},
     wire::handshake::{GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, handshake_flag},
 };
 use std::rc::Rc;
+use tls::{ServerTls, tls_failure};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use world::{Stream, World};
 

@@ -14,10 +14,23 @@ mod requests;
 mod session;
 
 use self::client_slots::ClientSlots;
-use crate::{export::Exports, tls::TlsMode};
+use crate::export::Exports;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use thiserror::Error;
+use tls::ServerTls;
 use world::{IncomingConnection, Listener, World, network::accept_next};
+
+/// A server's TLS policy, by the protocol's names.
+#[derive(Clone, Debug, Default)]
+pub enum TlsMode {
+    /// NOTLS.
+    #[default]
+    Off,
+    /// SELECTIVETLS, with no export that requires TLS.
+    Allowed(ServerTls),
+    /// FORCEDTLS.
+    Required(ServerTls),
+}
 
 /// Limits and TLS policy of a server.
 #[derive(Clone, Debug)]

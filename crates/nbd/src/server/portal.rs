@@ -10,14 +10,13 @@
 //! 2. A thread that does not know an export that was routed to it sends the client back once; then the portal refuses it.
 
 use super::{
-    ConnectionEnd, HandshakeSlot, ServerEvent, ServerOptions,
+    ConnectionEnd, HandshakeSlot, ServerEvent, ServerOptions, TlsMode,
     client_slots::ClientSlots,
     handshake::{Handshake, HandshakeEnd, HandshakePolicy, ReceivedOption},
     session,
 };
 use crate::{
     export::{Exports, ListedExport},
-    tls::TlsMode,
     wire::handshake::named_export,
 };
 use std::{

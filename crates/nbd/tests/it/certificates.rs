@@ -1,7 +1,7 @@
 //! Certificate authorities and certificates, generated for each test. Ed25519 signatures have a constant
 //! length, so that a seed's run does not depend on the keys.
 
-use nbd::{ClientTls, ServerTls, TlsIdentity};
+use tls::{ClientTls, ServerTls, TlsIdentity};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ED25519, date_time_ymd,
 };

@@ -1,7 +1,8 @@
 //! A server with a drive, a network, and clients.
 
-use nbd::{Client, ClientOptions, ClientTls, Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve};
+use nbd::{Client, ClientOptions, Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve};
 use std::rc::Rc;
+use tls::ClientTls;
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, World,
     sim::{DriveOptions, NetworkOptions, SimDrive, SimNetwork, Simulation},

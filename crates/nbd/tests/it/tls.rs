@@ -5,10 +5,11 @@ use crate::{
     scene::{SIZE, Scene, connect, connect_with, export, read, start_with, uri},
 };
 use nbd::{
-    ClientTls, ServerTls, TlsIdentity, TlsMode,
+    TlsMode,
     wire::handshake::{GREETING, InfoRequest, OptionHead, OptionReplyHead, handshake_flag, option, reply},
 };
 use std::{sync::Arc, time::Duration};
+use tls::{ClientTls, ServerTls, TlsIdentity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     BlockDevice, Buffer, ByteOffset, IoErrorKind, Stability, Stream,

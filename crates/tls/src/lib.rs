@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 for servers and clients, begun by STARTTLS.
+//! TLS 1.2 and 1.3 for servers and clients, over the connections of a world: NBD's STARTTLS, and HTTPS.
 //!
 //! The cryptography provider draws keys and nonces, not the world: two runs of one seed differ in these
 //! bytes. Certificates are judged by the world's wall clock at the time of the handshake.
@@ -116,7 +116,12 @@ impl ServerTls {
         self.asks_who
     }
 
-    pub(crate) async fn accept(
+    /// Performs the handshake on a connection that may still move to another thread.
+    ///
+    /// # Errors
+    ///
+    /// The client cannot be agreed with, or is not trusted, which it is told; or it has broken off.
+    pub async fn accept(
         &self,
         world: &World,
         stream: MovableStream,
@@ -139,18 +144,6 @@ async fn drain(mut stream: MovableStream) {
     if stream.shutdown().await.is_ok() {
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
-}
-
-/// A server's TLS policy, by the protocol's names.
-#[derive(Clone, Debug, Default)]
-pub enum TlsMode {
-    /// NOTLS.
-    #[default]
-    Off,
-    /// SELECTIVETLS, with no export that requires TLS.
-    Allowed(ServerTls),
-    /// FORCEDTLS.
-    Required(ServerTls),
 }
 
 /// TLS settings of a client.
@@ -194,7 +187,12 @@ impl ClientTls {
         Ok(Self { config: config.into(), server })
     }
 
-    pub(crate) async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
+    /// Performs the handshake; the connection stays on its thread.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be agreed with, or is not trusted; or it has broken off.
+    pub async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
         let mut config = (*self.config).clone();
         config.time_provider = Arc::new(FixedTime(world.wall()));
         let connector = TlsConnector::from(Arc::new(config));
@@ -203,7 +201,7 @@ impl ClientTls {
 }
 
 /// An encrypted stream, which stays on its thread.
-pub(crate) struct EncryptedStream<T>(pub T);
+pub struct EncryptedStream<T>(pub T);
 
 impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for EncryptedStream<T> {}
 
@@ -244,7 +242,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for EncryptedStream<T> {
 }
 
 /// The TLS error behind `error`, if there is one.
-pub(crate) fn tls_failure(error: &io::Error) -> Option<String> {
+pub fn tls_failure(error: &io::Error) -> Option<String> {
     let tls_failure = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(tls_failure.to_string())
 }
