@@ -32,11 +32,17 @@ pub fn of_client(uri: &nbd::NbdUri) -> Result<Option<ClientTls>, Refusal> {
         let problem = format!("{uri}: no certificate authority is given");
         return Err(Refusal::new(problem, format!("add ?tls-certificates=FOLDER, of one with {AUTHORITY}")));
     };
+    of_client_in(folder, uri.server_name()).map(Some)
+}
+
+/// Authority of a folder that a client trusts for `server`, a host name or IP address, and its own certificate if the folder
+/// has one.
+pub fn of_client_in(folder: &Path, server: &str) -> Result<ClientTls, Refusal> {
     check(folder)?;
     let authority = read(folder, AUTHORITY)?.ok_or_else(|| missing(folder, AUTHORITY))?;
     let own = KeyPair::read(folder, "client")?;
-    let made = ClientTls::new(uri.server_name(), &authority, own.as_ref().map(KeyPair::identity));
-    Ok(Some(made.map_err(|error| unusable(folder, &error))?))
+    let made = ClientTls::new(server, &authority, own.as_ref().map(KeyPair::identity));
+    made.map_err(|error| unusable(folder, &error))
 }
 
 fn check(folder: &Path) -> Result<(), Refusal> {

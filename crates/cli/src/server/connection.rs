@@ -9,6 +9,7 @@ use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
 use serving::uuid::random_uuid;
 use std::rc::Rc;
+use tls::ClientTls;
 use world::{Address, World, real::Sockets};
 
 /// The way to one server. Each request has a connection of its own.
@@ -26,6 +27,12 @@ impl ServerConnection {
 
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The same over TLS.
+    pub fn encrypted(self, tls: ClientTls) -> Self {
+        let client = self.client.encrypted(tls, &self.world);
+        Self { client, ..self }
     }
 
     /// True if something answers there, whatever it says.

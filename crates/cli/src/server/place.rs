@@ -5,7 +5,9 @@ use crate::{site::socket_of, state_folder::state_folder};
 use clap::Args;
 use control::site::wanted::API_PORT;
 use report::Refusal;
+use serving::certificates;
 use std::path::{Path, PathBuf};
+use tls::ClientTls;
 use world::{Address, World, real::host_files};
 
 /// More than a token and its line end have.
@@ -14,13 +16,20 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 /// A server by the address of its API.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServerAddress {
-    /// Address of a server's API, as the key api of its site file says: HOST:PORT, or unix:SOCKET
+    /// Address of a server's API, as the key api of its site file says: HOST:PORT, or unix:SOCKET;
+    /// https://HOST:PORT with TLS
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub server: Option<String>,
 
     /// File with the token for --server, which only its owner can read
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
+
+    /// Folder with ca-cert.pem, the authority that --server https://… is checked against, and
+    /// client-cert.pem and client-key.pem if the server asks for one
+    /// [default: the authorities that this machine trusts]
+    #[arg(long, value_name = "FOLDER", global = true, requires = "server")]
+    pub server_tls: Option<PathBuf>,
 }
 
 /// A server by the folder in which it remembers its site, or by its address.
@@ -48,13 +57,18 @@ impl ServerAddress {
                 None => Ok(None),
             };
         };
+        let (text, is_encrypted) = match text.strip_prefix("https://") {
+            Some(rest) => (rest.trim_end_matches('/'), true),
+            None => (text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/'), false),
+        };
         let address = Address::parse(text, API_PORT).map_err(|error| {
             Refusal::new(format!("⟨server⟩: {error}"), "see '[serve] api' of its site file")
         })?;
-        if !address.is_local() {
+        if !address.is_local() && !is_encrypted {
             return Err(Refusal::new(
                 format!("⟨server⟩ {address}: the token would pass the network in the clear"),
-                "reach its port through 'ssh -L 7780:127.0.0.1:7780 HOST', and say ⟨server⟩ 127.0.0.1:7780",
+                "say ⟨server⟩ https://HOST:PORT if it has certificates (api_tls), or reach its port through 'ssh -L \
+                 7780:127.0.0.1:7780 HOST'",
             ));
         }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
@@ -64,7 +78,34 @@ impl ServerAddress {
                 "say ⟨token-file⟩ FILE; 'spindle token create' makes one",
             ));
         }
-        Ok(Some(ServerConnection::new(world, address, token)))
+        let tls = match (&address, is_encrypted) {
+            (Address::Tcp { host, .. }, true) => Some(self.certificates(host)?),
+            (Address::Unix(_), true) => {
+                return Err(Refusal::new("a socket has no TLS", "say unix:SOCKET without https"));
+            }
+            (_, false) if self.server_tls.is_some() => {
+                return Err(Refusal::new("⟨server-tls⟩ is for TLS", "say ⟨server⟩ https://HOST:PORT"));
+            }
+            (_, false) => None,
+        };
+        let connection = ServerConnection::new(world, address, token);
+        Ok(Some(match tls {
+            Some(tls) => connection.encrypted(tls),
+            None => connection,
+        }))
+    }
+
+    /// The authority that a server is checked against.
+    fn certificates(&self, host: &str) -> Result<ClientTls, Refusal> {
+        match &self.server_tls {
+            Some(folder) => certificates::of_client_in(folder, host),
+            None => ClientTls::trusting_system(host).map_err(|error| {
+                Refusal::new(
+                    format!("⟨server⟩ {host}: {error}"),
+                    "say ⟨server-tls⟩ FOLDER, with its ca-cert.pem",
+                )
+            }),
+        }
     }
 
     /// These arguments again, each behind a blank, for a command to be copied.
@@ -75,6 +116,9 @@ impl ServerAddress {
         }
         if let Some(file) = &self.token_file {
             text += &format!(" --token-file {}", file.display());
+        }
+        if let Some(folder) = &self.server_tls {
+            text += &format!(" --server-tls {}", folder.display());
         }
         text
     }

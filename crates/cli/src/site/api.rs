@@ -45,6 +45,13 @@ pub(super) async fn start(
             "name a folder with a shorter path with ⟨state⟩ FOLDER",
         ));
     }
+    if server.api_address().is_some_and(|address| !address.is_local())
+        && server.api_certificates().borrow().is_none()
+    {
+        notices.warn(
+            "the API answers other machines without TLS: tokens pass the network in the clear (api_insecure)",
+        );
+    }
     let mut addresses = vec![(Address::Unix(socket), "⟨state⟩")];
     if let Some(address) = server.api_address() {
         first_token(world, &state, journal, notices)?;
@@ -53,6 +60,7 @@ pub(super) async fn start(
     let setting = WebSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         addresses,
+        tls: server.api_certificates(),
         own_user: rustix::process::geteuid().as_raw(),
         site: server.handle(),
         journal: Arc::clone(journal),
@@ -86,13 +94,15 @@ fn first_token(
 }
 
 /// Prints the addresses of the API.
-pub(super) fn show(api: &WebThread, console: &Console) {
+pub(super) fn show((api, server): (&WebThread, &SiteServer), console: &Console) {
+    let is_encrypted = server.api_certificates().borrow().is_some();
+    let scheme = if is_encrypted { "https" } else { "http" };
     for address in &api.addresses {
         match address {
             Address::Unix(path) => {
                 console.say(&format!("API: curl --unix-socket {} http://spindle/v1/pools", path.display()));
             }
-            Address::Tcp { .. } => console.say(&format!("API: http://{address}/v1/openapi.json")),
+            Address::Tcp { .. } => console.say(&format!("API: {scheme}://{address}/v1/openapi.json")),
         }
     }
 }

@@ -92,7 +92,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
         if arguments.file.is_none() {
             demonstration::show_use(&file, &console);
         }
-        api::show(&api, &console);
+        api::show((&api, &server), &console);
         console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
         loop {
             // A request of the API, or else a reload.

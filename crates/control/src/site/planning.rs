@@ -216,7 +216,8 @@ impl SiteServer {
 pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
     let paths = site.groups.iter_mut().map(|group| &mut group.folder);
     let paths = paths.chain(site.initiators.iter_mut().map(|initiator| &mut initiator.secret_file));
-    for path in paths.chain([&mut site.serve.nbd_tls, &mut site.serve.chap_secret_file]) {
+    let serve = &mut site.serve;
+    for path in paths.chain([&mut serve.nbd_tls, &mut serve.api_tls, &mut serve.chap_secret_file]) {
         if !path.is_empty() {
             *path = folder.join(&*path).display().to_string();
         }

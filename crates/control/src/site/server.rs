@@ -32,6 +32,8 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
+use tls::ServerTls;
+use tokio::sync::watch;
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -76,6 +78,8 @@ pub struct SiteServer {
     pub(super) schedules: ScheduleKeeper,
     /// NBD is served over TLS alone.
     has_tls: bool,
+    /// Certificates of the API, as they were when a site was applied last.
+    pub(super) api_tls: watch::Sender<Option<ServerTls>>,
 }
 
 /// Addresses and the folder of certificates, as the file says them.
@@ -85,6 +89,7 @@ pub(super) struct WantedAddresses {
     iscsi: Option<Address>,
     api: Option<Address>,
     nbd_tls: PathBuf,
+    api_tls: PathBuf,
 }
 
 impl WantedAddresses {
@@ -95,6 +100,7 @@ impl WantedAddresses {
             iscsi: wanted.iscsi.clone(),
             api: wanted.api.clone(),
             nbd_tls: folder.join(&site.serve.nbd_tls),
+            api_tls: folder.join(&site.serve.api_tls),
         }
     }
 }
@@ -136,6 +142,7 @@ impl SiteServer {
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
             has_tls,
+            api_tls: watch::Sender::new(wanted.api_tls.clone()),
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
@@ -219,6 +226,11 @@ impl SiteServer {
     /// The address of the API that the file says.
     pub fn api_address(&self) -> Option<&Address> {
         self.addresses.api.as_ref()
+    }
+
+    /// Certificates of the API, and newer ones once a site was applied; `None` if it is served in the clear.
+    pub fn api_certificates(&self) -> watch::Receiver<Option<ServerTls>> {
+        self.api_tls.subscribe()
     }
 
     /// The TLS part of NBD URIs.

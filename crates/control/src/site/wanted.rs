@@ -6,7 +6,7 @@ use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
 use plan::{
     catalogue::{Catalogue, Raid},
-    site::{Group, Site, SiteTarget, Volume, split_snapshot},
+    site::{Group, Serving, Site, SiteTarget, Volume, split_snapshot},
 };
 use report::Refusal;
 use serving::{
@@ -18,6 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
+use tls::ServerTls;
 use world::{Address, ByteCount};
 
 /// Drives in files of a group that says nothing of its drives.
@@ -48,6 +49,8 @@ pub struct WantedSite {
     /// Of the API.
     pub api: Option<Address>,
     pub nbd_tls: TlsMode,
+    /// Of the API.
+    pub api_tls: Option<ServerTls>,
     /// Schedules of snapshots of these pools.
     pub schedules: Vec<WantedSchedule>,
     /// Parts of the file that are not served, and dangers.
@@ -115,7 +118,7 @@ impl WantedSite {
         let groups = groups_here(site, context)?;
         let iscsi = address(&site.serve.iscsi, "iscsi", iscsi::PORT)?;
         let nbd = address(&site.serve.nbd, "nbd", nbd::PORT)?;
-        let api = api_address(&site.serve.api)?;
+        let api = api_address(&site.serve)?;
         let mut notes = Vec::new();
         let mut pools = Vec::new();
         for group in &groups {
@@ -143,7 +146,11 @@ impl WantedSite {
         let (schedules, without_effect) = wanted_schedules(site, is_pool)?;
         notes.extend(without_effect);
         let (nbd_tls, services) = (TlsMode::Off, schedule_texts(site, &schedules));
-        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, schedules, notes, services };
+        let api_tls = match &api {
+            Some(_) if has_secrets => api_certificates(site, context)?,
+            _ => None,
+        };
+        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, notes, services };
         wanted.add_targets(site, &groups)?;
         wanted.add_rights(site, (context, has_secrets))?;
         wanted.add_exports(site, &groups, (context, has_secrets))?;
@@ -299,20 +306,27 @@ impl WantedSite {
 /// Port of the API if its address names none.
 pub const API_PORT: u16 = 7780;
 
-/// The address of the API, which speaks no TLS: only this machine may reach it.
-fn api_address(text: &str) -> Result<Option<Address>, Refusal> {
+/// Certificates of the API, if there are to be any.
+pub(super) fn api_certificates(site: &Site, context: &SiteContext) -> Result<Option<ServerTls>, Refusal> {
+    let folder = &site.serve.api_tls;
+    (!folder.is_empty()).then(|| certificates::of_server(&context.folder.join(folder))).transpose()
+}
+
+/// The address of the API: without TLS, only this machine may reach it.
+fn api_address(serve: &Serving) -> Result<Option<Address>, Refusal> {
+    let text = &serve.api;
     if text.is_empty() || text == "none" {
         return Ok(None);
     }
     let address = Address::parse(text, API_PORT).map_err(|error| {
         Refusal::new(format!("[serve] api: {error}"), "say 127.0.0.1:PORT, or leave it out")
     })?;
-    if !address.is_local() {
+    if !address.is_local() && serve.api_tls.is_empty() && !serve.api_insecure {
         return Err(Refusal::new(
             format!(
                 "[serve] api: {address} is no loopback address, and tokens would pass the network in the clear"
             ),
-            "say 127.0.0.1:PORT, and reach it through ssh -L or a proxy with TLS",
+            "give api_tls with certificates, or say 127.0.0.1:PORT",
         ));
     }
     Ok(Some(address))

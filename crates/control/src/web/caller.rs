@@ -3,10 +3,10 @@
 //! Invariants:
 //!
 //! 1. On the Unix socket the kernel says who calls: root and the server's own user may do everything. Everybody else, and
-//!    everybody elsewhere, has what a token gives.
+//!    everybody elsewhere, has what a token gives, or the session of a browser that was begun with one.
 //! 2. Wrong tokens alone are throttled, by source: a caller with a right one never waits for others.
 
-use super::{ApiState, problem::ApiProblem};
+use super::{ApiState, problem::ApiProblem, sessions::token_of_session};
 use crate::{
     hexadecimal::hexadecimal,
     journal::tokens::{CallerRole, TokenRecord},
@@ -28,10 +28,12 @@ const SOURCES_MAX: usize = 4096;
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiPeer {
-    /// Address without its port, or `socket`.
+    /// Address without its port, `loopback`, or `socket`.
     pub source: String,
     /// User of the process at the other end of the Unix socket.
     pub user: Option<u32>,
+    /// Nobody else reads the connection.
+    pub is_encrypted: bool,
 }
 
 /// A caller who may call.
@@ -58,6 +60,15 @@ struct FailureCount {
 }
 
 impl Caller {
+    fn with(TokenRecord { name, role, pools, hash, .. }: TokenRecord, peer: ApiPeer) -> Self {
+        Self { name: format!("token {name}"), whence: peer.source, role, token: Some(hash), pools }
+    }
+
+    /// Names of the pools that it may see; all if empty.
+    pub fn pools(&self) -> &[String] {
+        &self.pools
+    }
+
     /// Refuses a caller that has not the rights of `role`.
     pub fn need(&self, role: CallerRole) -> Result<(), ApiProblem> {
         if self.role >= role {
@@ -108,14 +119,14 @@ impl Caller {
 }
 
 impl FailedLogins {
-    fn is_throttled(&self, source: &str, now: i64) -> bool {
+    pub fn is_throttled(&self, source: &str, now: i64) -> bool {
         let known = self.0.lock().expect("nothing panics with the lock held");
         known
             .get(source)
             .is_some_and(|count| now - count.since < WINDOW_SECONDS && count.failures >= FAILURES_MAX)
     }
 
-    fn add(&self, source: &str, now: i64) {
+    pub fn add(&self, source: &str, now: i64) {
         let mut known = self.0.lock().expect("nothing panics with the lock held");
         if known.len() >= SOURCES_MAX {
             known.clear();
@@ -148,37 +159,49 @@ impl FromRequestParts<ApiState> for Caller {
                 pools: Vec::new(),
             });
         }
-        let now = api.world.unix_s();
+        if given.is_none()
+            && let Some(token) = token_of_session(api, parts, api.world.unix_s())?
+        {
+            return Ok(Self::with(token, peer));
+        }
         let token = given
             .and_then(|given| given.to_str().ok())
             .and_then(|given| given.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"))
-            .map(|(_, token)| token);
-        if let Some(token) = token
-            && let Some(known) = known_token(api, token.trim(), now)?
-        {
-            let TokenRecord { name, role, pools, hash, .. } = known;
-            let (name, token) = (format!("token {name}"), Some(hash));
-            return Ok(Self { name, whence: peer.source, role, token, pools });
-        }
-        let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
-        let refused = |problem: &str| {
-            ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", &Refusal::new(problem, next))
-        };
-        if token.is_none() {
-            return Err(refused("this needs a token"));
-        }
-        if api.failed_logins.is_throttled(&peer.source, now) {
-            let refusal = Refusal::new(
-                format!("{FAILURES_MAX} wrong tokens from {} within a minute", peer.source),
-                "wait a minute, and use a token that is valid",
-            );
-            return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
-        }
-        api.failed_logins.add(&peer.source, now);
-        api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
-        Err(refused("the token is unknown or has expired"))
+            .map(|(_, token)| token.trim());
+        Ok(Self::with(proven_token(api, &peer, token)?, peer))
     }
+}
+
+/// The record of a token that a peer has sent.
+///
+/// # Errors
+///
+/// It sent none, or a wrong one, or too many wrong ones.
+pub(super) fn proven_token(
+    api: &ApiState,
+    peer: &ApiPeer,
+    token: Option<&str>,
+) -> Result<TokenRecord, ApiProblem> {
+    let now = api.world.unix_s();
+    let next = "send it as 'Authorization: Bearer TOKEN'; 'spindle token create' makes one";
+    let refused = |problem: &str| {
+        ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", &Refusal::new(problem, next))
+    };
+    let Some(token) = token else { return Err(refused("this needs a token")) };
+    if let Some(known) = known_token(api, token, now)? {
+        return Ok(known);
+    }
+    if api.failed_logins.is_throttled(&peer.source, now) {
+        let refusal = Refusal::new(
+            format!("{FAILURES_MAX} wrong tokens from {} within a minute", peer.source),
+            "wait a minute, and use a token that is valid",
+        );
+        return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
+    }
+    api.failed_logins.add(&peer.source, now);
+    api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
+    Err(refused("the token is unknown or has expired"))
 }
 
 /// The record of a token that is valid.

@@ -4,6 +4,7 @@ pub use super::{
     audit::AuditRow,
     events::{EventPage, EventRow, EventSeverity},
     services::{ExportRow, TargetRow},
+    sessions::{SessionBody, SessionRow},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     uses::VolumeUses,
@@ -19,7 +20,8 @@ use hyper_util::rt::TokioIo;
 use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Write, future::pending, rc::Rc};
-use world::{Address, Network, with_deadline};
+use tls::ClientTls;
+use world::{Address, Network, World, with_deadline};
 
 /// Header of callers that have their own names for the settings in problems, which stay ⟨name⟩ then.
 pub const KEEPS_SETTINGS: &str = "spindle-keeps-settings";
@@ -30,6 +32,8 @@ pub struct ApiClient {
     address: Address,
     /// None on the Unix socket of a server of this user.
     token: Option<String>,
+    /// With the clock that certificates are judged by.
+    tls: Option<(ClientTls, World)>,
 }
 
 /// The answer to a request.
@@ -43,7 +47,12 @@ pub struct ApiReply {
 
 impl ApiClient {
     pub fn new(network: Rc<dyn Network>, address: Address, token: Option<String>) -> Self {
-        Self { network, address, token }
+        Self { network, address, token, tls: None }
+    }
+
+    /// The same over TLS.
+    pub fn encrypted(self, tls: ClientTls, world: &World) -> Self {
+        Self { tls: Some((tls, world.clone())), ..self }
     }
 
     /// Sends a request, with a body as JSON if there is one, and headers.
@@ -64,7 +73,10 @@ impl ApiClient {
                 "see whether 'spindle serve' runs",
             )
         };
-        let stream = self.network.connect(&self.address).await.map_err(|error| failed(&error))?;
+        let mut stream = self.network.connect(&self.address).await.map_err(|error| failed(&error))?;
+        if let Some((tls, world)) = &self.tls {
+            stream = tls.connect(world, stream).await.map_err(|error| failed(&format!("no TLS: {error}")))?;
+        }
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
         let mut request = Request::builder()

@@ -1,6 +1,6 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
-//! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
+//! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `sessions` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
 //! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
@@ -30,6 +30,7 @@ mod problem;
 mod router;
 pub mod rows;
 mod services;
+mod sessions;
 mod site;
 mod snapshots;
 mod tokens;
@@ -53,12 +54,15 @@ use crate::{
 };
 use caller::FailedLogins;
 use changing::KeysUnderWay;
+use connections::Entrance;
 use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
 use serving::export::listen_refusal;
+use sessions::BrowserSessions;
 use std::{rc::Rc, sync::Arc};
-use tokio::sync::{Semaphore, oneshot};
+use tls::ServerTls;
+use tokio::sync::{Semaphore, oneshot, watch};
 use world::{Address, JoinHandle, LocalFuture, ThreadStarter, World};
 
 /// Orders that only read, at the same time: the others of a pool's queue are for changes.
@@ -69,6 +73,8 @@ pub struct WebSetting {
     pub network: NetworkMaker,
     /// Addresses, with the setting that names each.
     pub addresses: Vec<(Address, &'static str)>,
+    /// Certificates for those that are no sockets, and newer ones; `None` in the clear.
+    pub tls: watch::Receiver<Option<ServerTls>>,
     /// The server's own user, who may do everything on the Unix socket.
     pub own_user: u32,
     pub site: SiteHandle,
@@ -87,6 +93,7 @@ struct Api {
     streams: Arc<Semaphore>,
     own_user: u32,
     failed_logins: FailedLogins,
+    sessions: BrowserSessions,
     keys: KeysUnderWay,
     /// Places of orders that only read.
     readers: Semaphore,
@@ -150,7 +157,7 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, own_user, site, journal, events } = setting;
+    let WebSetting { network, addresses, tls, own_user, site, journal, events } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -170,13 +177,15 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         own_user,
         failed_logins: FailedLogins::default(),
+        sessions: BrowserSessions::default(),
         keys: KeysUnderWay::default(),
         readers: Semaphore::new(READERS_MAX),
     });
-    let router = router::router(api);
+    let router = router::router(Arc::clone(&api));
     for listener in listeners {
         let listener: Rc<dyn world::Listener> = listener.into();
-        world.spawn("api", connections::serve(world.clone(), listener, router.clone()));
+        let entrance = Entrance { api: Arc::clone(&api), router: router.clone(), tls: tls.clone() };
+        world.spawn("api", connections::serve(world.clone(), listener, entrance));
     }
     // The sender is dropped with its daemon: that is a stop too.
     let _ = stopped.await;

@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    drives, events, health, jobs, metrics, pools, services, sessions, site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -45,7 +45,8 @@ impl Modify for TokenScheme {
 fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::OpenApi) {
     let open = OpenApiRouter::with_openapi(ApiDescription::openapi())
         .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz));
+        .routes(routes!(health::readyz))
+        .routes(routes!(sessions::begin, sessions::end));
     let mut guarded = OpenApiRouter::new()
         .routes(routes!(pools::list))
         .routes(routes!(pools::show, pools::patch))
@@ -77,6 +78,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
+        .routes(routes!(sessions::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));

@@ -395,6 +395,7 @@ async fn life(
     let setting = WebSetting {
         network: Box::new(move || api.get().host("server")),
         addresses: vec![(socket.clone(), "socket")],
+        tls: server.api_certificates(),
         own_user: 1000,
         site: server.handle(),
         journal: Arc::clone(&journal),

@@ -1,12 +1,10 @@
 //! The client's side of the handshake.
 
-use crate::{
-    wire::{
-        PAYLOAD_BYTES_MAX,
-        handshake::{
-            ALLOCATION, BlockSizes, ContextRequest, GREETING, InfoReply, InfoRequest, OPTION_MAGIC,
-            OptionHead, OptionReplyHead, handshake_flag, info, option, reply, transmission_flag,
-        },
+use crate::wire::{
+    PAYLOAD_BYTES_MAX,
+    handshake::{
+        ALLOCATION, BlockSizes, ContextRequest, GREETING, InfoReply, InfoRequest, OPTION_MAGIC, OptionHead,
+        OptionReplyHead, handshake_flag, info, option, reply, transmission_flag,
     },
 };
 use std::io;

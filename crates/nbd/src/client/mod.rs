@@ -14,8 +14,8 @@ mod uri;
 pub use device::Client;
 pub use uri::{NbdUri, NbdUriError, UriTls};
 
-use tls::ClientTls;
 use std::time::Duration;
+use tls::ClientTls;
 
 /// Time limits and TLS settings of a client.
 #[derive(Clone, Debug)]

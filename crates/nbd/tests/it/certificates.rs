@@ -1,10 +1,10 @@
 //! Certificate authorities and certificates, generated for each test. Ed25519 signatures have a constant
 //! length, so that a seed's run does not depend on the keys.
 
-use tls::{ClientTls, ServerTls, TlsIdentity};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ED25519, date_time_ymd,
 };
+use tls::{ClientTls, ServerTls, TlsIdentity};
 
 pub struct Authority {
     pub pem: String,

@@ -17,9 +17,15 @@ pub struct Serving {
     /// Address of NBD, HOST:PORT, or none; 127.0.0.1:10809 if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nbd: String,
-    /// Loopback address of the HTTP API, HOST:PORT; none if left out. The socket spindle.sock in the server's folder is always there.
+    /// Address of the HTTP API, HOST:PORT; none if left out. Other machines need `api_tls`. The socket spindle.sock in the server's folder is always there.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api: String,
+    /// Folder with certificates for the API over TLS (server-cert.pem, server-key.pem; with a ca-cert.pem, callers need certificates, too).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_tls: String,
+    /// True if other machines may reach the API without TLS: tokens pass the network in the clear.
+    #[serde(skip_serializing_if = "is_false")]
+    pub api_insecure: bool,
     /// Folder with certificates for NBD over TLS (ca-cert.pem, server-cert.pem, server-key.pem).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nbd_tls: String,
