@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | fio | Debian `fio` | latencies and rates of the same path |
 //! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
+//! | curl | Debian `curl` | the API over TLS, sessions of browsers |
 //! | nbdinfo, nbdcopy | Debian `libnbd-bin` | our NBD server |
 //! | iscsi-ls, iscsi-test-cu | Debian `libiscsi-bin` | our iSCSI target |
 //! | fio with libiscsi | Debian's source of fio, built under the target folder | our iSCSI target, across kills |
@@ -124,6 +125,7 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("fio", "--version", "fio"),
         ("esedbinfo", "-V", "libesedb-utils"),
         ("esedbexport", "-V", "libesedb-utils"),
+        ("curl", "--version", "curl"),
         ("nbdinfo", "--version", "libnbd-bin"),
         ("qemu-img", "--version", "qemu-utils"),
         ("iscsi-test-cu", "--version", "libiscsi-bin"),

@@ -8,13 +8,13 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::{fs, os::unix::fs::PermissionsExt};
 
 /// One who signs.
-struct Authority {
+pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn called(name: &str) -> Self {
+    pub fn called(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -24,7 +24,7 @@ impl Authority {
     }
 
     /// A folder with its certificate, and one that it signed for this machine: a `server`'s or a `client`'s.
-    fn folder(&self, bench: &Bench, name: &str, whose: &str) {
+    pub fn folder(&self, bench: &Bench, name: &str, whose: &str) {
         let folder = bench.make_folder(name);
         fs::write(folder.join("ca-cert.pem"), &self.pem).unwrap();
         let mut params =

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answers;
+mod api_tls;
 mod book;
 mod cleaning;
 mod copy_verbs;

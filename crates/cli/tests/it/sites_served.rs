@@ -90,7 +90,7 @@ impl Served {
         self.uris = services.as_array().unwrap().iter().map(|service| text(&service["uri"])).collect();
     }
 
-    fn apply_again(&mut self, bench: &Bench) {
+    pub fn apply_again(&mut self, bench: &Bench) {
         signal(&self.child, "HUP");
         self.read(bench);
     }

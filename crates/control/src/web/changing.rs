@@ -51,7 +51,8 @@ const WHAT_BYTES: usize = 1024;
 /// Bytes of a body that the audit keeps.
 const AUDITED_BYTES: usize = 4096;
 const KEY: &str = "idempotency-key";
-const KEY_BYTES_MAX: usize = 255;
+/// Most characters of a key.
+pub(super) const KEY_BYTES_MAX: usize = 255;
 
 /// The identity of what a change makes, and whether the change may have been done before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::{
     ApiProblem, ApiState, audit,
-    changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
+    changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
     drives, events, health, jobs, metrics, pools, services, sessions, site, snapshots, tokens, uses, volumes,
 };
@@ -16,7 +16,11 @@ use axum::{
 use report::Refusal;
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    openapi::{
+        ObjectBuilder, Required, Type,
+        path::{ParameterBuilder, ParameterIn},
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -31,6 +35,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 )]
 struct ApiDescription;
 
+/// What is made there is not kept to be repeated, or changes nothing.
+const WITHOUT_KEYS: [&str; 3] = [super::tokens::PATH, super::site::PLAN_PATH, "/v1/session"];
+
 struct TokenScheme;
 
 impl Modify for TokenScheme {
@@ -38,6 +45,26 @@ impl Modify for TokenScheme {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// Describes the header `Idempotency-Key`, which every change takes but those of [`WITHOUT_KEYS`].
+fn describe_keys(description: &mut utoipa::openapi::OpenApi) {
+    let key = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "Random, a new one for each change: repeated with the same key, it succeeds once, and its answer is repeated.",
+        ))
+        .required(Required::False)
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(KEY_BYTES_MAX))))
+        .build();
+    let paths = description.paths.paths.iter_mut().filter(|(path, _)| !WITHOUT_KEYS.contains(&path.as_str()));
+    for (_, item) in paths {
+        let changes = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+        for change in changes.into_iter().flatten() {
+            change.parameters.get_or_insert_default().push(key.clone().into());
+        }
     }
 }
 
@@ -85,7 +112,9 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
     if let Some(api) = api {
         guarded = guarded.route_layer(middleware::from_fn_with_state(api.clone(), changing::run));
     }
-    open.merge(guarded).split_for_parts()
+    let (router, mut description) = open.merge(guarded).split_for_parts();
+    describe_keys(&mut description);
+    (router, description)
 }
 
 /// The whole API.
