@@ -15,7 +15,7 @@ use std::{
     fmt,
     io::{self, IoSlice},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -77,9 +77,12 @@ fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(store.into())
 }
 
-/// TLS settings of a server.
+/// TLS settings of a server. Clones are the same: a renewed certificate counts for all of them.
 #[derive(Clone, Debug)]
-pub struct ServerTls {
+pub struct ServerTls(Arc<Mutex<ServerSettings>>);
+
+#[derive(Clone, Debug)]
+struct ServerSettings {
     config: Arc<ServerConfig>,
     asks_who: bool,
 }
@@ -108,12 +111,23 @@ impl ServerTls {
         // No resumption: every connection verifies certificates.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { config: config.into(), asks_who: clients.is_some() })
+        let settings = ServerSettings { config: config.into(), asks_who: clients.is_some() };
+        Ok(Self(Arc::new(Mutex::new(settings))))
     }
 
     /// True if clients must present a certificate.
     pub fn asks_who(&self) -> bool {
-        self.asks_who
+        self.settings().asks_who
+    }
+
+    /// Has the next handshakes use what `newer` uses now. Connections go on.
+    pub fn renew(&self, newer: &Self) {
+        let newer = newer.settings();
+        *self.0.lock().expect("nothing panics with the lock held") = newer;
+    }
+
+    fn settings(&self) -> ServerSettings {
+        self.0.lock().expect("nothing panics with the lock held").clone()
     }
 
     /// Performs the handshake on a connection that may still move to another thread.
@@ -126,7 +140,7 @@ impl ServerTls {
         world: &World,
         stream: MovableStream,
     ) -> io::Result<server::TlsStream<MovableStream>> {
-        let mut config = (*self.config).clone();
+        let mut config = (*self.settings().config).clone();
         config.time_provider = Arc::new(FixedTime(world.wall()));
         match TlsAcceptor::from(Arc::new(config)).accept(stream).into_fallible().await {
             Ok(stream) => Ok(stream),

@@ -45,8 +45,7 @@ pub(super) async fn start(
             "name a folder with a shorter path with ⟨state⟩ FOLDER",
         ));
     }
-    if server.api_address().is_some_and(|address| !address.is_local())
-        && server.api_certificates().borrow().is_none()
+    if server.api_address().is_some_and(|address| !address.is_local()) && server.api_certificates().is_none()
     {
         notices.warn(
             "the API answers other machines without TLS: tokens pass the network in the clear (api_insecure)",
@@ -60,7 +59,7 @@ pub(super) async fn start(
     let setting = WebSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         addresses,
-        tls: server.api_certificates(),
+        tls: server.api_certificates().cloned(),
         own_user: rustix::process::geteuid().as_raw(),
         site: server.handle(),
         journal: Arc::clone(journal),
@@ -95,7 +94,7 @@ fn first_token(
 
 /// Prints the addresses of the API.
 pub(super) fn show((api, server): (&WebThread, &SiteServer), console: &Console) {
-    let is_encrypted = server.api_certificates().borrow().is_some();
+    let is_encrypted = server.api_certificates().is_some();
     let scheme = if is_encrypted { "https" } else { "http" };
     for address in &api.addresses {
         match address {

@@ -14,7 +14,7 @@ fn served_over_tls(bench: &Bench, authority: &Authority) -> (Served, String) {
     authority.folder(bench, "certificates", "server");
     // With it, callers would need certificates.
     fs::rename(bench.path("certificates/ca-cert.pem"), bench.path("ca-cert.pem")).unwrap();
-    served(bench, "api = '127.0.0.1:0'\napi_tls = 'certificates'")
+    served(bench, "api = '127.0.0.1:0'\napi_tls = 'certificates'\nnbd_tls = 'certificates'")
 }
 
 fn served(bench: &Bench, keys: &str) -> (Served, String) {
@@ -144,22 +144,34 @@ fn verbs_reach_a_server_whose_certificate_they_trust() {
 
 #[test]
 fn renewed_certificates_count_from_the_next_apply_on() {
-    if !is_here("curl", "curl") {
+    if !is_here("curl", "curl") || !is_here("nbdinfo", "libnbd-bin") {
         return;
     }
     let bench = Bench::new();
     let (mut served, address) = served_over_tls(&bench, &Authority::called("ours"));
+    let export = served.uri("/store").to_owned();
+    assert!(export.starts_with("nbds://"));
+    // A folder of the client's: it has the newer authority alone.
+    let reads = |bench: &Bench| {
+        let folder = bench.make_folder("trusted");
+        fs::copy(bench.path("ca-cert.pem"), folder.join("ca-cert.pem")).unwrap();
+        let uri = format!("{export}?tls-certificates={}", text(&folder));
+        judged("nbdinfo", &["--size", &uri]).status.success()
+    };
+    assert!(reads(&bench));
     let renewed = Authority::called("next");
     renewed.folder(&bench, "certificates", "server");
     fs::rename(bench.path("certificates/ca-cert.pem"), bench.path("ca-cert.pem")).unwrap();
     let url = format!("https://{address}/healthz");
     assert_eq!(curl(&bench, &[&url]).0, 60, "the old one is shown");
+    assert!(!reads(&bench));
     served.apply_again(&bench);
     assert_eq!(curl(&bench, &[&url]), (0, "ok\n200".to_owned()));
     fs::write(bench.path("certificates/server-key.pem"), "nothing").unwrap();
     let said = bench.run(&["apply", "site.toml", "--state", "state"]);
     assert!(said.code == Some(2) && said.stderr.contains("the private key"), "{}", said.stderr);
     assert_eq!(curl(&bench, &[&url]), (0, "ok\n200".to_owned()), "what is served stays");
+    assert!(reads(&bench));
     served.end();
 }
 

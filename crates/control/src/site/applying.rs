@@ -32,8 +32,7 @@ impl SiteServer {
     ///
     /// A step failed: the next apply goes on from there.
     pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
-        // Certificates may have been renewed: the next connections see them.
-        self.api_tls.send_replace(plan.wanted.api_tls.clone());
+        self.renew_certificates(&plan.wanted);
         let done = self.apply_steps(plan, tell).await;
         // Also after a step that failed: others are done.
         self.show_changes().await;

@@ -33,7 +33,6 @@ use std::{
     sync::Arc,
 };
 use tls::ServerTls;
-use tokio::sync::watch;
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -78,8 +77,13 @@ pub struct SiteServer {
     pub(super) schedules: ScheduleKeeper,
     /// NBD is served over TLS alone.
     has_tls: bool,
-    /// Certificates of the API, as they were when a site was applied last.
-    pub(super) api_tls: watch::Sender<Option<ServerTls>>,
+    certificates: ServedCertificates,
+}
+
+/// Certificates that are shown.
+struct ServedCertificates {
+    nbd: TlsMode,
+    api: Option<ServerTls>,
 }
 
 /// Addresses and the folder of certificates, as the file says them.
@@ -142,7 +146,7 @@ impl SiteServer {
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
             has_tls,
-            api_tls: watch::Sender::new(wanted.api_tls.clone()),
+            certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
@@ -228,9 +232,20 @@ impl SiteServer {
         self.addresses.api.as_ref()
     }
 
-    /// Certificates of the API, and newer ones once a site was applied; `None` if it is served in the clear.
-    pub fn api_certificates(&self) -> watch::Receiver<Option<ServerTls>> {
-        self.api_tls.subscribe()
+    /// Certificates of the API; `None` if it is served in the clear.
+    pub fn api_certificates(&self) -> Option<&ServerTls> {
+        self.certificates.api.as_ref()
+    }
+
+    /// Certificates are renewed under servers that go on: the next connections see those of the file that is applied.
+    pub(super) fn renew_certificates(&self, wanted: &WantedSite) {
+        if let (TlsMode::Required(used), TlsMode::Required(newer)) = (&self.certificates.nbd, &wanted.nbd_tls)
+        {
+            used.renew(newer);
+        }
+        if let (Some(used), Some(newer)) = (&self.certificates.api, &wanted.api_tls) {
+            used.renew(newer);
+        }
     }
 
     /// The TLS part of NBD URIs.

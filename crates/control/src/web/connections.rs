@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 use tls::{EncryptedStream, ServerTls, tls_failure};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use world::{
     Address, IncomingConnection, Listener, World,
     network::{accept_next, handover::MovableStream},
@@ -48,7 +48,7 @@ pub(super) struct Entrance {
     pub api: ApiState,
     pub router: Router,
     /// `None` in the clear; not for sockets.
-    pub tls: watch::Receiver<Option<ServerTls>>,
+    pub tls: Option<ServerTls>,
 }
 
 /// Serves connections until the future is dropped.
@@ -71,7 +71,7 @@ async fn serve_connection(world: &World, accepted: IncomingConnection, entrance:
     let IncomingConnection { stream, peer, local, user } = accepted;
     let (source, tls) = match local {
         Address::Unix(_) => ("socket".to_owned(), None),
-        Address::Tcp { .. } => (source_of(&peer), tls.borrow().clone()),
+        Address::Tcp { .. } => (source_of(&peer), tls),
     };
     let is_encrypted = tls.is_some();
     let stream = match tls {

@@ -62,7 +62,7 @@ use serving::export::listen_refusal;
 use sessions::BrowserSessions;
 use std::{rc::Rc, sync::Arc};
 use tls::ServerTls;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 use world::{Address, JoinHandle, LocalFuture, ThreadStarter, World};
 
 /// Orders that only read, at the same time: the others of a pool's queue are for changes.
@@ -73,8 +73,8 @@ pub struct WebSetting {
     pub network: NetworkMaker,
     /// Addresses, with the setting that names each.
     pub addresses: Vec<(Address, &'static str)>,
-    /// Certificates for those that are no sockets, and newer ones; `None` in the clear.
-    pub tls: watch::Receiver<Option<ServerTls>>,
+    /// Certificates for those that are no sockets; `None` in the clear.
+    pub tls: Option<ServerTls>,
     /// The server's own user, who may do everything on the Unix socket.
     pub own_user: u32,
     pub site: SiteHandle,

@@ -395,7 +395,7 @@ async fn life(
     let setting = WebSetting {
         network: Box::new(move || api.get().host("server")),
         addresses: vec![(socket.clone(), "socket")],
-        tls: server.api_certificates(),
+        tls: server.api_certificates().cloned(),
         own_user: 1000,
         site: server.handle(),
         journal: Arc::clone(&journal),

@@ -79,7 +79,7 @@ async fn start(world: &World, state: &Path) -> Bench {
     let setting = WebSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         addresses: vec![(socket.clone(), "socket")],
-        tls: server.api_certificates(),
+        tls: server.api_certificates().cloned(),
         own_user: std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(state).unwrap()),
         site: server.handle(),
         journal,
