@@ -65,6 +65,8 @@ struct PoolProgress {
     is_under_way: bool,
     next_from: Moment,
     strays_are_known: bool,
+    /// It is not open, and that was said.
+    is_closed: bool,
     problem: SaidProblem,
     schedules: BTreeMap<String, ScheduleInPool>,
 }
@@ -122,9 +124,14 @@ impl ScheduleProgress {
                 continue;
             }
             let Some(volumes) = seen.get(&name) else {
-                due.lines.extend(pool.problem.begin("it is not open").map(|why| no_round(&name, &why)));
+                if !std::mem::replace(&mut pool.is_closed, true) {
+                    due.lines.push(no_round(&name, "it is not open"));
+                }
                 continue;
             };
+            if std::mem::take(&mut pool.is_closed) {
+                due.lines.push(note(&name, "it is open; schedules go on".to_owned()));
+            }
             if now < pool.next_from {
                 due.wait = due.wait.min(pool.next_from.since(now));
                 continue;
@@ -164,6 +171,11 @@ impl ScheduleProgress {
                     if let Some(known) = pool.schedules.get_mut(&of_schedule.name) {
                         known.note_answer(pool_name, of_schedule, now, &mut lines);
                     }
+                }
+                if answer.strays_were_sought {
+                    // Those that come again later are news then.
+                    self.strays_said
+                        .retain(|(of, schedule)| of != pool_name || answer.strays.contains_key(schedule));
                 }
                 for (schedule, count) in answer.strays {
                     let text = format!(
@@ -450,5 +462,31 @@ mod tests {
         assert_eq!(rounds(&mut progress, &other, 65), (vec![], 0, MINUTE));
         let both = seen(&[("mail", "a"), ("logs", "b")]);
         assert_eq!(rounds(&mut progress, &both, 66).0, ["mail"], "it is there again");
+    }
+
+    #[test]
+    fn a_pool_that_closes_again_is_said_again() {
+        let (mut progress, one) = (progress(), seen(&[("mail", "a")]));
+        let both = seen(&[("mail", "a"), ("logs", "b")]);
+        assert_eq!(rounds(&mut progress, &one, 0).1, 1);
+        assert_eq!(rounds(&mut progress, &one, 1).1, 0, "once");
+        assert_eq!(rounds(&mut progress, &both, 2).1, 1, "it is open");
+        progress.note_answer("logs", taken("b", 2), at(2).1);
+        // Nothing was due in between.
+        assert_eq!(rounds(&mut progress, &both, 4).1, 0);
+        assert_eq!(rounds(&mut progress, &one, 5).1, 1, "it is closed");
+    }
+
+    #[test]
+    fn strays_that_come_again_are_said_again() {
+        let (mut progress, one) = (progress(), seen(&[("mail", "a")]));
+        let mut lines_of = |strays: &[&str], second| {
+            assert_eq!(rounds(&mut progress, &one, second).0, ["mail"]);
+            let strays = strays.iter().map(|name| ((*name).to_owned(), 3)).collect();
+            let answer = RoundAnswer { strays, strays_were_sought: true, ..RoundAnswer::default() };
+            progress.note_answer("mail", Ok(answer), at(second).1).len()
+        };
+        let told = [lines_of(&["old"], 0), lines_of(&["old"], 2), lines_of(&[], 4), lines_of(&["old"], 6)];
+        assert_eq!(told, [1, 0, 0, 1]);
     }
 }

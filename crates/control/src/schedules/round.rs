@@ -55,6 +55,7 @@ pub(crate) struct RoundAnswer {
     pub schedules: Vec<ScheduleAnswer>,
     /// Number of snapshots of each schedule that the site file does not have for their volumes.
     pub strays: BTreeMap<String, usize>,
+    pub strays_were_sought: bool,
 }
 
 /// Does a round.
@@ -65,6 +66,7 @@ pub(crate) async fn perform_round(pool: Rc<ServedPool>, round: PoolRound) -> Rou
     }
     if let Some(known) = &round.known {
         answer.strays = strays(&pool, known).await;
+        answer.strays_were_sought = true;
     }
     answer
 }
