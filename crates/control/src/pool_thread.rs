@@ -11,7 +11,7 @@ use crate::{
 };
 use array::pool::Pool;
 use iscsi::target::{
-    ListedTarget, Target, TargetEvent, Targets,
+    ListedTarget, SessionFailure, Target, TargetEvent, Targets,
     access::AccessList,
     portal::{MovingConnection, ThreadTargets},
 };
@@ -419,6 +419,12 @@ pub(crate) fn iscsi_reporter(notices: &NoticeSender) -> Rc<dyn Fn(TargetEvent)> 
             notices.note(format!("{peer} {initiator} asks for targets"));
         }
         TargetEvent::Ended { peer, why: None } => notices.note(format!("{peer} is done")),
+        TargetEvent::Ended { peer, why: Some(SessionFailure::LoginsThrottled(throttled)) } => {
+            // Once a minute.
+            if throttled.is_news {
+                notices.warn(format!("{peer}: {throttled}"));
+            }
+        }
         TargetEvent::Ended { peer, why: Some(why) } => notices.note(format!("{peer}: {why}")),
         TargetEvent::NotAccepted(error) => notices.warn(error.to_string()),
     })

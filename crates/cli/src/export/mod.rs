@@ -225,7 +225,7 @@ fn say_nbd_event(console: &Console, event: &nbd::server::ServerEvent) {
 }
 
 fn say_iscsi_event(console: &Console, event: &iscsi::target::TargetEvent) {
-    use iscsi::target::TargetEvent;
+    use iscsi::target::{SessionFailure, TargetEvent};
     match event {
         TargetEvent::LoggedIn { peer, initiator, target: Some(target) } => {
             console.say_progress(&format!("{peer} {initiator} uses {target}"));
@@ -234,6 +234,12 @@ fn say_iscsi_event(console: &Console, event: &iscsi::target::TargetEvent) {
             console.say_progress(&format!("{peer} {initiator} asks for targets"));
         }
         TargetEvent::Ended { peer, why: None } => console.say_progress(&format!("{peer} is done")),
+        TargetEvent::Ended { peer, why: Some(SessionFailure::LoginsThrottled(throttled)) } => {
+            // Once a minute.
+            if throttled.is_news {
+                console.warn(&format!("{peer}: {throttled}"));
+            }
+        }
         TargetEvent::Ended { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
         TargetEvent::NotAccepted(error) => console.warn(&error.to_string()),
     }

@@ -1,6 +1,6 @@
 //! Reasons for which a target ends a session, or refuses it.
 
-use super::unit_holders::UnitConflict;
+use super::{failed_logins::ThrottledLogins, unit_holders::UnitConflict};
 use crate::{session::login::LoginRefusal, wire::pdu::PduError};
 use std::io;
 use thiserror::Error;
@@ -12,6 +12,9 @@ pub enum SessionFailure {
     LoginTimeout,
     #[error("login refused: {0}")]
     LoginRefused(LoginRefusal),
+    /// The initiator's name has failed too often.
+    #[error("{0}")]
+    LoginsThrottled(Box<ThrottledLogins>),
     /// Another initiator holds an exclusive unit of the target.
     #[error("{0}")]
     UnitHeld(Box<UnitConflict>),

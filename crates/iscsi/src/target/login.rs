@@ -2,6 +2,7 @@
 
 use super::{
     SessionFailure, Target, Targets,
+    failed_logins::ThrottledLogins,
     send_queue::{SendQueue, StatSn},
     unit_holders::HeldUnits,
 };
@@ -40,6 +41,7 @@ pub async fn log_in(
 ) -> Result<Option<LoggedIn>, SessionFailure> {
     let mut machine = TargetLogin::new(world, targets);
     let mut send_queue: Option<SendQueue> = None;
+    let mut initiator = None;
     loop {
         let pdu = Pdu::read(reader, Digests::default(), TEXT_BYTES_MAX).await?;
         let Some(pdu) = pdu else { return Ok(None) };
@@ -49,7 +51,15 @@ pub async fn log_in(
         let request = Login::of(&pdu.header);
         // Login requests are immediate: their CmdSN is that of the first command.
         let send_queue = send_queue.get_or_insert_with(|| SendQueue::new(1, request.cmd_sn.get()));
-        let answered = machine.take(&request, &pdu.data).map_err(SessionFailure::LoginRefused);
+        let answered = match throttled(world, targets, (&mut initiator, peer), &pdu) {
+            Some(refusal) => Err(SessionFailure::LoginsThrottled(Box::new(refusal))),
+            None => machine.take(&request, &pdu.data).map_err(SessionFailure::LoginRefused),
+        };
+        if let (Err(SessionFailure::LoginRefused(LoginRefusal::AUTHENTICATION_FAILURE)), Some(name)) =
+            (&answered, &initiator)
+        {
+            targets.sessions.failed_logins.add(name, peer, world.now());
+        }
         // The units are held before the initiator knows that it is in.
         let answered = answered.and_then(|answer| {
             let session = answer.session.as_ref();
@@ -88,10 +98,28 @@ pub async fn log_in(
     }
 }
 
+/// The refusal of a first login request whose initiator has failed too often; notes the initiator's name.
+fn throttled(
+    world: &World,
+    targets: &Targets,
+    (initiator, peer): (&mut Option<String>, &str),
+    request: &Pdu,
+) -> Option<ThrottledLogins> {
+    if initiator.is_some() {
+        return None;
+    }
+    let pairs = text::read(&request.data)?;
+    let (_, name) = pairs.into_iter().find(|(key, _)| key == "InitiatorName")?;
+    let refusal = targets.sessions.failed_logins.refusal(&name, peer, world.now());
+    *initiator = Some(name);
+    refusal
+}
+
 /// The status that a refused login is answered with.
 fn status_of(failure: &SessionFailure) -> LoginRefusal {
     match failure {
         SessionFailure::LoginRefused(refusal) => *refusal,
+        SessionFailure::LoginsThrottled(_) => LoginRefusal::AUTHENTICATION_FAILURE,
         // Not FORBIDDEN: initiators give up on errors of theirs, and a failover partner must come back until the other is gone.
         _ => LoginRefusal::UNAVAILABLE,
     }

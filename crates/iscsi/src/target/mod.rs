@@ -2,12 +2,13 @@
 //!
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
-//! `text_request` (SendTargets), `unit_holders` (units of one initiator at a time), `changed_rights`
+//! `text_request` (SendTargets), [`failed_logins`] (throttling), `unit_holders` (units of one initiator at a time), `changed_rights`
 //! (sessions that follow a change), [`portal`] (targets on several threads).
 
 pub mod access;
 mod changed_rights;
 mod connection;
+pub mod failed_logins;
 mod failure;
 mod login;
 mod pending_command;

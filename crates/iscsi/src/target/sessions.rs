@@ -5,7 +5,7 @@
 //! 1. A new session with the name of an existing one replaces it (session reinstatement, RFC 7143, 6.3.5).
 //! 2. A session that must end is notified once; it ends after its commands.
 
-use super::{connection::Connection, unit_holders::UnitHolders};
+use super::{connection::Connection, failed_logins::FailedLogins, unit_holders::UnitHolders};
 use std::{
     cell::RefCell,
     collections::BTreeMap,
@@ -18,6 +18,7 @@ pub(super) struct Sessions {
     all: RefCell<BTreeMap<String, Session>>,
     changed: Notify,
     pub holders: Rc<UnitHolders>,
+    pub failed_logins: FailedLogins,
 }
 
 struct Session {

@@ -11,7 +11,7 @@ use iscsi::{
         serve,
     },
 };
-use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World,
     sim::{DriveOptions, NetworkOptions, SimDrive, SimLimits, SimNetwork, Simulation},
@@ -126,6 +126,24 @@ fn chap_is_required_in_both_directions() {
         alice.connect(MAIL, 0).await.expect("it is the array");
         alice.options.target_credentials = Some(who("array", "a secret of another"));
         assert!(alice.connect(MAIL, 0).await.is_err(), "it is not what she takes it for");
+    });
+}
+
+#[test]
+fn guesses_of_a_secret_are_refused_unchecked_after_ten_in_a_minute() {
+    with_targets(|world, network, targets, someone| async move {
+        start(&world, &network, "server", targets).await;
+        let (mut mallory, bob) = (someone("alice"), someone("bob"));
+        mallory.options.credentials = Some(who("alice", "a secret of malice"));
+        for _ in 0..10 {
+            assert!(mallory.connect(MAIL, 0).await.is_err());
+        }
+        mallory.options.credentials = Some(who("alice", "a secret of alice"));
+        let refused = mallory.connect(MAIL, 0).await.err().expect("it is not checked");
+        assert_eq!(refused.kind(), IoErrorKind::PermissionDenied, "{refused}");
+        bob.connect(MAIL, 1).await.expect("bob does not wait, at the same address");
+        world.sleep(Duration::from_secs(60)).await;
+        mallory.connect(MAIL, 0).await.expect("the minute is over");
     });
 }
 
