@@ -10,7 +10,7 @@ use crate::{
     format::{
         BranchNumber, RowKey, VolumeId, VolumeNumber,
         features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
-        row::{BRANCH_DEPTH_MAX, BranchRow, PointUses},
+        row::{BRANCH_DEPTH_MAX, BranchRow, PointUses, VolumeState},
     },
     log::LogItem,
 };
@@ -51,6 +51,7 @@ impl Pool {
         let source = source.into();
         let number = self.number_of(source)?;
         self.check_new_volume(&new.name)?;
+        self.check_new_identity(new.volume)?;
         let before = self.volume_row(number);
         let above = at.map(|at| self.snapshot_of(source, at)).transpose()?.map_or(before.branch, |at| at.0);
         let is_filled = self.must_be_filled(above, source)? || new.is_independent;
@@ -93,6 +94,16 @@ impl Pool {
             return Err(Error::NameTaken(name.to_owned()));
         }
         self.check_volume_count()
+    }
+
+    /// Fails if a live volume has this identity: hosts know volumes by it.
+    pub(super) fn check_new_identity(&self, volume: VolumeId) -> Result<()> {
+        let state = self.shared.state.borrow();
+        let mut live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
+        match live.any(|(_, row)| row.volume == volume) {
+            true => Err(Error::NameTaken(volume.to_string())),
+            false => Ok(()),
+        }
     }
 
     /// Fails if there are too many volumes for another one, or none may be made now.

@@ -127,6 +127,7 @@ impl Pool {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let (number, branch) = {
             self.check_new_volume(&new.name)?;
+            self.check_new_identity(new.volume)?;
             let state = self.shared.state.borrow();
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };

@@ -283,6 +283,10 @@ fn a_name_is_refused_if_a_path_could_not_name_it() {
         }
         let twice = clone_of(&pool, "store", None, "store").await.map(drop);
         assert!(matches!(twice, Err(Error::NameTaken(_))), "{twice:?}");
+        let volume = pool.volumes()[0].volume;
+        let same = NewClone { name: "same".to_owned(), volume, is_independent: false };
+        let same = pool.clone_volume("store", None, &same).await;
+        assert!(matches!(same, Err(Error::NameTaken(_))), "hosts would take it for the other: {same:?}");
         let of_none = clone_of(&pool, "store", Some("monday"), "try").await.map(drop);
         assert!(matches!(of_none, Err(Error::NoSnapshot { .. })), "{of_none:?}");
     });
