@@ -88,7 +88,9 @@ pub async fn make_volume_with(
     size_bytes: u64,
     setting: VolumeSetting,
 ) -> Result<VolumeDevice> {
-    let volume = VolumeId([name.as_bytes()[0]; 16]);
+    // Of one name, one identity; of a letter, that letter.
+    let mut volume = VolumeId([name.as_bytes()[0]; 16]);
+    volume.0.iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = of_name);
     pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes, setting }).await?;
     Ok(VolumeDevice(pool.volume(name)?))
 }
