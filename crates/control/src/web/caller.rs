@@ -6,7 +6,7 @@
 //!    everybody elsewhere, has what a token gives, or the session of a browser that was begun with one.
 //! 2. Wrong tokens alone are throttled, by source: a caller with a right one never waits for others.
 
-use super::{ApiState, problem::ApiProblem, sessions::token_of_session};
+use super::{ApiState, browser_sessions::token_of_session, problem::ApiProblem};
 use crate::{
     hexadecimal::hexadecimal,
     journal::tokens::{CallerRole, TokenRecord},

@@ -2,9 +2,9 @@
 
 pub use super::{
     audit::AuditRow,
+    browser_sessions::{CallerRow, LoginBody},
     events::{EventPage, EventRow, EventSeverity},
     services::{ExportRow, TargetRow},
-    sessions::{SessionBody, SessionRow},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     uses::VolumeUses,

@@ -1,6 +1,6 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
-//! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `sessions` (who may do what),
+//! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
 //! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
@@ -12,6 +12,7 @@
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 
 mod audit;
+mod browser_sessions;
 mod caller;
 mod changing;
 pub mod client;
@@ -30,7 +31,7 @@ mod problem;
 mod router;
 pub mod rows;
 mod services;
-mod sessions;
+
 mod site;
 mod snapshots;
 mod tokens;
@@ -52,6 +53,7 @@ use crate::{
     portal::{NetworkMaker, no_thread},
     site::handle::SiteHandle,
 };
+use browser_sessions::BrowserSessions;
 use caller::FailedLogins;
 use changing::KeysUnderWay;
 use connections::Entrance;
@@ -59,7 +61,6 @@ use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
 use serving::export::listen_refusal;
-use sessions::BrowserSessions;
 use std::{rc::Rc, sync::Arc};
 use tls::ServerTls;
 use tokio::sync::{Semaphore, oneshot};

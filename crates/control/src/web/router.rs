@@ -1,10 +1,10 @@
 //! All paths of the API, and their description.
 
 use super::{
-    ApiProblem, ApiState, audit,
+    ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, sessions, site, snapshots, tokens, uses, volumes,
+    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -73,7 +73,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
     let open = OpenApiRouter::with_openapi(ApiDescription::openapi())
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
-        .routes(routes!(sessions::begin, sessions::end));
+        .routes(routes!(browser_sessions::begin, browser_sessions::end));
     let mut guarded = OpenApiRouter::new()
         .routes(routes!(pools::list))
         .routes(routes!(pools::show, pools::patch))
@@ -105,7 +105,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
-        .routes(routes!(sessions::show))
+        .routes(routes!(browser_sessions::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));

@@ -54,7 +54,7 @@ struct BrowserSession {
 /// A token, to begin a session with.
 #[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SessionBody {
+pub struct LoginBody {
     /// The token's secret, as it was shown once.
     #[schema(write_only)]
     pub token: String,
@@ -62,7 +62,7 @@ pub struct SessionBody {
 
 /// The caller, as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SessionRow {
+pub struct CallerRow {
     /// `user NUMBER`, or `token NAME`.
     pub name: String,
     pub role: CallerRole,
@@ -162,13 +162,13 @@ fn set_cookie(value: &str, seconds: i64, is_encrypted: bool) -> HeaderValue {
 }
 
 /// Begins a session of a browser with a token, and sets its cookie.
-#[utoipa::path(post, path = "/v1/session", tag = "session", request_body = SessionBody, security(()),
-    responses((status = 201, description = "The session; its cookie is set", body = SessionRow), (status = "default", response = ApiProblem)))]
+#[utoipa::path(post, path = "/v1/session", tag = "session", request_body = LoginBody, security(()),
+    responses((status = 201, description = "The session; its cookie is set", body = CallerRow), (status = "default", response = ApiProblem)))]
 pub(super) async fn begin(
     State(api): State<ApiState>,
     Extension(peer): Extension<ApiPeer>,
     headers: HeaderMap,
-    Json(SessionBody { token }): Json<SessionBody>,
+    Json(LoginBody { token }): Json<LoginBody>,
 ) -> Result<Response, ApiProblem> {
     // Another page could otherwise have a browser work under a name that is not its user's.
     if headers.contains_key(header::ORIGIN) {
@@ -181,7 +181,7 @@ pub(super) async fn begin(
     let host = text_of(&headers, "host").unwrap_or_default().to_owned();
     api.sessions.begin(&cookie, BrowserSession { token: token.hash, host, begun_unix_s: now });
     api.notices.note(format!("{}: token {} has begun a session", peer.source, token.name));
-    let row = SessionRow {
+    let row = CallerRow {
         name: format!("token {}", token.name),
         role: token.role,
         pools: token.pools,
@@ -193,18 +193,14 @@ pub(super) async fn begin(
 
 /// Shows who the caller is, and what it may do.
 #[utoipa::path(get, path = "/v1/session", tag = "session",
-    responses((status = 200, description = "The caller", body = SessionRow), (status = "default", response = ApiProblem)))]
-pub(super) async fn show(
-    State(api): State<ApiState>,
-    caller: Caller,
-    headers: HeaderMap,
-) -> Json<SessionRow> {
+    responses((status = 200, description = "The caller", body = CallerRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(State(api): State<ApiState>, caller: Caller, headers: HeaderMap) -> Json<CallerRow> {
     let now = api.world.unix_s();
     let session = match headers.contains_key(header::AUTHORIZATION) {
         true => None,
         false => cookie_of(&headers).and_then(|cookie| api.sessions.of(cookie, now)),
     };
-    Json(SessionRow {
+    Json(CallerRow {
         name: caller.name.clone(),
         role: caller.role,
         pools: caller.pools().to_vec(),
