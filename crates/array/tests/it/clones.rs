@@ -1,7 +1,7 @@
 //! Clones: each reads its point and its own writes, whatever becomes of its parent; deleted in any order,
 //! everything comes back.
 
-use crate::scene::{MIB, Scene, make_volume, read, small, write};
+use crate::scene::{MIB, Scene, identity_of, make_volume, read, small, write};
 use array::{
     error::Error,
     format::{SnapshotId, Superblock, VolumeId, features::INCOMPATIBLE_BRANCHES},
@@ -25,7 +25,7 @@ pub async fn clone_of(
     at: Option<&str>,
     name: &str,
 ) -> Result<VolumeDevice, Error> {
-    let id = VolumeId([name.as_bytes()[0] ^ name.as_bytes()[name.len() - 1].rotate_left(4); 16]);
+    let id = identity_of(b'c', name);
     let new = NewClone { name: name.to_owned(), volume: id, is_independent: false };
     pool.clone_volume(source, at.map(Into::into), &new).await?;
     Ok(VolumeDevice(pool.volume(name)?))

@@ -2,7 +2,7 @@
 
 use crate::{
     clones::{bytes_of, clone_of, discard, features_of, fill, snapshot, used_at_rest},
-    scene::{MIB, Scene, make_volume, read, small, write},
+    scene::{MIB, Scene, identity_of, make_volume, read, small, write},
 };
 use array::{
     error::Error,
@@ -35,7 +35,7 @@ fn quick(pool: &Pool) {
 }
 
 async fn independent(pool: &Rc<Pool>, source: &str, at: Option<&str>, name: &str) -> VolumeDevice {
-    let new = NewClone { name: name.to_owned(), volume: VolumeId([0xcc; 16]), is_independent: true };
+    let new = NewClone { name: name.to_owned(), volume: identity_of(b'i', name), is_independent: true };
     pool.clone_volume(source, at.map(Into::into), &new).await.expect("it is made");
     VolumeDevice(pool.volume(name).expect("it is there"))
 }

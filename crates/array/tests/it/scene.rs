@@ -81,6 +81,13 @@ pub async fn make_volume(pool: &Rc<Pool>, name: &str, size_bytes: u64) -> Result
     make_volume_with(pool, name, size_bytes, VolumeSetting::default()).await
 }
 
+/// An identity of its own for each name.
+pub fn identity_of(kind: u8, name: &str) -> VolumeId {
+    let mut id = [kind; 16];
+    id[1..].iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = of_name);
+    VolumeId(id)
+}
+
 /// The same with another setting.
 pub async fn make_volume_with(
     pool: &Rc<Pool>,
@@ -88,9 +95,8 @@ pub async fn make_volume_with(
     size_bytes: u64,
     setting: VolumeSetting,
 ) -> Result<VolumeDevice> {
-    // Of one name, one identity; of a letter, that letter.
-    let mut volume = VolumeId([name.as_bytes()[0]; 16]);
-    volume.0.iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = of_name);
+    // Of a letter, that letter.
+    let volume = if name.len() == 1 { VolumeId([name.as_bytes()[0]; 16]) } else { identity_of(b'm', name) };
     pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes, setting }).await?;
     Ok(VolumeDevice(pool.volume(name)?))
 }
