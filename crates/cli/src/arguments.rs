@@ -13,7 +13,10 @@ use crate::{
     },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
-    server::arguments::{AuditArguments, EventArguments, TokenArguments},
+    server::{
+        arguments::{AuditArguments, TokenArguments},
+        event_arguments::EventArguments,
+    },
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     verify::arguments::VerifyArguments,
 };

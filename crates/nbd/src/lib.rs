@@ -7,6 +7,8 @@
 //!
 //! Reading order: [`wire`], [`export`], [`export_gate`], [`tls`], [`server`], [`client`].
 
+mod certificate_end;
+
 pub mod wire;
 
 pub mod export;
@@ -19,6 +21,7 @@ pub mod server;
 
 pub mod client;
 
+pub use certificate_end::certificate_end;
 pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
 pub use export::{DirtyBitmap, DirtyBitmaps, DirtyExtent, Export, Exports, ListedExport};
 pub use export_gate::ExportGate;

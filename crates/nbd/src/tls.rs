@@ -194,7 +194,12 @@ impl ClientTls {
         Ok(Self { config: config.into(), server })
     }
 
-    pub(crate) async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
+    /// The stream to that server, encrypted: for clients of other protocols, too.
+    ///
+    /// # Errors
+    ///
+    /// The server is not who it should be, or the connection broke.
+    pub async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
         let mut config = (*self.config).clone();
         config.time_provider = Arc::new(FixedTime(world.wall()));
         let connector = TlsConnector::from(Arc::new(config));

@@ -4,6 +4,8 @@ pub mod arguments;
 mod audit;
 pub mod connection;
 mod event;
+pub mod event_arguments;
+mod event_commands;
 pub mod place;
 mod token;
 

@@ -18,7 +18,7 @@ use array::{
 use plan::site::split_snapshot;
 use report::Refusal;
 use serving::{export::WantedExports, pool::folder::refusal, uuid::random_uuid};
-use std::{collections::BTreeMap, path::Path, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use world::{LocalFuture, with_deadline};
 
 /// Time for a view to show a change; one that is late shows it later.
@@ -100,6 +100,7 @@ impl SiteServer {
         // Fewer to be kept is destruction as well: it waits until all has been done.
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
+            self.watched.send_replace(Some(Arc::new(wanted.watched)));
         }
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);

@@ -216,7 +216,8 @@ impl SiteServer {
 pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
     let paths = site.groups.iter_mut().map(|group| &mut group.folder);
     let paths = paths.chain(site.initiators.iter_mut().map(|initiator| &mut initiator.secret_file));
-    for path in paths.chain([&mut site.serve.nbd_tls, &mut site.serve.chap_secret_file]) {
+    let notifiers = site.notifiers.iter_mut().flat_map(|one| [&mut one.secret_file, &mut one.ca_file]);
+    for path in paths.chain(notifiers).chain([&mut site.serve.nbd_tls, &mut site.serve.chap_secret_file]) {
         if !path.is_empty() {
             *path = folder.join(&*path).display().to_string();
         }

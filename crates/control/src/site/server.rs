@@ -22,6 +22,7 @@ use crate::{
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
     view::VolumeView,
+    watched::WatchedSite,
 };
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
@@ -32,6 +33,7 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
+use tokio::sync::watch;
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -74,6 +76,8 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    /// `None` before the first apply.
+    pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
@@ -135,6 +139,7 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
+            watched: watch::Sender::new(None),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
@@ -229,6 +234,11 @@ impl SiteServer {
     /// Pools that are there and did not open, with the reasons.
     pub fn stopped(&self) -> &BTreeMap<String, Refusal> {
         &self.stopped
+    }
+
+    /// Notifiers and certificates of the site file that was applied last; `None` before that.
+    pub fn watched(&self) -> watch::Receiver<Option<Arc<WatchedSite>>> {
+        self.watched.subscribe()
     }
 
     pub fn daemon(&self) -> &Daemon {

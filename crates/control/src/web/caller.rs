@@ -176,7 +176,8 @@ impl FromRequestParts<ApiState> for Caller {
             return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
         }
         api.failed_logins.add(&peer.source, now);
-        api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
+        let text = format!("{}: a token that is unknown or has expired", peer.source);
+        api.notices.warn_of("login_failed", text);
         Err(refused("the token is unknown or has expired"))
     }
 }

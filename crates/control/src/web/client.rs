@@ -2,7 +2,9 @@
 
 pub use super::{
     audit::AuditRow,
+    conditions::ConditionRow,
     events::{EventPage, EventRow, EventSeverity},
+    notifiers::{NotifierRow, NotifierTest},
     services::{ExportRow, TargetRow},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
-//! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
+//! `snapshots`, `site`, `services`, `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
@@ -15,6 +15,7 @@ mod audit;
 mod caller;
 mod changing;
 pub mod client;
+mod conditions;
 mod connections;
 mod drives;
 mod events;
@@ -23,6 +24,7 @@ pub mod health_rows;
 mod jobs;
 mod local_world;
 mod metrics;
+mod notifiers;
 mod orders;
 mod patient_stream;
 mod pools;

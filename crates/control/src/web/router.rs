@@ -4,7 +4,8 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    conditions, drives, events, health, jobs, metrics, notifiers, pools, services, site, snapshots, tokens,
+    uses, volumes,
 };
 use axum::{
     Router,
@@ -77,6 +78,10 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
+        .routes(routes!(conditions::list))
+        .routes(routes!(conditions::acknowledge))
+        .routes(routes!(notifiers::list))
+        .routes(routes!(notifiers::test))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));
