@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts.
+//! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts, or power is low.
 //! 2. Conditions that others raise (`TOLD_TOPICS`) are left alone, but for those of pools and notifiers that are gone; and for
 //!    those that were open before a restart and were not raised again: their end would be said by nobody.
 
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     events::{DaemonEventLog, NumberedEvent},
-    site::handle::{PoolHandle, SiteView},
+    site::{
+        handle::{PoolHandle, SiteView},
+        power::SitePower,
+    },
     view::PoolView,
     watched::WatchedSite,
 };
@@ -39,6 +42,8 @@ const TOLD_TOPICS: [&str; 5] = ["power", "site_file", "notifier", "journal", "sc
 const TOLD_AGAIN_WITHIN: Duration = Duration::from_secs(180);
 /// Time before its end at which a certificate is reported.
 const EXPIRING_SECONDS: i64 = 30 * 86_400;
+/// Times in a row at which a pool's thread must have ended.
+const ENDED_TIMES: u32 = 3;
 /// Events that are looked at for failed logins at once.
 const LOOKED_AT: usize = 4096;
 
@@ -49,12 +54,20 @@ pub(crate) struct ConditionEvaluator {
     /// Number of the last event that was looked at.
     looked_at: u64,
     started_at: Moment,
+    /// Pools whose thread has ended, with the times that this was seen in a row: an apply may be about to say so.
+    ended: BTreeMap<String, u32>,
 }
 
 impl ConditionEvaluator {
     /// An evaluator of a server that starts now.
     pub fn new(log: &DaemonEventLog, started_at: Moment) -> Self {
-        Self { paces: BTreeMap::new(), logins: LoginRate::default(), looked_at: log.newest(), started_at }
+        Self {
+            paces: BTreeMap::new(),
+            logins: LoginRate::default(),
+            looked_at: log.newest(),
+            started_at,
+            ended: BTreeMap::new(),
+        }
     }
 
     /// Brings all conditions up to date.
@@ -65,13 +78,17 @@ impl ConditionEvaluator {
         (now, wall): (Moment, WallTime),
     ) -> Vec<Arc<NumberedEvent>> {
         self.count_logins(log, now);
-        if !site.is_open {
+        if !site.is_open || site.power == SitePower::Low {
             return Vec::new();
         }
         let mut claims = Vec::new();
         // Pools of which everything is seen.
         let mut seen = BTreeSet::new();
+        let mut drives = BTreeSet::new();
         for (name, pool) in &site.pools {
+            let health = pool.view().and_then(|view| view.health.clone());
+            let of_pool = health.iter().flat_map(|health| &health.drives);
+            drives.extend(of_pool.filter_map(|drive| drive.status.drive.clone()));
             let kind_of_space = log.condition(&condition_id("space", name, "")).map(|open| open.kind);
             self.claim_pool(name, pool, kind_of_space.as_deref(), now, (&mut claims, &mut seen));
         }
@@ -80,6 +97,7 @@ impl ConditionEvaluator {
             claims.push(claim.with_next(refusal.remedy()));
         }
         self.paces.retain(|name, _| site.pools.contains_key(name));
+        self.ended.retain(|name, _| site.pools.contains_key(name));
         for thread in self.logins.threads(now) {
             let text = "ten or more logins failed within a minute";
             claims.push(ConditionClaim::new("logins_failing", &thread, text));
@@ -98,7 +116,9 @@ impl ConditionEvaluator {
         };
         let is_in_scope = |open: &OpenCondition| match open.topic.as_str() {
             // A pool that is in neither list is served no more.
-            "warned" => !is_known(&open.pool),
+            "warned" => {
+                !is_known(&open.pool) || (seen.contains(&open.pool) && !drives.contains(&open.subject))
+            }
             "schedule" => !is_known(&open.pool) || !has_schedule(&open.subject) || !is_told(open),
             "notifier" => !is_notifier(&open.subject) || !is_told(open),
             topic if TOLD_TOPICS.contains(&topic) => !is_told(open),
@@ -116,15 +136,19 @@ impl ConditionEvaluator {
         now: Moment,
         (claims, seen): (&mut Vec<ConditionClaim>, &mut BTreeSet<String>),
     ) {
-        let view = match pool.view() {
-            Some(view) if view.failure.is_none() => view,
-            other => {
-                let why = other.and_then(|view| view.failure.clone());
-                let why = why.unwrap_or_else(|| "by an error of the program".to_owned());
-                claims.push(ConditionClaim::new("pool_failed", name, format!("the pool has stopped: {why}")));
-                return;
-            }
+        let view = pool.view();
+        let times = self.ended.entry(name.to_owned()).or_default();
+        *times = if view.is_none() { *times + 1 } else { 0 };
+        let why = match &view {
+            Some(view) => view.failure.clone(),
+            None if *times < ENDED_TIMES => return,
+            None => Some("by an error of the program".to_owned()),
         };
+        if let Some(why) = why {
+            claims.push(ConditionClaim::new("pool_failed", name, format!("the pool has stopped: {why}")));
+            return;
+        }
+        let Some(view) = view else { return };
         let Some(health) = &view.health else { return };
         seen.insert(name.to_owned());
         claims.extend(space_claim(name, &view, kind_of_space));

@@ -3,6 +3,7 @@
 use super::{
     changes::{SiteStep, new_setting},
     planning::{PlanOccasion, PlannedSite},
+    power::SitePower,
     server::SiteServer,
     wanted::WantedPool,
 };
@@ -33,6 +34,10 @@ impl SiteServer {
     /// A step failed: the next apply goes on from there.
     pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
         let done = self.apply_steps(plan, tell).await;
+        if self.power == SitePower::OnBattery {
+            // Pools may have been opened or made.
+            self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
+        }
         // Also after a step that failed: others are done.
         self.show_changes().await;
         self.publish();

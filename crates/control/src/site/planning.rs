@@ -57,6 +57,7 @@ impl SiteServer {
         destroy: &[String],
         occasion: PlanOccasion,
     ) -> Result<PlannedSite, Refusal> {
+        self.check_power()?;
         let site = parse(text)?;
         let mut wanted = WantedSite::of(&site, &self.context)?;
         self.check_addresses(&wanted, &site)?;

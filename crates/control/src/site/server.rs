@@ -10,6 +10,7 @@
 
 use super::{
     places::PoolPlaces,
+    power::SitePower,
     requests::SiteRequests,
     wanted::{SiteContext, WantedPool, WantedSite},
 };
@@ -76,6 +77,7 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    pub(super) power: SitePower,
     /// `None` before the first apply.
     pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
     /// NBD is served over TLS alone.
@@ -139,6 +141,7 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
+            power: SitePower::default(),
             watched: watch::Sender::new(None),
             has_tls,
         };
@@ -256,6 +259,8 @@ impl SiteServer {
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
     pub async fn stop(self) -> Vec<(String, String)> {
+        // Pools that are closed have not failed.
+        self.requests.view.send_replace(Arc::default());
         self.schedules.stop().await;
         self.daemon.stop().await
     }

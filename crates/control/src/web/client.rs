@@ -3,8 +3,10 @@
 pub use super::{
     audit::AuditRow,
     conditions::ConditionRow,
+    drive_warnings::DriveWarningBody,
     events::{EventPage, EventRow, EventSeverity},
     notifiers::{NotifierRow, NotifierTest},
+    power::PowerBody,
     services::{ExportRow, TargetRow},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},

@@ -37,7 +37,7 @@ pub struct ConditionRow {
 }
 
 impl ConditionRow {
-    fn of(open: OpenCondition) -> Self {
+    pub(super) fn of(open: OpenCondition) -> Self {
         let severity = EventSeverity::of(open.severity());
         let next_step = match (open.next_step.is_empty(), kinds::kind(&open.kind)) {
             (true, Some(kind)) => kind.next_step.to_owned(),

@@ -1,8 +1,8 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
-//! `snapshots`, `site`, `services`, `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `uses`,
+//! `snapshots`, `site`, `power`, `services`, `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
@@ -17,6 +17,7 @@ mod changing;
 pub mod client;
 mod conditions;
 mod connections;
+mod drive_warnings;
 mod drives;
 mod events;
 mod health;
@@ -28,6 +29,7 @@ mod notifiers;
 mod orders;
 mod patient_stream;
 mod pools;
+mod power;
 mod problem;
 mod router;
 pub mod rows;

@@ -4,8 +4,8 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, drives, events, health, jobs, metrics, notifiers, pools, services, site, snapshots, tokens,
-    uses, volumes,
+    conditions, drive_warnings, drives, events, health, jobs, metrics, notifiers, pools, power, services,
+    site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -74,6 +74,8 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(site::show))
         .routes(routes!(site::plan))
         .routes(routes!(site::apply))
+        .routes(routes!(power::show, power::tell))
+        .routes(routes!(drive_warnings::warn, drive_warnings::withdraw))
         .routes(routes!(services::targets))
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
