@@ -85,6 +85,8 @@ impl DaemonEventLog {
         let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
         let last = events.last().map_or(0, |event| event.id);
         let next_id = numbers_below.max(last + 1).max(micros + 1);
+        // The newest that there is: who waits for the next one waits for a number above it.
+        let newest = if events.is_empty() { next_id - 1 } else { last };
         let (tests, wanted_tests) = mpsc::channel(TESTS_MAX);
         let kept = KeptEvents {
             bytes: events.iter().map(|event| bytes_of(&event.report)).sum(),
@@ -100,7 +102,7 @@ impl DaemonEventLog {
             flushed_revision: 0,
             wanted_tests: Some(wanted_tests),
         };
-        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(next_id - 1), tests }
+        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests }
     }
 
     /// Keeps what a thread has told, unless it was kept when it was told.
@@ -395,6 +397,7 @@ mod tests {
         };
         let later = DaemonEventLog::of(records, WallTime { seconds: 1, nanos: 0 });
         assert_eq!(later.after(0, 9).len(), 1);
+        assert_eq!(later.newest(), later.after(0, 9)[0].id, "a reader that has it waits for the next one");
         later.keep(&notice("new"), WallTime::default());
         assert!(later.newest() > log.newest());
     }

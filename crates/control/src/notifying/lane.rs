@@ -87,23 +87,27 @@ struct NextEvents {
 }
 
 fn next_events(log: &DaemonEventLog, (lane, least): (Lane, Severity), after: u64, most: usize) -> NextEvents {
-    let missing = after < log.dropped_to();
-    let mut next = NextEvents { events: Vec::new(), scanned_to: after, missing };
-    loop {
+    let mut next = NextEvents { events: Vec::new(), scanned_to: after, missing: false };
+    while next.events.len() < most {
         let page = log.after(next.scanned_to, SCANNED_AT_ONCE);
         if page.is_empty() {
-            return next;
+            // All that happened before may be gone.
+            next.scanned_to = next.scanned_to.max(log.oldest() - 1);
+            break;
         }
         for event in page {
             next.scanned_to = event.id;
             if lane.wants(&event, least) {
                 next.events.push(event);
                 if next.events.len() == most {
-                    return next;
+                    break;
                 }
             }
         }
     }
+    // Also what was dropped meanwhile.
+    next.missing = after < log.dropped_to();
+    next
 }
 
 /// Delivers the events of a lane until the future is dropped.

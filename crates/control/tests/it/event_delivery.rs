@@ -143,7 +143,7 @@ async fn life(
     file: SimStateFile,
     (receiver, happened): (Rc<RefCell<Receiver>>, Rc<RefCell<u64>>),
     mut random: Random,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let said = |refusal: Refusal| refusal.to_string();
     let journal = Arc::new(journal_of(&file)?);
     let log = DaemonEventLog::of(journal.event_records().map_err(|error| error.to_string())?, world.wall());
@@ -199,7 +199,7 @@ async fn life(
     }
     events.stop().await?;
     server.stop().await;
-    Ok(())
+    Ok(last)
 }
 
 fn claim() -> ConditionClaim {
@@ -228,30 +228,27 @@ fn lives(seed: u64, forgets: bool) -> Result<Lives, String> {
     let mut crashes = 0;
     loop {
         receiver.borrow_mut().accepted.push(Vec::new());
-        let polls = (left > 0).then(|| 100 + random.below(1_500));
+        let polls = (left > 0).then(|| 60 + random.below(500));
         let limits = SimLimits { polls, ..SimLimits::generous() };
         let parts = (Rc::clone(&receiver), Rc::clone(&happened));
         let (own_network, own_file, own_random) =
             (network.clone(), file.clone(), Random::new(random.next_u64(), "part"));
         let outcome = simulation.run(limits, |world| life(world, own_network, own_file, parts, own_random));
-        let has_ended = match outcome {
-            SimOutcome::Completed(ended) => {
-                ended?;
-                true
-            }
+        let delivered_to = match outcome {
+            SimOutcome::Completed(last) => Some(last?),
             SimOutcome::Crashed if random.percent(50.0) => {
                 simulation.kill();
-                false
+                None
             }
             SimOutcome::Crashed => {
                 simulation.cut_power();
                 file.cut_power();
-                false
+                None
             }
             other => return Err(format!("{other:?}")),
         };
-        check(&file, &receiver.borrow(), (&mut durable, &mut born_at), has_ended)?;
-        if has_ended {
+        check(&file, &receiver.borrow(), (&mut durable, &mut born_at), delivered_to)?;
+        if delivered_to.is_some() {
             let receiver = receiver.borrow();
             return Ok(Lives { crashes, repeated: receiver.repeated, failed: receiver.failed });
         }
@@ -264,7 +261,7 @@ fn check(
     file: &SimStateFile,
     receiver: &Receiver,
     (durable, born_at): (&mut BTreeMap<u64, bool>, &mut Option<u64>),
-    has_ended: bool,
+    ended_at: Option<u64>,
 ) -> Result<(), String> {
     let records = journal_of(file)?.event_records().map_err(|error| error.to_string())?;
     for event in &records.events {
@@ -304,7 +301,10 @@ fn check(
         return Err("a notifier was born twice".to_owned());
     }
     let accepted = receiver.all();
-    let delivered_to = if has_ended { u64::MAX } else { place.of_lane("all") };
+    let delivered_to = place.of_lane("all");
+    if ended_at.is_some_and(|last| delivered_to < last) {
+        return Err("it ended before all was delivered".to_owned());
+    }
     let wanted =
         durable.iter().filter(|(id, is_wanted)| **is_wanted && (born + 1..=delivered_to).contains(id));
     match wanted.map(|(id, _)| id).find(|id| !accepted.contains(id)) {
@@ -366,6 +366,6 @@ fn a_full_disk_is_said_and_events_go_on_and_reach_the_journal_later() {
         .collect();
     assert_eq!(said, ["raised", "cleared"]);
     let (mut durable, mut born) = (BTreeMap::new(), None);
-    check(&file, &receiver.borrow(), (&mut durable, &mut born), true).unwrap();
+    check(&file, &receiver.borrow(), (&mut durable, &mut born), None).unwrap();
     assert!(durable.len() > 40, "{}", durable.len());
 }
