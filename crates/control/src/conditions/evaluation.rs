@@ -236,7 +236,7 @@ fn certificate_claim(certificate: &crate::watched::WatchedCertificate, now: i64)
     let left = certificate.ends_unix_s - now;
     let (kind, verb) = match left {
         ..=0 => ("certificate_expired", "expired"),
-        ..EXPIRING_SECONDS => ("certificate_expiring", "expires"),
+        1..EXPIRING_SECONDS => ("certificate_expiring", "expires"),
         _ => return None,
     };
     let file = certificate.file.display().to_string();
