@@ -13,7 +13,12 @@ use crate::{
     },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
-    server::arguments::{AuditArguments, EventArguments, TokenArguments},
+    server::{
+        arguments::{AuditArguments, TokenArguments},
+        drive::DriveArguments,
+        event_arguments::EventArguments,
+        power::PowerArguments,
+    },
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     verify::arguments::VerifyArguments,
 };
@@ -75,8 +80,12 @@ pub enum Verb {
     Token(TokenArguments),
     /// Print and check the list of all changes that were asked of a server
     Audit(AuditArguments),
-    /// Print what happened in a server, and what happens
+    /// Print what happened in a server, what happens, and what lasts; test notifiers
     Event(EventArguments),
+    /// Warn of a drive, as smartd does, or find it
+    Drive(DriveArguments),
+    /// Tell a server the power of its machine, as NUT does
+    Power(PowerArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

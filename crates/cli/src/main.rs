@@ -67,6 +67,8 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Token(arguments) => server::token(&arguments),
         Verb::Audit(arguments) => server::audit(&arguments),
         Verb::Event(arguments) => server::event(&arguments),
+        Verb::Drive(arguments) => server::drive(&arguments),
+        Verb::Power(arguments) => server::power(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

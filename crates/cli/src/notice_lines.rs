@@ -40,7 +40,7 @@ pub async fn say_end(
 }
 
 /// Prints one notice.
-fn print(console: &Console, Notice { thread, is_warning, text, event }: &Notice) {
+fn print(console: &Console, Notice { thread, is_warning, text, event, .. }: &Notice) {
     if let Some(event) = event {
         console.event(event.severity, &event.time, text);
         if console.is_for_programs() {

@@ -135,6 +135,14 @@ impl Daemon {
         stop_all(vec![pool]).await;
     }
 
+    /// Closes all pools, all at the same time, and ends their threads; the portal goes on. Returns the pools whose thread had
+    /// panicked, with the messages.
+    pub async fn remove_all_pools(&mut self) -> Vec<(String, String)> {
+        let pools = std::mem::take(&mut self.pools);
+        self.route();
+        stop_all(pools).await
+    }
+
     /// Accepts clients from now on.
     pub fn open(&mut self) {
         self.is_open = true;

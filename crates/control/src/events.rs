@@ -1,28 +1,40 @@
-//! Events of the daemon: the newest ones in memory, by number, for readers that look or wait.
+//! Events of the daemon and the conditions that are open, in memory, by number, for readers that look or wait; what is new of
+//! them goes to the journal once a second (`event_keeper`).
 //!
 //! Invariants:
 //!
-//! 1. Numbers grow by one; they begin at the time of the server's start in microseconds, so that they grow over restarts, too, as
-//!    long as the clock does not go back by more than that.
+//! 1. Numbers grow, also over restarts, whatever the clock does: a server begins above all numbers that the journal allowed to
+//!    be given, and not below the time of its start in microseconds. (Without a journal that can be written, a clock that goes
+//!    back may repeat numbers, after [`NUMBERS_AHEAD`] events.)
 //! 2. At most [`EVENTS_MAX`] events and [`EVENT_BYTES_MAX`] bytes of text are kept; the oldest go first.
 //! 3. Nobody waits for a reader: one that is too slow finds that events are missing.
+//! 4. A condition changes together with its event.
 
-use crate::notice::Notice;
+use crate::{
+    conditions::{ConditionBoard, ConditionClaim, OpenCondition},
+    journal::events::{EventChanges, EventRecords},
+    notice::Notice,
+    notifying::{NotifierPlace, NotifierState, TestRequest},
+};
 use report::{Severity, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use serving::pool::events::EventReport;
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use world::WallTime;
 
 /// Most events that are kept.
 pub const EVENTS_MAX: usize = 100_000;
 /// Most bytes of their texts.
 pub const EVENT_BYTES_MAX: usize = 16 << 20;
+/// Numbers that the journal allows in advance.
+pub const NUMBERS_AHEAD: u64 = 1 << 20;
+/// Tests of notifiers that wait.
+const TESTS_MAX: usize = 8;
 
 /// An event with its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,42 +44,147 @@ pub struct NumberedEvent {
     pub report: EventReport,
 }
 
-/// The newest events; clones are the same log.
+/// The newest events, and the open conditions; clones are the same log.
 #[derive(Clone)]
 pub struct DaemonEventLog {
     kept: Arc<Mutex<KeptEvents>>,
     newest: watch::Sender<u64>,
+    tests: mpsc::Sender<TestRequest>,
 }
 
-#[derive(Default)]
 struct KeptEvents {
     events: VecDeque<Arc<NumberedEvent>>,
     bytes: usize,
     next_id: u64,
+    /// Number of the newest event that was dropped for want of room.
+    dropped_to: u64,
+    board: ConditionBoard,
+    /// Ids of conditions that were raised, or raised again, since the server started.
+    touched: BTreeSet<String>,
+    places: BTreeMap<String, NotifierPlace>,
+    /// Of notifiers, while the server runs.
+    states: BTreeMap<String, NotifierState>,
+    /// Number of the newest event that the journal has.
+    flushed_to: u64,
+    /// Grows with each change that the journal is to have.
+    revision: u64,
+    flushed_revision: u64,
+    /// Until the thread of events takes it.
+    wanted_tests: Option<mpsc::Receiver<TestRequest>>,
 }
 
 impl DaemonEventLog {
-    /// A log of a server that starts now.
+    /// A log of a server that starts now, and has no journal.
     pub fn new(now: WallTime) -> Self {
-        let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
-        let kept = KeptEvents { next_id: micros + 1, ..KeptEvents::default() };
-        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(micros) }
+        Self::of(EventRecords::default(), now)
     }
 
-    /// Keeps what a thread has told.
+    /// The log that a journal has, of a server that starts now.
+    pub fn of(records: EventRecords, now: WallTime) -> Self {
+        let EventRecords { events, conditions, places, numbers_below, dropped_to } = records;
+        let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
+        let last = events.last().map_or(0, |event| event.id);
+        let next_id = numbers_below.max(last + 1).max(micros + 1);
+        // The newest that there is: who waits for the next one waits for a number above it.
+        let newest = if events.is_empty() { next_id - 1 } else { last };
+        let (tests, wanted_tests) = mpsc::channel(TESTS_MAX);
+        let kept = KeptEvents {
+            bytes: events.iter().map(|event| bytes_of(&event.report)).sum(),
+            events: events.into_iter().map(Arc::new).collect(),
+            next_id,
+            dropped_to,
+            board: ConditionBoard::of(conditions),
+            touched: BTreeSet::new(),
+            places,
+            states: BTreeMap::new(),
+            flushed_to: last,
+            revision: 0,
+            flushed_revision: 0,
+            wanted_tests: Some(wanted_tests),
+        };
+        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests }
+    }
+
+    /// Keeps what a thread has told, unless it was kept when it was told.
     pub fn keep(&self, notice: &Notice, now: WallTime) {
-        let report = notice.event.clone().unwrap_or_else(|| report_of(notice, now));
-        let mut kept = self.kept();
-        let id = kept.next_id;
-        kept.next_id += 1;
-        kept.bytes += bytes_of(&report);
-        kept.events.push_back(Arc::new(NumberedEvent { id, report }));
-        while kept.events.len() > EVENTS_MAX || (kept.bytes > EVENT_BYTES_MAX && kept.events.len() > 1) {
-            let oldest = kept.events.pop_front().expect("there are some");
-            kept.bytes -= bytes_of(&oldest.report);
+        if notice.is_kept {
+            return;
         }
+        self.append(notice.event.clone().unwrap_or_else(|| report_of(notice, now)));
+    }
+
+    /// Keeps an event.
+    pub fn append(&self, report: EventReport) -> Arc<NumberedEvent> {
+        let mut kept = self.kept();
+        let event = kept.append(report);
         drop(kept);
-        self.newest.send_replace(id);
+        self.newest.send_replace(event.id);
+        event
+    }
+
+    /// Opens a condition, or brings it up to date. Its event, if it has one.
+    pub fn raise(&self, claim: &ConditionClaim, now: WallTime) -> Option<Arc<NumberedEvent>> {
+        self.kept().touched.insert(claim.id());
+        self.change_board(|board| board.raise(claim, now).into_iter().collect()).pop()
+    }
+
+    /// True if the condition was raised, or raised again, since the server started.
+    pub(crate) fn is_touched(&self, id: &str) -> bool {
+        self.kept().touched.contains(id)
+    }
+
+    /// Ends a condition. Its event, unless it was not open.
+    pub fn clear(&self, id: &str, now: WallTime) -> Option<Arc<NumberedEvent>> {
+        // Usually it is not open.
+        self.condition(id)?;
+        self.change_board(|board| board.clear(id, now).into_iter().collect()).pop()
+    }
+
+    /// Brings all conditions of a scope up to date: those that are claimed are open, and no others.
+    pub fn evaluate(
+        &self,
+        is_in_scope: impl Fn(&OpenCondition) -> bool,
+        claims: &[ConditionClaim],
+        now: WallTime,
+    ) -> Vec<Arc<NumberedEvent>> {
+        // The scope may look at this log.
+        let in_scope: BTreeSet<String> =
+            self.conditions().into_iter().filter(is_in_scope).map(|open| open.id).collect();
+        self.change_board(|board| board.evaluate(|open| in_scope.contains(&open.id), claims, now))
+    }
+
+    /// Records who has taken a condition on, and returns it. `None` if it is not open.
+    pub fn acknowledge(&self, id: &str, who: &str, now: WallTime) -> Option<OpenCondition> {
+        let mut kept = self.kept();
+        kept.revision += 1;
+        kept.board.acknowledge(id, who, now).then(|| kept.board.get(id).expect("it is open").clone())
+    }
+
+    /// All open conditions, by id.
+    pub fn conditions(&self) -> Vec<OpenCondition> {
+        self.kept().board.open().cloned().collect()
+    }
+
+    pub fn condition(&self, id: &str) -> Option<OpenCondition> {
+        self.kept().board.get(id).cloned()
+    }
+
+    fn change_board(
+        &self,
+        change: impl FnOnce(&mut ConditionBoard) -> Vec<EventReport>,
+    ) -> Vec<Arc<NumberedEvent>> {
+        let mut kept = self.kept();
+        let before = kept.board.clone();
+        let reports = change(&mut kept.board);
+        if kept.board != before {
+            kept.revision += 1;
+        }
+        let events: Vec<_> = reports.into_iter().map(|report| kept.append(report)).collect();
+        drop(kept);
+        if let Some(last) = events.last() {
+            self.newest.send_replace(last.id);
+        }
+        events
     }
 
     /// At most `most` events after the one with the number `after`, oldest first.
@@ -88,10 +205,95 @@ impl DaemonEventLog {
         *self.newest.borrow()
     }
 
+    /// Number of the newest event that was dropped for want of room; 0 if none was.
+    pub fn dropped_to(&self) -> u64 {
+        self.kept().dropped_to
+    }
+
     /// Waits until there is an event after the one with the number `after`.
     pub async fn wait_after(&self, after: u64) {
         let mut newest = self.newest.subscribe();
         newest.wait_for(|&newest| newest > after).await.expect("the log has a sender itself");
+    }
+
+    /// The place of a notifier: the newest event for one that is new.
+    pub fn place(&self, notifier: &str) -> NotifierPlace {
+        let mut kept = self.kept();
+        if let Some(place) = kept.places.get(notifier) {
+            return place.clone();
+        }
+        let place = NotifierPlace::beginning(kept.next_id - 1);
+        kept.places.insert(notifier.to_owned(), place.clone());
+        kept.revision += 1;
+        place
+    }
+
+    /// The places of all notifiers, by name.
+    pub fn places(&self) -> BTreeMap<String, NotifierPlace> {
+        self.kept().places.clone()
+    }
+
+    /// Changes the place of a notifier.
+    pub fn change_place(&self, notifier: &str, change: impl FnOnce(&mut NotifierPlace)) {
+        let mut kept = self.kept();
+        if let Some(place) = kept.places.get_mut(notifier) {
+            change(place);
+            kept.revision += 1;
+        }
+    }
+
+    /// Forgets the places of all other notifiers.
+    pub fn keep_places(&self, is_known: impl Fn(&str) -> bool) {
+        let mut kept = self.kept();
+        let before = kept.places.len();
+        kept.places.retain(|name, _| is_known(name));
+        kept.states.retain(|name, _| is_known(name));
+        if kept.places.len() != before {
+            kept.revision += 1;
+        }
+    }
+
+    /// The state of a notifier, while the server runs.
+    pub fn notifier_state(&self, notifier: &str) -> NotifierState {
+        self.kept().states.get(notifier).cloned().unwrap_or_default()
+    }
+
+    pub fn set_notifier_state(&self, notifier: &str, state: NotifierState) {
+        self.kept().states.insert(notifier.to_owned(), state);
+    }
+
+    /// Asks for a test of a notifier. `None` if too many wait.
+    pub fn ask_test(&self, request: TestRequest) -> Option<()> {
+        self.tests.try_send(request).ok()
+    }
+
+    /// The tests that are asked for; once.
+    pub(crate) fn take_tests(&self) -> Option<mpsc::Receiver<TestRequest>> {
+        self.kept().wanted_tests.take()
+    }
+
+    /// The changes that the journal has not, with their revision; `None` if it has all.
+    pub fn pending(&self) -> Option<(EventChanges, u64)> {
+        let kept = self.kept();
+        if kept.revision == kept.flushed_revision {
+            return None;
+        }
+        let first = kept.events.partition_point(|event| event.id <= kept.flushed_to);
+        let changes = EventChanges {
+            new: kept.events.iter().skip(first).cloned().collect(),
+            conditions: kept.board.open().cloned().collect(),
+            places: kept.places.clone(),
+            numbers_below: kept.next_id + NUMBERS_AHEAD,
+            dropped_to: kept.dropped_to,
+        };
+        Some((changes, kept.revision))
+    }
+
+    /// The journal has these changes.
+    pub fn note_flushed(&self, changes: &EventChanges, revision: u64) {
+        let mut kept = self.kept();
+        kept.flushed_to = changes.new.last().map_or(kept.flushed_to, |event| event.id);
+        kept.flushed_revision = revision;
     }
 
     fn kept(&self) -> MutexGuard<'_, KeptEvents> {
@@ -99,11 +301,31 @@ impl DaemonEventLog {
     }
 }
 
+impl KeptEvents {
+    fn append(&mut self, report: EventReport) -> Arc<NumberedEvent> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.revision += 1;
+        self.bytes += bytes_of(&report);
+        let event = Arc::new(NumberedEvent { id, report });
+        self.events.push_back(Arc::clone(&event));
+        while self.events.len() > EVENTS_MAX || (self.bytes > EVENT_BYTES_MAX && self.events.len() > 1) {
+            let oldest = self.events.pop_front().expect("there are some");
+            self.bytes -= bytes_of(&oldest.report);
+            self.dropped_to = oldest.id;
+        }
+        event
+    }
+}
+
 /// A line of a thread as an event.
 fn report_of(notice: &Notice, now: WallTime) -> EventReport {
-    let severity = if notice.is_warning { Severity::Warning } else { Severity::Note };
+    let (usual, severity) = match notice.is_warning {
+        true => ("warning", Severity::Warning),
+        false => ("note", Severity::Note),
+    };
     EventReport {
-        event: if notice.is_warning { "warning" } else { "note" }.to_owned(),
+        event: notice.kind.unwrap_or(usual).to_owned(),
         severity,
         time: utc_time(now.seconds),
         pool: notice.thread.clone(),
@@ -124,7 +346,14 @@ mod tests {
     use super::*;
 
     fn notice(text: &str) -> Notice {
-        Notice { thread: "mail".to_owned(), is_warning: true, text: text.to_owned(), event: None }
+        Notice {
+            thread: "mail".to_owned(),
+            is_warning: true,
+            text: text.to_owned(),
+            event: None,
+            kind: None,
+            is_kept: false,
+        }
     }
 
     #[test]
@@ -151,5 +380,37 @@ mod tests {
         (0..20).for_each(|_| log.keep(&notice(&long), WallTime { seconds: 0, nanos: 0 }));
         assert_eq!(log.newest() - log.oldest() + 1, 15);
         assert!(log.kept().bytes <= EVENT_BYTES_MAX);
+    }
+
+    #[test]
+    fn numbers_go_on_over_a_restart_whatever_the_clock_and_the_crash_do() {
+        let log = DaemonEventLog::new(WallTime { seconds: 1_000, nanos: 0 });
+        log.keep(&notice("flushed"), WallTime::default());
+        let (changes, revision) = log.pending().unwrap();
+        log.note_flushed(&changes, revision);
+        assert!(log.pending().is_none(), "the journal has all");
+        (0..1000).for_each(|_| log.keep(&notice("lost by the crash"), WallTime::default()));
+        let records = EventRecords {
+            events: changes.new.iter().map(|event| (**event).clone()).collect(),
+            numbers_below: changes.numbers_below,
+            ..EventRecords::default()
+        };
+        let later = DaemonEventLog::of(records, WallTime { seconds: 1, nanos: 0 });
+        assert_eq!(later.after(0, 9).len(), 1);
+        assert_eq!(later.newest(), later.after(0, 9)[0].id, "a reader that has it waits for the next one");
+        later.keep(&notice("new"), WallTime::default());
+        assert!(later.newest() > log.newest());
+    }
+
+    #[test]
+    fn a_new_notifier_begins_with_what_happens_next_and_an_old_one_goes_on() {
+        let log = DaemonEventLog::new(WallTime::default());
+        log.keep(&notice("before"), WallTime::default());
+        let place = log.place("ops");
+        assert_eq!(place, NotifierPlace::beginning(log.newest()));
+        log.keep(&notice("after"), WallTime::default());
+        assert_eq!(log.place("ops"), place);
+        log.keep_places(|name| name != "ops");
+        assert_eq!(log.place("ops"), NotifierPlace::beginning(log.newest()), "forgotten with its table");
     }
 }

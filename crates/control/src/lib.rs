@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
 //! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
-//! Prometheus sees; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
+//! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -24,14 +24,17 @@
 //! 2. A pool whose thread panics is stopped, and its clients disconnected; all other pools go on.
 //! 3. Reading a view sends a pool nothing.
 
+pub mod conditions;
 pub mod daemon;
 pub mod events;
 pub mod folder_drives;
 pub mod folder_pool;
 mod hexadecimal;
 pub mod journal;
+pub mod kinds;
 pub mod metrics;
 pub mod notice;
+pub mod notifying;
 pub mod order;
 pub mod pool_changes;
 pub mod pool_thread;
@@ -39,6 +42,7 @@ pub mod portal;
 pub mod schedules;
 pub mod site;
 pub mod view;
+pub mod watched;
 pub mod web;
 
 pub use daemon::{Daemon, DaemonSetting};

@@ -1,14 +1,18 @@
 //! Notices of the daemon's threads: lines for its log.
 
-use crate::events::DaemonEventLog;
+use crate::{
+    conditions::ConditionClaim,
+    events::{DaemonEventLog, NumberedEvent},
+    kinds,
+};
 use report::Severity;
 use serving::pool::events::EventReport;
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::mpsc;
-use world::World;
+use world::{WallTime, World};
 
 /// Notices that wait to be read; more are counted and dropped.
 pub const NOTICES_MAX: usize = 1024;
@@ -21,8 +25,12 @@ pub struct Notice {
     /// An administrator should act on it.
     pub is_warning: bool,
     pub text: String,
-    /// An event of a pool, which `text` tells in a line.
+    /// An event of a pool, or of a condition, which `text` tells in a line.
     pub event: Option<EventReport>,
+    /// Kind of a line that is no event of a pool; that of any line if `None`.
+    pub kind: Option<&'static str>,
+    /// The log of events has it already.
+    pub is_kept: bool,
 }
 
 /// The sending end, of one thread.
@@ -31,22 +39,32 @@ pub struct NoticeSender {
     thread: String,
     queue: mpsc::Sender<Notice>,
     lost: Arc<AtomicU64>,
+    /// Once there is one.
+    log: Arc<OnceLock<DaemonEventLog>>,
 }
 
 /// The receiving end, of all threads.
 pub struct NoticeReader {
     queue: mpsc::Receiver<Notice>,
     lost: Arc<AtomicU64>,
-    /// Log of all that is read, and the clock of that.
-    kept: Option<(DaemonEventLog, World)>,
+    /// Log of all that is read, and of conditions.
+    log: Arc<OnceLock<DaemonEventLog>>,
+    /// The clock of that log.
+    clock: Option<World>,
 }
 
 /// A queue of notices; the sender is that of the thread `thread`.
 pub fn channel(thread: &str) -> (NoticeSender, NoticeReader) {
     let (give, queue) = mpsc::channel(NOTICES_MAX);
     let lost = Arc::<AtomicU64>::default();
-    let sender = NoticeSender { thread: thread.to_owned(), queue: give, lost: Arc::clone(&lost) };
-    (sender, NoticeReader { queue, lost, kept: None })
+    let log = Arc::<OnceLock<_>>::default();
+    let sender = NoticeSender {
+        thread: thread.to_owned(),
+        queue: give,
+        lost: Arc::clone(&lost),
+        log: Arc::clone(&log),
+    };
+    (sender, NoticeReader { queue, lost, log, clock: None })
 }
 
 impl NoticeSender {
@@ -57,26 +75,67 @@ impl NoticeSender {
 
     /// Something good to know. Never waits.
     pub fn note(&self, text: impl Into<String>) {
-        self.send(false, text.into(), None);
+        self.send(Notice { text: text.into(), ..self.line(false) });
     }
 
     /// Something an administrator should act on. Never waits.
     pub fn warn(&self, text: impl Into<String>) {
-        self.send(true, text.into(), None);
+        self.send(Notice { text: text.into(), ..self.line(true) });
+    }
+
+    /// Something of a kind of the table. Never waits.
+    pub fn occurred(&self, kind: &'static str, text: impl Into<String>) {
+        let known = kinds::kind(kind).expect("the table has it");
+        let line = self.line(known.severity != Severity::Note);
+        self.send(Notice { text: text.into(), kind: Some(kind), ..line });
+    }
+
+    /// A warning of a kind that is usually a note. Never waits.
+    pub fn warn_of(&self, kind: &'static str, text: impl Into<String>) {
+        self.send(Notice { text: text.into(), kind: Some(kind), ..self.line(true) });
     }
 
     /// An event of the pool whose thread this is. Never waits.
     pub fn event(&self, event: EventReport) {
         // By the name that the site gives it, not by its folder.
         let event = EventReport { pool: self.thread.clone(), ..event };
-        let is_warning = event.severity != Severity::Note;
-        let text = event.line();
-        self.send(is_warning, text, Some(event));
+        let line = self.line(event.severity != Severity::Note);
+        self.send(Notice { text: event.line(), event: Some(event), ..line });
     }
 
-    fn send(&self, is_warning: bool, text: String, event: Option<EventReport>) {
-        let notice = Notice { thread: self.thread.clone(), is_warning, text, event };
-        if self.queue.try_send(notice).is_err() {
+    /// Opens a condition. Without a log it is a warning.
+    pub fn raise(&self, claim: &ConditionClaim, now: WallTime) {
+        match self.log.get() {
+            Some(log) => log.raise(claim, now).iter().for_each(|event| self.print(event)),
+            None => self.of(&claim.pool).warn(claim.text.as_str()),
+        }
+    }
+
+    /// Ends a condition, with a line if it was open.
+    pub fn clear(&self, id: &str, now: WallTime) {
+        if let Some(log) = self.log.get() {
+            log.clear(id, now).iter().for_each(|event| self.print(event));
+        }
+    }
+
+    /// Shows an event that the log has.
+    pub(crate) fn print(&self, event: &NumberedEvent) {
+        let NumberedEvent { report, .. } = event;
+        let sender = self.of(&report.pool);
+        let end = if kinds::is_cleared(report) { "over: " } else { "" };
+        let shown = EventReport { text: format!("{end}{}", report.text), ..report.clone() };
+        let line = sender.line(report.severity != Severity::Note);
+        self.send(Notice { text: shown.line(), event: Some(report.clone()), is_kept: true, ..line });
+    }
+
+    fn line(&self, is_warning: bool) -> Notice {
+        let (thread, text) = (self.thread.clone(), String::new());
+        Notice { thread, is_warning, text, event: None, kind: None, is_kept: false }
+    }
+
+    fn send(&self, notice: Notice) {
+        let is_kept = notice.is_kept;
+        if self.queue.try_send(notice).is_err() && !is_kept {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -93,9 +152,11 @@ impl serving::notices::Notices for NoticeSender {
 }
 
 impl NoticeReader {
-    /// The same, keeping what is read as events.
+    /// The same, keeping what is read as events, and conditions from now on.
     pub fn keeping(self, events: &DaemonEventLog, world: &World) -> Self {
-        Self { kept: Some((events.clone(), world.clone())), ..self }
+        // Only the first log counts.
+        let _ = self.log.set(events.clone());
+        Self { clock: Some(world.clone()), ..self }
     }
 
     /// The next notice; `None` once all threads have ended.
@@ -111,7 +172,12 @@ impl NoticeReader {
     }
 
     fn keep(&self, notice: Option<Notice>) -> Option<Notice> {
-        if let (Some((events, world)), Some(notice)) = (&self.kept, &notice) {
+        if let (Some(events), Some(world), Some(notice)) = (self.log.get(), &self.clock, &notice) {
+            let lost = self.take_lost();
+            if lost > 0 {
+                let text = format!("{lost} lines came faster than they could be recorded");
+                events.keep(&Notice { text, kind: Some("notices_lost"), ..lost_line() }, world.wall());
+            }
             events.keep(notice, world.wall());
         }
         notice
@@ -121,6 +187,11 @@ impl NoticeReader {
     pub fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
+}
+
+fn lost_line() -> Notice {
+    let (thread, text) = ("serve".to_owned(), String::new());
+    Notice { thread, is_warning: true, text, event: None, kind: None, is_kept: false }
 }
 
 #[cfg(test)]

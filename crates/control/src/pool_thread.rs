@@ -18,7 +18,7 @@ use iscsi::target::{
 use nbd::{
     Export, Exports, ListedExport, ServerOptions,
     server::{
-        ServerEvent,
+        ConnectionEnd, ServerEvent,
         portal::{MovingClient, ThreadServer},
     },
 };
@@ -404,7 +404,13 @@ pub(crate) fn nbd_reporter(notices: &NoticeSender) -> Rc<dyn Fn(ServerEvent)> {
             notices.note(format!("{peer} uses {export:?}{how}"));
         }
         ServerEvent::Disconnected { peer, why: None } => notices.note(format!("{peer} is done")),
-        ServerEvent::Disconnected { peer, why: Some(why) } => notices.note(format!("{peer}: {why}")),
+        ServerEvent::Disconnected { peer, why: Some(why) } => {
+            let text = format!("{peer}: {why}");
+            match why {
+                ConnectionEnd::Tls(_) | ConnectionEnd::Refused(_) => notices.occurred("login_failed", text),
+                _ => notices.note(text),
+            }
+        }
         ServerEvent::NotAccepted(error) => notices.warn(error.to_string()),
     })
 }
@@ -422,10 +428,18 @@ pub(crate) fn iscsi_reporter(notices: &NoticeSender) -> Rc<dyn Fn(TargetEvent)> 
         TargetEvent::Ended { peer, why: Some(SessionFailure::LoginsThrottled(throttled)) } => {
             // Once a minute.
             if throttled.is_news {
-                notices.warn(format!("{peer}: {throttled}"));
+                notices.warn_of("login_failed", format!("{peer}: {throttled}"));
             }
         }
-        TargetEvent::Ended { peer, why: Some(why) } => notices.note(format!("{peer}: {why}")),
+        TargetEvent::Ended { peer, why: Some(why) } => {
+            let text = format!("{peer}: {why}");
+            match why {
+                SessionFailure::LoginRefused(_) | SessionFailure::CommandBeforeLogin => {
+                    notices.occurred("login_failed", text);
+                }
+                _ => notices.note(text),
+            }
+        }
         TargetEvent::NotAccepted(error) => notices.warn(error.to_string()),
     })
 }

@@ -3,8 +3,8 @@
 
 use report::Refusal;
 use rustix::fs::stat;
-use std::path::Path;
-use tls::{ClientTls, ServerTls, TlsError, TlsIdentity};
+use std::path::{Path, PathBuf};
+use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, certificate_end};
 use world::{
     IoErrorKind,
     real::host_files::{self, PathKind},
@@ -22,6 +22,15 @@ pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
     let own = KeyPair::read(folder, "server")?.ok_or_else(|| missing(folder, "server-cert.pem"))?;
     let authority = read(folder, AUTHORITY)?;
     ServerTls::new(own.identity(), authority.as_deref()).map_err(|error| unusable(folder, &error))
+}
+
+/// The certificates of a server's folder, with the seconds since 1970 (UTC) at which they end. One that cannot be read is left
+/// out: [`of_server`] has refused it.
+pub fn ends_of_server(folder: &Path) -> impl Iterator<Item = (PathBuf, i64)> {
+    ["server-cert.pem", AUTHORITY].into_iter().filter_map(|name| {
+        let pem = read(folder, name).ok()??;
+        Some((folder.join(name), certificate_end(&pem)?))
+    })
 }
 
 /// Authority that a client trusts for `uri`, and its own certificate if the folder has one; `None`

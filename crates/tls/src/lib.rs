@@ -3,6 +3,10 @@
 //! The cryptography provider draws keys and nonces, not the world: two runs of one seed differ in these
 //! bytes. Certificates are judged by the world's wall clock at the time of the handshake.
 
+mod certificate_end;
+
+pub use certificate_end::certificate_end;
+
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     client::{Resumption, WebPkiServerVerifier},

@@ -1,6 +1,6 @@
 //! Other programs that Spindle starts, for hooks.
 //!
-//! No shell is involved: arguments reach the program as they are. A program reads an empty input, and nothing
+//! No shell is involved: arguments reach the program as they are. A program reads an empty input unless it is given one, and nothing
 //! of its process group survives the call.
 
 use crate::{IoResult, LocalFuture};

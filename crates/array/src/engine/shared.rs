@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub stopped: RefCell<Option<Error>>,
     /// Number of wrong or unreadable copies that were repaired.
     pub repaired: Cell<u64>,
+    /// Every write is stable before it is acknowledged, whatever its volume's write cache.
+    pub are_caches_suspended: Cell<bool>,
     /// Watchdog of drives that do not answer.
     pub watch: Rc<DriveTimeouts>,
     pub events: Rc<PoolEventLog>,

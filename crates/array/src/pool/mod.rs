@@ -183,6 +183,17 @@ impl Pool {
         self.shared.repaired.get()
     }
 
+    /// Suspends the write caches of all volumes, as on a battery, or ends that: meanwhile each write is stable before it is
+    /// acknowledged. Writes of before are stable after the next flush of any volume. Not remembered when the pool is closed.
+    pub fn suspend_write_caches(&self, is_suspended: bool) {
+        self.shared.are_caches_suspended.set(is_suspended);
+    }
+
+    /// True while [`Pool::suspend_write_caches`] holds.
+    pub fn are_write_caches_suspended(&self) -> bool {
+        self.shared.are_caches_suspended.get()
+    }
+
     /// Hits, misses and size of the cache of the trees' nodes.
     pub fn node_cache(&self) -> NodeCacheCounts {
         self.map.trees.cache_counts()

@@ -286,6 +286,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         node_slots: Default::default(),
         stopped: RefCell::new(None),
         repaired: Cell::new(0),
+        are_caches_suspended: Cell::new(false),
         watch: Rc::clone(around.watch),
         events: Rc::clone(around.events),
         absences: Absences::new(around.copies_after),

@@ -102,7 +102,8 @@ impl Volume {
 
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
-        let is_cached = self.has_write_cache() || self.is_cache_forced.get();
+        let is_suspended = self.host.shared.are_caches_suspended.get();
+        let is_cached = !is_suspended && (self.has_write_cache() || self.is_cache_forced.get());
         match stability {
             Stability::Volatile if is_cached => self.host.log.append_volatile(parts),
             _ => self.host.log.append(parts),

@@ -1,4 +1,4 @@
-//! Arguments of `spindle token` and `spindle audit`.
+//! Arguments of `spindle token` and `spindle audit`; those of `spindle event` are in [`super::event_arguments`].
 
 use super::place::ServerPlace;
 use clap::{Args, Subcommand, ValueEnum};
@@ -138,31 +138,4 @@ Lines may be missing before the first one; lines taken away from the end are not
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
-  spindle event                          what is kept, oldest first
-  spindle event --follow                 and what happens, until Ctrl-C
-  spindle event --follow --after 1795736016000042 --json >> events.jsonl
-
-The server keeps the newest events in memory, 100,000 at most; they are gone when it ends. Each has a number that grows, also \
-over a restart: with --after, a program goes on where it was. With --json each is an object on a line, with \"id\", \"event\" (its kind), \"severity\", \"time\", \"pool\", \"text\", \"next_step\" and \"details\".
-
-Ends with 0, or with 2 if there is no answer.")]
-pub struct EventArguments {
-    /// Only the events after this number
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub after: u64,
-
-    /// Go on with what happens
-    #[arg(long, short)]
-    pub follow: bool,
-
-    /// Print the events as JSON on standard output; everything else goes to standard error
-    #[arg(long)]
-    pub json: bool,
-
-    #[command(flatten)]
-    pub place: ServerPlace,
 }

@@ -10,17 +10,20 @@ use crate::{
     notice_lines::{say_end, with_notices},
 };
 use control::{
+    DaemonJournal,
+    conditions::ConditionClaim,
     events::DaemonEventLog,
-    notice,
+    notice::{self, NoticeSender},
+    notifying::{EventThread, EventThreadSetting},
     site::{SiteServer, planning::PlanOccasion, server::PortalUse},
     web::WebThread,
 };
 use report::Refusal;
-use std::path::Path;
+use std::{path::Path, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    World,
+    Network, WallTime, World,
     real::{
-        self, Engine, RealOptions,
+        self, Engine, RealOptions, RealThreads, Sockets,
         host_files::{self, PathKind},
         signals::{ReloadRequests, interrupted},
     },
@@ -41,13 +44,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
     let options = RealOptions::default();
     real::run(0, options, async |world: World| {
         let (notices, reader) = notice::channel("serve");
-        let events = DaemonEventLog::new(world.wall());
-        let mut reader = reader.keeping(&events, &world);
         // From here on they do not end the process.
         let signal = interrupted();
         let mut ended = Box::pin(async move { _ = signal.await });
         let mut reloads = ReloadRequests::listen();
         let (folder, journal) = OwnFolder::open(&state)?;
+        let records = journal.event_records().map_err(|error| error.refusal())?;
+        let events = DaemonEventLog::of(records, world.wall());
+        let mut reader = reader.keeping(&events, &world);
         let begun = async {
             if is_demonstration {
                 demonstration::begin((&world, &console), (&state, &file), &journal)?;
@@ -55,7 +59,6 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             let setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
             let api = api::start((&world, &server), (&state, &journal), options, (&notices, &events)).await;
-            drop(journal);
             let api = match api {
                 Ok(api) => api,
                 Err(refusal) => {
@@ -63,16 +66,22 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                     return Err(refusal);
                 }
             };
-            match begin(&mut server, &text, &file, &console).await {
-                Ok(()) => Ok((server, api)),
+            let begun = begin(&mut server, &text, &file, &console).await.and_then(|()| {
+                // From here on it is a server that runs, and not one that could not start.
+                event_thread(&world, &server, (journal, events), options, &notices)
+            });
+            match begun {
+                Ok(events) => Ok(RunningServer { server, api, events }),
                 Err(refusal) => {
-                    stop(server, api).await;
+                    server.stop().await;
+                    // It has had no requests yet.
+                    let _ = api.stop().await;
                     Err(refusal)
                 }
             }
         };
         let begun = with_notices(&mut reader, &console, with_deadline(&mut ended, begun)).await;
-        let (mut server, api) = match begun {
+        let mut running = match begun {
             Some(Ok(begun)) => begun,
             Some(Err(refusal)) => {
                 if is_demonstration {
@@ -87,12 +96,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             }
         };
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
+        let RunningServer { server, api, .. } = &mut running;
         server.open();
-        shown_services::show(&server, &console)?;
+        shown_services::show(server, &console)?;
         if arguments.file.is_none() {
             demonstration::show_use(&file, &console);
         }
-        api::show((&api, &server), &console);
+        api::show((api, &server), &console);
         console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
         loop {
             // A request of the API, or else a reload.
@@ -102,30 +112,80 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 break;
             };
             let done = match wanted {
-                None => with_notices(&mut reader, &console, reload(&mut server, &file, &console)).await,
+                None => {
+                    let reloading = reload(server, &file, &console);
+                    let reloaded = with_notices(&mut reader, &console, reloading).await;
+                    note_reload(&reloaded, &file, (&notices, world.wall()));
+                    reloaded
+                }
                 Some(request) => {
                     // An apply that is cut short goes on with the next one.
                     let answering = with_deadline(&mut ended, server.answer(request));
                     let Some(is_changed) = with_notices(&mut reader, &console, answering).await else {
                         break;
                     };
-                    if is_changed { shown_services::show(&server, &console) } else { Ok(()) }
+                    if is_changed { shown_services::show(server, &console) } else { Ok(()) }
                 }
             };
             if let Err(refusal) = done {
                 console.warn(&refusal.to_string());
             }
         }
-        say_end(&mut reader, &console, stop(server, api)).await
+        notices.occurred("server_stopped", "the server ends as it was told to");
+        say_end(&mut reader, &console, running.stop(&world)).await
     })
 }
 
-/// Returns the threads that had panicked, with the messages.
-async fn stop(server: SiteServer, api: WebThread) -> Vec<(String, String)> {
-    let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
-    let mut panicked = server.stop().await;
-    panicked.extend(api);
-    panicked
+/// The threads of a server.
+struct RunningServer {
+    server: SiteServer,
+    api: WebThread,
+    events: EventThread,
+}
+
+/// Time in which the last lines are read, so that the journal has them.
+const LAST_LINES: Duration = Duration::from_millis(20);
+
+impl RunningServer {
+    /// Returns the threads that had panicked, with the messages.
+    async fn stop(self, world: &World) -> Vec<(String, String)> {
+        let Self { server, api, events } = self;
+        let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
+        let mut panicked = server.stop().await;
+        panicked.extend(api);
+        world.sleep(LAST_LINES).await;
+        panicked.extend(events.stop().await.err().map(|panic| ("events".to_owned(), panic)));
+        panicked
+    }
+}
+
+fn event_thread(
+    world: &World,
+    server: &SiteServer,
+    (journal, log): (Arc<DaemonJournal>, DaemonEventLog),
+    options: RealOptions,
+    notices: &NoticeSender,
+) -> Result<EventThread, Refusal> {
+    let setting = EventThreadSetting {
+        network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
+        site: server.handle(),
+        watched: server.watched(),
+        journal,
+        log,
+    };
+    EventThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("serve"))
+}
+
+/// A site file with an error lasts until it is applied without one.
+fn note_reload(reloaded: &Result<(), Refusal>, file: &Path, (notices, now): (&NoticeSender, WallTime)) {
+    let claim = ConditionClaim::new("site_file_broken", "serve", "");
+    match reloaded {
+        Ok(()) => notices.clear(&claim.id(), now),
+        Err(refusal) => {
+            let text = format!("{}: {}", file.display(), refusal.problem());
+            notices.raise(&ConditionClaim { text, ..claim }.with_next(refusal.remedy()), now);
+        }
+    }
 }
 
 /// Shows the changes at the start, and does them. One that fails does not keep what is there from being served.

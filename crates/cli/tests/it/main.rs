@@ -37,6 +37,7 @@ mod killed_server;
 mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;
+mod notifiers;
 mod online_verbs;
 mod ordered_server;
 mod out_of_space;

@@ -1,5 +1,5 @@
 //! The daemon's journal: what it must remember over a restart and no pool keeps. Today that is the site file that was
-//! applied last, an apply that is under way, the pools that were made or opened, and what callers of the API may and have done.
+//! applied last, an apply that is under way, the pools that were made or opened, what callers of the API may and have done, and events.
 //!
 //! It is a redb database in one file: every change is a transaction with two-phase commit, and with quick repair, so that
 //! opening after a crash does not have to find out which pages are in use. Texts are stored as they are, records as JSON.
@@ -17,11 +17,12 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`].
+//! [`audit`], [`replies`], and [`events`].
 
 pub mod audit;
 mod database;
 mod error;
+pub mod events;
 pub mod replies;
 pub mod tokens;
 

@@ -6,6 +6,7 @@ use super::{
     wanted::WantedSchedule,
 };
 use crate::{
+    conditions::ConditionClaim,
     notice::NoticeSender,
     order::OrderRefusal,
     site::handle::{SiteHandle, SiteView},
@@ -107,9 +108,18 @@ impl Flow {
     }
 
     fn say(&self, lines: Vec<ScheduleLine>) {
-        for ScheduleLine { pool, is_warning, text } in lines {
+        for ScheduleLine { pool, is_warning, text, lasting } in lines {
             let notices = self.notices.of(&pool);
-            if is_warning { notices.warn(text) } else { notices.note(text) }
+            let claim = lasting
+                .map(|schedule| ConditionClaim::new("schedule_missed", &pool, text.as_str()).of(schedule));
+            match (is_warning, claim) {
+                (true, Some(claim)) => notices.raise(&claim, self.world.wall()),
+                (true, None) => notices.warn(text),
+                (false, claim) => {
+                    notices.note(text);
+                    claim.iter().for_each(|claim| notices.clear(&claim.id(), self.world.wall()));
+                }
+            }
         }
     }
 }

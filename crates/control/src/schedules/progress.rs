@@ -38,6 +38,8 @@ pub(crate) struct ScheduleLine {
     pub pool: String,
     pub is_warning: bool,
     pub text: String,
+    /// Of a problem that lasts, and of its end: the schedule, or empty for all of the pool.
+    pub lasting: Option<String>,
 }
 
 /// The rounds that are due now.
@@ -165,7 +167,8 @@ impl ScheduleProgress {
                 pool.next_from = now + ROUNDS_EVERY;
                 pool.strays_are_known = true;
                 if pool.problem.end() {
-                    lines.push(note(pool_name, "schedules take snapshots again".to_owned()));
+                    let text = "schedules take snapshots again".to_owned();
+                    lines.push(ScheduleLine { lasting: Some(String::new()), ..note(pool_name, text) });
                 }
                 for of_schedule in answer.schedules {
                     if let Some(known) = pool.schedules.get_mut(&of_schedule.name) {
@@ -322,10 +325,12 @@ impl ScheduleInPool {
                 let text = |why: String| {
                     format!("schedule {name}: no snapshot was taken, and one is tried every minute: {why}")
                 };
-                lines.extend(self.problem.begin(&refusal.to_string()).map(|why| warning(pool, text(why))));
+                let line = |why| ScheduleLine { lasting: Some(name.clone()), ..warning(pool, text(why)) };
+                lines.extend(self.problem.begin(&refusal.to_string()).map(line));
             }
             None if self.problem.end() => {
-                lines.push(note(pool, format!("schedule {name}: snapshots are taken again")));
+                let text = format!("schedule {name}: snapshots are taken again");
+                lines.push(ScheduleLine { lasting: Some(name.clone()), ..note(pool, text) });
             }
             None => {}
         }
@@ -358,15 +363,16 @@ impl SaidProblem {
 }
 
 fn warning(pool: &str, text: String) -> ScheduleLine {
-    ScheduleLine { pool: pool.to_owned(), is_warning: true, text }
+    ScheduleLine { pool: pool.to_owned(), is_warning: true, text, lasting: None }
 }
 
 fn note(pool: &str, text: String) -> ScheduleLine {
-    ScheduleLine { pool: pool.to_owned(), is_warning: false, text }
+    ScheduleLine { pool: pool.to_owned(), is_warning: false, text, lasting: None }
 }
 
 fn no_round(pool: &str, why: &str) -> ScheduleLine {
-    warning(pool, format!("no schedule takes snapshots, and each is tried every minute: {why}"))
+    let text = format!("no schedule takes snapshots, and each is tried every minute: {why}");
+    ScheduleLine { lasting: Some(String::new()), ..warning(pool, text) }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{
     changes::{SiteStep, new_setting},
     planning::{PlanOccasion, PlannedSite},
+    power::SitePower,
     server::SiteServer,
     wanted::WantedPool,
 };
@@ -18,7 +19,7 @@ use array::{
 use plan::site::split_snapshot;
 use report::Refusal;
 use serving::{export::WantedExports, pool::folder::refusal, uuid::random_uuid};
-use std::{collections::BTreeMap, path::Path, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use world::{LocalFuture, with_deadline};
 
 /// Time for a view to show a change; one that is late shows it later.
@@ -34,6 +35,10 @@ impl SiteServer {
     pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
         self.renew_certificates(&plan.wanted);
         let done = self.apply_steps(plan, tell).await;
+        if self.power == SitePower::OnBattery {
+            // Pools may have been opened or made.
+            self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
+        }
         // Also after a step that failed: others are done.
         self.show_changes().await;
         self.publish();
@@ -101,6 +106,7 @@ impl SiteServer {
         // Fewer to be kept is destruction as well: it waits until all has been done.
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
+            self.watched.send_replace(Some(Arc::new(wanted.watched)));
         }
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);

@@ -5,7 +5,7 @@
 //! 1. Looking at the site sends it nothing.
 //! 2. Requests are answered one at a time, in their order; a queue that is full refuses.
 
-use super::changes::SiteChange;
+use super::{changes::SiteChange, power::SitePower};
 use crate::{
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
@@ -38,6 +38,8 @@ pub struct SiteView {
     pub stopped: BTreeMap<String, Refusal>,
     /// Clients are accepted.
     pub is_open: bool,
+    /// Of the machine, as it was told.
+    pub power: SitePower,
 }
 
 /// A pool of the site.
@@ -66,6 +68,8 @@ pub enum WantedAnswer {
     Plan(SiteText),
     /// A site file applied.
     Apply(SiteText),
+    /// The power followed.
+    Power(SitePower),
 }
 
 /// A site file, and what it may destroy.

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), [`adoption`] (a file of pools that are there), [`handle`] (the site from other threads) and `requests` (their
+//! steps, done), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
 //! answers).
 //!
 //! Invariants:
@@ -18,6 +18,7 @@ pub mod changes;
 pub mod handle;
 pub mod places;
 pub mod planning;
+pub mod power;
 mod requests;
 pub mod server;
 pub mod wanted;

@@ -57,6 +57,7 @@ impl SiteServer {
         destroy: &[String],
         occasion: PlanOccasion,
     ) -> Result<PlannedSite, Refusal> {
+        self.check_power()?;
         let site = parse(text)?;
         let mut wanted = WantedSite::of(&site, &self.context)?;
         self.check_addresses(&wanted, &site)?;
@@ -216,8 +217,10 @@ impl SiteServer {
 pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
     let paths = site.groups.iter_mut().map(|group| &mut group.folder);
     let paths = paths.chain(site.initiators.iter_mut().map(|initiator| &mut initiator.secret_file));
+    let notifiers = site.notifiers.iter_mut().flat_map(|one| [&mut one.secret_file, &mut one.ca_file]);
     let serve = &mut site.serve;
-    for path in paths.chain([&mut serve.nbd_tls, &mut serve.api_tls, &mut serve.chap_secret_file]) {
+    let of_serve = [&mut serve.nbd_tls, &mut serve.api_tls, &mut serve.chap_secret_file];
+    for path in paths.chain(notifiers).chain(of_serve) {
         if !path.is_empty() {
             *path = folder.join(&*path).display().to_string();
         }

@@ -45,6 +45,7 @@ impl SiteServer {
                 self.plan(&text, &destroy, PlanOccasion::Apply).await.map(|plan| answer_of(&plan))
             }
             WantedAnswer::Apply(SiteText { text, destroy }) => self.plan_and_apply(&text, &destroy).await,
+            WantedAnswer::Power(power) => self.set_power(power).await,
         };
         // A part may be done.
         self.publish();
@@ -99,6 +100,7 @@ impl SiteServer {
             pools: self.daemon.pools().iter().filter_map(handle).collect(),
             stopped: self.stopped.clone(),
             is_open: self.daemon.is_open(),
+            power: self.power,
         }));
     }
 }

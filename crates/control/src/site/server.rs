@@ -10,6 +10,7 @@
 
 use super::{
     places::PoolPlaces,
+    power::SitePower,
     requests::SiteRequests,
     wanted::{SiteContext, WantedPool, WantedSite},
 };
@@ -22,6 +23,7 @@ use crate::{
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
     view::VolumeView,
+    watched::WatchedSite,
 };
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
@@ -33,6 +35,7 @@ use std::{
     sync::Arc,
 };
 use tls::ServerTls;
+use tokio::sync::watch;
 use world::{Address, LocalFuture, ThreadStarter, World};
 
 /// Surroundings of a site's server.
@@ -75,6 +78,9 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    pub(super) power: SitePower,
+    /// `None` before the first apply.
+    pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
     /// NBD is served over TLS alone.
     has_tls: bool,
     certificates: ServedCertificates,
@@ -145,6 +151,8 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
+            power: SitePower::default(),
+            watched: watch::Sender::new(None),
             has_tls,
             certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };
@@ -258,6 +266,11 @@ impl SiteServer {
         &self.stopped
     }
 
+    /// Notifiers and certificates of the site file that was applied last; `None` before that.
+    pub fn watched(&self) -> watch::Receiver<Option<Arc<WatchedSite>>> {
+        self.watched.subscribe()
+    }
+
     pub fn daemon(&self) -> &Daemon {
         &self.daemon
     }
@@ -273,6 +286,8 @@ impl SiteServer {
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
     pub async fn stop(self) -> Vec<(String, String)> {
+        // Pools that are closed have not failed.
+        self.requests.view.send_replace(Arc::default());
         self.schedules.stop().await;
         self.daemon.stop().await
     }

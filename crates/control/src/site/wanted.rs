@@ -1,6 +1,10 @@
 //! A site file as the daemon wants it: checked against what an array can do, with units and paths resolved.
 
-use crate::schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules};
+use crate::{
+    notifying::{notifier_texts, wanted_notifiers},
+    schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
+    watched::{WatchedCertificate, WatchedSite},
+};
 use array::format::{BLOCK_BYTES, RedundancyClass, SparingLevel, superblock::MEMBERS_MAX};
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
@@ -53,6 +57,8 @@ pub struct WantedSite {
     pub api_tls: Option<ServerTls>,
     /// Schedules of snapshots of these pools.
     pub schedules: Vec<WantedSchedule>,
+    /// Notifiers, and certificates to be watched.
+    pub watched: WatchedSite,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
     /// Exports, units, rights and schedules in words, by kind and name.
@@ -145,12 +151,17 @@ impl WantedSite {
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
         let (schedules, without_effect) = wanted_schedules(site, is_pool)?;
         notes.extend(without_effect);
-        let (nbd_tls, services) = (TlsMode::Off, schedule_texts(site, &schedules));
+        let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
+        let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
+        services.append(&mut notifier_texts(&notifiers));
+        let names = schedules.iter().map(|schedule| schedule.name.clone()).collect();
+        let watched = WatchedSite { notifiers, certificates: Vec::new(), schedules: names };
         let api_tls = match &api {
             Some(_) if has_secrets => api_certificates(site, context)?,
             _ => None,
         };
-        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, notes, services };
+        let mut wanted =
+            Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, watched, notes, services };
         wanted.add_targets(site, &groups)?;
         wanted.add_rights(site, (context, has_secrets))?;
         wanted.add_exports(site, &groups, (context, has_secrets))?;
@@ -289,6 +300,10 @@ impl WantedSite {
         if has_secrets && !site.serve.nbd_tls.is_empty() {
             let folder = context.folder.join(&site.serve.nbd_tls);
             self.nbd_tls = TlsMode::Required(certificates::of_server(&folder)?);
+            self.watch_certificates(&folder);
+        }
+        if has_secrets && self.api_tls.is_some() {
+            self.watch_certificates(&context.folder.join(&site.serve.api_tls));
         }
         let asks_who = matches!(&self.nbd_tls, TlsMode::Required(tls) if tls.asks_who());
         if let (Some(address), false, false) = (&self.nbd, asks_who, site.exports.is_empty())
@@ -300,6 +315,14 @@ impl WantedSite {
             ));
         }
         Ok(())
+    }
+
+    fn watch_certificates(&mut self, folder: &Path) {
+        let ends = certificates::ends_of_server(folder);
+        let watched = ends.map(|(file, ends_unix_s)| WatchedCertificate { file, ends_unix_s });
+        self.watched.certificates.extend(watched);
+        // Both may be of one folder.
+        self.watched.certificates.dedup();
     }
 }
 

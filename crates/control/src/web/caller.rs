@@ -200,7 +200,7 @@ pub(super) fn proven_token(
         return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
     }
     api.failed_logins.add(&peer.source, now);
-    api.notices.warn(format!("{}: a token that is unknown or has expired", peer.source));
+    api.notices.warn_of("login_failed", format!("{}: a token that is unknown or has expired", peer.source));
     Err(refused("the token is unknown or has expired"))
 }
 

@@ -3,7 +3,11 @@
 pub use super::{
     audit::AuditRow,
     browser_sessions::{CallerRow, LoginBody},
+    conditions::ConditionRow,
+    drive_warnings::DriveWarningBody,
     events::{EventPage, EventRow, EventSeverity},
+    notifiers::{NotifierRow, NotifierTest},
+    power::PowerBody,
     services::{ExportRow, TargetRow},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},

@@ -88,14 +88,18 @@ pub(super) fn domain_name(text: &str) -> Result<DomainName, ApiProblem> {
 }
 
 /// A drive that a path names, and its pool.
-struct MeantDrive {
-    pool: PoolHandle,
-    row: DriveRow,
+pub(super) struct MeantDrive {
+    pub pool: PoolHandle,
+    pub row: DriveRow,
     /// UUID.
-    id: String,
+    pub id: String,
 }
 
-fn drive_of(api: &ApiState, caller: &Caller, (pool, drive): (&str, &str)) -> Result<MeantDrive, ApiProblem> {
+pub(super) fn drive_of(
+    api: &ApiState,
+    caller: &Caller,
+    (pool, drive): (&str, &str),
+) -> Result<MeantDrive, ApiProblem> {
     let pool = pool_of(api, caller, pool)?;
     let id = parse_uuid(drive).ok().map(|id| DriveId(id).to_string());
     let row = id.as_deref().and_then(|id| row_of(&pool, id));

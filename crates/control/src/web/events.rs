@@ -1,7 +1,7 @@
 //! Events: a page of them, the next ones when they happen, or a stream.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem, volumes::page_rows};
-use crate::{events::NumberedEvent, journal::tokens::CallerRole};
+use crate::{events::NumberedEvent, journal::tokens::CallerRole, kinds};
 use axum::{
     Json,
     body::Body,
@@ -44,7 +44,7 @@ pub(super) struct EventFilter {
 pub struct EventRow {
     /// It grows from event to event.
     pub id: u64,
-    /// Kind of the event; `note` and `warning` are lines without a kind.
+    /// Kind of the event (docs/events.md); `note` and `warning` are lines without a kind.
     pub event: String,
     pub severity: EventSeverity,
     pub time: String,
@@ -53,7 +53,10 @@ pub struct EventRow {
     pub text: String,
     /// The next step; may be empty.
     pub next_step: String,
-    /// Figures and names; they differ by kind.
+    /// The whole message: what happened, what it means for mail, Spindle's part, until when, the person's part.
+    #[serde(default)]
+    pub message: String,
+    /// Figures and names; they differ by kind. Of a condition, `state` is raised or cleared, and `condition` its id.
     pub details: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -81,16 +84,23 @@ impl EventRow {
         Self {
             id: *id,
             event: report.event.clone(),
-            severity: match report.severity {
-                Severity::Note => EventSeverity::Note,
-                Severity::Warning => EventSeverity::Warning,
-                Severity::Error => EventSeverity::Error,
-            },
+            severity: EventSeverity::of(report.severity),
             time: report.time.clone(),
             pool: report.pool.clone(),
             text: report.text.clone(),
             next_step: report.next_step.clone(),
+            message: kinds::message(report),
             details: report.details.clone(),
+        }
+    }
+}
+
+impl EventSeverity {
+    pub(super) fn of(severity: Severity) -> Self {
+        match severity {
+            Severity::Note => Self::Note,
+            Severity::Warning => Self::Warning,
+            Severity::Error => Self::Error,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Health, for everybody.
 
 use super::ApiState;
+use crate::site::power::SitePower;
 use axum::{extract::State, http::StatusCode};
 
 /// Answers as long as the API does.
@@ -18,6 +19,9 @@ pub(super) async fn readyz(State(api): State<ApiState>) -> (StatusCode, String) 
     let site = api.site.look();
     if !site.is_open {
         return (StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned());
+    }
+    if site.power == SitePower::Low {
+        return (StatusCode::SERVICE_UNAVAILABLE, "power is low: nothing is served\n".to_owned());
     }
     let stopped = site.stopped.keys().cloned();
     // Without reasons: this answers everybody.

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use world::{LocalFuture, World, real::HostInstant};
+use world::{LocalFuture, WallTime, World, real::HostInstant};
 
 /// A world that may be sent, and is used on its own thread alone: elsewhere its methods panic.
 #[derive(Clone)]
@@ -37,6 +37,10 @@ impl LocalWorld {
     /// Seconds since 1970, UTC.
     pub fn unix_s(&self) -> i64 {
         self.0.get().wall().seconds
+    }
+
+    pub fn wall(&self) -> WallTime {
+        self.0.get().wall()
     }
 
     pub fn random_uuid(&self) -> [u8; 16] {

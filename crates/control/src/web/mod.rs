@@ -1,8 +1,8 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
-//! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `uses`,
+//! `snapshots`, `site`, `power`, `services`, `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
@@ -16,7 +16,9 @@ mod browser_sessions;
 mod caller;
 mod changing;
 pub mod client;
+mod conditions;
 mod connections;
+mod drive_warnings;
 mod drives;
 mod events;
 mod health;
@@ -24,9 +26,11 @@ pub mod health_rows;
 mod jobs;
 mod local_world;
 mod metrics;
+mod notifiers;
 mod orders;
 mod patient_stream;
 mod pools;
+mod power;
 mod problem;
 mod router;
 pub mod rows;

@@ -4,7 +4,8 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    conditions, drive_warnings, drives, events, health, jobs, metrics, notifiers, pools, power, services,
+    site, snapshots, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -101,11 +102,17 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(site::show))
         .routes(routes!(site::plan))
         .routes(routes!(site::apply))
+        .routes(routes!(power::show, power::tell))
+        .routes(routes!(drive_warnings::warn, drive_warnings::withdraw))
         .routes(routes!(services::targets))
         .routes(routes!(services::exports))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))
+        .routes(routes!(conditions::list))
+        .routes(routes!(conditions::acknowledge))
+        .routes(routes!(notifiers::list))
+        .routes(routes!(notifiers::test))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::delete))
         .routes(routes!(audit::list));

@@ -92,9 +92,13 @@ pub(super) async fn apply(
     Ok(Json(ask(&api, WantedAnswer::Apply(body.into())).await?.into()))
 }
 
-async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
+pub(super) async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
     // An apply has its end in the audit, however long it takes.
-    let time = if matches!(wanted, WantedAnswer::Apply(_)) { APPLIED_WITHIN } else { ANSWER_WITHIN };
+    let time = if matches!(wanted, WantedAnswer::Apply(_) | WantedAnswer::Power(_)) {
+        APPLIED_WITHIN
+    } else {
+        ANSWER_WITHIN
+    };
     let answer = api.site.ask(wanted)?;
     match with_deadline(api.world.sleep(time), answer).await {
         Some(Ok(answer)) => Ok(answer?),

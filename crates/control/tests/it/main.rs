@@ -5,6 +5,8 @@
 
 mod api;
 mod api_crashes;
+mod event_delivery;
+mod event_kinds;
 mod journal;
 mod journal_damage;
 mod metrics;

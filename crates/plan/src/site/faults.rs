@@ -37,6 +37,7 @@ impl Site {
             .or_else(|| doubled("target", self.targets.iter().map(|target| &target.name)))
             .or_else(|| doubled("initiator", self.initiators.iter().map(|initiator| &initiator.name)))
             .or_else(|| doubled("nbd export", self.exports.iter().map(|export| &export.name)))
+            .or_else(|| doubled("notifier", self.notifiers.iter().map(|notifier| &notifier.name)))
     }
 
     fn doubled_volume(&self) -> Option<String> {

@@ -10,7 +10,7 @@ const NETWORK: &str = include_str!("network.rs");
 const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 20] = [
+const TABLES: [(&str, &str, &str); 21] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -31,6 +31,7 @@ const TABLES: [(&str, &str, &str); 20] = [
     ("[[target.unit]]", "SiteUnit", SERVING),
     ("[[initiator]]", "SiteInitiator", SERVING),
     ("[[nbd]]", "SiteExport", SERVING),
+    ("[[notify]]", "SiteNotifier", SERVING),
 ];
 
 /// A key of a site file.
@@ -82,7 +83,7 @@ fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
         "f64" => of("number", "1.5"),
         "bool" => of("true or false", "true"),
         "String" if name == "name" => of("text", "\"example\""),
-        "String" if name == "at" => of("text", "\"03:00\""),
+        "String" if name == "at" || name == "digest" => of("text", "\"03:00\""),
         "String" => of("text", "\"example\""),
         "Vec<String>" => of("list of texts", "[\"example\"]"),
         "Vec<u32>" => of("list of whole numbers", "[8, 8]"),

@@ -11,6 +11,7 @@ mod faults;
 mod keys;
 mod mail;
 mod network;
+mod notifier_faults;
 mod proving;
 mod serving;
 mod serving_faults;
@@ -22,7 +23,7 @@ pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
 pub use proving::Proving;
-pub use serving::{Serving, SiteExport, SiteInitiator, SiteTarget, SiteUnit};
+pub use serving::{Serving, SiteExport, SiteInitiator, SiteNotifier, SiteTarget, SiteUnit};
 pub use serving_faults::split_snapshot;
 pub use storage::{Group, Location, Role, Volume};
 
@@ -102,6 +103,9 @@ pub struct Site {
     /// NBD exports.
     #[serde(rename = "nbd", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<SiteExport>,
+    /// Those who are told of events.
+    #[serde(rename = "notify", skip_serializing_if = "Vec::is_empty")]
+    pub notifiers: Vec<SiteNotifier>,
 }
 
 /// True if a part equals its default and need not be written.
@@ -131,6 +135,7 @@ impl Default for Site {
             targets: Vec::new(),
             initiators: Vec::new(),
             exports: Vec::new(),
+            notifiers: Vec::new(),
         }
     }
 }

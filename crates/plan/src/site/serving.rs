@@ -103,6 +103,52 @@ pub struct SiteExport {
     pub read_only: bool,
 }
 
+/// Somebody to be told of events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteNotifier {
+    /// Name, unique among the notifiers.
+    pub name: String,
+    /// Kind of notifier: webhook or mail.
+    pub kind: String,
+    /// URL of a webhook, https, or http to a loopback address.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub url: String,
+    /// Mail server, HOST:PORT; port 25 if none is said.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub smtp: String,
+    /// True if mail goes over TLS (STARTTLS).
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls: bool,
+    /// User name at the mail server.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// File with the secret of a webhook's signatures, or the password of `user`, which only its owner can read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub secret_file: String,
+    /// File with the certificates of authorities for TLS; those of the system if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_file: String,
+    /// Address that mail comes from.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// Addresses that mail goes to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
+    /// Least severity that is told: note, warning or error; warning if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub severity: String,
+    /// Time of a daily digest, HH:MM in UTC; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+    /// Notifier that takes over when this one fails.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fallback: String,
+    /// Minutes of failing until then; 10 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_minutes: Option<u32>,
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }

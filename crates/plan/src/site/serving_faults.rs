@@ -20,6 +20,7 @@ impl Site {
                 self.exports.iter().find_map(|export| self.volume_fault("nbd", &export.name, &export.volume))
             })
             .or_else(|| self.schedule_fault())
+            .or_else(|| self.notifier_fault())
             .or_else(|| self.serve_fault())
     }
 

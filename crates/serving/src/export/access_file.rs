@@ -275,18 +275,29 @@ fn units_meant<'t>(meant: &str, targets: &'t [PlannedTarget]) -> Result<(&'t str
 /// The file is not there, others may read it, or it holds no secret.
 pub fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentials, Refusal> {
     let path = folder.join(file);
-    let shown = path.display();
-    let refuse = |problem: String, remedy: &str| Refusal::new(format!("{shown}: {problem}"), remedy);
-    let bytes = host_files::read_at_most(&path, 4096)
-        .map_err(|error| refuse(error.to_string(), "make it: spindle export --chap-make > FILE"))?;
-    let mode = stat(&path).map_err(|error| refuse(error.to_string(), ""))?.st_mode;
+    let secret = read_secret(&path, MAKE_SECRET)?;
+    let secret = Secret::new(secret)
+        .map_err(|error| Refusal::new(format!("{}: {error}", path.display()), MAKE_SECRET))?;
+    Ok(Credentials { name: user, secret })
+}
+
+const MAKE_SECRET: &str = "make it: spindle export --chap-make > FILE";
+
+/// A secret in a file of its own, without its line end.
+///
+/// # Errors
+///
+/// The file is missing (`remedy` says how to make it), or others may read it.
+pub fn read_secret(path: &Path, remedy: &str) -> Result<Vec<u8>, Refusal> {
+    let refuse =
+        |problem: String, remedy: &str| Refusal::new(format!("{}: {problem}", path.display()), remedy);
+    let bytes = host_files::read_at_most(path, 4096).map_err(|error| refuse(error.to_string(), remedy))?;
+    let mode = stat(path).map_err(|error| refuse(error.to_string(), ""))?.st_mode;
     if mode & 0o077 != 0 {
         return Err(refuse("others may read this secret".to_owned(), "chmod 600 it"));
     }
     let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let secret = Secret::new(secret.strip_suffix(b"\r").unwrap_or(secret))
-        .map_err(|error| refuse(error.to_string(), "make it: spindle export --chap-make > FILE"))?;
-    Ok(Credentials { name: user, secret })
+    Ok(secret.strip_suffix(b"\r").unwrap_or(secret).to_vec())
 }
 
 #[cfg(test)]

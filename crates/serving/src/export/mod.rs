@@ -16,6 +16,7 @@ mod write_cache;
 
 pub use access_file::{
     AccessFile, CredentialsLine, InitiatorLine, PlannedTarget, PlannedUnit, TargetPlan, credentials,
+    read_secret,
 };
 pub use exported_volume::ExportedVolume;
 pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_plan, unique_name_of};

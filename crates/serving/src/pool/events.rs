@@ -54,6 +54,37 @@ pub struct EventReport {
     pub details: Map<String, Value>,
 }
 
+/// Names of all kinds of events; `control::kinds` says more of each.
+pub const EVENT_NAMES: [&str; 27] = [
+    "drive_lost",
+    "drive_stale",
+    "drive_out_of_space",
+    "drive_back",
+    "drive_added",
+    "drive_leaving",
+    "drive_left",
+    "drive_kept",
+    "drive_forgotten",
+    "redundancy_lost",
+    "sparing_changed",
+    "domains_shared",
+    "domains_apart",
+    "sets_spanned",
+    "sets_kept",
+    "sets_changed",
+    "levelling_started",
+    "levelling_ended",
+    "redundancy_whole",
+    "alarm",
+    "writes_refused",
+    "writes_admitted",
+    "log_pin_lost",
+    "scrub_findings",
+    "task_failed",
+    "pool_stopped",
+    "events_missed",
+];
+
 /// Next step for a pool that a test run made for itself.
 const NEXT_STEP_OF_RUN: &str = "the run goes on while it can, and its report says what it cost; \
                                 'spindle prove --pool --fresh' makes new pools and databases";
@@ -79,6 +110,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
 impl EventReport {
     pub fn new(event: &PoolEvent, context: &PoolContext) -> Self {
         let EventWords { event: kind, severity, text, next_step, details } = words(&event.kind, context);
+        debug_assert!(EVENT_NAMES.contains(&kind), "{kind} is missing among the names");
         let is_of_run = context.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
         let next_step = if is_of_run { NEXT_STEP_OF_RUN.to_owned() } else { next_step };
         let details = match details {

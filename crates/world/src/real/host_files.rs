@@ -106,6 +106,13 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
     }
 }
 
+/// Writes `bytes` into a file that is there, as the kernel's own are.
+pub fn write_in_place(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    let context = fail("writing", path);
+    let written = fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(context)
+}
+
 /// Writes `bytes` to `path` atomically: a reader, or a reboot after power loss, finds the old file or the
 /// whole new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {

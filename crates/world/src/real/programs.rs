@@ -13,7 +13,8 @@ use crate::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    io::{Errno, ioctl_fionbio},
+    fs::{MemfdFlags, memfd_create},
+    io::{Errno, ioctl_fionbio, pwrite},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 use std::{
@@ -41,19 +42,40 @@ impl Default for RealPrograms {
     }
 }
 
-impl Programs for RealPrograms {
-    fn run(&self, call: ProgramCall) -> LocalFuture<IoResult<ProgramResult>> {
+impl RealPrograms {
+    /// As [`Programs::run`], with an input.
+    pub fn run_with_input(&self, call: ProgramCall, input: Vec<u8>) -> LocalFuture<IoResult<ProgramResult>> {
         Box::pin(self.pool.start(move || {
-            run_blocking(&call).map_err(|error| IoError::from_os(error, format!("starting {}", call.program)))
+            let run = || run_blocking(&call, held_input(&input)?.into());
+            run().map_err(|error| IoError::from_os(error, format!("starting {}", call.program)))
         }))
     }
 }
 
-fn run_blocking(call: &ProgramCall) -> io::Result<ProgramResult> {
+/// The input as a file in memory: a program that does not read it keeps nobody waiting.
+fn held_input(input: &[u8]) -> io::Result<OwnedFd> {
+    let file = memfd_create("input", MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while written < input.len() {
+        written += retry(|| pwrite(&file, &input[written..], written as u64))?;
+    }
+    Ok(file)
+}
+
+impl Programs for RealPrograms {
+    fn run(&self, call: ProgramCall) -> LocalFuture<IoResult<ProgramResult>> {
+        Box::pin(self.pool.start(move || {
+            run_blocking(&call, Stdio::null())
+                .map_err(|error| IoError::from_os(error, format!("starting {}", call.program)))
+        }))
+    }
+}
+
+fn run_blocking(call: &ProgramCall, input: Stdio) -> io::Result<ProgramResult> {
     let deadline = Instant::now() + call.time_limit;
     let (reader, writer) = io::pipe()?;
     ioctl_fionbio(&reader, true)?;
-    let mut group = ProcessGroup::start(call, writer)?;
+    let mut group = ProcessGroup::start(call, input, writer)?;
     let mut output = Output { reader: Some(reader), text: ProgramText::default() };
     let is_over = group.watch(&mut output, deadline);
     let status = group.end();
@@ -78,11 +100,11 @@ struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    fn start(call: &ProgramCall, writer: io::PipeWriter) -> io::Result<Self> {
+    fn start(call: &ProgramCall, input: Stdio, writer: io::PipeWriter) -> io::Result<Self> {
         // The command holds both ends of the output that the program writes to: it is dropped here.
         let mut command = Command::new(&call.program);
         command.args(&call.arguments).envs(call.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        command.stdin(input).stdout(writer.try_clone()?).stderr(writer).process_group(0);
         let mut leader = command.spawn()?;
         match pidfd_open(Pid::from_child(&leader), PidfdFlags::empty()) {
             Ok(leader_end) => Ok(Self { leader, leader_end }),

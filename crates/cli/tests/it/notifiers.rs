@@ -1,0 +1,333 @@
+//! Events that leave the server: a webhook receiver and a mail sink of Python's standard library, commands, power and drives.
+
+use crate::{
+    exported::is_here,
+    pool_drives::done,
+    sites_served::{SITE, Served},
+    spindle::{Bench, json_of},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Checks each signature with Python's own hmac, and prints what it accepts: a JSON object on a line.
+const RECEIVER: &str = r#"
+import hashlib, hmac, http.server, json, sys
+SECRET = b"of the receiver"
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        stamp = self.headers["spindle-timestamp"]
+        wanted = "sha256=" + hmac.new(SECRET, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+        is_good = hmac.compare_digest(wanted, self.headers["spindle-signature"])
+        self.send_response(204 if is_good else 403)
+        self.send_header("content-length", "0")
+        self.end_headers()
+        if is_good:
+            print(json.dumps({"id": self.headers["spindle-id"], "body": json.loads(body)}), flush=True)
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print(json.dumps({"port": server.server_port}), flush=True)
+server.serve_forever()
+"#;
+
+/// Takes mail as RFC 5321 says, and prints each as a JSON object on a line, read by Python's own parser.
+const MAIL_SINK: &str = r#"
+import email, email.policy, json, socketserver, sys
+class Handler(socketserver.StreamRequestHandler):
+    def say(self, text): self.wfile.write(text.encode() + b"\r\n")
+    def handle(self):
+        self.say("220 sink"); to = []
+        while line := self.rfile.readline():
+            verb = line[:4].upper()
+            if verb == b"EHLO": self.say("250-sink"); self.say("250 8BITMIME")
+            elif verb == b"RCPT": to.append(line.strip().decode()); self.say("250 ok")
+            elif verb == b"DATA":
+                self.say("354 go on"); body = b""
+                while (part := self.rfile.readline()) != b".\r\n":
+                    if not part.endswith(b"\r\n"): return
+                    body += part[1:] if part.startswith(b".") else part
+                mail = email.message_from_bytes(body, policy=email.policy.default)
+                print(json.dumps({"to": to, "subject": mail["subject"], "id": mail["message-id"],
+                    "date": mail["date"].datetime.isoformat(), "text": mail.get_content()}), flush=True)
+                self.say("250 taken")
+            elif verb == b"QUIT": self.say("221 bye"); return
+            else: self.say("250 ok")
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+server = socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print(json.dumps({"port": server.server_address[1]}), flush=True)
+server.serve_forever()
+"#;
+
+/// A program of Python's that prints a JSON object on each line; killed when dropped.
+struct PythonServer {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<Value>,
+    port: u64,
+}
+
+impl PythonServer {
+    fn begin(script: &str, port: u64) -> Self {
+        let mut command = Command::new("python3");
+        let mut child =
+            command.args(["-c", script, &port.to_string()]).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (give, lines) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if give.send(json_of(&line)).is_err() {
+                    return;
+                }
+            }
+        });
+        let first = lines.recv_timeout(Duration::from_secs(20)).expect("it begins");
+        Self { child, lines, port: first["port"].as_u64().unwrap() }
+    }
+
+    /// The next line for which that is true.
+    #[track_caller]
+    fn until(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut others = Vec::new();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if is_it(&line) => return line,
+                Ok(line) => others.push(line),
+                Err(_) => panic!("{what} did not come; others did: {others:#?}"),
+            }
+        }
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn site_with(bench: &Bench, notifiers: &str) {
+    let secret = bench.make_file("secret", b"of the receiver\n");
+    fs::set_permissions(secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    bench.make_file("site.toml", format!("{SITE}{notifiers}").as_bytes());
+}
+
+fn webhook(port: u64) -> String {
+    format!(
+        "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1:{port}/hook'\nsecret_file = 'secret'\n"
+    )
+}
+
+/// A drive of the pool "mail", by its name.
+fn drive_of_mail(bench: &Bench) -> String {
+    let shown = done(&bench.run(&["pool", "show", "state/pools/mail", "--json"]));
+    let status = json_of(&shown);
+    let drives = status["drives"].as_array().unwrap_or_else(|| panic!("{shown}"));
+    drives[0]["drive"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned()
+}
+
+#[test]
+fn events_reach_a_webhook_and_a_mail_sink_once_up_once_down_and_over_a_kill() {
+    if !is_here("python3", "python3") {
+        return;
+    }
+    let bench = Bench::new();
+    let (receiver, sink) = (PythonServer::begin(RECEIVER, 0), PythonServer::begin(MAIL_SINK, 0));
+    let mail = format!(
+        "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:{}'\nfrom = 'Spindle <spindle@example.org>'\n\
+         to = ['ops@example.org', 'größer@example.org']\n",
+        sink.port
+    );
+    let mail = mail.replace("größer", "more");
+    site_with(&bench, &format!("{}{mail}", webhook(receiver.port)));
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let said = done(&here(&["event", "test"]));
+    assert_eq!(said, "ops: delivered\npost: delivered\n");
+    assert_eq!(receiver.until("the test", |_| true)["body"]["event"], "test");
+    let test = sink.until("the test", |_| true);
+    assert_eq!(
+        (&test["subject"], &test["to"][1]),
+        (&"[Spindle] test".into(), &"RCPT TO:<more@example.org>".into())
+    );
+    assert_eq!(json_of(&done(&here(&["event", "conditions", "--json"]))).as_array().unwrap().len(), 0);
+
+    let drive = drive_of_mail(&bench);
+    let said = done(&here(&["drive", "warn", &drive, "24 pending sectors"]));
+    assert!(said.contains("24 pending sectors") && said.contains("spindle pool retire mail"), "{said}");
+    done(&here(&["drive", "warn", &drive, "25 pending sectors"]));
+    let is_warned = |line: &Value| line["body"]["event"] == "drive_warned";
+    let raised = receiver.until("the warning", is_warned);
+    assert_eq!(
+        (&raised["body"]["details"]["state"], &raised["body"]["pool"]),
+        (&"raised".into(), &"mail".into())
+    );
+    let message = raised["body"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("For mail now: ") && message.contains("Can it wait till morning: yes."),
+        "{message}"
+    );
+    let mail =
+        sink.until("the warning", |mail| mail["text"].as_str().unwrap().contains("24 pending sectors"));
+    assert!(mail["subject"].as_str().unwrap().starts_with("[Spindle] "), "{mail}");
+    let open = here(&["event", "conditions"]);
+    assert_eq!(open.code, Some(1), "{}", open.stderr);
+    let id = format!("warned:mail:{drive}");
+    assert!(open.stdout.contains(&id) && open.stdout.contains("25 pending sectors"), "{}", open.stdout);
+    done(&here(&["event", "acknowledge", &id]));
+    done(&here(&["event", "conditions"]));
+    let refused = here(&["event", "acknowledge", "space:none"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+
+    // Killed while the receiver is away: both come later, in order, and the acknowledgement holds.
+    let port = receiver.port;
+    drop(receiver);
+    done(&here(&["drive", "warn", &drive, "--withdraw"]));
+    done(&here(&["drive", "warn", &drive, "it came back"]));
+    thread::sleep(Duration::from_millis(1_500));
+    drop(served);
+    let receiver = PythonServer::begin(RECEIVER, port);
+    let served = Served::begin(&bench);
+    let states: Vec<Value> = (0..2)
+        .map(|_| receiver.until("what happened meanwhile", is_warned)["body"]["details"]["state"].clone())
+        .collect();
+    assert_eq!(states, ["cleared", "raised"]);
+    receiver.until("the kill", |line| line["body"]["event"] == "server_killed");
+    let events = done(&here(&["event", "--json"]));
+    let ids: Vec<u64> = events.lines().map(|line| json_of(line)["id"].as_u64().unwrap()).collect();
+    assert!(ids.is_sorted() && ids.len() > 10, "{ids:?}");
+    assert!(events.contains("24 pending sectors"), "kept over the kill");
+    served.end();
+}
+
+#[test]
+fn a_receiver_with_another_secret_is_said_and_the_mail_takes_over() {
+    if !is_here("python3", "python3") {
+        return;
+    }
+    let bench = Bench::new();
+    let (receiver, sink) = (PythonServer::begin(RECEIVER, 0), PythonServer::begin(MAIL_SINK, 0));
+    let mail = format!(
+        "fallback = 'post'\nfallback_minutes = 0\n[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:{}'\n\
+         from = 'spindle@example.org'\nto = ['ops@example.org']\nseverity = 'error'\n",
+        sink.port
+    );
+    site_with(&bench, &format!("{}{mail}", webhook(receiver.port)));
+    bench.make_file("secret", b"another\n");
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let said = here(&["event", "test", "ops"]);
+    assert_eq!((said.code, said.stdout.trim()), (Some(1), "ops: not delivered: it answered 403 Forbidden"));
+    done(&here(&["drive", "warn", &drive_of_mail(&bench), "it is warm"]));
+    let mail = sink.until("the warning", |mail| mail["text"].as_str().unwrap().contains("it is warm"));
+    let text = mail["text"].as_str().unwrap();
+    assert!(text.contains("meant for the notifier ops, which does not deliver: it answered 403"), "{text}");
+    served.end();
+}
+
+#[test]
+fn a_command_runs_for_each_event_one_at_a_time_and_goes_on_after_failures() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", SITE.as_bytes());
+    let served = Served::begin(&bench);
+    let out = bench.path("out");
+    let command = format!(
+        "cat >> {0}; echo \"$SPINDLE_EVENT $SPINDLE_STATE\" >> {0}.env; echo done; test \"$SPINDLE_STATE\" != raised",
+        out.display()
+    );
+    let mut follower = bench
+        .command(&[
+            "event",
+            "--follow",
+            "--after",
+            "0",
+            "--severity",
+            "note",
+            "--exec",
+            &command,
+            "--state",
+            "state",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let drive = drive_of_mail(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    done(&here(&["drive", "warn", &drive, "it's \"warm\"; $(false)"]));
+    done(&here(&["drive", "warn", &drive, "--withdraw"]));
+    let errors = BufReader::new(follower.stderr.take().unwrap());
+    let mut lines = Vec::new();
+    for line in errors.lines().map_while(Result::ok) {
+        lines.push(line);
+        let env = fs::read_to_string(bench.path("out.env")).unwrap_or_default();
+        if env.contains("drive_warned cleared") && lines.last().unwrap().contains("exit code 0") {
+            break;
+        }
+    }
+    let _ = follower.kill();
+    let _ = follower.wait();
+    assert!(lines.iter().any(|line| line.contains("ended with exit code 1")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.trim() == "done"), "{lines:?}");
+    let told = fs::read_to_string(&out).unwrap();
+    let warned: Vec<Value> =
+        told.lines().map(json_of).filter(|event| event["event"] == "drive_warned").collect();
+    assert_eq!(warned.len(), 2, "{told}");
+    assert!(warned[0]["text"].as_str().unwrap().ends_with("it's \"warm\"; $(false)"), "{told}");
+    served.end();
+}
+
+#[test]
+fn power_suspends_caches_closes_pools_and_serves_again() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", SITE.as_bytes());
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let said = done(&here(&["power", "on-battery"]));
+    assert!(said.contains("write caches are off, and flushed"), "{said}");
+    let conditions = || here(&["event", "conditions"]).stdout;
+    assert!(conditions().contains("power:power"), "{}", conditions());
+    done(&here(&["power", "low"]));
+    assert!(conditions().contains("the battery is low"), "{}", conditions());
+    // The pool is closed: whoever opens it finds it so.
+    done(&bench.run(&["pool", "show", "state/pools/mail"]));
+    let refused = here(&["apply", "site.toml"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("power is low, and nothing is served"), "{}", refused.stderr);
+    done(&here(&["power", "on-line"]));
+    assert!(!conditions().contains("power"), "{}", conditions());
+    let shown = json_of(&done(&here(&["power", "--json"])));
+    assert_eq!(shown["power"], "on-line");
+    done(&here(&["apply", "site.toml", "--dry-run"]));
+    let kinds: Vec<String> = done(&here(&["event", "--json"]))
+        .lines()
+        .map(json_of)
+        .filter(|event| event["details"]["condition"] == "power:power")
+        .map(|event| format!("{} {}", event["event"], event["details"]["state"]).replace('"', ""))
+        .collect();
+    assert_eq!(kinds, ["on_battery raised", "battery_low raised", "battery_low cleared"]);
+    served.end();
+}
+
+#[test]
+fn a_drive_without_a_light_is_named_with_its_serial_number_and_path() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", SITE.as_bytes());
+    let served = Served::begin(&bench);
+    let drive = drive_of_mail(&bench);
+    let said = done(&bench.run(&["drive", "locate", &drive, "--state", "state"]));
+    assert!(said.contains("this machine knows no light for it; serial number "), "{said}");
+    let refused = bench.run(&["drive", "locate", "none", "--state", "state"]);
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("no pool has a drive \"none\""),
+        "{}",
+        refused.stderr
+    );
+    served.end();
+}

@@ -1,0 +1,245 @@
+//! From the views of pools to conditions, once a second.
+//!
+//! Invariants:
+//!
+//! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts, or power is low.
+//! 2. Conditions that others raise (`TOLD_TOPICS`) are left alone, but for those of pools and notifiers that are gone; and for
+//!    those that were open before a restart and were not raised again: their end would be said by nobody.
+
+use super::{
+    board::{ConditionClaim, OpenCondition, condition_id},
+    drive_pace::{DrivePace, DriveWork},
+    login_rate::LoginRate,
+    space_level::space_kind,
+};
+use crate::{
+    events::{DaemonEventLog, NumberedEvent},
+    site::{
+        handle::{PoolHandle, SiteView},
+        power::SitePower,
+    },
+    view::PoolView,
+    watched::WatchedSite,
+};
+use array::mover::JobKind;
+use report::calendar::shown_time;
+use serving::{
+    figures::PoolFigures,
+    pool::health::{DriveHealth, PoolHealth},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use world::{ByteCount, DeviceOperation, Moment, WallTime};
+
+/// Topics that are seen in the view of a pool.
+const SEEN_TOPICS: [&str; 6] = ["space", "drive", "redundancy", "data", "rebuild", "slow"];
+/// Topics that others raise and clear, while the server runs.
+const TOLD_TOPICS: [&str; 5] = ["power", "site_file", "notifier", "journal", "schedule"];
+/// Time for them to be raised again after a restart.
+const TOLD_AGAIN_WITHIN: Duration = Duration::from_secs(180);
+/// Time before its end at which a certificate is reported.
+const EXPIRING_SECONDS: i64 = 30 * 86_400;
+/// Times in a row at which a pool's thread must have ended.
+const ENDED_TIMES: u32 = 3;
+/// Events that are looked at for failed logins at once.
+const LOOKED_AT: usize = 4096;
+
+/// Evaluates the conditions of one server.
+pub(crate) struct ConditionEvaluator {
+    paces: BTreeMap<String, DrivePace>,
+    logins: LoginRate,
+    /// Number of the last event that was looked at.
+    looked_at: u64,
+    started_at: Moment,
+    /// Pools whose thread has ended, with the times that this was seen in a row: an apply may be about to say so.
+    ended: BTreeMap<String, u32>,
+}
+
+impl ConditionEvaluator {
+    /// An evaluator of a server that starts now.
+    pub fn new(log: &DaemonEventLog, started_at: Moment) -> Self {
+        Self {
+            paces: BTreeMap::new(),
+            logins: LoginRate::default(),
+            looked_at: log.newest(),
+            started_at,
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// Brings all conditions up to date.
+    pub fn evaluate(
+        &mut self,
+        log: &DaemonEventLog,
+        (site, watched): (&SiteView, &WatchedSite),
+        (now, wall): (Moment, WallTime),
+    ) -> Vec<Arc<NumberedEvent>> {
+        self.count_logins(log, now);
+        if !site.is_open || site.power == SitePower::Low {
+            return Vec::new();
+        }
+        let mut claims = Vec::new();
+        // Pools of which everything is seen.
+        let mut seen = BTreeSet::new();
+        let mut drives = BTreeSet::new();
+        for (name, pool) in &site.pools {
+            let health = pool.view().and_then(|view| view.health.clone());
+            let of_pool = health.iter().flat_map(|health| &health.drives);
+            drives.extend(of_pool.filter_map(|drive| drive.status.drive.clone()));
+            let kind_of_space = log.condition(&condition_id("space", name, "")).map(|open| open.kind);
+            self.claim_pool(name, pool, kind_of_space.as_deref(), now, (&mut claims, &mut seen));
+        }
+        for (name, refusal) in &site.stopped {
+            let claim = ConditionClaim::new("pool_not_open", name, refusal.problem());
+            claims.push(claim.with_next(refusal.remedy()));
+        }
+        self.paces.retain(|name, _| site.pools.contains_key(name));
+        self.ended.retain(|name, _| site.pools.contains_key(name));
+        for thread in self.logins.threads(now) {
+            let text = "ten or more logins failed within a minute";
+            claims.push(ConditionClaim::new("logins_failing", &thread, text));
+        }
+        for certificate in &watched.certificates {
+            claims.extend(certificate_claim(certificate, wall.seconds));
+        }
+        let is_known = |name: &str| site.pools.contains_key(name) || site.stopped.contains_key(name);
+        let has_time = now.since(self.started_at) < TOLD_AGAIN_WITHIN;
+        let is_told = |open: &OpenCondition| has_time || log.is_touched(&open.id);
+        let is_notifier = |name: &str| watched.notifiers.iter().any(|one| one.name == name);
+        // Without a subject it is about all of a pool's.
+        let has_schedule = |name: &str| match name {
+            "" => !watched.schedules.is_empty(),
+            name => watched.schedules.iter().any(|known| known == name),
+        };
+        let is_in_scope = |open: &OpenCondition| match open.topic.as_str() {
+            // A pool that is in neither list is served no more.
+            "warned" => {
+                !is_known(&open.pool) || (seen.contains(&open.pool) && !drives.contains(&open.subject))
+            }
+            "schedule" => !is_known(&open.pool) || !has_schedule(&open.subject) || !is_told(open),
+            "notifier" => !is_notifier(&open.subject) || !is_told(open),
+            topic if TOLD_TOPICS.contains(&topic) => !is_told(open),
+            topic if SEEN_TOPICS.contains(&topic) => seen.contains(&open.pool) || !is_known(&open.pool),
+            _ => true,
+        };
+        log.evaluate(is_in_scope, &claims, wall)
+    }
+
+    fn claim_pool(
+        &mut self,
+        name: &str,
+        pool: &PoolHandle,
+        kind_of_space: Option<&str>,
+        now: Moment,
+        (claims, seen): (&mut Vec<ConditionClaim>, &mut BTreeSet<String>),
+    ) {
+        let view = pool.view();
+        let times = self.ended.entry(name.to_owned()).or_default();
+        *times = if view.is_none() { *times + 1 } else { 0 };
+        let why = match &view {
+            Some(view) => view.failure.clone(),
+            None if *times < ENDED_TIMES => return,
+            None => Some("by an error of the program".to_owned()),
+        };
+        if let Some(why) = why {
+            claims.push(ConditionClaim::new("pool_failed", name, format!("the pool has stopped: {why}")));
+            return;
+        }
+        let Some(view) = view else { return };
+        let Some(health) = &view.health else { return };
+        seen.insert(name.to_owned());
+        claims.extend(space_claim(name, &view, kind_of_space));
+        claims.extend(health.drives.iter().filter_map(|drive| drive_claim(name, drive)));
+        claims.extend(copies_claims(name, health));
+        if let Some(figures) = pool.figures() {
+            let pace = self.paces.entry(name.to_owned()).or_default();
+            pace.measure(now, &work_of(&figures));
+            claims.extend(pace.slow().into_iter().map(|slow| {
+                let (mean, median) = (slow.mean.as_millis(), slow.median.as_millis());
+                let text = format!(
+                    "drive {} is slow: {mean} ms for a read or write, the median drive {median} ms",
+                    slow.name
+                );
+                ConditionClaim::new("drive_slow", name, text).of(slow.name)
+            }));
+        }
+    }
+
+    fn count_logins(&mut self, log: &DaemonEventLog, now: Moment) {
+        for event in log.after(self.looked_at, LOOKED_AT) {
+            self.looked_at = event.id;
+            if event.report.event == "login_failed" {
+                self.logins.add(&event.report.pool, now);
+            }
+        }
+    }
+}
+
+fn space_claim(name: &str, view: &PoolView, open: Option<&str>) -> Option<ConditionClaim> {
+    let (used, usable) = (view.used.0, view.usable.0);
+    let kind = space_kind(used, usable, open)?;
+    let percent = u128::from(used) * 100 / u128::from(usable.max(1));
+    let text = format!("{percent} % full: {} used of {}", ByteCount(used), ByteCount(usable));
+    Some(ConditionClaim::new(kind, name, text))
+}
+
+/// A drive that is missing, failed or out of date; one that joins or leaves is none.
+fn drive_claim(name: &str, drive: &DriveHealth) -> Option<ConditionClaim> {
+    let status = &drive.status;
+    if status.is_in_use || !drive.is_recorded || drive.leaving.is_some() {
+        return None;
+    }
+    let why = status.reason.clone().unwrap_or_else(|| "it is out of date, or not used".to_owned());
+    let subject = status.drive.clone().unwrap_or_else(|| status.name.clone());
+    let text = format!("drive {} is not in use: {why}", status.name);
+    Some(ConditionClaim::new("drive_failed", name, text).of(subject))
+}
+
+fn copies_claims(name: &str, health: &PoolHealth) -> Vec<ConditionClaim> {
+    let mut claims = Vec::new();
+    if health.degraded_segments > 0 {
+        let (segments, copies) = (health.degraded_segments, health.copies);
+        let text = format!("{segments} segments have fewer than {copies} copies");
+        claims.push(ConditionClaim::new("redundancy_reduced", name, text));
+    }
+    if health.lost_segments > 0 {
+        let text = format!("{} segments of raid0 volumes are missing", health.lost_segments);
+        claims.push(ConditionClaim::new("data_missing", name, text));
+    }
+    if let Some(job) = health.jobs.iter().find(|job| job.kind == JobKind::Rebuild && job.is_running) {
+        let left = job
+            .time_left
+            .map_or_else(String::new, |left| format!("; about {} minutes left", left.as_secs().div_ceil(60)));
+        claims.push(ConditionClaim::new("rebuild", name, format!("missing copies are being made{left}")));
+    }
+    claims
+}
+
+fn work_of(figures: &PoolFigures) -> BTreeMap<String, DriveWork> {
+    let mut all = BTreeMap::new();
+    for drive in figures.drives.iter().filter(|drive| drive.is_in_use) {
+        let work: &mut DriveWork = all.entry(drive.label.name.clone()).or_default();
+        for operation in [DeviceOperation::Read, DeviceOperation::Write] {
+            if let Some(latencies) = drive.counts.of(operation).latencies() {
+                work.operations += latencies.count();
+                work.time += latencies.total();
+            }
+        }
+    }
+    all
+}
+
+fn certificate_claim(certificate: &crate::watched::WatchedCertificate, now: i64) -> Option<ConditionClaim> {
+    let left = certificate.ends_unix_s - now;
+    let (kind, verb) = match left {
+        ..=0 => ("certificate_expired", "expired"),
+        1..EXPIRING_SECONDS => ("certificate_expiring", "expires"),
+        _ => return None,
+    };
+    let file = certificate.file.display().to_string();
+    let text = format!("the certificate {file} {verb} {}", shown_time(certificate.ends_unix_s));
+    Some(ConditionClaim::new(kind, "serve", text).of(file))
+}

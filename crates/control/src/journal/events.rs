@@ -1,0 +1,131 @@
+//! Events, open conditions and the places of notifiers, as the journal keeps them.
+//!
+//! Invariants:
+//!
+//! 1. They change together: a condition is open in the journal if, and only if, its event is there or was removed for its age,
+//!    and a notifier's place is never beyond the events that were there with it.
+//! 2. Numbers below `numbers_below` may have been given to events that a crash has taken: the next server begins there.
+
+use super::{DaemonJournal, JournalError, SETTINGS};
+use crate::{conditions::OpenCondition, events::NumberedEvent, notifying::NotifierPlace};
+use redb::{ReadableTable, TableDefinition};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Events by their numbers, as JSON.
+pub(super) const EVENTS: TableDefinition<u64, &str> = TableDefinition::new("events");
+/// Open conditions by their ids, as JSON.
+pub(super) const CONDITIONS: TableDefinition<&str, &str> = TableDefinition::new("conditions");
+/// Places of notifiers by their names, as JSON.
+pub(super) const NOTIFIERS: TableDefinition<&str, &str> = TableDefinition::new("notifiers");
+const NUMBERS_KEY: &str = "event numbers below";
+const DROPPED_KEY: &str = "events dropped to";
+const RUNNING_KEY: &str = "server runs";
+
+/// Everything that is known of events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventRecords {
+    /// Oldest first.
+    pub events: Vec<NumberedEvent>,
+    pub conditions: Vec<OpenCondition>,
+    pub places: BTreeMap<String, NotifierPlace>,
+    /// A server that starts gives numbers from this one on.
+    pub numbers_below: u64,
+    /// Number of the newest event that was removed.
+    pub dropped_to: u64,
+}
+
+/// A change of what is known of events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventChanges {
+    /// Oldest first.
+    pub new: Vec<Arc<NumberedEvent>>,
+    /// All that are open.
+    pub conditions: Vec<OpenCondition>,
+    /// All that are known.
+    pub places: BTreeMap<String, NotifierPlace>,
+    pub numbers_below: u64,
+    /// Older ones, and this one, are removed.
+    pub dropped_to: u64,
+}
+
+impl DaemonJournal {
+    /// Reads everything that is known of events.
+    pub fn event_records(&self) -> Result<EventRecords, JournalError> {
+        let mut database = self.lock();
+        let (events, conditions, places, numbers_below, dropped_to) = database.read(|transaction| {
+            let mut events = Vec::new();
+            for record in transaction.open_table(EVENTS)?.iter()? {
+                events.push(record?.1.value().to_owned());
+            }
+            let mut conditions = Vec::new();
+            for record in transaction.open_table(CONDITIONS)?.iter()? {
+                conditions.push(record?.1.value().to_owned());
+            }
+            let mut places = Vec::new();
+            for record in transaction.open_table(NOTIFIERS)?.iter()? {
+                let (name, place) = record?;
+                places.push((name.value().to_owned(), place.value().to_owned()));
+            }
+            let settings = transaction.open_table(SETTINGS)?;
+            let number =
+                |key| Ok::<_, redb::StorageError>(settings.get(key)?.map_or(0, |number| number.value()));
+            Ok((events, conditions, places, number(NUMBERS_KEY)?, number(DROPPED_KEY)?))
+        })?;
+        let parse = || {
+            Ok(EventRecords {
+                events: events.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?,
+                conditions: conditions
+                    .iter()
+                    .map(|text| serde_json::from_str(text))
+                    .collect::<Result<_, _>>()?,
+                places: places
+                    .into_iter()
+                    .map(|(name, text)| Ok((name, serde_json::from_str(&text)?)))
+                    .collect::<Result<_, _>>()?,
+                numbers_below,
+                dropped_to,
+            })
+        };
+        let parsed: Result<_, serde_json::Error> = parse();
+        parsed.map_err(|error| database.damaged(format!("its events: {error}")))
+    }
+
+    /// Records a change, as a whole.
+    pub fn put_events(&self, changes: &EventChanges) -> Result<(), JournalError> {
+        self.lock().change(|transaction| {
+            let mut events = transaction.open_table(EVENTS)?;
+            for event in changes.new.iter().filter(|event| event.id > changes.dropped_to) {
+                events.insert(event.id, text(&**event).as_str())?;
+            }
+            events.retain_in(..=changes.dropped_to, |_, _| false)?;
+            let mut conditions = transaction.open_table(CONDITIONS)?;
+            conditions.retain(|id, _| changes.conditions.iter().any(|condition| condition.id == id))?;
+            for condition in &changes.conditions {
+                conditions.insert(&*condition.id, text(condition).as_str())?;
+            }
+            let mut places = transaction.open_table(NOTIFIERS)?;
+            places.retain(|name, _| changes.places.contains_key(name))?;
+            for (name, place) in &changes.places {
+                places.insert(&**name, text(place).as_str())?;
+            }
+            let mut settings = transaction.open_table(SETTINGS)?;
+            settings.insert(NUMBERS_KEY, changes.numbers_below)?;
+            settings.insert(DROPPED_KEY, changes.dropped_to)?;
+            Ok(())
+        })
+    }
+
+    /// Records that a server runs, or has ended in order. Returns what was recorded before.
+    pub fn set_running(&self, is_running: bool) -> Result<bool, JournalError> {
+        self.lock().change(|transaction| {
+            let mut settings = transaction.open_table(SETTINGS)?;
+            let before = settings.insert(RUNNING_KEY, u64::from(is_running))?;
+            Ok(before.is_some_and(|before| before.value() == 1))
+        })
+    }
+}
+
+fn text(record: &impl Serialize) -> String {
+    serde_json::to_string(record).expect("plain fields")
+}

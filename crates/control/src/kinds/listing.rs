@@ -1,0 +1,76 @@
+//! The page of kinds, made from their table.
+
+use super::{KindCourse, ReportedKind, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS};
+use report::Severity;
+
+const HEAD: &str = "\
+# Kinds of events
+
+`spindle event`, the API and notifiers report these. A **condition** lasts: it has one event when it begins
+(`\"state\": \"raised\"`) and one when it has ended (`\"cleared\"`), and none between, unless it becomes worse. It
+is listed by `spindle event conditions` until it has ended; `spindle event acknowledge` says that somebody has
+taken it on. An **occurrence** has one event.
+
+Notifiers get conditions, and occurrences that no condition reports. Severity is *note* (good to know),
+*warning* (a person should act) or *error* (mail stands still or data is in danger, now or soon). Some kinds
+are an error in their worst form, as their entry says.
+
+How events are kept and delivered is in [the decision](decisions/2026-11-27-events.md), the verbs in
+[event](verbs/event.md).
+
+This page is generated from the table (`crates/control/src/kinds`); a test checks that both agree.
+";
+
+/// The page `docs/events.md`.
+pub fn listing() -> String {
+    let mut page = HEAD.to_owned();
+    let is_condition = |kind: &&ReportedKind| kind.topic().is_some();
+    page += "\n## Conditions\n";
+    SERVER_KINDS.iter().filter(is_condition).for_each(|kind| page += &entry(kind));
+    page += "\n## Occurrences of the server\n";
+    SERVER_KINDS.iter().filter(|kind| !is_condition(kind)).for_each(|kind| page += &entry(kind));
+    page += "\n## Occurrences of pools\n";
+    POOL_KINDS.iter().for_each(|kind| page += &entry(kind));
+    page
+}
+
+fn entry(kind: &ReportedKind) -> String {
+    let severity = match kind.severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let mut text = format!("\n### `{}`\n\n", kind.name);
+    let covered = kind.covered_by.map_or_else(String::new, |topic| {
+        let of_topic =
+            kinds().filter(|kind| kind.topic() == Some(topic)).map(|kind| format!("`{}`", kind.name));
+        format!(" Notifiers get {} in its place.", of_topic.collect::<Vec<_>>().join(", "))
+    });
+    let course = match kind.course {
+        KindCourse::Condition(topic) => format!("condition, topic {topic}"),
+        KindCourse::Occurrence => "occurrence".to_owned(),
+    };
+    text += &wrapped(&format!("**{severity}**, {course}. {}{covered}", kind.when), "");
+    for (label, words) in [
+        ("For mail now", kind.for_mail),
+        ("Spindle", kind.spindle),
+        ("Until", kind.until),
+        ("To do", kind.next_step),
+    ] {
+        text += &wrapped(&format!("* {label}: {words}"), "  ");
+    }
+    text + &wrapped(&format!("* Can it wait till morning: {}.", kind.haste.words()), "  ")
+}
+
+/// Lines of at most 110 columns; those after the first begin with `indent`.
+fn wrapped(text: &str, indent: &str) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > 108 {
+            lines += &format!("{}\n", line.trim_end());
+            line = indent.to_owned();
+        }
+        line += &format!("{word} ");
+    }
+    lines + &format!("{}\n", line.trim_end())
+}

@@ -1,0 +1,331 @@
+//! The notifiers of a site file: checked, with their secrets read.
+
+use plan::site::{Site, SiteNotifier};
+use report::{Refusal, Severity};
+use ring::hmac;
+use serving::export::read_secret;
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
+use tls::ClientTls;
+use world::{Address, real::host_files};
+
+const SMTP_PORT: u16 = 25;
+/// Where systems keep the certificates of the authorities that they trust.
+const SYSTEM_AUTHORITIES: [&str; 2] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+const AUTHORITY_BYTES_MAX: u64 = 4 << 20;
+const FALLBACK_MINUTES_USUAL: u32 = 10;
+
+/// Somebody who is to be told of events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedNotifier {
+    pub name: String,
+    pub channel: Arc<NotifierChannel>,
+    /// The least one that is told.
+    pub severity: Severity,
+    /// Time of day of the digest, in UTC.
+    pub digest: Option<Duration>,
+    /// Notifier whose channel takes over.
+    pub fallback: Option<String>,
+    pub fallback_after: Duration,
+}
+
+/// A way out.
+pub enum NotifierChannel {
+    Webhook {
+        address: Address,
+        /// Value of the header Host.
+        host: String,
+        /// With its query.
+        path: String,
+        tls: Option<ClientTls>,
+        secret: Option<hmac::Key>,
+        text: String,
+    },
+    Mail {
+        address: Address,
+        /// STARTTLS.
+        tls: Option<ClientTls>,
+        /// User and password.
+        login: Option<(String, String)>,
+        from: String,
+        to: Vec<String>,
+        text: String,
+    },
+}
+
+impl NotifierChannel {
+    /// The channel in words, without secrets.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Webhook { text, .. } | Self::Mail { text, .. } => text,
+        }
+    }
+}
+
+impl fmt::Debug for NotifierChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// By what the file says of it; a secret that changed in its file counts with the next apply that changes something else, or a
+/// new start.
+impl PartialEq for NotifierChannel {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+/// The notifiers of a site, in its order. Without `has_secrets` no file is read, and none can deliver.
+///
+/// # Errors
+///
+/// A notifier lacks something, or would send secrets in the clear; a file cannot be read.
+pub(crate) fn wanted_notifiers(
+    site: &Site,
+    (folder, has_secrets): (&Path, bool),
+) -> Result<Vec<WantedNotifier>, Refusal> {
+    site.notifiers.iter().map(|one| wanted(one, (folder, has_secrets))).collect()
+}
+
+/// The notifiers in words, by kind and name.
+pub(crate) fn notifier_texts(notifiers: &[WantedNotifier]) -> BTreeMap<(&'static str, String), String> {
+    let text = |one: &WantedNotifier| {
+        let mut text = format!("{}, from {} on", one.channel.text(), severity_word(one.severity));
+        if let Some(digest) = one.digest {
+            let minutes = digest.as_secs() / 60;
+            text += &format!("; digest at {:02}:{:02}", minutes / 60, minutes % 60);
+        }
+        if let Some(fallback) = &one.fallback {
+            text += &format!("; {fallback} after {} min", one.fallback_after.as_secs() / 60);
+        }
+        (("notifier", one.name.clone()), text)
+    };
+    notifiers.iter().map(text).collect()
+}
+
+/// The word of a severity in site files.
+pub(crate) fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+fn wanted(one: &SiteNotifier, files: (&Path, bool)) -> Result<WantedNotifier, Refusal> {
+    let name = &one.name;
+    let refuse = |problem: &str, next: &str| Err(Refusal::new(format!("notifier {name:?}: {problem}"), next));
+    let channel = match one.kind.as_str() {
+        "webhook" => webhook(one, files)?,
+        "mail" => mail(one, files)?,
+        "" => return refuse("it says no kind", "say kind = \"webhook\" or kind = \"mail\""),
+        kind => {
+            return refuse(
+                &format!("there is no kind {kind:?}"),
+                "say webhook or mail; programs follow with 'spindle event --follow --exec'",
+            );
+        }
+    };
+    let severity = match one.severity.as_str() {
+        "" | "warning" => Severity::Warning,
+        "note" => Severity::Note,
+        "error" => Severity::Error,
+        other => {
+            return refuse(&format!("there is no severity {other:?}"), "say note, warning or error");
+        }
+    };
+    let digest = match one.digest.as_str() {
+        "" => None,
+        text => match time_of_day(text) {
+            Some(time) => Some(time),
+            None => return refuse(&format!("{text:?} is no time"), "say digest = \"07:00\", in UTC"),
+        },
+    };
+    if one.fallback == *name {
+        return refuse("it is its own fallback", "name another notifier");
+    }
+    let minutes = one.fallback_minutes.unwrap_or(FALLBACK_MINUTES_USUAL);
+    Ok(WantedNotifier {
+        name: name.clone(),
+        channel: Arc::new(channel),
+        severity,
+        digest,
+        fallback: Some(one.fallback.clone()).filter(|fallback| !fallback.is_empty()),
+        fallback_after: Duration::from_secs(u64::from(minutes) * 60),
+    })
+}
+
+fn time_of_day(text: &str) -> Option<Duration> {
+    let (hours, minutes) = text.split_once(':')?;
+    let is_plain = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain(hours) || !is_plain(minutes) {
+        return None;
+    }
+    let (hours, minutes): (u64, u64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours < 24 && minutes < 60).then(|| Duration::from_secs(hours * 3600 + minutes * 60))
+}
+
+fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<NotifierChannel, Refusal> {
+    let refuse =
+        |problem: String, next: &str| Refusal::new(format!("notifier {:?}: {problem}", one.name), next);
+    let unused = [("smtp", &one.smtp), ("user", &one.user), ("from", &one.from)];
+    if let Some((key, _)) = unused.iter().find(|(_, value)| !value.is_empty()) {
+        return Err(refuse(format!("a webhook has no {key}"), "leave it out, or say kind = \"mail\""));
+    }
+    if one.tls || !one.to.is_empty() {
+        return Err(refuse("a webhook has neither to nor tls".to_owned(), "its URL says both"));
+    }
+    let (scheme, rest) = one.url.split_once("://").unwrap_or(("", ""));
+    let port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => {
+            let problem = format!("{:?} is no URL of a webhook", one.url);
+            return Err(refuse(problem, "say url = \"https://HOST/PATH\""));
+        }
+    };
+    let split = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(split);
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if host.is_empty() || host.contains('@') || !is_plain(rest) || path.contains('#') {
+        let problem = format!("{:?} is no URL of a webhook", one.url);
+        return Err(refuse(problem, "say url = \"https://HOST/PATH\", without user, blanks or #"));
+    }
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let address = Address::parse(host, port)
+        .map_err(|error| refuse(format!("url: {error}"), "say url = \"https://HOST:PORT/PATH\""))?;
+    if scheme == "http" && !address.is_local() {
+        return Err(refuse(
+            format!("{} would tell everyone on the way what happens here", one.url),
+            "say https, or http to a loopback address",
+        ));
+    }
+    let is_encrypted = scheme == "https";
+    let tls = (is_encrypted && has_secrets).then(|| client_tls(one, &address, folder)).transpose()?;
+    let secret = match has_secrets && !one.secret_file.is_empty() {
+        true => {
+            let secret =
+                read_secret(&folder.join(&one.secret_file), "write the secret that the receiver has")?;
+            Some(hmac::Key::new(hmac::HMAC_SHA256, &secret))
+        }
+        false => None,
+    };
+    let signed = if one.secret_file.is_empty() { ", unsigned" } else { "" };
+    let text = format!("webhook {}{signed}", one.url);
+    Ok(NotifierChannel::Webhook { address, host: host.to_owned(), path, tls, secret, text })
+}
+
+fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<NotifierChannel, Refusal> {
+    let refuse =
+        |problem: String, next: &str| Refusal::new(format!("notifier {:?}: {problem}", one.name), next);
+    if !one.url.is_empty() {
+        return Err(refuse("mail has no url".to_owned(), "say smtp = \"HOST:PORT\""));
+    }
+    if one.smtp.is_empty() || one.from.is_empty() || one.to.is_empty() {
+        let problem = "mail needs smtp, from and to".to_owned();
+        return Err(refuse(problem, "say smtp = \"HOST:PORT\", from = \"ADDRESS\", to = [\"ADDRESS\"]"));
+    }
+    for address in one.to.iter().chain([&one.from]) {
+        super::composing::check_mailbox(address)
+            .map_err(|why| refuse(format!("{address:?} is no mail address: {why}"), "say NAME@HOST"))?;
+    }
+    let address = Address::parse(&one.smtp, SMTP_PORT)
+        .map_err(|error| refuse(format!("smtp: {error}"), "say smtp = \"HOST:PORT\""))?;
+    if one.user.is_empty() != one.secret_file.is_empty() {
+        return Err(refuse("user and secret_file go together".to_owned(), "give both, or none"));
+    }
+    if !one.user.is_empty() && !one.tls && !address.is_local() {
+        return Err(refuse("its password would pass the network in the clear".to_owned(), "say tls = true"));
+    }
+    let login = match has_secrets && !one.user.is_empty() {
+        true => {
+            let secret = read_secret(&folder.join(&one.secret_file), "write the password of that user")?;
+            let secret = String::from_utf8(secret)
+                .map_err(|_| refuse("its password is no text".to_owned(), "use another"))?;
+            Some((one.user.clone(), secret))
+        }
+        false => None,
+    };
+    let tls = (one.tls && has_secrets).then(|| client_tls(one, &address, folder)).transpose()?;
+    let over = if one.tls { " over TLS" } else { "" };
+    let text = format!("mail to {} by {address}{over}", one.to.join(", "));
+    let (from, to) = (one.from.clone(), one.to.clone());
+    Ok(NotifierChannel::Mail { address, tls, login, from, to, text })
+}
+
+fn client_tls(one: &SiteNotifier, address: &Address, folder: &Path) -> Result<ClientTls, Refusal> {
+    let refuse =
+        |problem: String, next: &str| Refusal::new(format!("notifier {:?}: {problem}", one.name), next);
+    let Address::Tcp { host, .. } = address else {
+        return Err(refuse("TLS needs a host".to_owned(), "say HOST:PORT"));
+    };
+    let next = "say ca_file = \"FILE\" with the certificate of the authority of that server";
+    let authorities = match one.ca_file.as_str() {
+        "" => SYSTEM_AUTHORITIES
+            .iter()
+            .find_map(|file| host_files::read_at_most(Path::new(file), AUTHORITY_BYTES_MAX).ok())
+            .ok_or_else(|| refuse("this system has no list of authorities".to_owned(), next))?,
+        file => host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX)
+            .map_err(|error| refuse(error.to_string(), next))?,
+    };
+    ClientTls::new(host, &authorities, None).map_err(|error| refuse(error.to_string(), next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<WantedNotifier>, String> {
+        let site = Site::from_toml(text).map_err(|error| error.to_string())?;
+        wanted_notifiers(&site, (Path::new("/etc/spindle"), false)).map_err(|refusal| refusal.to_string())
+    }
+
+    const WEBHOOK: &str = "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1:8080/hook?a=b'\nsecret_file = 's'\n";
+    const MAIL: &str = "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = 'mail.example.org'\n\
+                        from = 'spindle@example.org'\nto = ['ops@example.org']\n";
+
+    #[test]
+    fn notifiers_are_read_with_what_is_usual() {
+        let text = format!("{WEBHOOK}fallback = 'post'\n{MAIL}severity = 'error'\ndigest = '07:00'\n");
+        let wanted = read(&text).unwrap();
+        let texts: Vec<String> = notifier_texts(&wanted).into_values().collect();
+        assert_eq!(
+            texts,
+            [
+                "webhook http://127.0.0.1:8080/hook?a=b, from warning on; post after 10 min",
+                "mail to ops@example.org by mail.example.org:25, from error on; digest at 07:00",
+            ]
+        );
+        let NotifierChannel::Webhook { address, host, path, .. } = &*wanted[0].channel else { panic!() };
+        let parts = (address.to_string(), host.as_str(), path.as_str());
+        assert_eq!(parts, ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080", "/hook?a=b"));
+    }
+
+    #[test]
+    fn what_cannot_work_or_would_tell_secrets_is_refused_with_what_to_do() {
+        for (from, to, problem) in [
+            ("http://127.0.0.1:8080", "http://10.0.0.1", "say https, or http to a loopback address"),
+            ("http://", "ftp://", "is no URL of a webhook"),
+            ("kind = 'webhook'", "", "it says no kind"),
+            ("'webhook'", "'exec'", "there is no kind \"exec\"; say webhook or mail; programs follow with"),
+            ("name = 'ops'", "name = 'ops'\nfallback = 'ops'", "it is its own fallback"),
+            ("name = 'ops'", "name = 'ops'\nseverity = 'info'", "there is no severity \"info\""),
+            ("name = 'ops'", "name = 'ops'\ndigest = '7:00'", "\"7:00\" is no time"),
+            ("name = 'ops'", "name = 'ops'\ndigest = '24:00'", "\"24:00\" is no time"),
+            ("name = 'ops'", "name = 'ops'\nuser = 'x'", "a webhook has no user"),
+        ] {
+            let refused = read(&WEBHOOK.replacen(from, to, 1)).unwrap_err();
+            assert!(refused.starts_with("notifier \"ops\": ") && refused.contains(problem), "{refused}");
+        }
+        for (from, to, problem) in [
+            ("'ops@example.org'", "'ops at example'", "is no mail address"),
+            ("smtp =", "user = 'u'\nsecret_file = 's'\nsmtp =", "in the clear; say tls = true"),
+            ("smtp =", "user = 'u'\nsmtp =", "user and secret_file go together"),
+            ("to = ['ops@example.org']", "", "mail needs smtp, from and to"),
+        ] {
+            let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();
+            assert!(refused.starts_with("notifier \"post\": ") && refused.contains(problem), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The site on a battery, and without power: what NUT tells (`spindle power`).
+//!
+//! Invariants:
+//!
+//! 1. On a battery each write is stable before it is acknowledged, whatever the write caches of volumes and units say; what was
+//!    acknowledged before is flushed. This holds for pools that are opened meanwhile, from the end of the apply that opens them.
+//! 2. When power is low, all pools are closed, as at the end of the server, and none is opened before somebody says that power
+//!    is better.
+//! 3. A server that starts takes the power as being there.
+
+use super::{handle::SiteAnswer, planning::PlanOccasion, server::SiteServer};
+use crate::conditions::{ConditionClaim, condition_id};
+use array::volume::VolumeDevice;
+use report::Refusal;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use utoipa::ToSchema;
+use world::BlockDevice;
+
+/// The power of the machine, as somebody told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SitePower {
+    /// As usual.
+    #[default]
+    OnLine,
+    /// Write caches are suspended.
+    OnBattery,
+    /// Nothing is served.
+    Low,
+}
+
+impl SitePower {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OnLine => "on-line",
+            Self::OnBattery => "on-battery",
+            Self::Low => "low",
+        }
+    }
+}
+
+impl SiteServer {
+    /// Refuses what opens pools while power is low.
+    pub(super) fn check_power(&self) -> Result<(), Refusal> {
+        match self.power {
+            SitePower::Low => Err(Refusal::new(
+                "power is low, and nothing is served",
+                "say 'spindle power on-line' when it is back, and repeat the command",
+            )),
+            SitePower::OnLine | SitePower::OnBattery => Ok(()),
+        }
+    }
+
+    /// Follows the power. The notes say what could not be done.
+    pub(super) async fn set_power(&mut self, power: SitePower) -> Result<SiteAnswer, Refusal> {
+        let was = std::mem::replace(&mut self.power, power);
+        let mut notes = Vec::new();
+        match power {
+            SitePower::OnLine => {
+                if was == SitePower::Low {
+                    notes.extend(self.serve_again().await);
+                }
+                notes.extend(self.suspend_caches(false).await);
+                self.notices.clear(&condition_id("power", "power", ""), self.world.wall());
+            }
+            SitePower::OnBattery => {
+                if was == SitePower::Low {
+                    notes.extend(self.serve_again().await);
+                }
+                notes.extend(self.suspend_caches(true).await);
+                let text = "the machine runs on its battery: write caches are off and flushed";
+                self.raise_power("on_battery", text, &notes);
+            }
+            SitePower::Low => {
+                // Pools that are closed have not failed.
+                self.publish();
+                // Hosts that write on while they log out lose nothing either.
+                notes.extend(self.suspend_caches(true).await);
+                let panicked = self.daemon.remove_all_pools().await;
+                notes.extend(panicked.into_iter().map(|(pool, why)| format!("pool {pool}: {why}")));
+                let text = "the battery is low: hosts are logged out, and all pools are closed";
+                self.raise_power("battery_low", text, &notes);
+            }
+        }
+        Ok(SiteAnswer { notes, ..SiteAnswer::default() })
+    }
+
+    fn raise_power(&self, kind: &'static str, text: &str, notes: &[String]) {
+        let mut text = text.to_owned();
+        notes.iter().for_each(|note| text += &format!("; not done: {note}"));
+        self.notices.raise(&ConditionClaim::new(kind, "power", text), self.world.wall());
+    }
+
+    /// Opens the pools again, and serves the site file that was applied last.
+    async fn serve_again(&mut self) -> Option<String> {
+        let served = async {
+            let text = self.journal.served_site().map_err(|error| error.refusal())?;
+            let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
+            let plan = self.plan(&text, &[], PlanOccasion::Start).await?;
+            self.apply(plan, |_| ()).await
+        };
+        served.await.err().map(|refusal| format!("the site is not served as before: {refusal}"))
+    }
+
+    /// Suspends or resumes the write caches of all open pools, and flushes what was acknowledged. Returns what failed.
+    pub(super) async fn suspend_caches(&self, is_suspended: bool) -> Vec<String> {
+        let mut failed = Vec::new();
+        for pool in self.daemon.pools() {
+            let done = self.order(&pool.name, "write caches", move |served| {
+                Box::pin(async move {
+                    served.pool.suspend_write_caches(is_suspended);
+                    // The flush of one volume is that of the whole pool.
+                    let Some(volume) = served.pool.volumes().into_iter().next() else { return Ok(()) };
+                    let volume = served.pool.volume(volume.volume);
+                    let volume = volume.map_err(|error| Refusal::new(error.to_string(), ""))?;
+                    let device: Rc<dyn BlockDevice> = Rc::new(VolumeDevice(volume));
+                    device.flush().await.map_err(|error| Refusal::new(error.to_string(), ""))
+                })
+            });
+            failed.extend(done.await.err().map(|refusal| refusal.to_string()));
+        }
+        failed
+    }
+}

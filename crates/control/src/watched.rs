@@ -1,0 +1,21 @@
+//! Parts of the served site that the thread of events needs: notifiers, certificates with their ends, schedules.
+
+use crate::notifying::WantedNotifier;
+use std::path::PathBuf;
+
+/// A certificate that is served with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedCertificate {
+    pub file: PathBuf,
+    /// Seconds since 1970, UTC.
+    pub ends_unix_s: i64,
+}
+
+/// Notifiers, certificates and schedules of the site file that was applied last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WatchedSite {
+    pub notifiers: Vec<WantedNotifier>,
+    pub certificates: Vec<WatchedCertificate>,
+    /// Names of the schedules of snapshots.
+    pub schedules: Vec<String>,
+}
