@@ -31,11 +31,16 @@ const DRIVES_MAX: u16 = 64;
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
   spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
-A pool is a folder with a record of its drives. Only one process at a time may have the pool open;
-'pool show' works even then. Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done.")]
+A pool is a folder with a record of its drives. If 'spindle serve' has the pool open, it does the work, under its clients; \
+then POOL may also be the pool's name, at the server with the usual state folder or at --server. Ctrl-C ends the wait, and \
+the server goes on: see 'spindle job'. Any other process that has the pool open has to be ended first, but for 'pool show'. \
+Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done, or work in a server is not over.")]
 pub struct PoolArguments {
     #[command(subcommand)]
     pub verb: PoolVerb,
+
+    #[command(flatten)]
+    pub server: ServerAddress,
 
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]

@@ -5,7 +5,7 @@ use super::{
     branching, copying,
     cut::{self, WantedSnapshot},
     filling, rollback,
-    volume_access::{VolumeAccess, VolumeOptions},
+    volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
     volume_readmission::{ReadmitArguments, readmit_clients},
 };
@@ -70,7 +70,7 @@ impl<'a> VolumeAnswer<'a> {
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
-    let options = VolumeOptions { json: arguments.json, server: &arguments.server };
+    let options = VerbOptions { json: arguments.json, server: &arguments.server };
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Clone { volume: path, .. }
     | VolumeVerb::Fill { volume: path, .. }

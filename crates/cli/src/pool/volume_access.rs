@@ -15,9 +15,9 @@ use serving::{
 use std::path::Path;
 use world::{ByteCount, World};
 
-/// The options that all verbs of volumes have.
+/// The options that all verbs of pools and volumes have.
 #[derive(Clone, Copy)]
-pub struct VolumeOptions<'a> {
+pub struct VerbOptions<'a> {
     pub json: bool,
     pub server: &'a ServerAddress,
 }

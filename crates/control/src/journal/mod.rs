@@ -17,11 +17,12 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`].
+//! [`audit`], [`replies`]; and `jobs`.
 
 pub mod audit;
 mod database;
 mod error;
+mod jobs;
 pub mod replies;
 pub mod tokens;
 

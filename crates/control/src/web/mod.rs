@@ -38,7 +38,7 @@ mod volumes;
 
 pub use crate::journal::tokens::CallerRole;
 pub use connections::CONNECTIONS_MAX;
-pub use drives::{DriveGrowth, NewDriveBody};
+pub use drives::{DeviceAccessBody, DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
@@ -46,6 +46,7 @@ pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{
     events::DaemonEventLog,
+    job_keeper::JobKeeper,
     journal::DaemonJournal,
     notice::NoticeSender,
     portal::{NetworkMaker, no_thread},
@@ -90,6 +91,7 @@ struct Api {
     keys: KeysUnderWay,
     /// Places of orders that only read.
     readers: Semaphore,
+    jobs: JobKeeper,
 }
 
 type ApiState = Arc<Api>;
@@ -161,6 +163,7 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
     }
     // Nobody may wait for it.
     let _ = tell.send(Ok(listeners.iter().map(|listener| listener.address()).collect()));
+    let jobs = JobKeeper::new(&journal, &notices);
     let api = Arc::new(Api {
         world: LocalWorld::new(&world),
         site,
@@ -172,7 +175,10 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         failed_logins: FailedLogins::default(),
         keys: KeysUnderWay::default(),
         readers: Semaphore::new(READERS_MAX),
+        jobs,
     });
+    let (keeping, own) = (Arc::clone(&api), world.clone());
+    world.spawn("jobs", async move { keeping.jobs.run(&own, &keeping.site).await });
     let router = router::router(api);
     for listener in listeners {
         let listener: Rc<dyn world::Listener> = listener.into();

@@ -134,6 +134,8 @@ pub(super) async fn change_pool(
     name: &'static str,
     (change, identity): (PoolChange, ChangeIdentity),
 ) -> Result<DriveChangeOutcome, ApiProblem> {
+    // It has what an earlier process was asked for.
+    api.jobs.keep(pool).await;
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(served.changes.begin(name, change, DriveId(identity.uuid))?) })
     };
@@ -143,6 +145,7 @@ pub(super) async fn change_pool(
             let (outcome, revision) = end?;
             // A view that is late shows it later.
             with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+            api.jobs.keep(pool).await;
             Ok(outcome)
         }
         Err(_) => Err(OrderRefusal::Stopped.into()),
@@ -161,6 +164,7 @@ pub(super) async fn change_job(
     };
     let revision = order(pool, name, begin).await?;
     with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+    api.jobs.keep(pool).await;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::{
     caller::Caller,
     changing::ChangeIdentity,
     drives::domain_name,
-    orders::{change_pool, pool_of},
+    orders::{change_pool, pool_of, read_order},
     problem::ApiProblem,
     rows::PoolRow,
 };
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serving::pool::{
     domains::NamedDomain,
     pool_change::{PoolChange, PoolSettingChange},
+    status::PoolStatus,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -125,6 +126,25 @@ pub(super) async fn show(
 ) -> Result<Json<PoolRow>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     Ok(Json(PoolRow::of(&pool_of(&api, &caller, &pool)?)))
+}
+
+/// Shows all of a pool as it is now, with its volumes and snapshots, as `spindle pool show --json` does.
+#[utoipa::path(get, path = "/v1/pools/{pool}/status", tag = "pools", params(("pool" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The status", body = Object), (status = "default", response = ApiProblem)))]
+pub(super) async fn status(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(pool): Path<String>,
+) -> Result<Json<PoolStatus>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    let status = read_order(&api, &pool, "show pool", |served| {
+        Box::pin(async move {
+            let drives = served.changes.drive_statuses();
+            Ok(PoolStatus::of(&served.pool, &drives).and_snapshot_room(&served.pool).await)
+        })
+    });
+    Ok(Json(status.await?))
 }
 
 /// Changes sparing, failure domains, or failure sets: one of these at a time.

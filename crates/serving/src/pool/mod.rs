@@ -27,6 +27,7 @@ pub mod partner_pools;
 pub mod pool_change;
 pub mod record;
 pub mod salvage;
+pub mod scrub;
 pub mod server_link;
 pub mod shared_group;
 pub mod snapshot_room;
