@@ -190,6 +190,17 @@ fn drive_body(source: &NewDriveSource, domain: Option<String>) -> Result<NewDriv
     })
 }
 
+/// A refusal of a new drive with its device as it was typed.
+fn with_typed_device(refusal: &Refusal, (source, body): (&NewDriveSource, &NewDriveBody)) -> Refusal {
+    match (source, &body.device) {
+        (NewDriveSource::Device(path, _), Some(sent)) => {
+            let typed = path.display().to_string();
+            Refusal::new(refusal.problem().replace(sent, &typed), refusal.remedy().replace(sent, &typed))
+        }
+        _ => refusal.clone(),
+    }
+}
+
 impl OnlineVerb<'_> {
     fn wait(&self, job: JobName, work: &str) -> OnlineWait<'_> {
         let Self { world, pool, console } = *self;
@@ -246,8 +257,8 @@ impl OnlineVerb<'_> {
         domain: Option<String>,
     ) -> Result<AddDriveAnswer, Refusal> {
         let body = drive_body(source, domain)?;
-        let row: DriveRow = self.pool.change(Method::POST, "/drives", Some(&body)).await?;
-        self.await_copies(row).await
+        let row: Result<DriveRow, _> = self.pool.change(Method::POST, "/drives", Some(&body)).await;
+        self.await_copies(row.map_err(|refusal| with_typed_device(&refusal, (source, &body)))?).await
     }
 
     /// Takes back a drive that fell behind, and waits for the copies.
@@ -303,7 +314,8 @@ impl OnlineVerb<'_> {
     ) -> Result<(NamedDrive, PathBuf), Refusal> {
         let named = self.pool.drive(old).await?;
         let (end, body) = (format!("/drives/{}/replacement", named.drive), drive_body(source, domain)?);
-        let row: DriveRow = self.pool.change(Method::POST, &end, Some(&body)).await?;
+        let row: Result<DriveRow, _> = self.pool.change(Method::POST, &end, Some(&body)).await;
+        let row = row.map_err(|refusal| with_typed_device(&refusal, (source, &body)))?;
         self.wait_until_left(&named, old).await?;
         Ok((named, PathBuf::from(self.pool.as_given(&row.path))))
     }

@@ -128,7 +128,7 @@ async fn show_served(world: &World, pool: &OnlinePool, console: &Console) -> Res
             console.say(&format!("  stopped: {}; nothing is written any more", pool.as_given(reason)));
         }
         for event in published.iter().flat_map(|status| &status.events) {
-            console.say(&format!("  {} {}", event.time, event.line()));
+            console.say(&format!("  {} {}", event.time, pool.as_given(&event.line())));
         }
     }
     console.finish(if stopped { ExitStatus::Fail } else { ExitStatus::Pass })

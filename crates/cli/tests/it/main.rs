@@ -36,6 +36,7 @@ mod killed_server;
 mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;
+mod online_pools;
 mod online_verbs;
 mod ordered_server;
 mod out_of_space;

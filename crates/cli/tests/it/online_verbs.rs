@@ -174,7 +174,7 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
         let said = bench.run(&[&["volume"], arguments].concat());
         refused_with(&said, "takes its pools for itself; end the server");
     }
-    let said = bench.run(&["pool", "scrub", "state/pools/mail"]);
+    let said = bench.run(&["group", "show", "state/pools/mail"]);
     refused_with(
         &said,
         "another Spindle has the pool open; it is the server with the socket DIR/state/spindle.sock",

@@ -106,7 +106,8 @@ impl NewDriveBody {
                     return Err(ApiProblem::bad_request(problem, "name the device by its whole path"));
                 }
                 let access = self.access.clone().unwrap_or_default();
-                for file in [&access.chap_secret_file, &access.chap_target_secret_file].into_iter().flatten() {
+                for file in [&access.chap_secret_file, &access.chap_target_secret_file].into_iter().flatten()
+                {
                     if !PathBuf::from(file).is_absolute() {
                         let problem = format!("{file:?} is no absolute path");
                         return Err(ApiProblem::bad_request(problem, "name the file by its whole path"));

@@ -25,7 +25,10 @@ pub(super) async fn list(
     Path(pool): Path<String>,
 ) -> Result<Json<Vec<JobRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    Ok(Json(JobRow::all(&pool_of(&api, &caller, &pool)?.last_view())))
+    let pool = pool_of(&api, &caller, &pool)?;
+    // Right after a start: those that go on.
+    api.jobs.keep(&pool).await;
+    Ok(Json(JobRow::all(&pool.last_view())))
 }
 
 /// Shows a job of a pool.
@@ -39,6 +42,7 @@ pub(super) async fn show(
 ) -> Result<Json<JobRow>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let pool = pool_of(&api, &caller, &pool)?;
+    api.jobs.keep(&pool).await;
     let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind.name() == job);
     row.map(Json).ok_or_else(|| ApiProblem::not_found(format!("pool {} has no job {job}", pool.name)))
 }

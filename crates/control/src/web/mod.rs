@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots and the uses of a volume.
+//! 1. A GET sends a pool nothing, but for pages of snapshots, the uses of a volume and the whole status of a pool; and once
+//!    after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 

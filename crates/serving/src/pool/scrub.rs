@@ -18,9 +18,7 @@ pub struct ScrubAnswer {
 }
 
 impl From<ScrubResult> for ScrubAnswer {
-    fn from(
-        ScrubResult { blocks, nodes, superblocks, repaired, lost_places, lost }: ScrubResult,
-    ) -> Self {
+    fn from(ScrubResult { blocks, nodes, superblocks, repaired, lost_places, lost }: ScrubResult) -> Self {
         Self { blocks, nodes, superblocks, mended: repaired, lost_places, lost }
     }
 }
