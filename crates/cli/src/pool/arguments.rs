@@ -1,9 +1,13 @@
 //! Arguments of `spindle pool` and `spindle volume`.
 
-use super::{volume_limits::VolumeLimits, volume_readmission::ReadmitArguments};
+pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
+
+use super::{
+    setting_arguments::parse_copies, volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
+};
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
-use array::format::{DomainName, SparingLevel};
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use array::format::DomainName;
+use clap::{ArgGroup, Args, Subcommand};
 use serving::pool::domains::{NamedDomain, parse_name};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -29,6 +33,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool import mail                            rebuild a lost record from the drives
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
+  spindle pool room mail                              full on which date, what takes the room, what gives some back
   spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
 A pool is a folder with a record of its drives. If 'spindle serve' has the pool open, it does the work, under its clients; \
@@ -321,6 +326,20 @@ pools, whose name here is GROUP@SNAPSHOT: it happens in all of them, or in none.
         /// Name of a snapshot, or of a group's, that does not wait for pools not given
         #[arg(long, value_name = "SNAPSHOT")]
         give_up: Option<String>,
+    },
+    /// Show when a pool is full at this week's rate, what takes its room, and what gives some back
+    #[command(after_help = "Examples:
+  spindle pool room mail
+  spindle pool room mail --json
+
+The steps come by the bytes that each gives back now, most first: exact for what is deleted, 'at most' for others. Bytes \
+of two steps do not always add up: what two snapshots keep together is freed when both are deleted. The rate is that of \
+the last seven days, or of as much as is known, at least one day: a server or an export notes the room in use once an \
+hour in the folder of the pool. The first count reads the map of all volumes.")]
+    Room {
+        /// The pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
     },
     /// Check every copy of everything in a pool, and fix those that are wrong
     #[command(after_help = "Example:
@@ -650,56 +669,4 @@ cached; see 'spindle volume readmit'.")]
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
     },
-}
-
-fn parse_copies(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(copies @ 1..=3) => Ok(copies),
-        _ => Err(format!("{text:?} is no number of copies: 2, 3, or 1 in a pool of one drive")),
-    }
-}
-
-/// Lost drives for which a pool keeps room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SparingArgument {
-    /// No room
-    None,
-    /// Room for one lost drive
-    Single,
-    /// Room for two lost drives
-    Double,
-}
-
-impl SparingArgument {
-    /// As a pool keeps it.
-    pub fn level(self) -> SparingLevel {
-        match self {
-            Self::None => SparingLevel::None,
-            Self::Single => SparingLevel::Single,
-            Self::Double => SparingLevel::Double,
-        }
-    }
-}
-
-/// The write cache of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FailureSetsState {
-    /// Copies stay in one set
-    On,
-    /// Copies lie on any drives
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WriteCacheState {
-    /// Before they are stable; a flush makes them stable
-    On,
-    /// After they are stable
-    Off,
-}
-
-impl WriteCacheState {
-    pub fn is_on(self) -> bool {
-        self == Self::On
-    }
 }

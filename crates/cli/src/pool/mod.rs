@@ -25,9 +25,11 @@ mod pool_place;
 mod readmission;
 pub mod reporter;
 mod rollback;
+mod room;
 mod salvage;
 mod scrub;
 mod set;
+mod setting_arguments;
 mod show;
 mod volume;
 mod volume_access;
@@ -119,6 +121,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             };
             set::set(&world, pool, change, options).await
         }
+        PoolVerb::Room { pool } => room::room(&world, pool, options).await,
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, options).await,
         PoolVerb::ForceOpen { pool } => {
             refuse_open(&world, pool, (&arguments.server, "it is open without the drives that are missing: 'spindle pool forget' removes one for good")).await?;

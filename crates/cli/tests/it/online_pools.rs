@@ -315,3 +315,60 @@ fn control_c_ends_the_wait_and_not_the_work() {
     );
     served.end();
 }
+
+#[test]
+fn the_room_of_a_pool_says_what_takes_it_and_what_gives_it_back() {
+    if !qemu_is_here() {
+        return;
+    }
+    let (bench, served) = served_bench();
+    let store = format!("{POOL}/store");
+    real::run(0, Default::default(), async |world: World| {
+        let mut client = QemuIo::begin(&bench, &world, "client", served.uri("/store"));
+        for (number, day) in ["monday", "tuesday", "wednesday"].iter().enumerate() {
+            // A MiB of its own, and four of the day before.
+            let write = format!("write -P {} 0 {}M", number + 1, if number == 0 { 8 } else { 4 });
+            client.says(&write, "wrote", number + 1).await;
+            client.says("flush", "qemu-io>", number + 2).await;
+            done(&bench.run(&["volume", "snapshot", &format!("{store}@{day}")]));
+        }
+        client.says("write -P 9 0 1M", "wrote", 4).await;
+        client.says("flush", "qemu-io>", 5).await;
+        client.end().await;
+    });
+    let room = || json_of(&done(&bench.run(&["pool", "room", POOL, "--json"])));
+    let known = room();
+    let gains = known["gains"].as_array().unwrap();
+    let commands: Vec<&str> =
+        known["commands"].as_array().unwrap().iter().map(|command| command.as_str().unwrap()).collect();
+    let mib = |gain: &serde_json::Value| gain["bytes"].as_u64().unwrap() >> 20;
+    // Monday and Tuesday keep 4 MiB each, Wednesday the one that was overwritten since.
+    let snapshots: Vec<_> =
+        gains.iter().zip(&commands).filter(|(gain, _)| gain["step"] != "stop_sparing").collect();
+    assert_eq!(snapshots.iter().map(|(gain, _)| mib(gain)).collect::<Vec<_>>(), [9, 4, 4, 1], "{known}");
+    assert_eq!(*snapshots[0].1, format!("spindle volume delete {store}@SNAPSHOT"));
+    assert_eq!(*snapshots[3].1, format!("spindle volume delete {store}@wednesday"));
+    assert!(gains.iter().all(|gain| gain["is_exact"] == true), "{known}");
+    assert_eq!(known["volumes"][0]["snapshots_bytes"], gains[0]["bytes"]);
+    let text = done(&bench.run(&["pool", "room", POOL]));
+    assert!(text.contains("  no forecast: no history is known yet; "), "{text}");
+    assert!(text.contains(", of which its 3 snapshots keep 9.00 MiB\n"), "{text}");
+    // What is said is what it gives back.
+    let used = known["used_bytes"].as_u64().unwrap();
+    done(&bench.run(&["volume", "delete", &format!("{store}@monday")]));
+    served.end();
+    let stopped = room();
+    assert_eq!(stopped["gains"][0]["bytes"].as_u64().unwrap() >> 20, 5, "{stopped}");
+    assert!(used - stopped["used_bytes"].as_u64().unwrap() >= 4 << 20, "{used}: {stopped}");
+    // A history of two days, by which the pool is full at a known date.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let history =
+        format!("{{\"format\":1,\"samples\":[{{\"unix_s\":{},\"used_bytes\":0}}]}}\n", now - 2 * 86_400);
+    bench.make_file("state/pools/mail/spindle-room.json", history.as_bytes());
+    let stopped = room();
+    let growth = &stopped["growth"];
+    assert_eq!(growth["grown_bytes"], stopped["used_bytes"]);
+    assert!(growth["full_at"].as_str().unwrap().starts_with("20"), "{growth}");
+    let text = done(&bench.run(&["pool", "room", POOL]));
+    assert!(text.contains("  full at 20") && text.contains(" a day\n"), "{text}");
+}

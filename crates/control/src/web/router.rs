@@ -50,6 +50,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(pools::list))
         .routes(routes!(pools::show, pools::patch))
         .routes(routes!(pools::status))
+        .routes(routes!(pools::room))
         .routes(routes!(drives::list, drives::add))
         .routes(routes!(drives::show, drives::retire))
         .routes(routes!(drives::keep))

@@ -26,6 +26,8 @@ pub mod note;
 pub mod partner_pools;
 pub mod pool_change;
 pub mod record;
+pub mod room;
+pub mod room_history;
 pub mod salvage;
 pub mod scrub;
 pub mod server_link;
