@@ -353,7 +353,7 @@ Ends with 1 if some data has no correct copy. An exported pool is scrubbed every
     },
     /// Open a pool without its missing drives, and accept the loss of data that only they may hold
     #[command(after_help = "Example:
-  spindle pool force-open mail                        without drives that are gone for good
+  spindle pool force-open mail --yes mail             without drives that are gone for good
 
 If these drives come back they are not used again, but 'spindle pool salvage' reads the data that only they hold.
 'spindle pool scrub' reports what was lost. Force-open helps if drives are missing, not if the log or the catalogue
@@ -362,6 +362,10 @@ is damaged; the error message of a pool that does not open says whether force-op
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
+
+        /// Name of the pool, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Copy everything readable of a volume or a snapshot to a file; the pool may be damaged, and is not written to
     #[command(after_help = "Examples:
@@ -497,6 +501,10 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
         /// Allow a smaller size, and delete data beyond the new end
         #[arg(long)]
         shrink: bool,
+
+        /// Name of the volume that becomes smaller, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Rename a volume
     #[command(after_help = "Example:
@@ -662,11 +670,16 @@ cached; see 'spindle volume readmit'.")]
     /// Give a volume to clients again from which a forced rollback withholds it
     Readmit(ReadmitArguments),
     /// Delete a volume without snapshots, or a snapshot
-    #[command(after_help = "Example:
-  spindle volume delete mail/store@monday             its space is free soon after")]
+    #[command(after_help = "Examples:
+  spindle volume delete mail/store@monday             asks for the name of the snapshot; its space is free soon after
+  spindle volume delete mail/store@monday --yes monday")]
     Delete {
         /// Volume or snapshot to delete
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
+
+        /// Name of the volume, or of the snapshot, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
 }

@@ -4,6 +4,7 @@
 mod add_drive;
 pub mod arguments;
 mod branching;
+mod confirmation;
 mod copying;
 mod create;
 mod cut;
@@ -41,8 +42,9 @@ pub use group::group;
 pub use job::job;
 pub use volume::volume;
 
-use crate::{exit_status::ExitStatus, server::place::ServerAddress};
+use crate::{console::Console, exit_status::ExitStatus, server::place::ServerAddress};
 use arguments::{FailureSetsState, PoolArguments, PoolVerb, SparingArgument};
+use confirmation::Destruction;
 use pool_place::{PoolPlace, refuse_served};
 use report::Refusal;
 use serving::{
@@ -123,9 +125,18 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Room { pool } => room::room(&world, pool, options).await,
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, options).await,
-        PoolVerb::ForceOpen { pool } => {
+        PoolVerb::ForceOpen { pool, yes } => {
             refuse_open(&world, pool, (&arguments.server, "it is open without the drives that are missing: 'spindle pool forget' removes one for good")).await?;
-            show::force_open(&world, pool, json).await
+            let name = pool.file_name().unwrap_or(pool.as_os_str()).to_string_lossy().into_owned();
+            let line = format!(
+                "{}: its missing drives → given up, with what they alone hold; nothing brings that back",
+                pool.display()
+            );
+            let (destruction, console) = (Destruction { line, name }, Console::new(json, false));
+            destruction.confirm(&console, yes.as_deref())?;
+            let status = show::force_open(&world, pool, json).await?;
+            destruction.tell_done(&console, yes.as_deref());
+            Ok(status)
         }
         PoolVerb::Salvage { volume, out } => {
             let pool = volume.parent().unwrap_or(volume);

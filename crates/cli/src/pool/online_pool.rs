@@ -1,6 +1,6 @@
 //! A pool that a server has open: its volumes are changed through the API.
 
-use super::volume_access::{ChangeFacts, ChangedVolume};
+use super::volume_access::{ChangeFacts, ChangedVolume, VolumeFacts};
 use crate::server::{connection::ServerConnection, place::ServerAddress};
 use array::{
     error::Error,
@@ -175,6 +175,32 @@ impl OnlinePool {
         self.server.get(&format!("/v1/volumes/{}/uses", row.id)).await
     }
 
+    /// Facts of a volume; `None` if it has no such snapshot.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; the server does not answer.
+    pub async fn facts(
+        &self,
+        volume: &VolumeRef,
+        snapshot: Option<&str>,
+    ) -> Result<Option<VolumeFacts>, Refusal> {
+        let row = self.volume(volume).await?;
+        if let Some(name) = snapshot {
+            let path = format!("/v1/volumes/{}/snapshots?name={}", row.id, in_uri(name));
+            let page: SnapshotPage = self.server.get(&path).await?;
+            if page.snapshots.is_empty() {
+                return Ok(None);
+            }
+        }
+        let uses = self.uses(volume).await?;
+        Ok(Some(VolumeFacts {
+            size: ByteCount(row.size_bytes),
+            is_needed: row.snapshots > 0 || row.group.is_some() || !uses.services.is_empty(),
+            uses: uses_behind_comma(&uses),
+        }))
+    }
+
     /// Makes a change.
     ///
     /// # Errors
@@ -347,6 +373,15 @@ impl OnlinePool {
 
     fn refusal(&self, error: &Error) -> Refusal {
         serving::pool::folder::refusal(&self.place, error, HELP)
+    }
+}
+
+/// Services and clients in words, behind a comma; empty if there are none.
+fn uses_behind_comma(VolumeUses { services, initiators }: &VolumeUses) -> String {
+    match (services.is_empty(), initiators.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => format!(", served as {}", services.join(", ")),
+        (false, false) => format!(", served as {}, to {}", services.join(", "), initiators.join(", ")),
     }
 }
 

@@ -67,6 +67,7 @@ mod spindle;
 mod step_times;
 mod storage;
 mod sweeps;
+mod verb_table;
 mod verify;
 mod verify_counts;
 mod verify_torn;

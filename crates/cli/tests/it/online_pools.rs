@@ -142,7 +142,10 @@ fn pool_verbs_answer_the_same_served_and_stopped() {
     let socket = format!("unix:{}", bench.path("state/spindle.sock").display());
     for (arguments, why) in [
         (&["settle", POOL][..], "'spindle pool settle' takes its pools for itself; end the server"),
-        (&["force-open", POOL], "is open in the server at unix:DIR/state/spindle.sock; it is open without"),
+        (
+            &["force-open", POOL, "--yes", "mail"],
+            "is open in the server at unix:DIR/state/spindle.sock; it is open without",
+        ),
         (&["salvage", "state/pools/mail/store", "out"], "take a snapshot, and export that"),
         (&["create", "new", "--size", "96MiB", "--server", &socket], "add a [[group]] to it"),
         (&["import", "--list", "--server", &socket], "import reads the drives of this machine"),
@@ -355,7 +358,14 @@ fn the_room_of_a_pool_says_what_takes_it_and_what_gives_it_back() {
     assert!(text.contains(", of which its 3 snapshots keep 9.00 MiB\n"), "{text}");
     // What is said is what it gives back.
     let used = known["used_bytes"].as_u64().unwrap();
-    done(&bench.run(&["volume", "delete", &format!("{store}@monday")]));
+    let delete = ["volume", "delete", &format!("{store}@monday")];
+    refused_with(
+        &bench.run(&delete),
+        "state/pools/mail/store@monday: a snapshot of 128 MiB → deleted; nothing brings it back: the name confirms that; say \
+         --yes monday",
+    );
+    refused_with(&bench.run(&[&delete[..], &["--yes", "tuesday"]].concat()), "\"tuesday\" is not monday");
+    done(&bench.run(&[&delete[..], &["--yes", "monday"]].concat()));
     served.end();
     let stopped = room();
     assert_eq!(stopped["gains"][0]["bytes"].as_u64().unwrap() >> 20, 5, "{stopped}");
