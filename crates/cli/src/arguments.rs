@@ -10,6 +10,7 @@ use crate::{
     pool::{
         arguments::{PoolArguments, VolumeArguments},
         group_arguments::GroupArguments,
+        job_arguments::JobArguments,
     },
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
@@ -92,6 +93,8 @@ pub enum Verb {
     Volume(VolumeArguments),
     /// Make groups of volumes, and take, clone and roll back their snapshots as one
     Group(GroupArguments),
+    /// List the jobs of a server's pools, wait for one, cancel one
+    Job(JobArguments),
 }
 
 const SWEEP_HELP: &str = "\

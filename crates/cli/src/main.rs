@@ -61,6 +61,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Group(arguments) => pool::group(&arguments),
+        Verb::Job(arguments) => pool::job(&arguments),
         Verb::Serve(arguments) => site::serve(&arguments),
         Verb::Apply(arguments) => site::apply(&arguments),
         Verb::Site(arguments) => site::print(&arguments),

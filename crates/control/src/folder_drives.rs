@@ -11,7 +11,7 @@ use report::Refusal;
 use serving::{
     notices::Notices,
     pool::{
-        add_drive::check_source,
+        add_drive::{CopiesAnswer, check_source, conclude_copies},
         departure::{NamedDrive, drive_named},
         folder::{OpenPool, ShownDrives},
         pool_change::{PoolChange, PoolDone, perform_as},
@@ -20,7 +20,6 @@ use serving::{
 };
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
     rc::Rc,
     time::Duration,
 };
@@ -34,8 +33,6 @@ pub struct FolderDrives {
     /// `None` once it is closed.
     open: Mutex<Option<OpenPool>>,
     shown: Rc<RefCell<ShownDrives>>,
-    /// Drives that are forgotten once the copies are made that are missing.
-    forgotten_later: RefCell<BTreeSet<DriveId>>,
     is_record_old: Cell<bool>,
 }
 
@@ -46,7 +43,7 @@ const CHECKED_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub enum DriveChangeOutcome {
     Done(PoolDone),
-    /// The drive is forgotten once copies are made; a notice tells how that ends.
+    /// Nothing is done yet: the drive is to be forgotten once copies are made, with [`FolderDrives::conclude_copies`].
     ForgottenLater(NamedDrive),
 }
 
@@ -57,7 +54,6 @@ impl FolderDrives {
             notices: Rc::clone(notices),
             shown: open.shared_shown(),
             open: Mutex::new(Some(open)),
-            forgotten_later: RefCell::default(),
             is_record_old: Cell::new(false),
         })
     }
@@ -68,7 +64,7 @@ impl FolderDrives {
     ///
     /// A refusal.
     pub async fn change(
-        self: &Rc<Self>,
+        &self,
         change: &PoolChange,
         identity: DriveId,
     ) -> Result<DriveChangeOutcome, Refusal> {
@@ -88,7 +84,6 @@ impl FolderDrives {
             let is_away =
                 open.pool.is_listed(named.drive) && !open.pool.drives_in_use().contains(&named.drive);
             if is_away && open.pool.degraded().segments > 0 {
-                self.forget_later(open, named.clone());
                 return Ok(DriveChangeOutcome::ForgottenLater(named));
             }
         }
@@ -96,26 +91,26 @@ impl FolderDrives {
         perform_as(change, Some(identity), on, &*self.notices).await.map(DriveChangeOutcome::Done)
     }
 
-    /// Makes missing copies, then forgets a drive.
-    fn forget_later(self: &Rc<Self>, open: &OpenPool, named: NamedDrive) {
-        if !self.forgotten_later.borrow_mut().insert(named.drive) {
-            return;
-        }
-        let (drives, pool) = (Rc::clone(self), Rc::clone(&open.pool));
-        self.world.spawn("forget drive", async move {
-            // An error is the end of the pool, which refuses the rest as well.
-            let _ = pool.rebuild().await;
-            let open = drives.open.lock().await;
-            drives.forgotten_later.borrow_mut().remove(&named.drive);
-            let Some(open) = open.as_ref() else { return };
-            match open.pool.forget(named.drive).await {
-                Ok(()) => drives.notices.note(&format!("{} is forgotten", named.name)),
+    /// Forgets drives, now that copies were made, and removes missing ones that hold nothing from the record. `None` if
+    /// the pool was closed.
+    pub(crate) async fn conclude_copies(
+        &self,
+        forgotten: Vec<DriveId>,
+    ) -> Option<Result<CopiesAnswer, Refusal>> {
+        let mut open = self.open.lock().await;
+        let open = open.as_mut()?;
+        for drive in forgotten.into_iter().filter(|&drive| open.pool.is_listed(drive)) {
+            let name = drive_named(open, &drive.to_string()).map_or(drive.to_string(), |named| named.name);
+            match open.pool.forget(drive).await {
+                Ok(()) => self.notices.note(&format!("{name} is forgotten")),
                 Err(error) => {
                     let refusal = open.refusal(&error, "ask for it again once copies can be made");
-                    drives.notices.warn(&format!("{} is not forgotten: {refusal}", named.name));
+                    self.notices.warn(&format!("{name} is not forgotten: {refusal}"));
+                    return Some(Err(refusal));
                 }
             }
-        });
+        }
+        Some(conclude_copies(open))
     }
 
     /// Takes drives that have left for good out of the record, unless a change is under way.

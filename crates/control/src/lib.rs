@@ -15,7 +15,7 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
+//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
@@ -30,6 +30,8 @@ pub mod events;
 pub mod folder_drives;
 pub mod folder_pool;
 mod hexadecimal;
+pub mod job_keeper;
+pub mod job_request;
 pub mod journal;
 pub mod kinds;
 pub mod metrics;
@@ -37,6 +39,7 @@ pub mod notice;
 pub mod notifying;
 pub mod order;
 pub mod pool_changes;
+pub mod pool_jobs;
 pub mod pool_thread;
 pub mod portal;
 pub mod schedules;

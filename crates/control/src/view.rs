@@ -9,13 +9,13 @@
 //! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
+    job_request::JobRequest,
     metrics::NamedFigures,
     order::map_rows,
     pool_thread::{ListedServices, ServedPool, current},
 };
 use array::{
     format::{PoolId, VolumeId},
-    mover::JobKind,
     pool::{VolumeInfo, VolumeSetting},
 };
 use iscsi::target::{ListedTarget, access::AccessList};
@@ -43,8 +43,8 @@ pub struct PoolView {
     pub drives_in_use: usize,
     /// Its drives, copies and jobs, at most 10 s old; `None` before the first view.
     pub health: Option<Arc<PoolHealth>>,
-    /// Jobs that were asked for and have not ended.
-    pub requested_jobs: Vec<JobKind>,
+    /// Jobs that were asked for: under way, or the last ones.
+    pub job_requests: Arc<Vec<JobRequest>>,
     /// The change of its drives or settings that is under way.
     pub change_under_way: Option<&'static str>,
     /// Grows when a change of its drives or settings ends, and with jobs on request.
@@ -150,7 +150,7 @@ impl ViewPublisher {
             failure: self.pool.pool.failure(),
             drives_in_use: self.pool.pool.drives_present(),
             health: Some(health),
-            requested_jobs: changes.requested_jobs(),
+            job_requests: changes.jobs.requests(),
             change_under_way: changes.under_way(),
             changes_revision,
             orders_done: self.pool.orders_done(),

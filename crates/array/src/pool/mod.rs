@@ -372,6 +372,15 @@ impl Pool {
         self.mover.scrub().await
     }
 
+    /// As [`Self::scrub`], but continues a round that was begun and has not ended, also before the pool was opened.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::scrub`].
+    pub async fn continue_scrub(&self) -> Result<ScrubResult> {
+        self.mover.scrub_on().await
+    }
+
     /// Progress of the current scrub, and the result of the last one.
     pub fn scrub_progress(&self) -> ScrubProgress {
         self.mover.scrub_progress()

@@ -1,6 +1,8 @@
 //! `spindle pool add-drive`.
 
-use super::reporter::report_events_of;
+use super::{
+    online_drives::OnlineVerb, pool_place::PoolPlace, reporter::open as open_pool, volume_access::VerbOptions,
+};
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
@@ -9,8 +11,7 @@ use array::format::DomainName;
 use report::Refusal;
 use serving::pool::{
     add_drive::{AddDriveAnswer, await_copies, check_source},
-    folder::OpenPool,
-    levelling,
+    levelling::{advice, advice_of},
     pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::Path;
@@ -19,53 +20,65 @@ use world::{ByteCount, World};
 /// Adds a drive, and makes the copies that are missing, as far as there is room.
 pub async fn add(
     world: &World,
-    folder: &Path,
+    pool: &Path,
     (source, domain): (NewDriveSource, Option<DomainName>),
-    json: bool,
+    options: VerbOptions<'_>,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(world, source.source()).await?;
-    let change = PoolChange::AddDrive { source, domain };
-    let told = |answer: &AddDriveAnswer| {
-        vec![format!(
-            "{}: {} added, {}; {} of copies made, {} segments still lack one",
-            folder.display(),
-            answer.path.display(),
-            ByteCount(answer.size_bytes),
-            ByteCount(answer.rebuilt_bytes),
-            answer.degraded_segments
-        )]
+    let console = Console::new(options.json, false);
+    let (answer, advice) = match PoolPlace::of_pool(world, pool, options.server).await? {
+        PoolPlace::Served(served) => {
+            let verb = OnlineVerb { world, pool: &served, console: &console };
+            let answer = verb.add_drive(&source, domain.map(|domain| domain.to_string())).await?;
+            (answer, advice_of(&served.status().await?, pool))
+        }
+        PoolPlace::Folder => {
+            check_source(world, source.source()).await?;
+            take_in((world, pool), &PoolChange::AddDrive { source, domain }, &console).await?
+        }
     };
-    take_in(world, folder, json, &change, told).await
+    let told = format!(
+        "{}: {} added, {}; {} of copies made, {} segments still lack one",
+        pool.display(),
+        answer.path.display(),
+        ByteCount(answer.size_bytes),
+        ByteCount(answer.copies.rebuilt_bytes),
+        answer.copies.degraded_segments
+    );
+    tell(&console, &answer, (&[told], advice))
 }
 
-/// Opens the pool, lets a drive join it by `change`, and tells the answer, first with the lines of `told`.
+/// Opens a pool, and lets a drive join it by `change`. Returns the answer, and advice for afterwards.
 pub(super) async fn take_in(
-    world: &World,
-    folder: &Path,
-    json: bool,
+    (world, folder): (&World, &Path),
     change: &PoolChange,
-    told: impl FnOnce(&AddDriveAnswer) -> Vec<String>,
-) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let notices = StderrNotices::shared();
-    let mut open = OpenPool::open(world, folder, &notices).await?;
-    report_events_of(&mut open, world, &console, false);
-    let answer = match perform(change, (world, &mut open), &*notices).await {
+    console: &Console,
+) -> Result<(AddDriveAnswer, Option<String>), Refusal> {
+    let mut open = open_pool(world, folder, console).await?;
+    let answer = match perform(change, (world, &mut open), &*StderrNotices::shared()).await {
         Ok(PoolDone::Joined { path, size, .. }) => await_copies(&mut open, path, size).await,
         Ok(other) => unreachable!("a drive has joined: {other:?}"),
         Err(refusal) => Err(refusal),
     };
-    let advice = levelling::advice(&open);
+    let advice = advice(&open);
     let closed = open.close().await;
     let answer = answer?;
     closed?;
-    if json {
-        console.json_of(&answer)?;
+    Ok((answer, advice))
+}
+
+/// Tells the answer, first with the lines `told`.
+pub(super) fn tell(
+    console: &Console,
+    answer: &AddDriveAnswer,
+    (told, advice): (&[String], Option<String>),
+) -> Result<ExitStatus, Refusal> {
+    if console.is_for_programs() {
+        console.json_of(answer)?;
     }
-    told(&answer).iter().for_each(|line| console.say(line));
-    for drive in &answer.forgotten {
+    told.iter().for_each(|line| console.say(line));
+    for drive in &answer.copies.forgotten {
         console.say(&format!("  {drive} was removed from the pool: it held no last copy"));
     }
-    answer.sparing.text().iter().chain(&advice).for_each(|line| console.say(&format!("  {line}")));
+    answer.copies.sparing.text().iter().chain(&advice).for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)
 }

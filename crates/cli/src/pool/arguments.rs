@@ -1,9 +1,13 @@
 //! Arguments of `spindle pool` and `spindle volume`.
 
-use super::{volume_limits::VolumeLimits, volume_readmission::ReadmitArguments};
+pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
+
+use super::{
+    setting_arguments::parse_copies, volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
+};
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
-use array::format::{DomainName, SparingLevel};
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use array::format::DomainName;
+use clap::{ArgGroup, Args, Subcommand};
 use serving::pool::domains::{NamedDomain, parse_name};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -29,13 +33,19 @@ const DRIVES_MAX: u16 = 64;
   spindle pool import mail                            rebuild a lost record from the drives
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
+  spindle pool room mail                              full on which date, what takes the room, what gives some back
   spindle pool salvage mail/store store.img           copy everything readable of a volume, also of a damaged pool
 
-A pool is a folder with a record of its drives. Only one process at a time may have the pool open;
-'pool show' works even then. Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done.")]
+A pool is a folder with a record of its drives. If 'spindle serve' has the pool open, it does the work, under its clients; \
+then POOL may also be the pool's name, at the server with the usual state folder or at --server. Ctrl-C ends the wait, and \
+the server goes on: see 'spindle job'. Any other process that has the pool open has to be ended first, but for 'pool show'. \
+Ends with 0 on success, 1 if data is lost or cannot be read, 2 if nothing was done, or work in a server is not over.")]
 pub struct PoolArguments {
     #[command(subcommand)]
     pub verb: PoolVerb,
+
+    #[command(flatten)]
+    pub server: ServerAddress,
 
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
@@ -317,6 +327,20 @@ pools, whose name here is GROUP@SNAPSHOT: it happens in all of them, or in none.
         #[arg(long, value_name = "SNAPSHOT")]
         give_up: Option<String>,
     },
+    /// Show when a pool is full at this week's rate, what takes its room, and what gives some back
+    #[command(after_help = "Examples:
+  spindle pool room mail
+  spindle pool room mail --json
+
+The steps come by the bytes that each gives back now, most first: exact for what is deleted, 'at most' for others. Bytes \
+of two steps do not always add up: what two snapshots keep together is freed when both are deleted. The rate is that of \
+the last seven days, or of as much as is known, at least one day: a server or an export notes the room in use once an \
+hour in the folder of the pool. The first count reads the map of all volumes.")]
+    Room {
+        /// The pool
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+    },
     /// Check every copy of everything in a pool, and fix those that are wrong
     #[command(after_help = "Example:
   spindle pool scrub mail --json                      what was checked, fixed, lost
@@ -329,7 +353,7 @@ Ends with 1 if some data has no correct copy. An exported pool is scrubbed every
     },
     /// Open a pool without its missing drives, and accept the loss of data that only they may hold
     #[command(after_help = "Example:
-  spindle pool force-open mail                        without drives that are gone for good
+  spindle pool force-open mail --yes mail             without drives that are gone for good
 
 If these drives come back they are not used again, but 'spindle pool salvage' reads the data that only they hold.
 'spindle pool scrub' reports what was lost. Force-open helps if drives are missing, not if the log or the catalogue
@@ -338,6 +362,10 @@ is damaged; the error message of a pool that does not open says whether force-op
         /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
+
+        /// Name of the pool, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Copy everything readable of a volume or a snapshot to a file; the pool may be damaged, and is not written to
     #[command(after_help = "Examples:
@@ -473,6 +501,10 @@ A grown volume has zeroes beyond its old end. Shrinking deletes the data beyond 
         /// Allow a smaller size, and delete data beyond the new end
         #[arg(long)]
         shrink: bool,
+
+        /// Name of the volume that becomes smaller, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Rename a volume
     #[command(after_help = "Example:
@@ -638,63 +670,16 @@ cached; see 'spindle volume readmit'.")]
     /// Give a volume to clients again from which a forced rollback withholds it
     Readmit(ReadmitArguments),
     /// Delete a volume without snapshots, or a snapshot
-    #[command(after_help = "Example:
-  spindle volume delete mail/store@monday             its space is free soon after")]
+    #[command(after_help = "Examples:
+  spindle volume delete mail/store@monday             asks for the name of the snapshot; its space is free soon after
+  spindle volume delete mail/store@monday --yes monday")]
     Delete {
         /// Volume or snapshot to delete
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
+
+        /// Name of the volume, or of the snapshot, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
-}
-
-fn parse_copies(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(copies @ 1..=3) => Ok(copies),
-        _ => Err(format!("{text:?} is no number of copies: 2, 3, or 1 in a pool of one drive")),
-    }
-}
-
-/// Lost drives for which a pool keeps room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SparingArgument {
-    /// No room
-    None,
-    /// Room for one lost drive
-    Single,
-    /// Room for two lost drives
-    Double,
-}
-
-impl SparingArgument {
-    /// As a pool keeps it.
-    pub fn level(self) -> SparingLevel {
-        match self {
-            Self::None => SparingLevel::None,
-            Self::Single => SparingLevel::Single,
-            Self::Double => SparingLevel::Double,
-        }
-    }
-}
-
-/// The write cache of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FailureSetsState {
-    /// Copies stay in one set
-    On,
-    /// Copies lie on any drives
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WriteCacheState {
-    /// Before they are stable; a flush makes them stable
-    On,
-    /// After they are stable
-    Off,
-}
-
-impl WriteCacheState {
-    pub fn is_on(self) -> bool {
-        self == Self::On
-    }
 }

@@ -4,7 +4,7 @@ use super::{
     copying::copy_to_pool,
     filling::{going_on, wait_until_filled},
     volume::VolumeAnswer,
-    volume_access::{VolumeAccess, VolumeOptions},
+    volume_access::{VerbOptions, VolumeAccess},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
@@ -21,7 +21,7 @@ use world::{
 
 /// Makes a clone of what `source` names, and waits until it is independent if it is to be.
 pub fn clone(
-    (options, is_independent): (VolumeOptions<'_>, bool),
+    (options, is_independent): (VerbOptions<'_>, bool),
     source: &Path,
     (path, new): (&Path, &VolumePath),
 ) -> Result<ExitStatus, Refusal> {

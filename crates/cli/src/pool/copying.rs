@@ -3,7 +3,7 @@
 use super::{
     pool_place::refuse_served,
     reporter::{close_all, open_all},
-    volume_access::VolumeOptions,
+    volume_access::VerbOptions,
 };
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
@@ -43,7 +43,7 @@ struct CopyAnswer<'a> {
 
 /// Copies a snapshot to a new volume of another pool.
 pub fn copy_to_pool(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     (source, from): NamedVolume<'_>,
     (path, new): NamedVolume<'_>,
 ) -> Result<ExitStatus, Refusal> {
@@ -90,7 +90,7 @@ pub fn copy_to_pool(
 
 /// Refreshes a copy to a snapshot of its source.
 pub fn refresh(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     (path, wanted): NamedVolume<'_>,
     source: &Path,
 ) -> Result<ExitStatus, Refusal> {
@@ -153,7 +153,7 @@ struct MoveAnswer<'a> {
 
 /// Moves a volume to another pool.
 pub fn relocate(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     source: &Path,
     (path, wanted): NamedVolume<'_>,
 ) -> Result<ExitStatus, Refusal> {

@@ -4,7 +4,7 @@ use super::{
     pool_place::refuse_served,
     reporter::{close_all, open_all},
     volume::VolumeAnswer,
-    volume_access::{VolumeAccess, VolumeOptions},
+    volume_access::{VerbOptions, VolumeAccess},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
@@ -49,7 +49,7 @@ struct PoolRequest {
 }
 
 /// Takes a snapshot of one volume, or of several at one moment.
-pub fn snapshot(options: VolumeOptions<'_>, wanted: &WantedSnapshot<'_>) -> Result<ExitStatus, Refusal> {
+pub fn snapshot(options: VerbOptions<'_>, wanted: &WantedSnapshot<'_>) -> Result<ExitStatus, Refusal> {
     let (requests, name) = requests_of(wanted)?;
     let paths: Vec<PathBuf> = requests
         .iter()

@@ -1,6 +1,8 @@
 //! `spindle pool retire`, `replace` and `forget`.
 
-use super::reporter::open as open_pool;
+use super::{
+    online_drives::OnlineVerb, pool_place::PoolPlace, reporter::open as open_pool, volume_access::VerbOptions,
+};
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
@@ -14,7 +16,7 @@ use serving::pool::{
     add_drive::check_source,
     departure::{self, EmptyingProgress, NamedDrive},
     folder::OpenPool,
-    levelling,
+    levelling::{advice, advice_of},
     pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::{Path, PathBuf};
@@ -43,58 +45,110 @@ struct DepartureAnswer<'a> {
     is_uneven: bool,
 }
 
+/// A change by which a drive leaves or stays, that was made.
+struct DepartedDrive {
+    named: NamedDrive,
+    /// Path of the drive that replaces it.
+    by: Option<PathBuf>,
+    outcome: DriveOutcome,
+}
+
 /// Lets a drive leave, and waits until it has; or keeps it.
 pub async fn retire(
     world: &World,
-    folder: &Path,
-    drive: &str,
-    is_kept: bool,
-    json: bool,
+    pool: &Path,
+    (drive, is_kept): (&str, bool),
+    options: VerbOptions<'_>,
 ) -> Result<ExitStatus, Refusal> {
     let drive = drive.to_owned();
     let change = if is_kept { PoolChange::Keep { drive } } else { PoolChange::Retire { drive } };
-    depart(world, folder, &change, json).await
+    depart(world, pool, &change, options).await
 }
 
 /// Adds a drive, lets another leave, and waits until it has.
 pub async fn replace(
     world: &World,
-    folder: &Path,
+    pool: &Path,
     (old, (source, domain)): (&str, (NewDriveSource, Option<DomainName>)),
-    json: bool,
+    options: VerbOptions<'_>,
 ) -> Result<ExitStatus, Refusal> {
-    check_source(world, source.source()).await?;
     let change = PoolChange::Replace { old: old.to_owned(), source, domain };
-    depart(world, folder, &change, json).await
+    depart(world, pool, &change, options).await
 }
 
 /// Removes a lost drive from the pool.
-pub async fn forget(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
-    depart(world, folder, &PoolChange::Forget { drive: drive.to_owned() }, json).await
+pub async fn forget(
+    world: &World,
+    pool: &Path,
+    drive: &str,
+    options: VerbOptions<'_>,
+) -> Result<ExitStatus, Refusal> {
+    depart(world, pool, &PoolChange::Forget { drive: drive.to_owned() }, options).await
 }
 
 /// Makes a change by which a drive leaves, or stays, and waits until it has left.
 async fn depart(
     world: &World,
-    folder: &Path,
+    pool: &Path,
     change: &PoolChange,
-    json: bool,
+    options: VerbOptions<'_>,
 ) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let mut open = open_pool(world, folder, &console).await?;
-    let done = async {
-        let (named, by) = match perform(change, (world, &mut open), &*StderrNotices::shared()).await? {
-            PoolDone::Kept(named) => return Ok((named, None, DriveOutcome::Kept)),
-            PoolDone::Forgotten(named) => return Ok((named, None, DriveOutcome::Forgotten)),
-            PoolDone::Leaving(named) => (named, None),
-            PoolDone::Joined { path, replaced: Some(named), .. } => (named, Some(path)),
-            other => unreachable!("a drive leaves: {other:?}"),
-        };
-        wait(world, &mut open, &named, &console).await?;
-        Ok((named, by, DriveOutcome::Left))
+    let console = Console::new(options.json, false);
+    match PoolPlace::of_pool(world, pool, options.server).await? {
+        PoolPlace::Served(served) => {
+            let verb = OnlineVerb { world, pool: &served, console: &console };
+            let done = depart_online(verb, change).await?;
+            let status = served.status().await?;
+            let advice = advice_of(&status, pool);
+            tell(&console, pool, done, (status.drives_in_use, advice))
+        }
+        PoolPlace::Folder => {
+            if let PoolChange::Replace { source, .. } = change {
+                check_source(world, source.source()).await?;
+            }
+            let mut open = open_pool(world, pool, &console).await?;
+            let done = depart_stopped(world, &mut open, change, &console).await;
+            let (drives_in_use, advice) = (open.pool.drives_present(), advice(&open));
+            let closed = open.close().await;
+            let done = done?;
+            closed?;
+            tell(&console, pool, done, (drives_in_use, advice))
+        }
+    }
+}
+
+async fn depart_online(verb: OnlineVerb<'_>, change: &PoolChange) -> Result<DepartedDrive, Refusal> {
+    let (named, by, outcome) = match change {
+        PoolChange::Keep { drive } => (verb.pool.keep(drive).await?, None, DriveOutcome::Kept),
+        PoolChange::Forget { drive } => (verb.forget(drive).await?, None, DriveOutcome::Forgotten),
+        PoolChange::Retire { drive } => (verb.retire(drive).await?, None, DriveOutcome::Left),
+        PoolChange::Replace { old, source, domain } => {
+            let domain = domain.map(|domain| domain.to_string());
+            let (named, by) = verb.replace(old, (source, domain)).await?;
+            (named, Some(by), DriveOutcome::Left)
+        }
+        other => unreachable!("a drive leaves or stays: {other:?}"),
     };
-    let done = done.await;
-    end(open, &console, done).await
+    Ok(DepartedDrive { named, by, outcome })
+}
+
+async fn depart_stopped(
+    world: &World,
+    open: &mut OpenPool,
+    change: &PoolChange,
+    console: &Console,
+) -> Result<DepartedDrive, Refusal> {
+    let (named, by, outcome) = match perform(change, (world, open), &*StderrNotices::shared()).await? {
+        PoolDone::Kept(named) => (named, None, DriveOutcome::Kept),
+        PoolDone::Forgotten(named) => (named, None, DriveOutcome::Forgotten),
+        PoolDone::Leaving(named) => (named, None, DriveOutcome::Left),
+        PoolDone::Joined { path, replaced: Some(named), .. } => (named, Some(path), DriveOutcome::Left),
+        other => unreachable!("a drive leaves: {other:?}"),
+    };
+    if outcome == DriveOutcome::Left {
+        wait(world, open, &named, console).await?;
+    }
+    Ok(DepartedDrive { named, by, outcome })
 }
 
 async fn wait(
@@ -120,36 +174,32 @@ async fn wait(
     departure::wait_until_left(world, open, named, &mut show).await
 }
 
-/// Closes the pool, and prints the answer.
-async fn end(
-    open: OpenPool,
+/// Prints the answer.
+fn tell(
     console: &Console,
-    done: Result<(NamedDrive, Option<PathBuf>, DriveOutcome), Refusal>,
+    pool: &Path,
+    DepartedDrive { named, by, outcome }: DepartedDrive,
+    (drives_in_use, advice): (usize, Option<String>),
 ) -> Result<ExitStatus, Refusal> {
-    let (folder, drives_in_use) = (open.folder().to_owned(), open.pool.drives_present());
-    let advice = levelling::advice(&open);
-    let closed = open.close().await;
-    let (named, replaced_by, outcome) = done?;
-    closed?;
     if console.is_for_programs() {
         let uuid = named.drive.to_string();
         let answer = DepartureAnswer {
             drive: &named.name,
             uuid,
             done: outcome,
-            replaced_by: replaced_by.clone(),
+            replaced_by: by.clone(),
             drives_in_use,
             is_uneven: advice.is_some(),
         };
         console.json_of(&answer)?;
     }
-    let by = replaced_by.map_or(String::new(), |path| format!("; {} took its place", path.display()));
+    let by = by.map_or(String::new(), |path| format!("; {} took its place", path.display()));
     let text = match outcome {
         DriveOutcome::Kept => "is kept".to_owned(),
         DriveOutcome::Forgotten => "is forgotten".to_owned(),
         DriveOutcome::Left => format!("has left, and can be taken out{by}"),
     };
-    console.say(&format!("{}: {} {text}; {drives_in_use} drives are in use", folder.display(), named.name));
+    console.say(&format!("{}: {} {text}; {drives_in_use} drives are in use", pool.display(), named.name));
     advice.iter().for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)
 }

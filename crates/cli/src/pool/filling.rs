@@ -2,7 +2,7 @@
 
 use super::{
     volume::VolumeAnswer,
-    volume_access::{VolumeAccess, VolumeOptions},
+    volume_access::{VerbOptions, VolumeAccess},
 };
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
@@ -20,7 +20,7 @@ use world::{
 
 /// Fills a clone, or gives its filling up.
 pub fn fill(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     (path, clone): (&Path, &VolumePath),
     is_given_up: bool,
 ) -> Result<ExitStatus, Refusal> {

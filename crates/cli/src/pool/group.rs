@@ -1,6 +1,7 @@
 //! `spindle group`: volumes whose snapshots, clones and rollbacks are one.
 
 use super::{
+    confirmation::Destruction,
     filling::wait_until_filled,
     group_arguments::{GroupArguments, GroupVerb},
     reporter::{close_all, open, open_all},
@@ -58,7 +59,21 @@ pub fn group(arguments: &GroupArguments) -> Result<ExitStatus, Refusal> {
     match &arguments.verb {
         GroupVerb::Create { name, volumes } => create(json, name, volumes),
         GroupVerb::Show { group } => show(json, group),
-        GroupVerb::Delete { group } => change(arguments, group),
+        GroupVerb::Delete { group, yes } => {
+            // A group that is deleted leaves its volumes and snapshots.
+            let Some(VolumePath { snapshot: Some(name), .. }) = VolumePath::of(group) else {
+                return change(arguments, group);
+            };
+            let line = format!(
+                "{}: the snapshots of all its volumes → deleted; nothing brings them back",
+                group.display()
+            );
+            let (destruction, console) = (Destruction { line, name }, Console::new(json, false));
+            destruction.confirm(&console, yes.as_deref())?;
+            let status = change(arguments, group)?;
+            destruction.tell_done(&console, yes.as_deref());
+            Ok(status)
+        }
         GroupVerb::Snapshot { snapshot, .. } | GroupVerb::Clone { snapshot, .. } => {
             change(arguments, snapshot)
         }

@@ -95,13 +95,17 @@ The present state of each volume stays as a read-only volume, as after 'spindle 
     },
     /// Delete a group, or a snapshot of one
     #[command(after_help = "Examples:
-  spindle group delete mail/mail-all@monday           the snapshots of all its volumes
+  spindle group delete mail/mail-all@monday           the snapshots of all its volumes; asks for its name
   spindle group delete mail/mail-all                  the group: its volumes stay, and so do its snapshots, as
                                                       snapshots of the single volumes")]
     Delete {
         /// Group or snapshot to delete
         #[arg(value_name = "POOL/GROUP[@SNAPSHOT]")]
         group: PathBuf,
+
+        /// Name of the snapshot, in place of the question on the terminal
+        #[arg(long, value_name = "NAME")]
+        yes: Option<String>,
     },
     /// Show the groups of a pool, or one of them: volumes and snapshots
     #[command(after_help = "Example:

@@ -1,6 +1,6 @@
 //! `spindle pool grow`.
 
-use super::reporter::open as open_pool;
+use super::{pool_place::PoolPlace, reporter::open as open_pool, volume_access::VerbOptions};
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
@@ -8,7 +8,7 @@ use crate::{
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
-    levelling,
+    levelling::{advice, advice_of},
     pool_change::{PoolChange, PoolDone, perform},
     status::PoolStatus,
 };
@@ -27,24 +27,42 @@ struct GrowAnswer<'a> {
 }
 
 /// Uses all of a drive that has become larger.
-pub async fn grow(world: &World, folder: &Path, drive: &str, json: bool) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let mut open = open_pool(world, folder, &console).await?;
-    let change = PoolChange::Grow { drive: drive.to_owned() };
-    let done = perform(&change, (world, &mut open), &*StderrNotices::shared()).await;
-    let PoolStatus { usable_bytes, .. } = PoolStatus::of_open(&open);
-    let advice = levelling::advice(&open);
-    let closed = open.close().await;
-    let PoolDone::Grown { drive: named, gained_bytes } = done? else { unreachable!("a drive has grown") };
-    closed?;
-    if json {
+pub async fn grow(
+    world: &World,
+    pool: &Path,
+    drive: &str,
+    options: VerbOptions<'_>,
+) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let (named, gained_bytes, usable_bytes, advice) =
+        match PoolPlace::of_pool(world, pool, options.server).await? {
+            PoolPlace::Served(served) => {
+                let (named, gained_bytes) = served.grow(drive).await?;
+                let status = served.status().await?;
+                (named, gained_bytes, status.usable_bytes, advice_of(&status, pool))
+            }
+            PoolPlace::Folder => {
+                let mut open = open_pool(world, pool, &console).await?;
+                let change = PoolChange::Grow { drive: drive.to_owned() };
+                let done = perform(&change, (world, &mut open), &*StderrNotices::shared()).await;
+                let PoolStatus { usable_bytes, .. } = PoolStatus::of_open(&open);
+                let advice = advice(&open);
+                let closed = open.close().await;
+                let PoolDone::Grown { drive: named, gained_bytes } = done? else {
+                    unreachable!("a drive has grown")
+                };
+                closed?;
+                (named, gained_bytes, usable_bytes, advice)
+            }
+        };
+    if options.json {
         let (uuid, is_uneven) = (named.drive.to_string(), advice.is_some());
         let answer = GrowAnswer { drive: &named.name, uuid, gained_bytes, usable_bytes, is_uneven };
         console.json_of(&answer)?;
     }
     console.say(&format!(
         "{}: {} has {} more; {} usable",
-        folder.display(),
+        pool.display(),
         named.name,
         ByteCount(gained_bytes),
         ByteCount(usable_bytes)

@@ -1,19 +1,33 @@
 //! `spindle pool level`.
 
-use super::reporter::open as open_pool;
+use super::{
+    online_drives::OnlineVerb, pool_place::PoolPlace, reporter::open as open_pool, volume_access::VerbOptions,
+};
 use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
-use serving::pool::levelling;
+use serving::pool::levelling::{self, LevelAnswer};
 use std::path::Path;
 use world::{ByteCount, JobProgress, World};
 
 /// Moves data until all drives are about equally full.
-pub async fn level(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let open = open_pool(world, folder, &console).await?;
+pub async fn level(world: &World, pool: &Path, options: VerbOptions<'_>) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let answer = match PoolPlace::of_pool(world, pool, options.server).await? {
+        PoolPlace::Served(served) => OnlineVerb { world, pool: &served, console: &console }.level().await?,
+        PoolPlace::Folder => level_stopped(world, pool, &console).await?,
+    };
+    if options.json {
+        console.json_of(&answer)?;
+    }
+    console.say(&format!("{}: {}", pool.display(), answer.text()));
+    console.finish(ExitStatus::Pass)
+}
+
+async fn level_stopped(world: &World, folder: &Path, console: &Console) -> Result<LevelAnswer, Refusal> {
+    let open = open_pool(world, folder, console).await?;
     let begun = world.now();
-    let mut view = ProgressView::new(&console);
+    let mut view = ProgressView::new(console);
     let mut show = |progress: &JobProgress| {
         let left = progress.total.saturating_sub(progress.done);
         let status = ProgressStatus {
@@ -32,9 +46,5 @@ pub async fn level(world: &World, folder: &Path, json: bool) -> Result<ExitStatu
     let closed = open.close().await;
     let answer = levelled?;
     closed?;
-    if json {
-        console.json_of(&answer)?;
-    }
-    console.say(&format!("{}: {}", folder.display(), answer.text()));
-    console.finish(ExitStatus::Pass)
+    Ok(answer)
 }

@@ -4,6 +4,7 @@
 mod add_drive;
 pub mod arguments;
 mod branching;
+mod confirmation;
 mod copying;
 mod create;
 mod cut;
@@ -14,15 +15,22 @@ mod group;
 pub mod group_arguments;
 mod grow;
 mod import;
+mod job;
+pub mod job_arguments;
+mod job_text;
 mod level;
+mod online_drives;
 mod online_pool;
+mod online_wait;
 mod pool_place;
 mod readmission;
 pub mod reporter;
 mod rollback;
+mod room;
 mod salvage;
 mod scrub;
 mod set;
+mod setting_arguments;
 mod show;
 mod volume;
 mod volume_access;
@@ -31,10 +39,13 @@ mod volume_limits;
 mod volume_readmission;
 
 pub use group::group;
+pub use job::job;
 pub use volume::volume;
 
-use crate::exit_status::ExitStatus;
+use crate::{console::Console, exit_status::ExitStatus, server::place::ServerAddress};
 use arguments::{FailureSetsState, PoolArguments, PoolVerb, SparingArgument};
+use confirmation::Destruction;
+use pool_place::{PoolPlace, refuse_served};
 use report::Refusal;
 use serving::{
     pool::{
@@ -44,7 +55,8 @@ use serving::{
     },
     remote::RemoteSettings,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use volume_access::VerbOptions;
 use world::{
     ByteCount, World,
     real::{self, RealOptions},
@@ -53,8 +65,13 @@ use world::{
 /// Runs the verb to its end.
 pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
     let json = arguments.json;
+    let options = VerbOptions { json, server: &arguments.server };
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
         PoolVerb::Create { pool, size, drives, device, copies, sparing, remote, domain } => {
+            refuse_server(
+                &arguments.server,
+                "a server makes the pools of its site file: add a [[group]] to it, and 'spindle apply' it",
+            )?;
             let access = remote.settings();
             let drives = match size {
                 Some(size) => NewPoolDrives::Files { count: *drives, size: *size },
@@ -66,17 +83,23 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::AddDrive { pool, size, device, remote, domain } => {
             let source = source_of(*size, device.as_deref(), remote.settings());
-            add_drive::add(&world, pool, (source, *domain), json).await
+            add_drive::add(&world, pool, (source, *domain), options).await
         }
-        PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, json).await,
-        PoolVerb::Retire { pool, drive, keep } => departure::retire(&world, pool, drive, *keep, json).await,
+        PoolVerb::Readmit { pool, drive } => readmission::readmit(&world, pool, drive, options).await,
+        PoolVerb::Retire { pool, drive, keep } => {
+            departure::retire(&world, pool, (drive, *keep), options).await
+        }
         PoolVerb::Replace { pool, old, new, size, remote, domain } => {
             let new = (source_of(*size, new.as_deref(), remote.settings()), *domain);
-            departure::replace(&world, pool, (old, new), json).await
+            departure::replace(&world, pool, (old, new), options).await
         }
-        PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
-        PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, json).await,
+        PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, options).await,
+        PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, options).await,
         PoolVerb::Import { places, pool, into, list, remote } => {
+            refuse_server(
+                &arguments.server,
+                "import reads the drives of this machine: repeat it there, without ⟨server⟩",
+            )?;
             let (access, into) = (remote.settings(), into.as_deref());
             let request = ImportRequest { places, access: &access, pool: pool.as_deref(), into };
             if *list {
@@ -86,9 +109,11 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             }
         }
         PoolVerb::Settle { pools, give_up } => {
+            let paths: Vec<&Path> = pools.iter().map(PathBuf::as_path).collect();
+            refuse_served(&world, &paths, (&arguments.server, "'spindle pool settle'")).await?;
             cut::settle_pools(&world, pools, give_up.as_deref(), json).await
         }
-        PoolVerb::Level { pool } => level::level(&world, pool, json).await,
+        PoolVerb::Level { pool } => level::level(&world, pool, options).await,
         PoolVerb::Set { pool, sparing, domain, no_domain, failure_sets } => {
             let change = PoolSettingChange {
                 sparing: sparing.map(SparingArgument::level),
@@ -96,13 +121,53 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
                 without_domain: no_domain.clone(),
                 failure_sets: failure_sets.map(|state| state == FailureSetsState::On),
             };
-            set::set(&world, pool, change, json).await
+            set::set(&world, pool, change, options).await
         }
-        PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
-        PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,
-        PoolVerb::Salvage { volume, out } => salvage::salvage(&world, volume, out, json).await,
-        PoolVerb::Show { pool } => show::show(&world, pool, json).await,
+        PoolVerb::Room { pool } => room::room(&world, pool, options).await,
+        PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, options).await,
+        PoolVerb::ForceOpen { pool, yes } => {
+            refuse_open(&world, pool, (&arguments.server, "it is open without the drives that are missing: 'spindle pool forget' removes one for good")).await?;
+            let name = pool.file_name().unwrap_or(pool.as_os_str()).to_string_lossy().into_owned();
+            let line = format!(
+                "{}: its missing drives → given up, with what they alone hold; nothing brings that back",
+                pool.display()
+            );
+            let (destruction, console) = (Destruction { line, name }, Console::new(json, false));
+            destruction.confirm(&console, yes.as_deref())?;
+            let status = show::force_open(&world, pool, json).await?;
+            destruction.tell_done(&console, yes.as_deref());
+            Ok(status)
+        }
+        PoolVerb::Salvage { volume, out } => {
+            let pool = volume.parent().unwrap_or(volume);
+            refuse_open(&world, pool, (&arguments.server, "its volumes can be read through the server: take a snapshot, and export that; or end the server, and repeat this")).await?;
+            salvage::salvage(&world, volume, out, json).await
+        }
+        PoolVerb::Show { pool } => show::show(&world, pool, options).await,
     })
+}
+
+/// Refuses a verb that no server does, if one is named; `remedy` is what to do.
+fn refuse_server(address: &ServerAddress, remedy: &str) -> Result<(), Refusal> {
+    match &address.server {
+        Some(_) => Err(Refusal::new("no server does this", remedy)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a pool that a server has open, with what to do instead.
+async fn refuse_open(
+    world: &World,
+    pool: &Path,
+    (address, remedy): (&ServerAddress, &str),
+) -> Result<(), Refusal> {
+    match PoolPlace::of_pool(world, pool, address).await? {
+        PoolPlace::Folder => Ok(()),
+        PoolPlace::Served(served) => Err(Refusal::new(
+            format!("{} is open in the server at {}", pool.display(), served.server().address()),
+            remedy,
+        )),
+    }
 }
 
 /// The new drive of a verb, which was given its size as a file or its device.

@@ -1,7 +1,7 @@
 //! A pool that a server has open: its volumes are changed through the API.
 
-use super::volume_access::{ChangeFacts, ChangedVolume};
-use crate::server::connection::ServerConnection;
+use super::volume_access::{ChangeFacts, ChangedVolume, VolumeFacts};
+use crate::server::{connection::ServerConnection, place::ServerAddress};
 use array::{
     error::Error,
     format::{RedundancyClass, row::WriteCache},
@@ -37,6 +37,12 @@ pub struct OnlinePool {
     id: String,
     /// The pool in messages, as it was given.
     place: PathBuf,
+    /// Its folder on the server.
+    folder: PathBuf,
+    /// It was given as its folder.
+    is_folder: bool,
+    /// The arguments that name the server, for commands to be copied.
+    repeated: String,
 }
 
 /// The body of a request that creates or changes a volume. What is left out is usual, or stays.
@@ -86,12 +92,70 @@ impl OnlinePool {
     ///
     /// The pool is stopped.
     pub fn new(server: ServerConnection, row: PoolRow, place: &Path) -> Result<Self, Refusal> {
-        let PoolRow { id, name, reason, .. } = row;
+        let PoolRow { id, name, reason, folder, .. } = row;
         let stopped = || {
             let reason = reason.unwrap_or_else(|| "it is stopped".to_owned());
             Refusal::new(format!("pool {name}: {reason}"), "see the server's messages")
         };
-        Ok(Self { id: id.ok_or_else(stopped)?, server, place: place.to_owned() })
+        let (id, folder) = (id.ok_or_else(stopped)?, folder.map_or_else(PathBuf::new, PathBuf::from));
+        Ok(Self { id, server, place: place.to_owned(), folder, is_folder: false, repeated: String::new() })
+    }
+
+    /// A pool that was given as its folder.
+    ///
+    /// # Errors
+    ///
+    /// The pool is stopped.
+    pub fn of_folder(server: ServerConnection, row: PoolRow, place: &Path) -> Result<Self, Refusal> {
+        Ok(Self { is_folder: true, ..Self::new(server, row, place)? })
+    }
+
+    /// The same, at a server that was named by `address`.
+    pub fn named_by(self, address: &ServerAddress) -> Self {
+        Self { repeated: address.repeated(), ..self }
+    }
+
+    /// The arguments that name the server, each behind a blank; none for one that is found by the pool.
+    pub fn repeated(&self) -> &str {
+        &self.repeated
+    }
+
+    pub fn is_folder(&self) -> bool {
+        self.is_folder
+    }
+
+    /// The pool as it was given.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Its folder on the server.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of its resources at the server, which `end` follows.
+    pub fn path(&self, end: &str) -> String {
+        format!("/v1/pools/{}{end}", self.id)
+    }
+
+    /// A text of the server with the pool as it was given, where that has its folder. Paths of files stay, unless it was
+    /// given as its folder.
+    pub fn as_given(&self, text: &str) -> String {
+        let (folder, place) = (self.folder.display().to_string(), self.place.display().to_string());
+        if folder.is_empty() {
+            return text.to_owned();
+        }
+        let mut parts = text.split(&folder);
+        let mut given = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // Another folder whose name begins with that of this one.
+            let is_other = part.starts_with(|next: char| next.is_alphanumeric() || "-_".contains(next));
+            let is_file = part.starts_with('/') && !self.is_folder;
+            given += if is_other || is_file { &folder } else { &place };
+            given += part;
+        }
+        given
     }
 
     pub fn server(&self) -> &ServerConnection {
@@ -109,6 +173,32 @@ impl OnlinePool {
             row = self.volume(&VolumeRef::Name(name)).await?;
         }
         self.server.get(&format!("/v1/volumes/{}/uses", row.id)).await
+    }
+
+    /// Facts of a volume; `None` if it has no such snapshot.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; the server does not answer.
+    pub async fn facts(
+        &self,
+        volume: &VolumeRef,
+        snapshot: Option<&str>,
+    ) -> Result<Option<VolumeFacts>, Refusal> {
+        let row = self.volume(volume).await?;
+        if let Some(name) = snapshot {
+            let path = format!("/v1/volumes/{}/snapshots?name={}", row.id, in_uri(name));
+            let page: SnapshotPage = self.server.get(&path).await?;
+            if page.snapshots.is_empty() {
+                return Ok(None);
+            }
+        }
+        let uses = self.uses(volume).await?;
+        Ok(Some(VolumeFacts {
+            size: ByteCount(row.size_bytes),
+            is_needed: row.snapshots > 0 || row.group.is_some() || !uses.services.is_empty(),
+            uses: uses_behind_comma(&uses),
+        }))
     }
 
     /// Makes a change.
@@ -239,7 +329,7 @@ impl OnlinePool {
         Ok(changed(row))
     }
 
-    async fn send<B: Serialize>(
+    pub(super) async fn send<B: Serialize>(
         &self,
         method: Method,
         path: &str,
@@ -283,6 +373,15 @@ impl OnlinePool {
 
     fn refusal(&self, error: &Error) -> Refusal {
         serving::pool::folder::refusal(&self.place, error, HELP)
+    }
+}
+
+/// Services and clients in words, behind a comma; empty if there are none.
+fn uses_behind_comma(VolumeUses { services, initiators }: &VolumeUses) -> String {
+    match (services.is_empty(), initiators.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => format!(", served as {}", services.join(", ")),
+        (false, false) => format!(", served as {}, to {}", services.join(", "), initiators.join(", ")),
     }
 }
 

@@ -30,8 +30,26 @@ impl PoolPlace {
     ///
     /// Both are there; there is no such pool at the named server; the server refuses this caller.
     pub async fn of(world: &World, pool: &Path, address: &ServerAddress) -> Result<Self, Refusal> {
+        Self::find(world, pool, (address, "/VOLUME")).await
+    }
+
+    /// As [`PoolPlace::of`], for a verb about the pool itself.
+    ///
+    /// # Errors
+    ///
+    /// As of [`PoolPlace::of`].
+    pub async fn of_pool(world: &World, pool: &Path, address: &ServerAddress) -> Result<Self, Refusal> {
+        Self::find(world, pool, (address, "")).await
+    }
+
+    /// `end` is what follows the pool in the paths of the verb.
+    async fn find(
+        world: &World,
+        pool: &Path,
+        (address, end): (&ServerAddress, &str),
+    ) -> Result<Self, Refusal> {
         if let Some(server) = address.connection(world)? {
-            return Ok(Self::Served(Box::new(at_server(server, pool).await?)));
+            return Ok(Self::Served(Box::new(at_server(server, pool, end).await?.named_by(address))));
         }
         let is_folder = is_pool(pool);
         if is_folder && let Some(served) = by_folder(world, pool).await? {
@@ -43,7 +61,7 @@ impl PoolPlace {
             let at = server.address();
             return Err(Refusal::new(
                 format!("{name} is the folder of a pool, and a pool of the server at {at}"),
-                format!("say ./{name}/VOLUME for the folder, or ⟨server⟩ {at} for the pool of the server"),
+                format!("say ./{name}{end} for the folder, or ⟨server⟩ {at} for the pool of the server"),
             ));
         }
         Ok(Self::Served(Box::new(OnlinePool::new(server, row, pool)?)))
@@ -75,10 +93,17 @@ pub async fn refuse_served(
     Ok(())
 }
 
-/// The pool of this name at a server that was named.
-async fn at_server(server: ServerConnection, pool: &Path) -> Result<OnlinePool, Refusal> {
+/// The pool of this name at a server that was named; `end` is what follows the pool in the paths of the verb.
+///
+/// # Errors
+///
+/// It has no such pool, or refuses this caller.
+pub async fn at_server(server: ServerConnection, pool: &Path, end: &str) -> Result<OnlinePool, Refusal> {
     let name = name_of(pool).ok_or_else(|| {
-        Refusal::new(format!("{}: with ⟨server⟩ this is a pool's name", pool.display()), "say POOL/VOLUME")
+        Refusal::new(
+            format!("{}: with ⟨server⟩ this is a pool's name", pool.display()),
+            format!("say POOL{end}"),
+        )
     })?;
     let pools = server.pools().await?;
     let names: Vec<String> = pools.iter().map(|row| row.name.clone()).collect();
@@ -106,7 +131,7 @@ async fn by_folder(world: &World, folder: &Path) -> Result<Option<OnlinePool>, R
         return Ok(None);
     }
     let row = server.pools().await?.into_iter().find(|row| has_folder(row, folder));
-    row.map(|row| OnlinePool::new(server, row, folder)).transpose()
+    row.map(|row| OnlinePool::of_folder(server, row, folder)).transpose()
 }
 
 /// The pool of this name at the server with the usual state folder.

@@ -1,29 +1,47 @@
 //! `spindle pool readmit`.
 
-use super::add_drive::take_in;
-use crate::exit_status::ExitStatus;
+use super::{
+    add_drive::{take_in, tell},
+    online_drives::OnlineVerb,
+    pool_place::PoolPlace,
+    volume_access::VerbOptions,
+};
+use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
-use serving::pool::{add_drive::AddDriveAnswer, pool_change::PoolChange};
+use serving::pool::{levelling::advice_of, pool_change::PoolChange};
 use std::path::Path;
 use world::{ByteCount, World};
 
 /// Takes back a drive that fell behind.
-pub async fn readmit(world: &World, folder: &Path, given: &str, json: bool) -> Result<ExitStatus, Refusal> {
-    let change = PoolChange::Readmit { drive: given.to_owned() };
-    let told = |answer: &AddDriveAnswer| {
-        let mut lines = vec![format!(
-            "{}: {} is in use again; {} of copies compared or made, {} of them written; {} segments still lack a copy",
-            folder.display(),
-            answer.path.display(),
-            ByteCount(answer.rebuilt_bytes),
-            ByteCount(answer.rebuilt_bytes.saturating_sub(answer.matched_bytes)),
-            answer.degraded_segments
-        )];
-        if answer.lost_segments > 0 {
-            let lost = answer.lost_segments;
-            lines.push(format!("  {lost} segments have no copy on a drive in use: see 'spindle pool show'"));
+pub async fn readmit(
+    world: &World,
+    pool: &Path,
+    given: &str,
+    options: VerbOptions<'_>,
+) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let (answer, advice) = match PoolPlace::of_pool(world, pool, options.server).await? {
+        PoolPlace::Served(served) => {
+            let verb = OnlineVerb { world, pool: &served, console: &console };
+            let answer = verb.readmit(given).await?;
+            (answer, advice_of(&served.status().await?, pool))
         }
-        lines
+        PoolPlace::Folder => {
+            take_in((world, pool), &PoolChange::Readmit { drive: given.to_owned() }, &console).await?
+        }
     };
-    take_in(world, folder, json, &change, told).await
+    let copies = &answer.copies;
+    let mut lines = vec![format!(
+        "{}: {} is in use again; {} of copies compared or made, {} of them written; {} segments still lack a copy",
+        pool.display(),
+        answer.path.display(),
+        ByteCount(copies.rebuilt_bytes),
+        ByteCount(copies.rebuilt_bytes.saturating_sub(copies.matched_bytes)),
+        copies.degraded_segments
+    )];
+    if copies.lost_segments > 0 {
+        let lost = copies.lost_segments;
+        lines.push(format!("  {lost} segments have no copy on a drive in use: see 'spindle pool show'"));
+    }
+    tell(&console, &answer, (&lines, advice))
 }

@@ -3,7 +3,7 @@
 use super::{
     pool_place::PoolPlace,
     volume::VolumeAnswer,
-    volume_access::{ChangeFacts, ChangedVolume, VolumeAccess, VolumeOptions},
+    volume_access::{ChangeFacts, ChangedVolume, VerbOptions, VolumeAccess},
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use control::web::client::VolumeUses;
@@ -25,7 +25,7 @@ use world::{
 
 /// Rolls back to what `path` names, if `yes`, or the answer on the terminal, is the name of the volume in it.
 pub fn roll_back(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     (path, goal): (&Path, &VolumePath),
     (yes, is_forced): (Option<&str>, bool),
 ) -> Result<ExitStatus, Refusal> {
@@ -91,7 +91,7 @@ fn confirm((path, goal): (&Path, &VolumePath), yes: Option<&str>, console: &Cons
 fn show(
     done: &ChangedVolume,
     (path, goal): (&Path, &VolumePath),
-    (options, is_served): (VolumeOptions<'_>, bool),
+    (options, is_served): (VerbOptions<'_>, bool),
     console: &Console,
 ) -> Result<(), Refusal> {
     let ChangeFacts::RolledBack { left_name, size_before, withheld } = &done.facts else {

@@ -1,50 +1,35 @@
-//! Every copy of everything in a pool looked at once.
+//! `spindle pool scrub`.
 
-use super::reporter::open;
+use super::{online_drives::OnlineVerb, pool_place::PoolPlace, reporter::open, volume_access::VerbOptions};
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
-use serde::Serialize;
+use serving::pool::scrub::ScrubAnswer;
 use std::path::Path;
 use world::World;
 
-#[derive(Serialize)]
-struct ScrubAnswer {
-    blocks: u64,
-    nodes: u64,
-    superblocks: u64,
-    mended: u64,
-    lost_places: u64,
-    lost: Vec<String>,
+/// Scrubs, fixes wrong copies, and fails if a block has no right copy.
+pub async fn scrub(world: &World, pool: &Path, options: VerbOptions<'_>) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let answer = match PoolPlace::of_pool(world, pool, options.server).await? {
+        PoolPlace::Served(served) => OnlineVerb { world, pool: &served, console: &console }.scrub().await?,
+        PoolPlace::Folder => {
+            let open = open(world, pool, &console).await?;
+            let found = open.pool.scrub().await;
+            let found = found.map_err(|error| open.refusal(&error, "nothing was changed for the worse"));
+            let closed = open.close().await;
+            let found = found?;
+            closed?;
+            ScrubAnswer::from(found)
+        }
+    };
+    tell(&console, pool, &answer)
 }
 
-/// Scrubs, fixes wrong copies, and fails if a block has no right copy.
-pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(json, false);
-    let open = open(world, folder, &console).await?;
-    let found = open.pool.scrub().await;
-    let found = found.map_err(|error| open.refusal(&error, "nothing was changed for the worse"));
-    let closed = open.close().await;
-    let found = found?;
-    closed?;
-    let answer = ScrubAnswer {
-        blocks: found.blocks,
-        nodes: found.nodes,
-        superblocks: found.superblocks,
-        mended: found.repaired,
-        lost_places: found.lost_places,
-        lost: found.lost,
-    };
-    if json {
-        console.json_of(&answer)?;
+/// Prints the answer. Data without a right copy is a failure.
+pub fn tell(console: &Console, pool: &Path, answer: &ScrubAnswer) -> Result<ExitStatus, Refusal> {
+    if console.is_for_programs() {
+        console.json_of(answer)?;
     }
-    let ScrubAnswer { blocks, nodes, superblocks, mended, lost_places, lost } = &answer;
-    console.say(&format!(
-        "{}: {blocks} blocks, {nodes} nodes and {superblocks} superblocks checked, every copy of them",
-        folder.display()
-    ));
-    console.say(&format!("  {mended} wrong copies were fixed, {lost_places} places are lost"));
-    for place in lost {
-        console.say(&format!("  lost: {place}"));
-    }
-    console.finish(if *lost_places == 0 { ExitStatus::Pass } else { ExitStatus::Fail })
+    answer.text(&pool.display().to_string()).iter().for_each(|line| console.say(line));
+    console.finish(if answer.lost_places == 0 { ExitStatus::Pass } else { ExitStatus::Fail })
 }

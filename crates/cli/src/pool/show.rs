@@ -1,11 +1,14 @@
 //! `spindle pool show` and `force-open`.
 
-use super::damaged;
+use super::{
+    damaged, job_text::job_text, online_pool::OnlinePool, pool_place::PoolPlace, volume_access::VerbOptions,
+};
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
 };
 use array::pool::OpenSetting;
+use control::web::{health_rows::JobRow, rows::PoolRow};
 use report::{Refusal, duration::show_duration};
 use serde::Serialize;
 use serving::pool::{
@@ -27,6 +30,19 @@ struct ShowAnswer<'a> {
     #[serde(flatten)]
     shown: &'a PoolStatus,
     in_use: Option<InUse<'a>>,
+    /// The server that has the pool open, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<ShownServer>,
+}
+
+/// The server that has the pool open.
+#[derive(Serialize)]
+struct ShownServer {
+    address: String,
+    /// The change of drives or settings that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change_under_way: Option<String>,
+    jobs: Vec<JobRow>,
 }
 
 /// The process that has the pool open.
@@ -55,44 +71,91 @@ pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Exit
     console.finish(ExitStatus::Pass)
 }
 
-/// Prints a pool's status: opens and closes it, or reads what the process that has it open published.
-pub async fn show(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
-    if is_pool(folder) && is_held(folder) {
-        return show_published(world, folder, json);
+/// Prints a pool's status: opens and closes it, or asks the server that has it open, or reads what another process that has it
+/// open published.
+pub async fn show(world: &World, pool: &Path, options: VerbOptions<'_>) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(options.json, false);
+    let place = PoolPlace::of_pool(world, pool, options.server).await?;
+    if let PoolPlace::Served(served) = &place {
+        match show_served(world, served, &console).await {
+            // One that ends, or that has no such status, may have published one.
+            Err(_) if served.is_folder() && is_held(pool) => {}
+            shown => return shown,
+        }
     }
-    let held = HeldPool::take(world, folder, AccessMode::ReadWrite).await?;
+    if is_pool(pool) && is_held(pool) {
+        return show_published(world, pool, &console);
+    }
+    let held = HeldPool::take(world, pool, AccessMode::ReadWrite).await?;
     let open = match held.open(world, OpenSetting::default(), &StderrNotices::shared()).await {
         Ok(open) => open,
-        Err(failure) => return damaged::show(world, *failure, json).await,
+        Err(failure) => return damaged::show(world, *failure, options.json).await,
     };
     let shown = PoolStatus::with_snapshot_room(&open).await;
     open.close().await?;
-    let console = Console::new(json, false);
-    if json {
-        console.json_of(&ShowAnswer { shown: &shown, in_use: None })?
+    if options.json {
+        console.json_of(&ShowAnswer { shown: &shown, in_use: None, server: None })?
     } else {
-        say(&console, folder, &shown)
+        say(&console, pool, &shown)
     }
     console.finish(ExitStatus::Pass)
 }
 
-/// A pool that has stopped is a failure.
-fn show_published(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
-    let status = PublishedStatus::published(folder)?;
-    let age_seconds = status.age_seconds(world.wall());
-    let console = Console::new(json, false);
-    if json {
-        let in_use = InUse {
+/// The status that a server gives, with its jobs, and the events that it published if its folder can be read.
+async fn show_served(world: &World, pool: &OnlinePool, console: &Console) -> Result<ExitStatus, Refusal> {
+    let shown = pool.status().await?;
+    let server = pool.server();
+    let row: PoolRow = server.get(&pool.path("")).await?;
+    let jobs: Vec<JobRow> = server.get(&pool.path("/jobs")).await?;
+    let address = server.address().to_string();
+    let published = PublishedStatus::published(pool.folder()).ok();
+    let stopped = row.reason.is_some();
+    if console.is_for_programs() {
+        let in_use = published.as_ref().map(|status| InUse::of(status, status.age_seconds(world.wall())));
+        let server = ShownServer { address, change_under_way: row.change_under_way, jobs };
+        console.json_of(&ShowAnswer { shown: &shown, in_use, server: Some(server) })?;
+    } else {
+        say(console, pool.place(), &shown);
+        let since = published.as_ref().map_or(String::new(), |status| format!(" since {}", status.opened_at));
+        console.say(&format!("  open in the server at {address}{since}"));
+        if let Some(change) = &row.change_under_way {
+            console.say(&format!("  under way: {change}"));
+        }
+        for job in jobs.iter().filter(|job| job.is_open()) {
+            console.say(&format!("  job {}", job_text(job)));
+        }
+        if let Some(reason) = &row.reason {
+            console.say(&format!("  stopped: {}; nothing is written any more", pool.as_given(reason)));
+        }
+        for event in published.iter().flat_map(|status| &status.events) {
+            console.say(&format!("  {} {}", event.time, pool.as_given(&event.line())));
+        }
+    }
+    console.finish(if stopped { ExitStatus::Fail } else { ExitStatus::Pass })
+}
+
+impl<'a> InUse<'a> {
+    fn of(status: &'a PublishedStatus, age_seconds: u64) -> Self {
+        Self {
             process: status.process,
             opened_at: &status.opened_at,
             written_at: &status.written_at,
             age_seconds,
             stopped: status.stopped.as_deref(),
             events: &status.events,
-        };
-        console.json_of(&ShowAnswer { shown: &status.pool, in_use: Some(in_use) })?;
+        }
+    }
+}
+
+/// A pool that has stopped is a failure.
+fn show_published(world: &World, folder: &Path, console: &Console) -> Result<ExitStatus, Refusal> {
+    let status = PublishedStatus::published(folder)?;
+    let age_seconds = status.age_seconds(world.wall());
+    if console.is_for_programs() {
+        let in_use = Some(InUse::of(&status, age_seconds));
+        console.json_of(&ShowAnswer { shown: &status.pool, in_use, server: None })?;
     } else {
-        say(&console, folder, &status.pool);
+        say(console, folder, &status.pool);
         console.say(&format!(
             "  in use by process {} since {}; this is what it published {age_seconds} s ago",
             status.process, status.opened_at

@@ -2,10 +2,12 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
-    branching, copying,
+    branching,
+    confirmation::Destruction,
+    copying,
     cut::{self, WantedSnapshot},
     filling, rollback,
-    volume_access::{VolumeAccess, VolumeOptions},
+    volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
     volume_readmission::{ReadmitArguments, readmit_clients},
 };
@@ -70,7 +72,7 @@ impl<'a> VolumeAnswer<'a> {
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
-    let options = VolumeOptions { json: arguments.json, server: &arguments.server };
+    let options = VerbOptions { json: arguments.json, server: &arguments.server };
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Clone { volume: path, .. }
     | VolumeVerb::Fill { volume: path, .. }
@@ -81,7 +83,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
-    | VolumeVerb::Delete { volume: path }) = &arguments.verb
+    | VolumeVerb::Delete { volume: path, .. }) = &arguments.verb
     else {
         return match &arguments.verb {
             VolumeVerb::Diff { from, to } => volume_diff::diff(from, to.as_deref(), options),
@@ -116,7 +118,21 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         let console = Console::new(options.json, false);
         let access = VolumeAccess::open(&world, &wanted.folder, options.server, &console).await?;
         let is_served = matches!(access, VolumeAccess::Served(_));
+        let destruction = Destruction::by_verb(&arguments.verb, (path, &wanted), &access).await;
+        let yes = yes_of(&arguments.verb);
+        let confirmed = destruction.and_then(|destruction| {
+            destruction.iter().try_for_each(|known| known.confirm(&console, yes))?;
+            Ok(destruction)
+        });
+        let destruction = match confirmed {
+            Ok(destruction) => destruction,
+            Err(refusal) => {
+                access.close().await?;
+                return Err(refusal);
+            }
+        };
         let done = access.perform_and_close(&change).await?;
+        destruction.iter().for_each(|known| known.tell_done(&console, yes));
         let is_set = matches!(change, VolumeChange::Create { .. } | VolumeChange::Set { .. });
         let limits = is_set.then_some(done.limits);
         let limits_text = limits.map_or(String::new(), |limits| limits.text());
@@ -196,6 +212,14 @@ fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
         | VolumeVerb::Move { .. }
         | VolumeVerb::Rollback { .. }
         | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
+    }
+}
+
+/// The name by which a destruction is confirmed.
+fn yes_of(verb: &VolumeVerb) -> Option<&str> {
+    match verb {
+        VolumeVerb::Delete { yes, .. } | VolumeVerb::Resize { yes, .. } => yes.as_deref(),
+        _ => None,
     }
 }
 

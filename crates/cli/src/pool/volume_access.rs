@@ -8,16 +8,16 @@ use serving::{
     pool::{
         folder::OpenPool,
         limits::LimitStatus,
-        volume_change::{RolledBackVolume, VolumeChange, VolumeDone, VolumeOutcome, perform},
+        volume_change::{RolledBackVolume, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef, perform},
         withholding::ReadmissionAnswer,
     },
 };
 use std::path::Path;
 use world::{ByteCount, World};
 
-/// The options that all verbs of volumes have.
+/// The options that all verbs of pools and volumes have.
 #[derive(Clone, Copy)]
-pub struct VolumeOptions<'a> {
+pub struct VerbOptions<'a> {
     pub json: bool,
     pub server: &'a ServerAddress,
 }
@@ -35,6 +35,15 @@ pub struct ChangedVolume {
     pub size: ByteCount,
     pub limits: LimitStatus,
     pub facts: ChangeFacts,
+}
+
+/// Facts of a volume, for those who are about to destroy some of it.
+pub struct VolumeFacts {
+    pub size: ByteCount,
+    /// It has snapshots, is in a group, or is served: it is not deleted.
+    pub is_needed: bool,
+    /// Its services and clients, behind a comma.
+    pub uses: String,
 }
 
 /// Facts of a change, for those kinds that have some.
@@ -85,6 +94,34 @@ impl VolumeAccess {
         match self {
             Self::Stopped(open) => perform(change, &open.changeable()).await.map(ChangedVolume::from),
             Self::Served(served) => served.perform(change).await,
+        }
+    }
+
+    /// Facts of a volume; `None` if there is none, or not the snapshot of it.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, or has no such volume.
+    pub async fn facts(
+        &self,
+        volume: &VolumeRef,
+        snapshot: Option<&str>,
+    ) -> Result<Option<VolumeFacts>, Refusal> {
+        match self {
+            Self::Stopped(open) => {
+                let Some(info) = open.pool.volumes().into_iter().find(|info| volume.is(info)) else {
+                    return Ok(None);
+                };
+                let snapshots = open.pool.snapshots(info.volume).unwrap_or_default();
+                let is_there = |name: &str| snapshots.iter().any(|known| known.name == name);
+                let facts = VolumeFacts {
+                    size: ByteCount(info.size_bytes),
+                    is_needed: info.snapshots > 0 || info.group.is_some(),
+                    uses: String::new(),
+                };
+                Ok(snapshot.is_none_or(is_there).then_some(facts))
+            }
+            Self::Served(served) => served.facts(volume, snapshot).await,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `spindle volume diff`.
 
-use super::{pool_place::refuse_served, reporter::open, volume_access::VolumeOptions};
+use super::{pool_place::refuse_served, reporter::open, volume_access::VerbOptions};
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serving::pool::difference::{DifferencePoints, JsonSink};
@@ -11,7 +11,7 @@ use world::{
 };
 
 /// Prints what changed from one point of a volume to another, or to now.
-pub fn diff(from: &Path, to: Option<&Path>, options: VolumeOptions<'_>) -> Result<ExitStatus, Refusal> {
+pub fn diff(from: &Path, to: Option<&Path>, options: VerbOptions<'_>) -> Result<ExitStatus, Refusal> {
     let points = DifferencePoints::of(from, to)?;
     real::run(0, RealOptions::default(), async |world: World| {
         let json = options.json;

@@ -1,6 +1,6 @@
 //! `spindle volume readmit`.
 
-use super::volume_access::{ChangeFacts, VolumeAccess, VolumeOptions};
+use super::volume_access::{ChangeFacts, VerbOptions, VolumeAccess};
 use crate::{console::Console, exit_status::ExitStatus};
 use clap::Args;
 use report::Refusal;
@@ -55,7 +55,7 @@ struct JsonAnswer<'a> {
 
 /// Readmits clients from which a forced rollback withheld a volume.
 pub fn readmit_clients(
-    options: VolumeOptions<'_>,
+    options: VerbOptions<'_>,
     arguments: &ReadmitArguments,
     volume: &VolumePath,
 ) -> Result<ExitStatus, Refusal> {

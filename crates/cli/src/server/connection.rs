@@ -12,6 +12,9 @@ use std::rc::Rc;
 use tls::ClientTls;
 use world::{Address, World, real::Sockets};
 
+/// Status of an answer by a server that starts or ends, or for a pool that is stopped.
+const UNAVAILABLE: u16 = 503;
+
 /// The way to one server. Each request has a connection of its own.
 pub struct ServerConnection {
     client: ApiClient,
@@ -56,6 +59,19 @@ impl ServerConnection {
     /// The server's problem, or that it did not answer.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
         self.client.get(path).await
+    }
+
+    /// Gets a resource, if the server answers: one that ends or starts does not.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem.
+    pub async fn get_if_up<T: DeserializeOwned>(&self, path: &str) -> Result<Result<T, Refusal>, Refusal> {
+        match self.client.send(Method::GET, path, None, &[]).await {
+            Err(refusal) => Ok(Err(refusal)),
+            Ok(reply) if reply.status == UNAVAILABLE => Ok(reply.parsed()),
+            Ok(reply) => reply.parsed().map(Ok),
+        }
     }
 
     /// Gets a resource as it is.

@@ -58,7 +58,8 @@ fn a_copy_in_another_pool_outlives_its_source_and_is_refreshed() {
     });
     assert_eq!(again, nothing);
     for path in ["mail/store@a", "mail/store@b", "mail/store"] {
-        done(&bench.run(&["volume", "delete", path]));
+        let name = path.rsplit(['/', '@']).next().unwrap();
+        done(&bench.run(&["volume", "delete", path, "--yes", name]));
     }
     let shown = done(&bench.run(&["pool", "show", "safe"]));
     assert!(shown.contains("copy@a") && shown.contains("copy@b"), "{shown}");

@@ -60,7 +60,7 @@ fn volumes_of_two_pools_get_one_snapshot() {
     }
     assert_eq!(done(&bench.run(&["pool", "settle", "mail", "logs"])), "no snapshot of several pools waits\n");
     refused(&bench, &cut, "\"monday\" exists already; choose another name");
-    done(&bench.run(&["volume", "delete", "logs/store-log@monday"]));
+    done(&bench.run(&["volume", "delete", "logs/store-log@monday", "--yes", "monday"]));
     let said =
         bench.run(&["volume", "snapshot", "mail/store", "logs/store-log", "--as", "tuesday", "--json"]);
     let said = json_of(&done(&said));
@@ -74,7 +74,7 @@ fn volumes_of_one_pool_get_one_snapshot_too() {
     done(&bench.run(&["volume", "create", "mail/queue", "8MiB"]));
     let said = done(&bench.run(&["volume", "snapshot", "mail/store", "mail/queue", "--as", "monday"]));
     assert_eq!(said, "mail/store@monday: a snapshot\nmail/queue@monday: a snapshot\n");
-    done(&bench.run(&["volume", "delete", "mail/queue@monday"]));
+    done(&bench.run(&["volume", "delete", "mail/queue@monday", "--yes", "monday"]));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_interrupted_snapshot_is_pending_until_its_pools_are_seen_together() {
     assert!(shown.contains("snapshot store@monday, pending, it cannot be used until its 2 pools"), "{shown}");
     let why = "snapshot \"monday\" is of several pools, and not all are known to have their part";
     refused(&bench, &["volume", "clone", "mail/store@monday", "mail/try"], why);
-    refused(&bench, &["volume", "delete", "mail/store@monday"], why);
+    refused(&bench, &["volume", "delete", "mail/store@monday", "--yes", "monday"], why);
     let alone = bench.run(&["pool", "settle", "mail"]);
     assert_eq!(alone.code, Some(1), "{}", alone.stderr);
     assert!(alone.stdout.starts_with("monday: waits for "), "{}", alone.stdout);

@@ -150,7 +150,7 @@ fn a_pool_in_use_is_shown_as_its_owner_published_it() {
     let said = done(&bench.run(&["pool", "show", "mail"]));
     assert!(said.contains(&format!("in use by process {} since 20", exporting.child.id())), "{said}");
     assert!(said.contains(" s ago"), "{said}");
-    let refused = bench.run(&["volume", "delete", "mail/store"]);
+    let refused = bench.run(&["volume", "delete", "mail/store", "--yes", "store"]);
     assert_eq!(refused.code, Some(2), "to read is all that others may: {}", refused.stdout);
     assert!(exporting.events().is_empty(), "nothing happened: {:?}", exporting.events());
     assert_eq!(exporting.end(), Some(0));
@@ -238,7 +238,7 @@ fn an_added_drive_makes_a_pool_of_two_whole_again() {
     let bench = Bench::new();
     pool_of(&bench, "2", "96MiB", "64MiB");
     fs::remove_file(bench.path("mail/drive-2.spindle")).unwrap();
-    let forced = bench.run(&["pool", "force-open", "mail"]);
+    let forced = bench.run(&["pool", "force-open", "mail", "--yes", "mail"]);
     done(&forced);
     let said = bench.run(&["pool", "add-drive", "mail", "--size", "96MiB"]);
     done(&said);

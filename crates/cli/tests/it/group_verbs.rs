@@ -100,13 +100,13 @@ fn a_group_is_cut_cloned_rolled_back_and_deleted_by_its_path() {
     assert!(said.contains("mail/queue: now → as of @monday; what it was is mail/queue~2\n"), "{said}");
 
     assert_eq!(
-        done(&bench.run(&["group", "delete", "mail/mail-all@monday"])),
+        done(&bench.run(&["group", "delete", "mail/mail-all@monday", "--yes", "monday"])),
         "mail/mail-all@monday: deleted\n"
     );
     let said = done(&bench.run(&["group", "delete", "mail/mail-all"]));
     assert_eq!(said, "mail/mail-all: deleted; its volumes and their snapshots stay\n");
     assert_eq!(done(&bench.run(&["group", "show", "mail"])), "mail: no groups\n");
-    done(&bench.run(&["volume", "delete", "mail/store"]));
+    done(&bench.run(&["volume", "delete", "mail/store", "--yes", "store"]));
 }
 
 #[test]
@@ -120,9 +120,17 @@ fn what_a_group_cannot_be_or_do_is_refused_in_a_line() {
     done(&bench.run(&create(&["mail/store", "mail/queue"])));
     refused(&bench, &create(&["mail/other"]), "\"all\" exists already");
     refused(&bench, &["group", "create", "two", "mail/store"], "volume \"store\" is in group \"all\"");
-    refused(&bench, &["volume", "delete", "mail/store"], "volume \"store\" is in group \"all\"");
+    refused(
+        &bench,
+        &["volume", "delete", "mail/store", "--yes", "store"],
+        "volume \"store\" is in group \"all\"",
+    );
     done(&bench.run(&["group", "snapshot", "mail/all@monday"]));
-    refused(&bench, &["volume", "delete", "mail/store@monday"], "is one of all volumes of group \"all\"");
+    refused(
+        &bench,
+        &["volume", "delete", "mail/store@monday", "--yes", "monday"],
+        "is one of all volumes of group \"all\"",
+    );
     refused(&bench, &["group", "snapshot", "mail/all@monday"], "\"monday\" exists already");
     refused(&bench, &["group", "snapshot", "mail/all"], "mail/all names no snapshot");
     refused(&bench, &["group", "show", "mail/nobody"], "the pool has no group \"nobody\"");
@@ -183,7 +191,10 @@ fn a_group_of_two_pools_is_cut_cloned_rolled_back_and_deleted_by_the_path_of_eit
     );
     assert_eq!((first_byte(&bench, "mail/store", None), first_byte(&bench, "logs/log", None)), (1, 1));
     assert_eq!((first_byte(&bench, "mail/store~1", None), first_byte(&bench, "logs/log~1", None)), (2, 2));
-    assert_eq!(done(&bench.run(&["group", "delete", "logs/all@monday"])), "logs/all@monday: deleted\n");
+    assert_eq!(
+        done(&bench.run(&["group", "delete", "logs/all@monday", "--yes", "monday"])),
+        "logs/all@monday: deleted\n"
+    );
     done(&bench.run(&["group", "delete", "mail/all"]));
     for pool in ["mail", "logs"] {
         assert_eq!(done(&bench.run(&["group", "show", pool])), format!("{pool}: no groups\n"));

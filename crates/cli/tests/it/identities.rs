@@ -57,9 +57,10 @@ fn a_disk_keeps_its_identity_over_starts_and_names_and_a_new_one_gets_another() 
     assert_eq!(renamed.code, Some(0), "{}", renamed.stderr);
     let mail = served(&bench, &["pool/mail", "pool/mail@monday"]);
     assert_eq!((&mail[0].0, &mail[1].0), (&volume.0, &snapshot.0));
-    for arguments in
-        [&["volume", "delete", "pool/mail@monday"][..], &["volume", "snapshot", "pool/mail@monday"]]
-    {
+    for arguments in [
+        &["volume", "delete", "pool/mail@monday", "--yes", "monday"][..],
+        &["volume", "snapshot", "pool/mail@monday"],
+    ] {
         assert_eq!(bench.run(arguments).code, Some(0), "{arguments:?}");
     }
     assert_ne!(served(&bench, &["pool/mail@monday"])[0].0, snapshot.0, "it reads as another point");

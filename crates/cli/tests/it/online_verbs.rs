@@ -123,7 +123,7 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
         &["create", "POOL/b", "4MiB", "--write-cache"],
         &["set", "POOL/a", "--limit", "none", "--write-cache", "on"],
         &["resize", "POOL/a", "9MiB"],
-        &["resize", "POOL/a", "8MiB", "--shrink"],
+        &["resize", "POOL/a", "8MiB", "--shrink", "--yes", "a"],
         &["rename", "POOL/b", "c"],
         &["snapshot", "POOL/a@monday", "--note", "before"],
         &["clone", "POOL/a@monday", "POOL/d"],
@@ -132,12 +132,12 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
         &["rollback", "POOL/a~1", "--yes", "a~1"],
         &["readmit", "POOL/a", "--all"],
         &["snapshot", "POOL/a", "POOL/c", "--as", "tuesday"],
-        &["delete", "POOL/a@tuesday"],
+        &["delete", "POOL/a@tuesday", "--yes", "tuesday"],
         &["create", "POOL/a", "8MiB"],
         &["create", "POOL/a", "1GiB"],
         &["snapshot", "POOL/a@monday", "--note", "before"],
-        &["delete", "POOL/none"],
-        &["delete", "POOL/a@none"],
+        &["delete", "POOL/none", "--yes", "none"],
+        &["delete", "POOL/a@none", "--yes", "none"],
         &["set", "POOL/none", "--iops", "5"],
     ] {
         let arguments: Vec<String> =
@@ -154,6 +154,17 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
     }
     let said = both(&["resize", "state/pools/mail/c", "8MiB"]);
     assert_eq!(said[0].stdout, said[1].stdout);
+    let said = both(&["resize", "state/pools/mail/c", "4MiB", "--shrink"]);
+    assert_eq!(said[0].stderr, said[1].stderr);
+    refused_with(&said[0], "c: 8.00 MiB → 4.00 MiB; what lies behind is lost, and nothing brings it back");
+    let said = both(&["delete", "state/pools/mail/d"]);
+    assert_eq!(said[0].stderr, said[1].stderr);
+    refused_with(
+        &said[0],
+        "d: 8.00 MiB → deleted; nothing brings it back: the name confirms that; say --yes d",
+    );
+    let shrink = ["volume", "resize", "state/pools/mail/store", "4MiB", "--shrink"];
+    refused_with(&bench.run(&shrink), ", served as NBD export store, unit ");
     let said = both(&["resize", "state/pools/mail/c", "4MiB"]);
     assert!(said[0].stderr.contains("say --shrink if that is meant"), "{}", said[0].stderr);
     let said = bench.run(&["volume", "fill", "state/pools/mail/d", "--json"]);
@@ -161,7 +172,7 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
     let said =
         done(&bench.run(&["volume", "clone", "state/pools/mail/a", "state/pools/mail/e", "--independent"]));
     assert!(said.contains("that goes on in the server"), "{said}");
-    let said = bench.run(&["volume", "delete", "state/pools/mail/store"]);
+    let said = bench.run(&["volume", "delete", "state/pools/mail/store", "--yes", "store"]);
     refused_with(&said, "mail/store is served as NBD export store, unit ");
     refused_with(&said, "take it out of the site file and apply that first");
     for arguments in [
@@ -174,7 +185,7 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
         let said = bench.run(&[&["volume"], arguments].concat());
         refused_with(&said, "takes its pools for itself; end the server");
     }
-    let said = bench.run(&["pool", "scrub", "state/pools/mail"]);
+    let said = bench.run(&["group", "show", "state/pools/mail"]);
     refused_with(
         &said,
         "another Spindle has the pool open; it is the server with the socket DIR/state/spindle.sock",
@@ -187,7 +198,7 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
     // One that a killed server has left is not believed.
     fs::write(&link, left).unwrap();
     done(&bench.run(&["volume", "diff", "state/pools/mail/a@monday"]));
-    done(&bench.run(&["volume", "delete", "state/pools/mail/c@tuesday"]));
+    done(&bench.run(&["volume", "delete", "state/pools/mail/c@tuesday", "--yes", "tuesday"]));
     done(&bench.run(&["pool", "scrub", "state/pools/mail"]));
 }
 
@@ -328,7 +339,10 @@ fn a_volume_is_destroyed_by_name_through_the_server() {
     refused_with(&apply(&["--destroy", "mail/store"]), "mail/store is in the file, so it is not destroyed");
     let said = done(&apply(&["--destroy", "logs/log"]));
     assert!(said.contains("- volume logs/log: 8.00 MiB"), "{said}");
-    refused_with(&bench.run(&["volume", "delete", "state/pools/logs/log"]), "the pool has no volume \"log\"");
+    refused_with(
+        &bench.run(&["volume", "delete", "state/pools/logs/log", "--yes", "log"]),
+        "the pool has no volume \"log\"",
+    );
     served.end();
 }
 
@@ -375,7 +389,7 @@ fn a_token_gives_its_role_on_its_pools_until_it_is_deleted() {
     let problem = format!("the server at {address} has no pool mail; it has logs");
     refused_with(&there(&create("mail/x"), "logger"), &problem);
     assert_eq!(done(&there(&create("logs/x"), "logger")), "logs/x: a volume of 1.00 MiB\n");
-    refused_with(&there(&["volume", "delete", "logs/x"], "logger"), "it takes the role admin");
+    refused_with(&there(&["volume", "delete", "logs/x", "--yes", "x"], "logger"), "it takes the role admin");
     refused_with(&there(&["token", "list"], "logger"), "it takes the role admin");
     let list = done(&there(&["token", "list"], "state/admin-token"));
     assert!(

@@ -119,6 +119,6 @@ fn room_that_data_needs_is_not_kept_and_the_message_has_the_bytes_that_lack() {
     refused(&bench, &set, "MiB of data have no room beside that; add a drive, delete data or snapshots");
     let shown = json(&bench, &["pool", "show", "mail"]);
     assert_eq!(shown["sparing"], serde_json::json!({ "level": "none", "kept_drives": 0, "kept_bytes": 0 }));
-    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store@monday", "--yes", "monday"]));
     done(&bench.run(&set));
 }

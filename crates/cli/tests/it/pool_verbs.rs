@@ -144,7 +144,7 @@ fn volumes_are_resized_renamed_and_kept_once_if_so_wanted() {
     assert_eq!(refused.code, Some(2));
     let story = "spindle: mail/store has 96.0 MiB, and what lies behind 32.0 MiB would be lost; say --shrink";
     assert!(refused.stderr.starts_with(story), "{}", refused.stderr);
-    let said = json(&bench, &["volume", "resize", "mail/store", "32MiB", "--shrink"]);
+    let said = json(&bench, &["volume", "resize", "mail/store", "32MiB", "--shrink", "--yes", "store"]);
     assert_eq!(said["size_bytes"], 32 << 20);
     done(&bench.run(&["volume", "snapshot", "mail/store@monday"]));
     let said = json(&bench, &["volume", "rename", "mail/store", "letters"]);
@@ -265,9 +265,9 @@ fn a_snapshot_is_cloned_and_rolled_back_to_and_the_rollback_is_undone() {
     });
     assert_eq!(said, undone);
     assert_eq!(first_bytes(&bench, "mail/store").0, vec![0xaa; 4096]);
-    done(&bench.run(&["volume", "delete", "mail/store~2"]));
-    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
-    done(&bench.run(&["volume", "delete", "mail/store"]));
+    done(&bench.run(&["volume", "delete", "mail/store~2", "--yes", "store~2"]));
+    done(&bench.run(&["volume", "delete", "mail/store@monday", "--yes", "monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store", "--yes", "store"]));
     assert_eq!(first_bytes(&bench, "mail/try").0, letters()[..4096].to_vec(), "it outlives all of them");
 }
 
@@ -307,8 +307,8 @@ fn an_independent_clone_outlives_its_source_and_a_filling_is_given_up() {
     assert_eq!(said, serde_json::json!({ "path": "mail/try", "done": "independent" }));
     let said = done(&bench.run(&["volume", "fill", "mail/try"]));
     assert_eq!(said, "mail/try: independent already, it has no source\n");
-    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
-    done(&bench.run(&["volume", "delete", "mail/store"]));
+    done(&bench.run(&["volume", "delete", "mail/store@monday", "--yes", "monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store", "--yes", "store"]));
     for name in ["mail/copy", "mail/try"] {
         assert_eq!(first_bytes(&bench, name), (before.clone(), false));
     }

@@ -147,7 +147,7 @@ fn a_pool_whose_log_has_a_hole_is_shown_served_and_copied_up_to_it() {
     let line = refused_line(&bench.run(&["volume", "create", "mail/more", "1MiB"]));
     assert!(line.contains("'spindle pool show mail' says what can be read as it is"), "{line}");
     assert!(line.contains("the log ends at record") && !line.contains("force-open"), "{line}");
-    let line = refused_line(&bench.run(&["pool", "force-open", "mail"]));
+    let line = refused_line(&bench.run(&["pool", "force-open", "mail", "--yes", "mail"]));
     assert!(line.contains("'spindle pool salvage' copies it") && !line.contains("force-open"), "{line}");
     let images_before = images(&bench);
 
@@ -281,7 +281,7 @@ fn force_is_offered_where_it_helps_and_what_fell_behind_is_not_to_be_erased() {
         let said = lossy(&bench.run(&["pool", "show", "mail"]));
         let is_offered = said.contains("'spindle pool force-open mail'");
         let images = keep.map(|path| fs::read(path).unwrap());
-        let forced = bench.run(&["pool", "force-open", "mail"]);
+        let forced = bench.run(&["pool", "force-open", "mail", "--yes", "mail"]);
         assert_eq!(
             forced.code == Some(0),
             is_offered,

@@ -99,6 +99,17 @@ impl Served {
         self.uris.iter().find(|uri| uri.ends_with(end)).unwrap_or_else(|| panic!("{end}: {:?}", self.uris))
     }
 
+    /// Number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub fn end(mut self) {
         signal(&self.child, "TERM");
         assert!(self.child.wait().unwrap().success());

@@ -96,7 +96,8 @@ fn a_difference_shows_what_was_written_discarded_and_resized() {
     assert!(same.contains("0 B of 64.0 MiB changed (0.0 %)"), "{same}");
     // Nothing is left of the comparisons: both snapshots and the volume can go.
     for path in ["mail/store@a", "mail/store@b", "mail/store"] {
-        done(&bench.run(&["volume", "delete", path]));
+        let name = path.rsplit(['/', '@']).next().unwrap();
+        done(&bench.run(&["volume", "delete", path, "--yes", name]));
     }
 }
 
@@ -137,7 +138,8 @@ fn a_clone_and_a_rolled_back_volume_are_compared_with_the_snapshots_they_left() 
     assert!(left.starts_with("mail/store, from @b to mail/store~1 now: 4.00 KiB of 64.0 MiB"), "{left}");
     // Nothing is left of the comparisons.
     for path in ["mail/try", "mail/store~1", "mail/store@a", "mail/store@b", "mail/store"] {
-        done(&bench.run(&["volume", "delete", path]));
+        let name = path.rsplit(['/', '@']).next().unwrap();
+        done(&bench.run(&["volume", "delete", path, "--yes", name]));
     }
 }
 

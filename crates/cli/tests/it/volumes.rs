@@ -115,10 +115,10 @@ fn a_volume_of_a_pool_is_exported_and_its_snapshot_stays_as_it_was() {
     let shown = done(&bench.run(&["pool", "show", "mail"]));
     assert!(shown.contains("drive mail/drive-1.spindle: not there"), "{shown}");
     assert!(shown.contains("snapshot store@monday"), "{shown}");
-    let refused = bench.run(&["volume", "delete", "mail/store"]);
+    let refused = bench.run(&["volume", "delete", "mail/store", "--yes", "store"]);
     assert_eq!(refused.code, Some(2), "it has a snapshot: {}", refused.stdout);
-    done(&bench.run(&["volume", "delete", "mail/store@monday"]));
-    done(&bench.run(&["volume", "delete", "mail/store"]));
+    done(&bench.run(&["volume", "delete", "mail/store@monday", "--yes", "monday"]));
+    done(&bench.run(&["volume", "delete", "mail/store", "--yes", "store"]));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_cannot_be_a_pool_or_a_volume_is_refused_in_a_line() {
     assert!(refused.code == Some(2) && refused.stderr.contains(offer), "{}", refused.stderr);
     let shown = bench.run(&["pool", "show", "two"]);
     assert!(shown.code == Some(1) && shown.stdout.contains(offer), "{}", shown.stdout);
-    let said = done(&bench.run(&["pool", "force-open", "two"]));
+    let said = done(&bench.run(&["pool", "force-open", "two", "--yes", "two"]));
     assert!(said.starts_with("two: open with 1 drives"), "{said}");
     done(&bench.run(&["pool", "show", "two"]));
     fs::write(bench.path("mail/spindle-pool.json"), "{\"format\": 9, \"drives\": []}").unwrap();

@@ -7,6 +7,7 @@ use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
     audit::AUDIT,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
+    jobs::JOBS,
     replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
 };
@@ -180,6 +181,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         EVENTS.name(),
         CONDITIONS.name(),
         NOTIFIERS.name(),
+        JOBS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -197,6 +199,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(EVENTS)?;
     transaction.open_table(CONDITIONS)?;
     transaction.open_table(NOTIFIERS)?;
+    transaction.open_table(JOBS)?;
     Ok(())
 }
 

@@ -17,12 +17,13 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], and [`events`].
+//! [`audit`], [`replies`], [`events`]; and `jobs`.
 
 pub mod audit;
 mod database;
 mod error;
 pub mod events;
+mod jobs;
 pub mod replies;
 pub mod tokens;
 

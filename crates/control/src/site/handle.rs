@@ -146,6 +146,11 @@ impl PoolHandle {
         current(&self.figures)
     }
 
+    /// True if both are the same pool, opened once.
+    pub fn is_same_thread(&self, other: &Self) -> bool {
+        self.views.same_channel(&other.views)
+    }
+
     /// Waits until the view shows the catalogue as of a revision, or the thread has ended.
     pub async fn shows(&self, revision: u64) {
         let mut views = self.views.clone();

@@ -44,6 +44,40 @@ pub struct NewDriveBody {
     /// Name of its failure domain; without it, a replacement has that of the drive it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// What the server of a device on another machine asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<DeviceAccessBody>,
+}
+
+/// Credentials and options for a device on another machine. Secrets are in files on this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceAccessBody {
+    /// CHAP name of this server as an initiator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_secret_file: Option<String>,
+    /// CHAP name that the target must authenticate with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_target_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_target_secret_file: Option<String>,
+    /// Use iSCSI header and data digests if the target supports them.
+    #[serde(default)]
+    pub digests: bool,
+}
+
+impl DeviceAccessBody {
+    fn settings(self) -> RemoteSettings {
+        RemoteSettings {
+            chap_name: self.chap_name,
+            chap_secret_file: self.chap_secret_file.map(PathBuf::from),
+            chap_target_name: self.chap_target_name,
+            chap_target_secret_file: self.chap_target_secret_file.map(PathBuf::from),
+            digests: self.digests,
+        }
+    }
 }
 
 /// A drive that has grown.
@@ -71,7 +105,15 @@ impl NewDriveBody {
                     let problem = format!("{device:?} is neither an absolute path nor a URI of a device");
                     return Err(ApiProblem::bad_request(problem, "name the device by its whole path"));
                 }
-                NewDriveSource::Device(path, RemoteSettings::default())
+                let access = self.access.clone().unwrap_or_default();
+                for file in [&access.chap_secret_file, &access.chap_target_secret_file].into_iter().flatten()
+                {
+                    if !PathBuf::from(file).is_absolute() {
+                        let problem = format!("{file:?} is no absolute path");
+                        return Err(ApiProblem::bad_request(problem, "name the file by its whole path"));
+                    }
+                }
+                NewDriveSource::Device(path, access.settings())
             }
             _ => {
                 let next = "send size_bytes for a file in the pool's folder, or device";
@@ -171,12 +213,16 @@ async fn join(
     (change, identity): (PoolChange, ChangeIdentity),
 ) -> Result<Response, ApiProblem> {
     let id = DriveId(identity.uuid).to_string();
+    let mut whole_bytes = None;
     if !(identity.may_be_done && row_of(pool, &id).is_some_and(|row| row.size_bytes.is_some())) {
-        change_pool(api, pool, name, (change, identity)).await?;
+        let done = change_pool(api, pool, name, (change, identity)).await?;
+        if let DriveChangeOutcome::Done(PoolDone::Joined { size, .. }) = done {
+            whole_bytes = Some(size.0);
+        }
     }
     let row = row_of(pool, &id);
     let row = row.ok_or_else(|| ApiProblem::not_found("the drive was added, and is gone already"))?;
-    Ok((StatusCode::CREATED, Json(row)).into_response())
+    Ok((StatusCode::CREATED, Json(DriveRow { whole_bytes, ..row })).into_response())
 }
 
 /// Lets a drive leave: it is emptied, and is no drive of the pool afterwards.

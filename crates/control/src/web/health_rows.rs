@@ -1,7 +1,11 @@
 //! Rows of drives, jobs and the health of pools. Names are those of `spindle pool show --json`.
 
-use crate::view::PoolView;
+use crate::{
+    job_request::{JobAnswer, JobOutcome, JobRequest},
+    view::PoolView,
+};
 use array::mover::JobKind;
+use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     departure::LeavingStatus,
@@ -40,6 +44,9 @@ pub struct DriveRow {
     /// Bytes that the pool uses of it; none if it is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// Of one that has just joined: all of its bytes, of which the pool uses `size_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_bytes: Option<u64>,
     /// Bytes of it that hold data.
     pub used_bytes: u64,
     /// Name of its failure domain.
@@ -96,6 +103,38 @@ pub struct JobRow {
     /// The reason why it does not go on at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The request for it, if somebody asked for it: the one under way, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<JobRequestRow>,
+}
+
+/// A request for a job. It goes on over restarts of the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobRequestRow {
+    /// UUID.
+    pub id: String,
+    pub asked_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// None while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<JobOutcomeName>,
+    /// Its result, as the verbs of `spindle pool` have it with --json.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub answer: Option<JobAnswer>,
+    /// The reason if it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// End of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobOutcomeName {
+    Done,
+    Cancelled,
+    Failed,
 }
 
 /// Kind of a job.
@@ -286,6 +325,7 @@ impl DriveRow {
             model: status.hardware.model.clone(),
             bay: status.hardware.bay.clone(),
             size_bytes: *size_bytes,
+            whole_bytes: None,
             used_bytes: *used_bytes,
             domain: domain.clone(),
             set: status.set,
@@ -311,11 +351,14 @@ impl DepartureRow {
 impl JobRow {
     /// All jobs of a pool.
     pub(super) fn all(view: &PoolView) -> Vec<Self> {
-        let row = |job: &JobStatus| Self::of(job, view.requested_jobs.contains(&job.kind));
+        let row = |job: &JobStatus| {
+            Self::of(job, view.job_requests.iter().find(|request| request.job.kind() == job.kind))
+        };
         view.health.as_ref().map(|health| health.jobs.iter().map(row).collect()).unwrap_or_default()
     }
 
-    fn of(job: &JobStatus, is_requested: bool) -> Self {
+    fn of(job: &JobStatus, request: Option<&JobRequest>) -> Self {
+        let is_requested = request.is_some_and(JobRequest::is_open);
         let JobStatus { kind, is_running, unit, total, done, per_second, time_left, problem } = job;
         Self {
             kind: JobName::of(*kind),
@@ -334,12 +377,48 @@ impl JobRow {
             per_second: *per_second,
             time_left_s: time_left.map(|left| left.as_secs()),
             problem: problem.clone(),
+            request: request.map(JobRequestRow::of),
+        }
+    }
+
+    /// True if it is under way, or waits for other work.
+    pub fn is_open(&self) -> bool {
+        self.state != JobState::Idle
+    }
+}
+
+impl JobRequestRow {
+    fn of(JobRequest { id, asked_unix_s, end, .. }: &JobRequest) -> Self {
+        Self {
+            id: id.clone(),
+            asked_at: utc_time(*asked_unix_s),
+            ended_at: end.as_ref().map(|end| utc_time(end.ended_unix_s)),
+            outcome: end.as_ref().map(|end| match end.outcome {
+                JobOutcome::Done => JobOutcomeName::Done,
+                JobOutcome::Cancelled => JobOutcomeName::Cancelled,
+                JobOutcome::Failed => JobOutcomeName::Failed,
+            }),
+            answer: end.as_ref().and_then(|end| end.answer.clone()),
+            problem: end.as_ref().and_then(|end| end.problem.clone()),
         }
     }
 }
 
 impl JobName {
-    fn of(kind: JobKind) -> Self {
+    /// As in paths.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::Empty => "empty",
+            Self::Level => "level",
+            Self::Scrub => "scrub",
+            Self::Destage => "destage",
+            Self::Reclaim => "reclaim",
+            Self::Fill => "fill",
+        }
+    }
+
+    pub(super) fn of(kind: JobKind) -> Self {
         match kind {
             JobKind::Rebuild => Self::Rebuild,
             JobKind::Empty => Self::Empty,

@@ -3,11 +3,12 @@
 use super::{
     ApiState,
     caller::Caller,
-    health_rows::JobRow,
+    changing::ChangeIdentity,
+    health_rows::{JobName, JobRow},
     orders::{change_job, pool_of},
     problem::ApiProblem,
 };
-use crate::journal::tokens::CallerRole;
+use crate::{job_request::RequestedJob, journal::tokens::CallerRole, site::handle::PoolHandle};
 use array::mover::JobKind;
 use axum::{
     Json,
@@ -24,21 +25,54 @@ pub(super) async fn list(
     Path(pool): Path<String>,
 ) -> Result<Json<Vec<JobRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    Ok(Json(JobRow::all(&pool_of(&api, &caller, &pool)?.last_view())))
+    let pool = pool_of(&api, &caller, &pool)?;
+    // Right after a start: those that go on.
+    api.jobs.keep(&pool).await;
+    Ok(Json(JobRow::all(&pool.last_view())))
+}
+
+/// Shows a job of a pool.
+#[utoipa::path(get, path = "/v1/pools/{pool}/jobs/{job}", tag = "jobs",
+    params(("pool" = String, Path, description = "UUID"), ("job" = String, Path, description = "Its kind")),
+    responses((status = 200, description = "The job", body = JobRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((pool, job)): Path<(String, String)>,
+) -> Result<Json<JobRow>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    api.jobs.keep(&pool).await;
+    let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind.name() == job);
+    row.map(Json).ok_or_else(|| ApiProblem::not_found(format!("pool {} has no job {job}", pool.name)))
+}
+
+/// Begins a job, which goes on over restarts, and shows it.
+async fn begin(
+    (api, pool): (&ApiState, &PoolHandle),
+    (name, job): (&'static str, RequestedJob),
+    identity: ChangeIdentity,
+) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
+    // It has what an earlier process was asked for.
+    api.jobs.keep(pool).await;
+    change_job(api, pool, name, async move |changes| changes.jobs.begin(job, identity.uuid).await).await?;
+    let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind == JobName::of(job.kind()));
+    let row = row.ok_or_else(|| ApiProblem::not_found(format!("pool {} has stopped", pool.name)))?;
+    Ok((StatusCode::ACCEPTED, Json(row)))
 }
 
 /// Checks everything once, from the beginning. One that was asked for and has not ended goes on.
 #[utoipa::path(put, path = "/v1/pools/{pool}/scrub", tag = "jobs", params(("pool" = String, Path, description = "UUID")),
-    responses((status = 202, description = "It is a job of the pool"), (status = "default", response = ApiProblem)))]
+    responses((status = 202, description = "It is a job of the pool", body = JobRow), (status = "default", response = ApiProblem)))]
 pub(super) async fn begin_scrub(
     State(api): State<ApiState>,
     caller: Caller,
+    identity: ChangeIdentity,
     Path(pool): Path<String>,
-) -> Result<StatusCode, ApiProblem> {
+) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "begin scrub", async |changes| changes.begin_scrub().await).await?;
-    Ok(StatusCode::ACCEPTED)
+    begin((&api, &pool), ("begin scrub", RequestedJob::Scrub), identity).await
 }
 
 /// Ends a scrub: the pool goes on with it when the next one is due.
@@ -51,22 +85,22 @@ pub(super) async fn cancel_scrub(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "cancel scrub", async |changes| changes.cancel(JobKind::Scrub)).await?;
+    change_job(&api, &pool, "cancel scrub", async |changes| changes.jobs.cancel(JobKind::Scrub)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Makes copies that are missing, and moves data until the drives are equally full.
 #[utoipa::path(put, path = "/v1/pools/{pool}/levelling", tag = "jobs", params(("pool" = String, Path, description = "UUID")),
-    responses((status = 202, description = "It is a job of the pool"), (status = "default", response = ApiProblem)))]
+    responses((status = 202, description = "It is a job of the pool", body = JobRow), (status = "default", response = ApiProblem)))]
 pub(super) async fn begin_levelling(
     State(api): State<ApiState>,
     caller: Caller,
+    identity: ChangeIdentity,
     Path(pool): Path<String>,
-) -> Result<StatusCode, ApiProblem> {
+) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "begin levelling", async |changes| changes.begin_levelling().await).await?;
-    Ok(StatusCode::ACCEPTED)
+    begin((&api, &pool), ("begin levelling", RequestedJob::Level), identity).await
 }
 
 /// Ends the levelling, until drives come or go.
@@ -79,6 +113,6 @@ pub(super) async fn cancel_levelling(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "cancel levelling", async |changes| changes.cancel(JobKind::Level)).await?;
+    change_job(&api, &pool, "cancel levelling", async |changes| changes.jobs.cancel(JobKind::Level)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

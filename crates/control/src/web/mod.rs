@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots and the uses of a volume.
+//! 1. A GET sends a pool nothing, but for pages of snapshots, the uses of a volume and the whole status of a pool; and once
+//!    after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 
@@ -44,7 +45,7 @@ mod volumes;
 
 pub use crate::journal::tokens::CallerRole;
 pub use connections::CONNECTIONS_MAX;
-pub use drives::{DriveGrowth, NewDriveBody};
+pub use drives::{DeviceAccessBody, DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
@@ -52,6 +53,7 @@ pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{
     events::DaemonEventLog,
+    job_keeper::JobKeeper,
     journal::DaemonJournal,
     notice::NoticeSender,
     portal::{NetworkMaker, no_thread},
@@ -102,6 +104,7 @@ struct Api {
     keys: KeysUnderWay,
     /// Places of orders that only read.
     readers: Semaphore,
+    jobs: JobKeeper,
 }
 
 type ApiState = Arc<Api>;
@@ -173,6 +176,7 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
     }
     // Nobody may wait for it.
     let _ = tell.send(Ok(listeners.iter().map(|listener| listener.address()).collect()));
+    let jobs = JobKeeper::new(&journal, &notices);
     let api = Arc::new(Api {
         world: LocalWorld::new(&world),
         site,
@@ -185,7 +189,10 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         sessions: BrowserSessions::default(),
         keys: KeysUnderWay::default(),
         readers: Semaphore::new(READERS_MAX),
+        jobs,
     });
+    let (keeping, own) = (Arc::clone(&api), world.clone());
+    world.spawn("jobs", async move { keeping.jobs.run(&own, &keeping.site).await });
     let router = router::router(Arc::clone(&api));
     for listener in listeners {
         let listener: Rc<dyn world::Listener> = listener.into();

@@ -118,7 +118,8 @@ pub(super) async fn order<T: Send + 'static>(
     pool.begin(name, work)?.await?
 }
 
-fn goes_on(pool: &PoolHandle) -> ApiProblem {
+/// The problem of an order that takes longer than its caller waits.
+pub(super) fn goes_on(pool: &PoolHandle) -> ApiProblem {
     let seconds = ANSWER_WITHIN.as_secs();
     let refusal = Refusal::new(
         format!("pool {}: no answer within {seconds} s; what was asked for goes on", pool.name),
@@ -134,6 +135,8 @@ pub(super) async fn change_pool(
     name: &'static str,
     (change, identity): (PoolChange, ChangeIdentity),
 ) -> Result<DriveChangeOutcome, ApiProblem> {
+    // It has what an earlier process was asked for.
+    api.jobs.keep(pool).await;
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(served.changes.begin(name, change, DriveId(identity.uuid))?) })
     };
@@ -143,6 +146,7 @@ pub(super) async fn change_pool(
             let (outcome, revision) = end?;
             // A view that is late shows it later.
             with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+            api.jobs.keep(pool).await;
             Ok(outcome)
         }
         Err(_) => Err(OrderRefusal::Stopped.into()),
@@ -161,6 +165,7 @@ pub(super) async fn change_job(
     };
     let revision = order(pool, name, begin).await?;
     with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
+    api.jobs.keep(pool).await;
     Ok(())
 }
 

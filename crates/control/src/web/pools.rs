@@ -5,23 +5,32 @@ use super::{
     caller::Caller,
     changing::ChangeIdentity,
     drives::domain_name,
-    orders::{change_pool, pool_of},
+    orders::{change_pool, goes_on, pool_of, read_order},
     problem::ApiProblem,
     rows::PoolRow,
 };
-use crate::journal::tokens::CallerRole;
+use crate::{
+    journal::tokens::CallerRole,
+    order::{ANSWER_WITHIN, OrderRefusal},
+};
 use array::format::SparingLevel;
 use axum::{
     Json,
     extract::{Path, Query, State},
 };
-use report::settings;
+use report::{Refusal, settings};
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     domains::NamedDomain,
     pool_change::{PoolChange, PoolSettingChange},
+    room::RoomStatus,
+    room_history::RoomHistory,
+    status::PoolStatus,
 };
+use std::rc::Rc;
+use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
+use world::with_deadline;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +134,62 @@ pub(super) async fn show(
 ) -> Result<Json<PoolRow>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     Ok(Json(PoolRow::of(&pool_of(&api, &caller, &pool)?)))
+}
+
+/// Shows all of a pool as it is now, with its volumes and snapshots, as `spindle pool show --json` does.
+#[utoipa::path(get, path = "/v1/pools/{pool}/status", tag = "pools", params(("pool" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The status", body = Object), (status = "default", response = ApiProblem)))]
+pub(super) async fn status(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(pool): Path<String>,
+) -> Result<Json<PoolStatus>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    let status = read_order(&api, &pool, "show pool", |served| {
+        Box::pin(async move {
+            let drives = served.changes.drive_statuses();
+            Ok(PoolStatus::of(&served.pool, &drives).and_snapshot_room(&served.pool).await)
+        })
+    });
+    Ok(Json(status.await?))
+}
+
+/// Shows when a pool is full at this week's rate, what takes its room, and what would give some back. The first time, that
+/// reads the map of all volumes.
+#[utoipa::path(get, path = "/v1/pools/{pool}/room", tag = "pools", params(("pool" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The room", body = Object), (status = "default", response = ApiProblem)))]
+pub(super) async fn room(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(pool): Path<String>,
+) -> Result<Json<RoomStatus>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let pool = pool_of(&api, &caller, &pool)?;
+    let (history, now_unix_s) = (RoomHistory::read(&pool.folder), api.world.unix_s());
+    // The order begins the count, and other orders go on beside it.
+    let counted = read_order(&api, &pool, "count room", move |served| {
+        Box::pin(async move {
+            let (tell, counted) = oneshot::channel();
+            let drives = served.changes.drive_statuses();
+            let on = Rc::clone(&served.pool);
+            served.world.spawn("count room", async move {
+                // The caller may be gone.
+                let _ = tell.send(RoomStatus::count(&on, (&drives, &history), now_unix_s).await);
+            });
+            Ok(counted)
+        })
+    });
+    let counted = counted.await?;
+    match with_deadline(api.world.sleep(ANSWER_WITHIN), counted).await {
+        Some(Ok(Ok(room))) => Ok(Json(room)),
+        Some(Ok(Err(error))) => {
+            let refusal = Refusal::new(format!("pool {}: {error}", pool.name), "see its events");
+            Err(ApiProblem::refused(&refusal))
+        }
+        Some(Err(_)) => Err(OrderRefusal::Stopped.into()),
+        None => Err(goes_on(&pool)),
+    }
 }
 
 /// Changes sparing, failure domains, or failure sets: one of these at a time.

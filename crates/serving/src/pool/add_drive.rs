@@ -12,7 +12,7 @@ use super::{
 use crate::{notices::Notices, remote::RemoteSettings};
 use array::format::{DomainName, DriveId};
 use report::Refusal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -37,6 +37,13 @@ pub enum DriveSource<'a> {
 pub struct AddDriveAnswer {
     pub path: PathBuf,
     pub size_bytes: u64,
+    #[serde(flatten)]
+    pub copies: CopiesAnswer,
+}
+
+/// The result of making the copies that are missing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopiesAnswer {
     /// Copies made on it and on other drives.
     pub rebuilt_bytes: u64,
     /// Of these, bytes that a drive that came back had already.
@@ -133,6 +140,15 @@ pub async fn await_copies(
 ) -> Result<AddDriveAnswer, Refusal> {
     let rebuilt = open.pool.rebuild().await;
     rebuilt.map_err(|error| open.refusal(&error, "the drive was added; see 'spindle pool show'"))?;
+    Ok(AddDriveAnswer { path, size_bytes: size.0, copies: conclude_copies(open)? })
+}
+
+/// The result of copies that were made just now. Drives that are missing and hold nothing any more leave the record.
+///
+/// # Errors
+///
+/// The record cannot be written.
+pub fn conclude_copies(open: &mut OpenPool) -> Result<CopiesAnswer, Refusal> {
     let degraded = open.pool.degraded();
     let mut forgotten = Vec::new();
     if degraded.segments == 0 && degraded.lost == 0 {
@@ -148,11 +164,10 @@ pub async fn await_copies(
             open.drives_changed();
         }
     }
-    Ok(AddDriveAnswer {
-        path,
-        size_bytes: size.0,
-        rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
-        matched_bytes: open.pool.rebuild_progress().matched_bytes,
+    let progress = open.pool.rebuild_progress();
+    Ok(CopiesAnswer {
+        rebuilt_bytes: progress.done_bytes,
+        matched_bytes: progress.matched_bytes,
         lost_segments: degraded.lost,
         degraded_segments: degraded.segments,
         forgotten,

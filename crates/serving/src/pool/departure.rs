@@ -4,7 +4,7 @@ use super::{
     add_drive::{DriveSource, join},
     folder::OpenPool,
     remote_drive::in_full,
-    status::DriveStatuses,
+    status::{DriveStatuses, PoolStatus},
 };
 use crate::{notices::Notices, remote::is_uri, uuid::parse_uuid};
 use array::{
@@ -59,22 +59,61 @@ pub struct LeavingStatus {
     pub problem: Option<String>,
 }
 
+/// A drive by all the names that it has.
+struct DriveNames<'a> {
+    id: DriveId,
+    paths: Vec<PathBuf>,
+    serial: Option<&'a str>,
+    /// In front of people.
+    name: String,
+}
+
 /// The drive that a person means: by its path, its file's name, its serial number, or its UUID.
 ///
 /// # Errors
 ///
 /// The pool has no such drive, or several.
 pub fn drive_named(open: &OpenPool, given: &str) -> Result<NamedDrive, Refusal> {
-    let (folder, uuid) = (open.folder(), parse_uuid(given).ok().map(DriveId));
-    let mut found: Vec<NamedDrive> = Vec::new();
-    for drive in &open.drives.drives {
-        let Some(id) = drive.recorded.drive else { continue };
+    let folder = open.folder();
+    let names = open.drives.drives.iter().filter_map(|drive| {
         let mut paths = vec![drive.recorded.place(folder).path];
         paths.extend(drive.state.as_ref().ok().map(|open| open.path.clone()));
+        let serial = drive.recorded.hardware.serial.as_deref();
+        Some(DriveNames { id: drive.recorded.drive?, paths, serial, name: drive.name(folder) })
+    });
+    chosen(names, (folder, folder), given)
+}
+
+/// As [`drive_named`], of a status. `pool` is the name of the pool in messages.
+///
+/// # Errors
+///
+/// The pool has no such drive, or several.
+pub fn drive_named_in(
+    status: &PoolStatus,
+    (folder, pool): (&Path, &Path),
+    given: &str,
+) -> Result<NamedDrive, Refusal> {
+    let names = status.drives.iter().filter_map(|drive| {
+        let id = DriveId(parse_uuid(drive.drive.as_deref()?).ok()?);
+        let paths = vec![drive.recorded_path.clone(), drive.path.clone()];
+        let serial = drive.hardware.serial.as_deref();
+        Some(DriveNames { id, paths, serial, name: drive.name.clone() })
+    });
+    chosen(names, (folder, pool), given)
+}
+
+fn chosen<'a>(
+    drives: impl Iterator<Item = DriveNames<'a>>,
+    (folder, pool): (&Path, &Path),
+    given: &str,
+) -> Result<NamedDrive, Refusal> {
+    let uuid = parse_uuid(given).ok().map(DriveId);
+    let mut found: Vec<NamedDrive> = Vec::new();
+    for DriveNames { id, paths, serial, name } in drives {
         let is_path = paths.iter().any(|path| is_path(path, folder, given));
-        let is_serial = drive.recorded.hardware.serial.as_deref() == Some(given);
-        if is_path || is_serial || uuid == Some(id) {
-            found.push(NamedDrive { drive: id, name: drive.name(folder) });
+        if is_path || serial == Some(given) || uuid == Some(id) {
+            found.push(NamedDrive { drive: id, name });
         }
     }
     if found.is_empty()
@@ -85,10 +124,10 @@ pub fn drive_named(open: &OpenPool, given: &str) -> Result<NamedDrive, Refusal> 
     }
     let problem = match &found[..] {
         [_] => return Ok(found.remove(0)),
-        [] => format!("{}: the pool has no drive {given}", folder.display()),
-        several => format!("{}: {} drives are called {given}", folder.display(), several.len()),
+        [] => format!("{}: the pool has no drive {given}", pool.display()),
+        several => format!("{}: {} drives are called {given}", pool.display(), several.len()),
     };
-    let remedy = format!("'spindle pool show {}' lists the drives: name one by its path", folder.display());
+    let remedy = format!("'spindle pool show {}' lists the drives: name one by its path", pool.display());
     Err(Refusal::new(problem, remedy))
 }
 

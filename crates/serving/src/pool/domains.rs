@@ -4,7 +4,7 @@ use super::{
     create::drive_name,
     departure::{NamedDrive, drive_named},
     folder::OpenPool,
-    status::DriveStatus,
+    status::{DriveStatus, PoolStatus},
 };
 use array::{
     format::{DomainName, DriveId},
@@ -212,12 +212,20 @@ pub async fn set_domains(open: &OpenPool, changes: &DomainChanges) -> Result<(),
 
 /// The line that a verb adds if segments lie in one domain now.
 pub fn advice(open: &OpenPool) -> Option<String> {
-    let segments = open.pool.segments_in_one_domain();
+    advice_for(open.pool.segments_in_one_domain(), open.folder())
+}
+
+/// As [`advice`], of a status; `pool` is its folder or name.
+pub fn advice_of(status: &PoolStatus, pool: &Path) -> Option<String> {
+    advice_for(status.domains.iter().map(|domain| domain.shared_segments).sum(), pool)
+}
+
+fn advice_for(segments: u64, pool: &Path) -> Option<String> {
     (segments > 0).then(|| {
         format!(
             "{segments} segments lie in one domain with all copies: they are moved apart while the pool is exported, as \
              far as there is room; 'spindle pool level {}' does it now",
-            open.folder().display()
+            pool.display()
         )
     })
 }

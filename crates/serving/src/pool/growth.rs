@@ -49,7 +49,7 @@ pub async fn grow(open: &OpenPool, drive: &NamedDrive) -> Result<u64, Refusal> {
     match grown.map_err(|error| open.refusal(&error, "nothing was changed"))? {
         0 => Err(Refusal::new(
             format!("{}: {} has not become larger", open.folder().display(), drive.name),
-            "enlarge its file, partition or volume first",
+            "enlarge its file, partition or volume first; a pool sees that when it is opened",
         )),
         bytes => Ok(bytes),
     }

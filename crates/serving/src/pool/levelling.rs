@@ -1,13 +1,13 @@
 //! Levelling: how full the drives of a pool are, and the moves that make them equally full.
 
-use super::folder::OpenPool;
+use super::{folder::OpenPool, status::PoolStatus};
 use array::{
     mover::{DriveFill, JobKind},
     pool::{Pool, events::LevellingOutcome},
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 use world::{ByteCount, JobProgress, World, with_deadline};
 
 /// Between two looks at a levelling.
@@ -27,11 +27,19 @@ pub struct LevelStatus {
     pub done_bytes: u64,
 }
 
+/// The end of a levelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LevelOutcome {
+    Level,
+    NoMoveHelps,
+    Postponed,
+}
+
 /// The result of levelling.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelAnswer {
-    /// `level`, `no_move_helps`, or `postponed`.
-    pub outcome: &'static str,
+    pub outcome: LevelOutcome,
     pub moved_bytes: u64,
     pub fullest_percent: f64,
     pub emptiest_percent: f64,
@@ -71,10 +79,19 @@ impl LevelStatus {
 
 /// The line that a verb adds after a change of drives, if the drives are uneven now, or copies lie across failure sets.
 pub fn advice(open: &OpenPool) -> Option<String> {
-    (open.pool.is_uneven() || open.pool.segments_across_sets() > 0).then(|| {
+    advice_if(open.pool.is_uneven() || open.pool.segments_across_sets() > 0, open.folder())
+}
+
+/// As [`advice`], of a status; `pool` is its folder or name.
+pub fn advice_of(status: &PoolStatus, pool: &Path) -> Option<String> {
+    advice_if(status.levelling.is_uneven || status.failure_sets.across_segments > 0, pool)
+}
+
+fn advice_if(is_uneven: bool, pool: &Path) -> Option<String> {
+    is_uneven.then(|| {
         format!(
             "its data will be levelled over all drives while the pool is exported; 'spindle pool level {}' does it now",
-            open.folder().display()
+            pool.display()
         )
     })
 }
@@ -101,35 +118,40 @@ pub async fn level(
             None => show(&progress_of(&open.pool)),
         }
     };
-    let after = LevelStatus::of(&open.pool);
-    Ok(LevelAnswer {
-        outcome: match outcome {
-            LevellingOutcome::Level => "level",
-            LevellingOutcome::NoMoveHelps => "no_move_helps",
-            LevellingOutcome::Postponed | LevellingOutcome::Cancelled => "postponed",
-        },
-        // The background may have moved some of it.
-        moved_bytes: open.pool.levelled_bytes() - before,
-        fullest_percent: after.fullest_percent,
-        emptiest_percent: after.emptiest_percent,
-    })
+    Ok(LevelAnswer::of(&open.pool, outcome, before))
 }
 
 impl LevelAnswer {
+    /// Of a levelling that has ended; `before` are the bytes that had been moved when it began.
+    pub fn of(pool: &Pool, outcome: LevellingOutcome, before: u64) -> Self {
+        let after = LevelStatus::of(pool);
+        Self {
+            outcome: match outcome {
+                LevellingOutcome::Level => LevelOutcome::Level,
+                LevellingOutcome::NoMoveHelps => LevelOutcome::NoMoveHelps,
+                LevellingOutcome::Postponed | LevellingOutcome::Cancelled => LevelOutcome::Postponed,
+            },
+            // The background may have moved some of it.
+            moved_bytes: pool.levelled_bytes() - before,
+            fullest_percent: after.fullest_percent,
+            emptiest_percent: after.emptiest_percent,
+        }
+    }
+
     /// In a line, behind the name of the pool.
     pub fn text(&self) -> String {
         let Self { moved_bytes, fullest_percent, emptiest_percent, .. } = self;
         let (least, most) = (emptiest_percent.round(), fullest_percent.round());
         let fills = format!("drives are {least} % to {most} % full");
         match (self.outcome, moved_bytes) {
-            ("level", 0) => format!("{fills}: nothing to move"),
-            ("level", moved) => format!("{} moved; {fills}", ByteCount(*moved)),
-            ("postponed", _) => {
+            (LevelOutcome::Level, 0) => format!("{fills}: nothing to move"),
+            (LevelOutcome::Level, moved) => format!("{} moved; {fills}", ByteCount(*moved)),
+            (LevelOutcome::Postponed, _) => {
                 format!(
                     "{fills}: a drive leaves, or copies are missing, which comes first; see 'spindle pool show'"
                 )
             }
-            (_, moved) => format!(
+            (LevelOutcome::NoMoveHelps, moved) => format!(
                 "{} moved; {fills}: more moves do not help, since copies must lie on different drives and need free \
                  room",
                 ByteCount(*moved)

@@ -1,9 +1,10 @@
 //! Publishes the status of an open pool in its folder: at once on an event, every few seconds while figures
 //! change, and every minute otherwise. Writes are small, rare, and made by a thread of their own: a slow or
-//! full folder does not harm the pool.
+//! full folder does not harm the pool. It notes the room in use, too, once an hour.
 
 use super::{
     events::{EventReport, PoolContext},
+    room_history::{self, FIRST_AFTER, RoomHistory, RoomSample},
     status::{self, DriveStatuses, PublishedStatus},
 };
 use crate::notices::Notices;
@@ -59,6 +60,9 @@ pub struct Publisher {
     /// Earliest time of the next write.
     next_at: Moment,
     has_failed: bool,
+    /// Read when the first sample is due.
+    history: Option<RoomHistory>,
+    history_from: Moment,
     notices: Rc<dyn Notices>,
 }
 
@@ -83,6 +87,8 @@ impl Publisher {
             written_at: world.now(),
             next_at: world.now(),
             has_failed: false,
+            history: None,
+            history_from: world.now() + FIRST_AFTER,
             notices: Rc::clone(notices),
         };
         while let Some(event) = publisher.reader.try_next() {
@@ -107,6 +113,7 @@ impl Publisher {
                 None => {
                     self.publish(is_news).await;
                     is_news = false;
+                    self.note_room().await;
                 }
             }
         }
@@ -142,6 +149,24 @@ impl Publisher {
         self.last = Some(status);
         self.written_at = self.world.now();
         self.next_at = self.written_at + pause;
+    }
+
+    /// Notes the room in use, once an hour.
+    async fn note_room(&mut self) {
+        if self.world.now() < self.history_from {
+            return;
+        }
+        let Some(pool) = self.pool.upgrade() else { return };
+        let (unix_s, used_bytes) = (self.world.wall().seconds, pool.space().used_bytes);
+        drop(pool);
+        let history = self.history.get_or_insert_with(|| RoomHistory::read(&self.folder));
+        if !history.is_due(unix_s) {
+            return;
+        }
+        history.add(RoomSample { unix_s, used_bytes });
+        let (path, text) = (room_history::path_in(&self.folder), history.text());
+        // Without it there is no forecast, which says so.
+        let _ = self.writer.run(move || host_files::write_atomically_unflushed(&path, text.as_bytes())).await;
     }
 
     /// Warns when publishing starts to fail, and once more when it works again.

@@ -396,12 +396,16 @@ impl PoolStatus {
 
     /// The current status, with room that snapshots would free if the pool is nearly full.
     pub async fn with_snapshot_room(open: &OpenPool) -> Self {
-        let status = Self::of_open(open);
-        if status.alarm_percent < 95 {
-            return status;
+        Self::of_open(open).and_snapshot_room(&open.pool).await
+    }
+
+    /// This status of a pool, with room that snapshots would free if it is nearly full.
+    pub async fn and_snapshot_room(self, pool: &Pool) -> Self {
+        if self.alarm_percent < 95 {
+            return self;
         }
-        let room = open.pool.snapshot_room().await.ok();
-        Self { snapshot_room: room.map(|room| room.iter().map(SnapshotRoomStatus::of).collect()), ..status }
+        let room = pool.snapshot_room().await.ok();
+        Self { snapshot_room: room.map(|room| room.iter().map(SnapshotRoomStatus::of).collect()), ..self }
     }
 
     /// The current status of a pool that this process has open.

@@ -1,0 +1,216 @@
+//! The table of nouns and verbs: each verb of the program, with the operations of the API that do it, or the reason why there
+//! are none; and each operation of the API, with the verb that uses it. [docs/verbs.md](../../../../docs/verbs.md) is made of it.
+//!
+//! `UPDATE_EXPECT=1` writes that page.
+
+use crate::{
+    helps::{help_of, verbs},
+    spindle::{Bench, json_of},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
+
+/// The operations of a verb.
+enum VerbApi {
+    /// Method and path below `/v1`, a line each.
+    Operations(&'static [&'static str]),
+    /// The reason why a server does not do it.
+    None(&'static str),
+}
+
+use VerbApi::{None as No, Operations as By};
+
+const ONE_THREAD: &str = "takes pools of several threads on one: end the server";
+const GROUPS: &str = "a group may lie in several pools, which this takes on one thread: end the server";
+
+/// Verbs behind their nouns.
+const TABLE: &[(&str, &str, VerbApi)] = &[
+    ("pool", "create", No("a server makes the pools of its site file: `apply`")),
+    ("pool", "show", By(&["GET /pools/{pool}", "GET /pools/{pool}/status", "GET /pools/{pool}/jobs"])),
+    ("pool", "add-drive", By(&["POST /pools/{pool}/drives"])),
+    ("pool", "readmit", By(&["POST /pools/{pool}/drives/{drive}/readmit"])),
+    (
+        "pool",
+        "retire",
+        By(&[
+            "DELETE /pools/{pool}/drives/{drive}",
+            "POST /pools/{pool}/drives/{drive}/keep",
+            "GET /pools/{pool}/drives",
+        ]),
+    ),
+    ("pool", "replace", By(&["POST /pools/{pool}/drives/{drive}/replacement"])),
+    ("pool", "forget", By(&["POST /pools/{pool}/drives/{drive}/forget"])),
+    ("pool", "grow", By(&["POST /pools/{pool}/drives/{drive}/grow"])),
+    ("pool", "level", By(&["PUT /pools/{pool}/levelling"])),
+    ("pool", "set", By(&["PATCH /pools/{pool}"])),
+    ("pool", "scrub", By(&["PUT /pools/{pool}/scrub"])),
+    ("pool", "room", By(&["GET /pools/{pool}/room"])),
+    ("pool", "import", No("writes the record of a pool that is not open")),
+    ("pool", "settle", No(ONE_THREAD)),
+    ("pool", "force-open", No("opens a pool that does not open")),
+    ("pool", "salvage", No("reads a pool that does not open; of an open one, export a snapshot")),
+    ("volume", "create", By(&["POST /pools/{pool}/volumes"])),
+    ("volume", "set", By(&["PATCH /volumes/{volume}"])),
+    ("volume", "resize", By(&["PATCH /volumes/{volume}"])),
+    ("volume", "rename", By(&["PATCH /volumes/{volume}"])),
+    ("volume", "snapshot", By(&["POST /volumes/{volume}/snapshots", "POST /pools/{pool}/snapshots"])),
+    ("volume", "diff", No("reads the map for as long as it takes: end the server")),
+    ("volume", "clone", By(&["POST /volumes/{volume}/clones"])),
+    ("volume", "fill", By(&["PUT /volumes/{volume}/filling", "DELETE /volumes/{volume}/filling"])),
+    ("volume", "move", No(ONE_THREAD)),
+    ("volume", "refresh", No(ONE_THREAD)),
+    ("volume", "rollback", By(&["POST /volumes/{volume}/rollback", "GET /volumes/{volume}/uses"])),
+    ("volume", "readmit", By(&["POST /volumes/{volume}/readmission"])),
+    ("volume", "delete", By(&["DELETE /volumes/{volume}", "DELETE /volumes/{volume}/snapshots/{snapshot}"])),
+    ("group", "create", No(GROUPS)),
+    ("group", "snapshot", No(GROUPS)),
+    ("group", "clone", No(GROUPS)),
+    ("group", "rollback", No(GROUPS)),
+    ("group", "delete", No(GROUPS)),
+    ("group", "show", No(GROUPS)),
+    ("job", "list", By(&["GET /pools/{pool}/jobs"])),
+    ("job", "show", By(&["GET /pools/{pool}/jobs/{job}"])),
+    ("job", "wait", By(&["GET /pools/{pool}/jobs/{job}"])),
+    ("job", "cancel", By(&["DELETE /pools/{pool}/scrub", "DELETE /pools/{pool}/levelling"])),
+    ("token", "create", By(&["POST /tokens"])),
+    ("token", "list", By(&["GET /tokens"])),
+    ("token", "delete", By(&["DELETE /tokens/{name}"])),
+    ("audit", "export", By(&["GET /audit"])),
+    ("audit", "check", By(&["GET /audit"])),
+    ("", "apply", By(&["POST /site/plan", "POST /site/apply"])),
+    ("", "site", By(&["GET /site"])),
+    ("", "event", By(&["GET /events"])),
+    ("", "serve", No("it is the server")),
+    ("", "export", No("serves without a server: pools that no server has open, files and devices")),
+    ("", "prove", No("runs here")),
+    ("", "plan", No("computes here")),
+    ("", "advise", No("computes here")),
+    ("", "report", No("computes here")),
+    ("", "compare", No("computes here")),
+    ("", "verify", No("reads files here")),
+];
+
+/// Operations that are no verb's own, with their use.
+const OTHER_OPERATIONS: &[(&str, &str)] = &[
+    ("GET /healthz", "for supervisors"),
+    ("GET /readyz", "for supervisors"),
+    ("GET /metrics", "for Prometheus"),
+    ("GET /pools", "all verbs find their pool by it"),
+    ("GET /pools/{pool}/drives/{drive}", "for programs; verbs list all drives"),
+    ("GET /volumes", "all verbs find their volume by it"),
+    ("GET /volumes/{volume}", "all verbs find their volume by it"),
+    ("GET /volumes/{volume}/snapshots", "all verbs find their snapshot by it"),
+    ("GET /targets", "for programs; `site` prints them"),
+    ("GET /exports", "for programs; `site` prints them"),
+];
+
+fn docs() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// Methods and paths of the API's description.
+fn operations() -> BTreeSet<String> {
+    let description = json_of(&fs::read_to_string(docs().join("openapi.json")).unwrap());
+    let mut operations = BTreeSet::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in ["get", "put", "post", "delete", "patch"] {
+            if methods.get(method).is_some() {
+                let path = path.strip_prefix("/v1").unwrap_or(path);
+                operations.insert(format!("{} {path}", method.to_uppercase()));
+            }
+        }
+    }
+    operations
+}
+
+/// The line about a verb in its help.
+fn about(bench: &Bench, path: &[String]) -> String {
+    let help = help_of(bench, path, None).stdout;
+    help.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_verb_has_its_operation_or_a_reason_and_each_operation_its_verb() {
+    let bench = Bench::new();
+    let there: BTreeSet<Vec<String>> = verbs(&bench).into_iter().filter(|path| !path.is_empty()).collect();
+    let has_verbs =
+        |noun: &[String]| there.iter().any(|path| path.len() > noun.len() && path.starts_with(noun));
+    let there: BTreeSet<Vec<String>> = there.iter().filter(|path| !has_verbs(path)).cloned().collect();
+    let path_of = |noun: &str, verb: &str| -> Vec<String> {
+        [noun, verb].into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let listed: BTreeSet<Vec<String>> = TABLE.iter().map(|(noun, verb, _)| path_of(noun, verb)).collect();
+    assert_eq!(listed.len(), TABLE.len(), "a verb is listed once");
+    let missing: Vec<_> = there.difference(&listed).collect();
+    assert!(missing.is_empty(), "verbs that the table in tests/it/verb_table.rs lacks: {missing:?}");
+    let gone: Vec<_> = listed.difference(&there).collect();
+    assert!(gone.is_empty(), "verbs that the program has not: {gone:?}");
+
+    let operations = operations();
+    let mut used: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (noun, verb, api) in TABLE {
+        let By(of_verb) = api else { continue };
+        for operation in *of_verb {
+            assert!(operations.contains(*operation), "{noun} {verb}: the API has no {operation}");
+            used.entry(operation).or_default().push(path_of(noun, verb).join(" "));
+        }
+    }
+    for (operation, _) in OTHER_OPERATIONS {
+        assert!(operations.contains(*operation), "the API has no {operation}");
+        assert!(!used.contains_key(operation), "{operation} has a verb and is said to have none");
+        used.insert(operation, Vec::new());
+    }
+    let unused: Vec<_> =
+        operations.iter().filter(|operation| !used.contains_key(operation.as_str())).collect();
+    assert!(unused.is_empty(), "operations that no verb of the table uses: {unused:?}");
+
+    let page = page(&bench, &path_of);
+    let path = docs().join("verbs.md");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(path, page).unwrap();
+    } else {
+        let written = fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "docs/verbs.md is not of this table: run with UPDATE_EXPECT=1");
+    }
+}
+
+fn page(bench: &Bench, path_of: &dyn Fn(&str, &str) -> Vec<String>) -> String {
+    let mut text = "# Nouns and verbs\n\nAll verbs of the program, made from one table. A verb about a pool asks the \
+                    server that has the pool open, by the\noperations of [the API](api.md) in its row; their paths begin \
+                    with `/v1`. Other verbs say why no server does\nthem.\n"
+        .to_owned();
+    let mut nouns: Vec<&str> = Vec::new();
+    for (noun, ..) in TABLE {
+        if !nouns.contains(noun) {
+            nouns.push(noun);
+        }
+    }
+    for noun in nouns {
+        text += &match noun {
+            "" => "\n## Verbs without a noun\n".to_owned(),
+            noun => format!("\n## [{noun}](verbs/{noun}.md)\n"),
+        };
+        text += "\n| Verb | Does | In a server |\n|---|---|---|\n";
+        for (_, verb, api) in TABLE.iter().filter(|(of, ..)| *of == noun) {
+            let api = match api {
+                By(operations) => operations
+                    .iter()
+                    .map(|operation| format!("`{operation}`"))
+                    .collect::<Vec<_>>()
+                    .join("<br>"),
+                No(reason) => format!("no: {reason}"),
+            };
+            let name =
+                if noun.is_empty() { format!("[{verb}](verbs/{verb}.md)") } else { format!("`{verb}`") };
+            text += &format!("| {name} | {} | {api} |\n", about(bench, &path_of(noun, verb)));
+        }
+    }
+    text += "\n## Operations without a verb of their own\n\n| Operation | Use |\n|---|---|\n";
+    for (operation, usage) in OTHER_OPERATIONS {
+        text += &format!("| `{operation}` | {usage} |\n");
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! Jobs that somebody asked for, as values: they go between threads, and the journal keeps them over restarts.
+
+use array::mover::JobKind;
+use serde::{Deserialize, Serialize};
+use serving::pool::{add_drive::CopiesAnswer, levelling::LevelAnswer, scrub::ScrubAnswer};
+use std::collections::BTreeSet;
+
+/// A job that was asked for: under way, or the last one of its kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRequest {
+    /// UUID of the first request for it.
+    pub id: String,
+    pub job: RequestedJob,
+    /// Seconds since 1970, UTC.
+    pub asked_unix_s: i64,
+    /// UUIDs of drives that are forgotten once the copies are made.
+    #[serde(default)]
+    pub forgets: BTreeSet<String>,
+    /// `None` while it is under way.
+    pub end: Option<JobEnd>,
+}
+
+/// A kind of job that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestedJob {
+    /// Makes copies that are missing, without waiting for drives that are away.
+    Rebuild,
+    Level,
+    Scrub,
+}
+
+/// The end of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// Seconds since 1970, UTC.
+    pub ended_unix_s: i64,
+    pub outcome: JobOutcome,
+    pub answer: Option<JobAnswer>,
+    /// The reason if it has failed.
+    pub problem: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobOutcome {
+    Done,
+    Cancelled,
+    Failed,
+}
+
+/// The result of a job, as the verbs of `pool` print it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JobAnswer {
+    Scrub(ScrubAnswer),
+    Level(LevelAnswer),
+    Copies(CopiesAnswer),
+}
+
+impl RequestedJob {
+    pub fn kind(self) -> JobKind {
+        match self {
+            Self::Rebuild => JobKind::Rebuild,
+            Self::Level => JobKind::Level,
+            Self::Scrub => JobKind::Scrub,
+        }
+    }
+}
+
+impl JobRequest {
+    pub fn is_open(&self) -> bool {
+        self.end.is_none()
+    }
+}

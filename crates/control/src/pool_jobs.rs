@@ -1,0 +1,240 @@
+//! Jobs of a served pool on request: the pool's thread runs them, and keeps how the last one of each kind ended.
+//!
+//! Invariants:
+//!
+//! 1. A job that is asked for while it is under way is done once; a cancelled one that has not begun does not begin.
+//! 2. A job whose pool stops or is closed has no end: it goes on when the pool is served again ([`crate::job_keeper`]).
+//! 3. A job does not hold the open pool of the folder while it waits for copies.
+
+use crate::{
+    folder_drives::FolderDrives,
+    job_request::{JobAnswer, JobEnd, JobOutcome, JobRequest, RequestedJob},
+};
+use array::{error::Error, format::DriveId, mover::JobKind, pool::Pool};
+use serving::{
+    pool::{levelling::LevelAnswer, scrub::ScrubAnswer},
+    uuid::parse_uuid,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::Notify;
+use world::World;
+
+/// Between two looks at a scrub.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Revisions of what views show of a pool's drives, settings and jobs.
+#[derive(Default)]
+pub(crate) struct ShownChanges {
+    revision: Cell<u64>,
+    changed: Notify,
+}
+
+impl ShownChanges {
+    /// Has the view published now. Returns the revision that it will have.
+    pub fn show(&self) -> u64 {
+        let revision = self.revision.get() + 1;
+        self.revision.set(revision);
+        self.changed.notify_one();
+        revision
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision.get()
+    }
+
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+/// Runs the jobs of one pool that were asked for.
+pub struct PoolJobs {
+    world: World,
+    pool: Rc<Pool>,
+    /// `None` for a pool without a folder.
+    drives: Option<Rc<FolderDrives>>,
+    known: RefCell<BTreeMap<JobKind, KnownJob>>,
+    shown: Rc<ShownChanges>,
+}
+
+struct KnownJob {
+    request: JobRequest,
+    /// False once it is cancelled.
+    is_wanted: Rc<Cell<bool>>,
+}
+
+/// The result of a job's run; `None` if its pool has ended first.
+type RunEnd = Option<Result<JobAnswer, String>>;
+
+impl PoolJobs {
+    pub(crate) fn new(
+        world: &World,
+        pool: &Rc<Pool>,
+        (drives, shown): (Option<Rc<FolderDrives>>, &Rc<ShownChanges>),
+    ) -> Rc<Self> {
+        let (world, pool, shown) = (world.clone(), Rc::clone(pool), Rc::clone(shown));
+        Rc::new(Self { world, pool, drives, known: RefCell::default(), shown })
+    }
+
+    /// Begins a job under the UUID `id`, unless one of its kind is under way. A scrub begins from the beginning: one that
+    /// the pool began by itself ends. Returns the revision of the view that shows it.
+    pub async fn begin(self: &Rc<Self>, job: RequestedJob, id: [u8; 16]) -> u64 {
+        self.begin_with(job, id, None).await
+    }
+
+    /// As [`Self::begin`]; once copies are made, a drive is forgotten.
+    pub async fn begin_with(
+        self: &Rc<Self>,
+        job: RequestedJob,
+        id: [u8; 16],
+        forgets: Option<DriveId>,
+    ) -> u64 {
+        let forgets: BTreeSet<String> = forgets.iter().map(DriveId::to_string).collect();
+        let is_open = match self.known.borrow_mut().get_mut(&job.kind()) {
+            Some(known) if known.request.is_open() => {
+                known.request.forgets.extend(forgets.iter().cloned());
+                true
+            }
+            _ => false,
+        };
+        if !is_open {
+            let id = DriveId(id).to_string();
+            let asked_unix_s = self.world.wall().seconds;
+            self.run(JobRequest { id, job, asked_unix_s, forgets, end: None }, false);
+        }
+        // The view shows it once its task has begun.
+        self.world.yield_now().await;
+        self.shown.show()
+    }
+
+    /// Goes on with what was asked for before the pool was opened, and remembers what had ended.
+    pub async fn resume(self: &Rc<Self>, requests: Vec<JobRequest>) -> u64 {
+        for request in requests {
+            if self.known.borrow().contains_key(&request.job.kind()) {
+                continue;
+            }
+            match request.is_open() {
+                true => self.run(request, true),
+                false => {
+                    let known = KnownJob { is_wanted: Rc::new(Cell::new(false)), request };
+                    self.known.borrow_mut().insert(known.request.job.kind(), known);
+                }
+            }
+        }
+        self.world.yield_now().await;
+        self.shown.show()
+    }
+
+    /// Ends a job, or gives up its request. What is done counts.
+    pub fn cancel(&self, job: JobKind) -> u64 {
+        if let Some(known) = self.known.borrow_mut().get_mut(&job)
+            && known.request.is_open()
+        {
+            known.is_wanted.set(false);
+            let (outcome, ended_unix_s) = (JobOutcome::Cancelled, self.world.wall().seconds);
+            known.request.end = Some(JobEnd { ended_unix_s, outcome, answer: None, problem: None });
+        }
+        self.pool.cancel(job);
+        self.shown.show()
+    }
+
+    /// Those that are under way, and the last ones.
+    pub(crate) fn requests(&self) -> Arc<Vec<JobRequest>> {
+        Arc::new(self.known.borrow().values().map(|known| known.request.clone()).collect())
+    }
+
+    fn run(self: &Rc<Self>, request: JobRequest, is_resumed: bool) {
+        let (job, is_wanted) = (request.job, Rc::new(Cell::new(true)));
+        let known = KnownJob { request, is_wanted: Rc::clone(&is_wanted) };
+        self.known.borrow_mut().insert(job.kind(), known);
+        let jobs = Rc::clone(self);
+        self.world.spawn("job on request", async move {
+            let end = match job {
+                RequestedJob::Scrub => jobs.scrub(&is_wanted, is_resumed).await,
+                RequestedJob::Level => jobs.level(&is_wanted).await,
+                RequestedJob::Rebuild => jobs.rebuild().await,
+            };
+            jobs.end(job.kind(), &is_wanted, end);
+        });
+    }
+
+    async fn scrub(&self, is_wanted: &Cell<bool>, is_resumed: bool) -> RunEnd {
+        let pool = &self.pool;
+        while is_wanted.get() && pool.scrub_progress().is_running {
+            // A pool goes on by itself with a round that had not ended: after a restart, with this one.
+            if !is_resumed {
+                pool.cancel(JobKind::Scrub);
+            }
+            self.world.sleep(LOOK_EVERY).await;
+        }
+        if !is_wanted.get() {
+            return None;
+        }
+        let ended_before = pool.scrub_progress();
+        let found = match is_resumed {
+            true if ended_before.rounds > 0 => Ok(ended_before.last),
+            true => pool.continue_scrub().await,
+            false => pool.scrub().await,
+        };
+        self.end_of(found.map(|found| JobAnswer::Scrub(ScrubAnswer::from(found))))
+    }
+
+    async fn level(&self, is_wanted: &Cell<bool>) -> RunEnd {
+        let (pool, before) = (&self.pool, self.pool.levelled_bytes());
+        if let Err(error) = pool.rebuild().await {
+            return self.end_of(Err(error));
+        }
+        if !is_wanted.get() {
+            return None;
+        }
+        let levelled = pool.level().await;
+        self.end_of(levelled.map(|outcome| JobAnswer::Level(LevelAnswer::of(pool, outcome, before))))
+    }
+
+    /// Makes missing copies, then forgets the drives that are to be forgotten by then.
+    async fn rebuild(&self) -> RunEnd {
+        if let Err(error) = self.pool.rebuild().await {
+            return self.end_of(Err(error));
+        }
+        let forgets = match self.known.borrow().get(&JobKind::Rebuild) {
+            Some(known) => known.request.forgets.clone(),
+            None => BTreeSet::new(),
+        };
+        let forgets = forgets.iter().filter_map(|id| parse_uuid(id).ok().map(DriveId)).collect();
+        let concluded = self.drives.as_ref()?.conclude_copies(forgets).await?;
+        Some(concluded.map(JobAnswer::Copies).map_err(|refusal| refusal.to_string()))
+    }
+
+    fn end_of(&self, result: Result<JobAnswer, Error>) -> RunEnd {
+        match result {
+            Ok(answer) => Some(Ok(answer)),
+            Err(_) if self.pool.failure().is_some() => None,
+            Err(Error::Stopped(_)) => None,
+            Err(error) => Some(Err(error.to_string())),
+        }
+    }
+
+    fn end(&self, kind: JobKind, is_wanted: &Rc<Cell<bool>>, end: RunEnd) {
+        let mut known = self.known.borrow_mut();
+        let Some(known) = known.get_mut(&kind).filter(|known| Rc::ptr_eq(&known.is_wanted, is_wanted)) else {
+            return;
+        };
+        if let Some(end) = end
+            && known.request.is_open()
+        {
+            let (outcome, answer, problem) = match end {
+                Ok(answer) => (JobOutcome::Done, Some(answer), None),
+                Err(problem) => (JobOutcome::Failed, None, Some(problem)),
+            };
+            let ended_unix_s = self.world.wall().seconds;
+            known.request.end = Some(JobEnd { ended_unix_s, outcome, answer, problem });
+        }
+        self.shown.show();
+    }
+}

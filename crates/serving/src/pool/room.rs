@@ -1,0 +1,148 @@
+//! Room of a pool: what takes it, when it is full, and what would give some back.
+
+use super::{
+    growth::grown_of,
+    room_history::{RoomGrowth, RoomHistory, RoomSample},
+    snapshot_room::SnapshotRoomStatus,
+    sparing::SparingStatus,
+    status::DriveStatuses,
+};
+use array::{
+    error::Result,
+    pool::{Pool, is_incomplete_copy},
+};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+
+/// Room of a pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoomStatus {
+    pub usable_bytes: u64,
+    pub used_bytes: u64,
+    /// Over the last week; none before a day of history is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<RoomGrowth>,
+    /// Begin of the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_since: Option<String>,
+    /// Those that use most come first. What clones share with their sources counts there.
+    pub volumes: Vec<VolumeRoom>,
+    /// About: segments in use beyond the data: map, log, and overwritten blocks that cleaning frees when room is wanted.
+    pub overhead_bytes: u64,
+    /// Most bytes first.
+    pub gains: Vec<RoomGain>,
+}
+
+/// Room that a volume uses with its snapshots and what its rollbacks left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRoom {
+    pub volume: String,
+    pub used_bytes: u64,
+    pub snapshots: usize,
+    /// The part that its snapshots keep: deleting all of them would free it.
+    pub snapshots_bytes: u64,
+}
+
+/// Room that one step would give back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomGain {
+    #[serde(flatten)]
+    pub step: RoomStep,
+    pub bytes: u64,
+    /// False: at most so many.
+    pub is_exact: bool,
+}
+
+/// A step that gives room back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "step")]
+pub enum RoomStep {
+    DeleteSnapshot {
+        volume: String,
+        snapshot: String,
+    },
+    /// Of all its snapshots together.
+    DeleteSnapshots {
+        volume: String,
+        snapshots: usize,
+    },
+    /// Of one that a rollback left, or an incomplete copy.
+    DeleteVolume {
+        volume: String,
+    },
+    /// Gives up the room that is kept for lost drives.
+    StopSparing,
+    /// Uses all of a drive that has become larger. `drive` is its UUID.
+    Grow {
+        drive: String,
+    },
+}
+
+impl RoomStatus {
+    /// Counts the room of a pool. The first time, that reads the whole map.
+    ///
+    /// # Errors
+    ///
+    /// A part of the map cannot be read, or the pool has stopped.
+    pub async fn count(
+        pool: &Pool,
+        (drives, history): (&DriveStatuses, &RoomHistory),
+        now_unix_s: i64,
+    ) -> Result<Self> {
+        let rooms: Vec<_> = pool.snapshot_room().await?.iter().map(SnapshotRoomStatus::of).collect();
+        let mut gains = Vec::new();
+        let mut volumes = Vec::new();
+        for info in pool.volumes() {
+            let is_left = info.left_by.is_some();
+            if is_left || is_incomplete_copy(&info.name) {
+                let bytes = pool.deletion_bytes(info.volume).await?;
+                let step = RoomStep::DeleteVolume { volume: info.name.clone() };
+                gains.push(RoomGain { step, bytes, is_exact: true });
+            }
+            if is_left {
+                // Its room counts to the volume that was rolled back.
+                continue;
+            }
+            let of_volume = rooms.iter().filter(|room| room.volume == info.name);
+            let snapshots_bytes = of_volume.map(|room| room.bytes).max().unwrap_or(0);
+            volumes.push(VolumeRoom {
+                used_bytes: pool.used_by(info.volume).await?,
+                snapshots: info.snapshots,
+                snapshots_bytes,
+                volume: info.name,
+            });
+        }
+        for SnapshotRoomStatus { volume, snapshot, bytes } in rooms {
+            let known = volumes.iter().find(|known| known.volume == volume);
+            let snapshots = known.map_or(0, |known| known.snapshots);
+            let step = match snapshot {
+                Some(snapshot) => RoomStep::DeleteSnapshot { volume, snapshot },
+                None => RoomStep::DeleteSnapshots { volume, snapshots },
+            };
+            gains.push(RoomGain { step, bytes, is_exact: true });
+        }
+        let copies = u64::from(pool.redundancy().copies.max(1));
+        let spared = SparingStatus::of(pool).kept_bytes;
+        gains.push(RoomGain { step: RoomStep::StopSparing, bytes: spared, is_exact: false });
+        gains.extend(grown_of(pool, drives).into_iter().map(|grown| RoomGain {
+            step: RoomStep::Grow { drive: grown.drive },
+            bytes: grown.unused_bytes / copies,
+            is_exact: false,
+        }));
+        gains.retain(|gain| gain.bytes > 0);
+        gains.sort_by_key(|gain| Reverse(gain.bytes));
+        volumes.sort_by_key(|room| Reverse(room.used_bytes));
+        let space = pool.space();
+        let slots: u64 = pool.fills().iter().map(|fill| fill.used_bytes).sum();
+        let now = RoomSample { unix_s: now_unix_s, used_bytes: space.used_bytes };
+        Ok(Self {
+            usable_bytes: space.usable_bytes,
+            used_bytes: space.used_bytes,
+            growth: history.growth(now, space.usable_bytes),
+            history_since: history.since(),
+            volumes,
+            overhead_bytes: (slots / copies).saturating_sub(space.used_bytes),
+            gains,
+        })
+    }
+}
