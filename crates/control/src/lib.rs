@@ -14,7 +14,7 @@
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
+//! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
 //! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
 //! Prometheus sees; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
@@ -37,6 +37,7 @@ pub mod pool_changes;
 pub mod pool_thread;
 pub mod portal;
 pub mod schedules;
+pub mod session_view;
 pub mod site;
 pub mod view;
 pub mod web;

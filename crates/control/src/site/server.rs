@@ -74,6 +74,8 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    /// As the journal has it.
+    pub(super) served_site: Arc<Site>,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
@@ -135,6 +137,7 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
+            served_site: Arc::default(),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;

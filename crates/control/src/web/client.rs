@@ -3,9 +3,16 @@
 pub use super::{
     audit::AuditRow,
     events::{EventPage, EventRow, EventSeverity},
-    services::{ExportRow, TargetRow},
+    exports::{ExportRow, NewExportBody},
+    initiators::{InitiatorPatchBody, InitiatorRow, NewInitiatorBody},
+    row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
+    schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
+    sessions::{SessionKind, SessionRow, SessionUnit},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
+    targets::{
+        NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,
+    },
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},
 };

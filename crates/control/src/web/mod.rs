@@ -2,8 +2,8 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
-//! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
-//! them.
+//! `snapshots`, `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`,
+//! `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls them.
 //!
 //! Invariants:
 //!
@@ -18,8 +18,10 @@ pub mod client;
 mod connections;
 mod drives;
 mod events;
+mod exports;
 mod health;
 pub mod health_rows;
+mod initiators;
 mod jobs;
 mod local_world;
 mod metrics;
@@ -28,10 +30,13 @@ mod patient_stream;
 mod pools;
 mod problem;
 mod router;
+mod row_changes;
 pub mod rows;
-mod services;
+mod schedules;
+mod sessions;
 mod site;
 mod snapshots;
+mod targets;
 mod tokens;
 mod uses;
 mod volumes;

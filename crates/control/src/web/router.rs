@@ -4,7 +4,8 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    drives, events, exports, health, initiators, jobs, metrics, pools, schedules, sessions, site, snapshots,
+    targets, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -73,8 +74,18 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(site::show))
         .routes(routes!(site::plan))
         .routes(routes!(site::apply))
-        .routes(routes!(services::targets))
-        .routes(routes!(services::exports))
+        .routes(routes!(targets::list, targets::create))
+        .routes(routes!(targets::show, targets::patch, targets::delete))
+        .routes(routes!(targets::add_unit))
+        .routes(routes!(targets::set_unit, targets::remove_unit))
+        .routes(routes!(initiators::list, initiators::create))
+        .routes(routes!(initiators::show, initiators::patch, initiators::delete))
+        .routes(routes!(exports::list, exports::create))
+        .routes(routes!(exports::show, exports::delete))
+        .routes(routes!(schedules::list, schedules::create))
+        .routes(routes!(schedules::show, schedules::patch, schedules::delete))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(tokens::list, tokens::create))

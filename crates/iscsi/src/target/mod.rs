@@ -3,7 +3,7 @@
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
 //! `text_request` (SendTargets), `unit_holders` (units of one initiator at a time), `changed_rights`
-//! (sessions that follow a change), [`portal`] (targets on several threads).
+//! (sessions that follow a change), `session_list` (sessions listed and ended), [`portal`] (targets on several threads).
 
 pub mod access;
 mod changed_rights;
@@ -13,6 +13,7 @@ mod login;
 mod pending_command;
 pub mod portal;
 mod send_queue;
+mod session_list;
 mod sessions;
 mod task_management;
 mod text_request;
@@ -20,6 +21,7 @@ mod unit_holders;
 
 pub use self::{
     failure::SessionFailure,
+    session_list::ListedSession,
     unit_holders::{UNIT_KEPT, UnitConflict},
 };
 
