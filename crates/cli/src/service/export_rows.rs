@@ -1,6 +1,6 @@
 //! `spindle export list|create|delete`: the NBD exports of a server.
 
-use super::{ServiceSource, arguments::ExportVerb, counted, result::change, source};
+use super::{ServiceSource, arguments::ExportVerb, counted, result::change, running, source};
 use crate::{console::Console, exit_status::ExitStatus};
 use control::web::client::{ExportRow, Method, NewExportBody, in_uri};
 use report::Refusal;
@@ -49,12 +49,12 @@ async fn run(world: &World, verb: &ExportVerb, console: &Console) -> Result<Exit
         }
         ExportVerb::Create { name, volume, read_only, change: way, common } => {
             let body = NewExportBody { name, volume, read_only };
-            let server = common.place.connection(world)?;
+            let server = running(world, &common.place)?;
             change(&server, (Method::POST, PATH, Some(&body)), way, console).await
         }
         ExportVerb::Delete { name, change: way, common } => {
             let path = format!("{PATH}/{}", in_uri(&name));
-            let server = common.place.connection(world)?;
+            let server = running(world, &common.place)?;
             change(&server, (Method::DELETE, &path, None::<&()>), way, console).await
         }
     }

@@ -5,6 +5,7 @@ use super::{
     arguments::{ChapArguments, InitiatorArguments, InitiatorVerb},
     counted, names,
     result::change,
+    running,
     session::session_line,
     source,
 };
@@ -80,7 +81,7 @@ async fn run(
         InitiatorVerb::Create { name, chap, uses, reads, change: way } => {
             let secret = secret_of(&chap)?;
             let body = NewInitiatorBody { name, user: chap.user, secret, secret_file: None, uses, reads };
-            change(&place.connection(world)?, (Method::POST, PATH, Some(&body)), way, console).await
+            change(&running(world, place)?, (Method::POST, PATH, Some(&body)), way, console).await
         }
         InitiatorVerb::Set { name, chap, without_chap, uses, reads, change: way } => {
             let secret = secret_of(&chap)?;
@@ -88,11 +89,11 @@ async fn run(
             let body =
                 InitiatorPatchBody { user: chap.user, secret, secret_file: None, without_chap, uses, reads };
             let wanted = (Method::PATCH, &*path(&name), Some(&body));
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         InitiatorVerb::Delete { name, change: way } => {
             let wanted = (Method::DELETE, &*path(&name), None::<&()>);
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
     }
 }

@@ -54,6 +54,18 @@ fn source(world: &World, place: &ServerPlace, console: &Console) -> Result<Servi
     }
 }
 
+/// The server that is to change something.
+fn running(world: &World, place: &ServerPlace) -> Result<ServerConnection, Refusal> {
+    let state = place.state.clone().unwrap_or_else(state_folder);
+    if place.address.server.is_none() && last_served(&state)?.is_some() {
+        return Err(Refusal::new(
+            format!("no server runs with the state folder {}: nothing was changed", state.display()),
+            "start it with 'spindle serve', or change its site file",
+        ));
+    }
+    place.connection(world)
+}
+
 /// A list of names, where `none` is none.
 fn names(list: Vec<String>) -> Vec<String> {
     match &list[..] {

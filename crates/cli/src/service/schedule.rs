@@ -5,7 +5,7 @@ use super::{
     arguments::{ScheduleArguments, ScheduleVerb},
     counted, names,
     result::change,
-    source,
+    running, source,
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use control::web::client::{
@@ -59,7 +59,7 @@ async fn run(world: &World, arguments: &ScheduleArguments, console: &Console) ->
         }
         ScheduleVerb::Create { name, every, at, keep, pools, volumes, change: way } => {
             let body = NewScheduleBody { name, every_hours: every, at, keep, pools, volumes };
-            change(&place.connection(world)?, (Method::POST, PATH, Some(&body)), way, console).await
+            change(&running(world, place)?, (Method::POST, PATH, Some(&body)), way, console).await
         }
         ScheduleVerb::Set { name, every, at, keep, pools, volumes, change: way } => {
             let body = SchedulePatchBody {
@@ -70,11 +70,11 @@ async fn run(world: &World, arguments: &ScheduleArguments, console: &Console) ->
                 volumes: volumes.map(names),
             };
             let wanted = (Method::PATCH, &*path(&name), Some(&body));
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         ScheduleVerb::Delete { name, change: way } => {
             let wanted = (Method::DELETE, &*path(&name), None::<&()>);
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `spindle session`: who is connected to a server.
 
-use super::arguments::{SessionArguments, SessionVerb};
+use super::{
+    arguments::{SessionArguments, SessionVerb},
+    running,
+};
 use crate::{console::Console, exit_status::ExitStatus};
 use control::web::client::{Method, SessionKind, SessionRow, in_uri};
 use report::{Refusal, duration::show_duration};
@@ -16,7 +19,7 @@ const PATH: &str = "/v1/sessions";
 pub fn session(arguments: &SessionArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.common.json, false);
     real::run(0, RealOptions::default(), async |world: World| {
-        let server = arguments.common.place.connection(&world)?;
+        let server = running(&world, &arguments.common.place)?;
         match &arguments.verb {
             SessionVerb::List { pool, initiator, service } => {
                 let filters = [("pool", pool), ("initiator", initiator), ("service", service)];

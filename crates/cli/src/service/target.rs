@@ -5,6 +5,7 @@ use super::{
     arguments::{Switch, TargetArguments, TargetVerb},
     counted,
     result::change,
+    running,
     session::session_line,
     source,
 };
@@ -64,22 +65,22 @@ async fn run(world: &World, arguments: &TargetArguments, console: &Console) -> R
         }
         TargetVerb::Create { target, units, initiators, open, change: way } => {
             let body = NewTargetBody { name: target, open, units, initiators };
-            change(&place.connection(world)?, (Method::POST, PATH, Some(&body)), way, console).await
+            change(&running(world, place)?, (Method::POST, PATH, Some(&body)), way, console).await
         }
         TargetVerb::Set { target, open, change: way } => {
             let body = TargetPatchBody { open: open.is_on() };
             let wanted = (Method::PATCH, &*path(&target, ""), Some(&body));
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         TargetVerb::Delete { target, change: way } => {
             let wanted = (Method::DELETE, &*path(&target, ""), None::<&()>);
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         TargetVerb::AddUnit { target, volume, number, read_only, shared, write_cache, change: way } => {
             let write_cache = write_cache.into();
             let body = NewUnitBody { number, volume, read_only, shared, write_cache };
             let wanted = (Method::POST, &*path(&target, "/units"), Some(&body));
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         TargetVerb::SetUnit { target, number, volume, read_only, shared, write_cache, change: way } => {
             let body = UnitPatchBody {
@@ -89,11 +90,11 @@ async fn run(world: &World, arguments: &TargetArguments, console: &Console) -> R
                 write_cache: write_cache.map(UnitCache::from),
             };
             let wanted = (Method::PATCH, &*path(&target, &format!("/units/{number}")), Some(&body));
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
         TargetVerb::RemoveUnit { target, number, change: way } => {
             let wanted = (Method::DELETE, &*path(&target, &format!("/units/{number}")), None::<&()>);
-            change(&place.connection(world)?, wanted, way, console).await
+            change(&running(world, place)?, wanted, way, console).await
         }
     }
 }

@@ -146,8 +146,7 @@ impl SiteServer {
         let merged = merged(applied, served, file.clone());
         Ok(match occasion {
             PlanOccasion::Apply => {
-                let lost = merged.kept.into_iter().map(|row| format!("{row}: this file does not say it"));
-                MergedSite { lost: lost.chain(merged.lost).collect(), ..alone }
+                MergedSite { lost: merged.kept.into_iter().chain(merged.lost).collect(), ..alone }
             }
             _ => merged,
         })

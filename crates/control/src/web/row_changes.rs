@@ -137,7 +137,8 @@ impl RowChanger {
         let is_new = effect == RowEffect::Created && !way.dry_run;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let mut response = (status, Json(result)).into_response();
-        response.extensions_mut().insert(AuditedChanges(words.join("; ")));
+        let shown = if way.dry_run { "only shown: " } else { "" };
+        response.extensions_mut().insert(AuditedChanges(format!("{shown}{}", words.join("; "))));
         Ok(response)
     }
 }
@@ -194,6 +195,6 @@ pub(super) fn tagged(row: SiteRow<'_>, body: impl Serialize) -> Response {
 
 /// The problem of a row that is not there.
 pub(super) fn missing(kind: &str, name: &str) -> ApiProblem {
-    let refusal = Refusal::new(format!("there is no {kind} {name:?}"), "list what there is with GET");
+    let refusal = Refusal::new(format!("there is no {kind} {name:?}"), "list what there is");
     ApiProblem::new(StatusCode::NOT_FOUND, "not-found", &refusal)
 }
