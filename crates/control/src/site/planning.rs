@@ -108,9 +108,10 @@ impl SiteServer {
         }
         let mut changes = SiteChanges::between(&known, &wanted, &destroy)?;
         refused.append(&mut changes.refused);
-        wanted
-            .notes
-            .extend(lost.into_iter().map(|row| format!("changed online, and not served any more: {row}")));
+        wanted.notes.extend(lost.into_iter().map(|row| match occasion {
+            PlanOccasion::Apply => format!("the file undoes what was changed online: {row}"),
+            _ => format!("changed online, and not served any more: {row}"),
+        }));
         if !kept.is_empty() {
             changes
                 .kept
