@@ -79,7 +79,7 @@ enum OnlineChange {
 
 /// Merges the rows of one kind; `say` puts a row in words.
 fn merge<K: Ord + Clone, T: PartialEq + Clone>(
-    (applied, served, file): (&BTreeMap<K, T>, &BTreeMap<K, T>, &BTreeMap<K, T>),
+    [applied, served, file]: [&BTreeMap<K, T>; 3],
     say: impl Fn(&K) -> String,
     merged: &mut MergedSite,
 ) -> BTreeMap<K, T> {
@@ -117,24 +117,24 @@ pub fn merged(applied: Site, served: Site, file: Site) -> MergedSite {
         known.map_or(key.clone(), |(name, _)| name.clone())
     };
     let targets = merge(
-        (&was.targets, &now.targets, &said.targets),
+        [&was.targets, &now.targets, &said.targets],
         |key| format!("target {}", target_name(key)),
         &mut merged,
     );
     let units = merge(
-        (&was.units, &now.units, &said.units),
+        [&was.units, &now.units, &said.units],
         |(target, number)| format!("unit {}/{number}", target_name(target)),
         &mut merged,
     );
     let initiators = merge(
-        (&was.initiators, &now.initiators, &said.initiators),
+        [&was.initiators, &now.initiators, &said.initiators],
         |name| format!("initiator {name}"),
         &mut merged,
     );
     let exports =
-        merge((&was.exports, &now.exports, &said.exports), |name| format!("NBD export {name}"), &mut merged);
+        merge([&was.exports, &now.exports, &said.exports], |name| format!("NBD export {name}"), &mut merged);
     let schedules = merge(
-        (&was.schedules, &now.schedules, &said.schedules),
+        [&was.schedules, &now.schedules, &said.schedules],
         |name| format!("snapshots {name}"),
         &mut merged,
     );
