@@ -171,8 +171,8 @@ Hosts that are logged in and may use the target learn of it at once (REPORTED LU
         #[arg(value_name = "NUMBER")]
         number: u64,
 
-        /// Another volume or snapshot
-        #[arg(long, value_name = "[POOL/]VOLUME[@SNAPSHOT]")]
+        /// Another volume or snapshot: [POOL/]VOLUME[@SNAPSHOT]
+        #[arg(long, value_name = "VOLUME")]
         volume: Option<String>,
 
         /// Whether it refuses writes
@@ -433,8 +433,8 @@ pub enum ScheduleVerb {
         #[arg(long = "pool", value_name = "POOL")]
         pools: Vec<String>,
 
-        /// Further volume (repeatable)
-        #[arg(long = "volume", value_name = "[POOL/]VOLUME")]
+        /// Further volume, [POOL/]VOLUME (repeatable)
+        #[arg(long = "volume", value_name = "VOLUME")]
         volumes: Vec<String>,
 
         #[command(flatten)]
@@ -467,8 +467,8 @@ pub enum ScheduleVerb {
         #[arg(long = "pool", value_name = "POOL")]
         pools: Option<Vec<String>>,
 
-        /// Further volume (repeatable); none for none
-        #[arg(long = "volume", value_name = "[POOL/]VOLUME")]
+        /// Further volume, [POOL/]VOLUME (repeatable); none for none
+        #[arg(long = "volume", value_name = "VOLUME")]
         volumes: Option<Vec<String>>,
 
         #[command(flatten)]
