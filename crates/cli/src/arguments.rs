@@ -20,6 +20,7 @@ use crate::{
         event_arguments::EventArguments,
         power::PowerArguments,
     },
+    service::arguments::{InitiatorArguments, ScheduleArguments, SessionArguments, TargetArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     verify::arguments::VerifyArguments,
 };
@@ -70,13 +71,21 @@ pub enum Verb {
     /// Check databases and logs of Exchange or Spindle, and whether they can be recovered
     Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
-    Export(ExportArguments),
+    Export(Box<ExportArguments>),
     /// Make a site as its file says, and serve it: pools, volumes, targets and exports
     Serve(ServeArguments),
     /// Make a site as its file says, without serving it
     Apply(ApplyArguments),
     /// Print a site as a file: the one that is served, or of pools that are there
     Site(SiteArguments),
+    /// Change the iSCSI targets and units of a server, under its hosts
+    Target(TargetArguments),
+    /// Change who may use a server's targets: hosts, their secrets and rights
+    Initiator(InitiatorArguments),
+    /// List who is connected to a server, and end sessions
+    Session(SessionArguments),
+    /// Change a server's schedules of snapshots, and show their progress
+    Schedule(ScheduleArguments),
     /// Make and delete tokens, with which programs call a server's API
     Token(TokenArguments),
     /// Print and check the list of all changes that were asked of a server

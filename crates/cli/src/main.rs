@@ -19,6 +19,7 @@ mod quantity;
 mod remote_arguments;
 mod report;
 mod server;
+mod service;
 mod site;
 mod state_folder;
 mod verb_arguments;
@@ -70,6 +71,10 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Event(arguments) => server::event(&arguments),
         Verb::Drive(arguments) => server::drive(&arguments),
         Verb::Power(arguments) => server::power(&arguments),
+        Verb::Target(arguments) => service::target(&arguments),
+        Verb::Initiator(arguments) => service::initiator(&arguments),
+        Verb::Session(arguments) => service::session(&arguments),
+        Verb::Schedule(arguments) => service::schedule(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

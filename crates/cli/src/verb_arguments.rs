@@ -1,6 +1,6 @@
 //! Arguments of the verbs that work on records, and of `export`.
 
-use crate::{pool::arguments::WriteCacheState, quantity::parse_size};
+use crate::{pool::arguments::WriteCacheState, quantity::parse_size, service::arguments::ExportVerb};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -96,7 +96,10 @@ pub struct CompareArguments {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img.IDENTITY
@@ -104,6 +107,7 @@ pub struct CompareArguments {
   spindle export mail/store --read-only               writes nothing to the pool, which may be damaged
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
   spindle export mail/store --nbd 10.0.0.5 --nbd-tls /etc/pki/spindle     TLS, for clients with a certificate of the authority in the folder
+  spindle export create store mail/store               an NBD export of 'spindle serve', which goes on
 
 Then, with any NBD client:
   nbdinfo nbd://127.0.0.1:10809/disk.img
@@ -113,8 +117,12 @@ Lost drives, full pools and other events are reported as lines on standard error
 objects (docs/pools.md):
   2026-11-24T10:48:01Z warning: mail: 80 % full: 32.0 MiB used of 37.4 MiB; delete snapshots or data, or give ...
 
-Ends with 0 after Ctrl-C or SIGTERM, 2 if it could not start.")]
+Ends with 0 after Ctrl-C or SIGTERM, 2 if it could not start."
+)]
 pub struct ExportArguments {
+    #[command(subcommand)]
+    pub verb: Option<ExportVerb>,
+
     /// Files, raw block devices, or volumes and snapshots of pools: POOL/VOLUME, POOL/VOLUME@SNAPSHOT
     #[arg(value_name = "PATH", required_unless_present = "chap_make")]
     pub paths: Vec<PathBuf>,

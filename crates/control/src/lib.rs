@@ -14,7 +14,7 @@
 //! Only values that may be sent cross between threads. Everything is async flows over a [`World`](world::World), so the
 //! simulated world runs it too.
 //!
-//! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
+//! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
 //! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
@@ -43,6 +43,7 @@ pub mod pool_jobs;
 pub mod pool_thread;
 pub mod portal;
 pub mod schedules;
+pub mod session_view;
 pub mod site;
 pub mod view;
 pub mod watched;

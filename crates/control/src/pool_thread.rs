@@ -11,7 +11,7 @@ use crate::{
 };
 use array::pool::Pool;
 use iscsi::target::{
-    ListedTarget, SessionFailure, Target, TargetEvent, Targets,
+    ListedSession, ListedTarget, SessionFailure, Target, TargetEvent, Targets,
     access::AccessList,
     portal::{MovingConnection, ThreadTargets},
 };
@@ -19,7 +19,7 @@ use nbd::{
     Export, Exports, ListedExport, ServerOptions,
     server::{
         ConnectionEnd, ServerEvent,
-        portal::{MovingClient, ThreadServer},
+        portal::{ListedClient, MovingClient, ThreadServer},
     },
 };
 use report::Refusal;
@@ -173,6 +173,22 @@ impl ServedPool {
 
     pub(crate) fn iscsi_sessions(&self) -> usize {
         self.iscsi.targets().session_count()
+    }
+
+    pub(crate) fn listed_sessions(&self) -> Vec<ListedSession> {
+        self.iscsi.targets().sessions()
+    }
+
+    pub(crate) fn listed_clients(&self) -> Vec<ListedClient> {
+        self.nbd.listed_clients()
+    }
+
+    pub(crate) fn end_iscsi_session(&self, number: u64) -> bool {
+        self.iscsi.targets().end_session(&self.world, number)
+    }
+
+    pub(crate) fn end_nbd_client(&self, number: u64) -> bool {
+        self.nbd.end_client(number)
     }
 
     pub(crate) fn orders_done(&self) -> u64 {

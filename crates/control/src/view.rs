@@ -13,6 +13,7 @@ use crate::{
     metrics::NamedFigures,
     order::map_rows,
     pool_thread::{ListedServices, ServedPool, current},
+    session_view::SessionView,
 };
 use array::{
     format::{PoolId, VolumeId},
@@ -61,6 +62,8 @@ pub struct PoolView {
     pub targets: Arc<Vec<ListedTarget>>,
     /// Rights on the targets.
     pub access: Arc<AccessList>,
+    /// Hosts that use the exports and targets.
+    pub sessions: Arc<Vec<SessionView>>,
     /// Grows when what is served changes.
     pub services_revision: u64,
     /// Of the catalogue that the rows show.
@@ -99,6 +102,7 @@ pub(crate) struct ViewPublisher {
     volumes: Arc<Vec<VolumeView>>,
     exports: Arc<Vec<ListedExport>>,
     targets: Arc<Vec<ListedTarget>>,
+    sessions: Arc<Vec<SessionView>>,
     health: HealthCollector,
 }
 
@@ -112,6 +116,7 @@ impl ViewPublisher {
             volumes: Arc::default(),
             exports: Arc::default(),
             targets: Arc::default(),
+            sessions: Arc::default(),
             health: HealthCollector::new(world, &pool.pool),
         }
     }
@@ -138,6 +143,7 @@ impl ViewPublisher {
         let ListedServices { exports, targets, access } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
         keep_if_equal(&mut self.targets, targets);
+        keep_if_equal(&mut self.sessions, self.pool.sessions());
         let changes = &self.pool.changes;
         changes.update_record();
         let changes_revision = changes.revision();
@@ -159,6 +165,7 @@ impl ViewPublisher {
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,
+            sessions: Arc::clone(&self.sessions),
             services_revision,
             catalogue_revision: revision,
         };

@@ -122,6 +122,12 @@ impl SnapshotSchedule {
         }
     }
 
+    /// Intervals between the first and the last of these times, in their order, in which there is none.
+    pub fn missed(&self, taken: &[UnixSecond]) -> u64 {
+        let between = taken.windows(2).map(|pair| self.interval_of(pair[1]) - self.interval_of(pair[0]) - 1);
+        between.map(|count| count.max(0).unsigned_abs()).sum()
+    }
+
     /// Of `own` snapshots of one volume, the number of the oldest that are to be pruned.
     pub fn surplus(&self, own: usize) -> usize {
         own.saturating_sub(self.keep())

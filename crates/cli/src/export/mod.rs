@@ -7,6 +7,7 @@ use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
     pool::{arguments::WriteCacheState, reporter::report_events_of},
+    service::export_rows,
     state_folder::state_folder,
     verb_arguments::ExportArguments,
 };
@@ -53,6 +54,9 @@ struct ExportRequest {
 
 /// Runs the verb to its end.
 pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
+    if let Some(verb) = &arguments.verb {
+        return export_rows(verb);
+    }
     let console = Console::new(arguments.json, arguments.quiet);
     if arguments.chap_make {
         return make_secret(&console);

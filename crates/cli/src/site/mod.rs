@@ -22,9 +22,11 @@ use control::{
     journal::DaemonJournal,
     site::{
         FolderPlaces, SiteContext,
-        server::{PortalUse, SiteServerSetting},
+        server::{PortalUse, SiteServerSetting, parse},
     },
 };
+use own_folder::{OwnFolder, StateFolder};
+use plan::site::Site;
 use report::Refusal;
 use std::{
     path::{Path, PathBuf},
@@ -38,6 +40,19 @@ use world::{
 
 /// Bound on the size of a file kept by hand.
 const SITE_BYTES_MAX: u64 = 16 << 20;
+
+/// The site that the server of a state folder served last, if that does not run; `None` if it does, or if nothing is there.
+pub fn last_served(state: &Path) -> Result<Option<Site>, Refusal> {
+    if !OwnFolder::has_journal(state) {
+        return Ok(None);
+    }
+    let journal = match StateFolder::open(state)? {
+        StateFolder::Own(_, journal) => journal,
+        StateFolder::Served(_) => return Ok(None),
+    };
+    let text = journal.served_site().map_err(|error| error.refusal())?;
+    text.map(|text| parse(&text)).transpose()
+}
 
 fn state_of(place: &SitePlace) -> PathBuf {
     place.state.clone().unwrap_or_else(state_folder)

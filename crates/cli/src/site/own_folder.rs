@@ -44,6 +44,11 @@ impl StateFolder {
 }
 
 impl OwnFolder {
+    /// True if there is a journal, whoever has it.
+    pub fn has_journal(path: &Path) -> bool {
+        !matches!(host_files::kind(&path.join(JOURNAL)), Ok(PathKind::Missing))
+    }
+
     /// True if another process has the journal.
     fn is_taken(path: &Path) -> bool {
         let journal = path.join(JOURNAL);

@@ -33,6 +33,7 @@ mod judged_by_qemu;
 mod judged_changes;
 mod judged_exports;
 mod judged_rollback;
+mod judged_rows;
 mod killed_server;
 mod mail_files;
 mod moved_beside_hosts;

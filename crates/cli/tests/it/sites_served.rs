@@ -53,9 +53,9 @@ pub struct Served {
     child: Child,
     lines: BufReader<ChildStdout>,
     /// The changes at its start, or of the last reload.
-    changes: Vec<String>,
-    kept: Vec<String>,
-    uris: Vec<String>,
+    pub changes: Vec<String>,
+    pub kept: Vec<String>,
+    pub uris: Vec<String>,
 }
 
 impl Served {

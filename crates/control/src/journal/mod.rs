@@ -48,6 +48,8 @@ const FORMAT_KEY: &str = "format";
 /// Texts of site files.
 const SITES: TableDefinition<&str, &str> = TableDefinition::new("sites");
 const SERVED_KEY: &str = "served";
+/// The file that was applied last: without what was changed online since.
+const FILE_KEY: &str = "file";
 /// Applies, as JSON.
 const APPLIES: TableDefinition<&str, &str> = TableDefinition::new("applies");
 const UNDER_WAY_KEY: &str = "under way";
@@ -55,12 +57,18 @@ const UNDER_WAY_KEY: &str = "under way";
 const POOLS: TableDefinition<&str, &str> = TableDefinition::new("pools");
 
 /// An apply of a site file, from its first step to its last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplyRecord {
     /// The site file.
     pub text: String,
     /// Names of what it may destroy.
     pub destroy: Vec<String>,
+    /// The file, if `text` differs from it by what was changed online.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Of one row without a file: the change in words. The file stays as it was applied then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<String>,
 }
 
 /// A pool that the daemon has made or opened.
@@ -93,6 +101,15 @@ impl DaemonJournal {
         })
     }
 
+    /// Text of the site file that was applied last, without what was changed online since; none if no change was made online
+    /// yet.
+    pub fn applied_file(&self) -> Result<Option<String>, JournalError> {
+        self.lock().read(|transaction| {
+            let sites = transaction.open_table(SITES)?;
+            Ok(sites.get(FILE_KEY)?.map(|text| text.value().to_owned()))
+        })
+    }
+
     /// Replaces the text of the served site, without an apply.
     pub fn set_served_site(&self, text: &str) -> Result<(), JournalError> {
         self.lock().change(|transaction| {
@@ -118,9 +135,21 @@ impl DaemonJournal {
     /// Ends the apply that is under way: its text becomes that of the served site. Without one nothing changes.
     pub fn end_apply(&self) -> Result<(), JournalError> {
         let mut database = self.lock();
-        let Some(ApplyRecord { text, .. }) = read_apply(&mut database)? else { return Ok(()) };
+        let Some(ApplyRecord { text, file, online, .. }) = read_apply(&mut database)? else { return Ok(()) };
         database.change(|transaction| {
-            transaction.open_table(SITES)?.insert(SERVED_KEY, text.as_str())?;
+            let mut sites = transaction.open_table(SITES)?;
+            let before = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
+            let known_file = sites.get(FILE_KEY)?.map(|text| text.value().to_owned());
+            // The first online change comes after a file that was served as it was.
+            let file = if online.is_some() {
+                known_file.or(before)
+            } else {
+                Some(file.unwrap_or_else(|| text.clone()))
+            };
+            if let Some(file) = file {
+                sites.insert(FILE_KEY, file.as_str())?;
+            }
+            sites.insert(SERVED_KEY, text.as_str())?;
             transaction.open_table(APPLIES)?.remove(UNDER_WAY_KEY)?;
             Ok(())
         })

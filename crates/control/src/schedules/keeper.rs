@@ -3,6 +3,7 @@
 use super::{
     progress::{ScheduleLine, ScheduleProgress, SeenPools},
     round::{RoundAnswer, perform_round},
+    schedule_view::ScheduleView,
     wanted::WantedSchedule,
 };
 use crate::{
@@ -18,17 +19,23 @@ use world::{JoinHandle, World, with_deadline};
 /// Runs the schedules of a site.
 pub(crate) struct ScheduleKeeper {
     wanted: watch::Sender<Arc<Vec<WantedSchedule>>>,
+    shown: watch::Sender<Arc<Vec<ScheduleView>>>,
     running: Option<JoinHandle<()>>,
 }
 
 impl ScheduleKeeper {
     pub fn new() -> Self {
-        Self { wanted: watch::Sender::default(), running: None }
+        Self { wanted: watch::Sender::default(), shown: watch::Sender::default(), running: None }
     }
 
     /// Runs these schedules from now on, once the flow is started.
     pub fn set(&self, schedules: Vec<WantedSchedule>) {
         self.wanted.send_replace(Arc::new(schedules));
+    }
+
+    /// The progress of the schedules, for other threads.
+    pub fn progress(&self) -> watch::Receiver<Arc<Vec<ScheduleView>>> {
+        self.shown.subscribe()
     }
 
     /// Starts the flow, unless it runs.
@@ -38,6 +45,7 @@ impl ScheduleKeeper {
             site,
             notices: notices.clone(),
             progress: RefCell::default(),
+            shown: self.shown.clone(),
             answered: Notify::new(),
         };
         let wanted = self.wanted.subscribe();
@@ -46,7 +54,7 @@ impl ScheduleKeeper {
 
     /// Ends the flow. Orders that were given are done, as far as their pools go on.
     pub async fn stop(self) {
-        let Self { wanted, running } = self;
+        let Self { wanted, running, .. } = self;
         drop(wanted);
         if let Some(running) = running {
             running.await;
@@ -59,6 +67,7 @@ struct Flow {
     site: SiteHandle,
     notices: NoticeSender,
     progress: RefCell<ScheduleProgress>,
+    shown: watch::Sender<Arc<Vec<ScheduleView>>>,
     answered: Notify,
 }
 
@@ -66,6 +75,7 @@ async fn keep(flow: Rc<Flow>, mut wanted: watch::Receiver<Arc<Vec<WantedSchedule
     loop {
         flow.progress.borrow_mut().set(&wanted.borrow_and_update());
         let wait = Flow::give_rounds(&flow);
+        flow.show();
         let sooner = async {
             // Whichever comes first.
             with_deadline(flow.world.sleep(wait), flow.answered.notified()).await;
@@ -100,6 +110,18 @@ impl Flow {
             }
         }
         due.wait
+    }
+
+    /// Shows others the progress.
+    fn show(&self) {
+        let views = self.progress.borrow().views(&seen(&self.site.look()), self.world.wall());
+        self.shown.send_if_modified(|last| {
+            let is_new = **last != views;
+            if is_new {
+                *last = Arc::new(views);
+            }
+            is_new
+        });
     }
 
     fn note_answer(&self, pool: &str, answer: Result<RoundAnswer, OrderRefusal>) {

@@ -2,7 +2,8 @@
 //! that was applied, for as long as clients are accepted.
 //!
 //! Reading order: `wanted` (the schedules of a site file, checked), `round` (one order to a pool: what is due is taken, what
-//! is too many is pruned), `progress` (what is known, due and was said; plain state), `keeper` (the flow over them).
+//! is too many is pruned), `progress` (what is known, due and was said; plain state), `schedule_view` (what others see of it),
+//! `keeper` (the flow over them).
 //!
 //! Invariants:
 //!
@@ -14,6 +15,8 @@
 pub(crate) mod keeper;
 pub(crate) mod progress;
 pub(crate) mod round;
+mod schedule_view;
 pub(crate) mod wanted;
 
+pub use schedule_view::{ScheduleView, ScheduledVolume};
 pub use wanted::WantedSchedule;

@@ -55,34 +55,36 @@ pub(crate) struct DueRounds {
 /// All schedules in all pools.
 #[derive(Debug, Default)]
 pub(crate) struct ScheduleProgress {
-    schedules: Arc<Vec<WantedSchedule>>,
-    pools: BTreeMap<String, PoolProgress>,
+    pub(super) schedules: Arc<Vec<WantedSchedule>>,
+    pub(super) pools: BTreeMap<String, PoolProgress>,
     /// Pools and schedules.
     strays_said: BTreeSet<(String, String)>,
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
-struct PoolProgress {
+pub(super) struct PoolProgress {
     is_under_way: bool,
     next_from: Moment,
     strays_are_known: bool,
     /// It is not open, and that was said.
     is_closed: bool,
-    problem: SaidProblem,
-    schedules: BTreeMap<String, ScheduleInPool>,
+    pub(super) problem: SaidProblem,
+    pub(super) schedules: BTreeMap<String, ScheduleInPool>,
 }
 
 #[derive(Debug)]
-struct ScheduleInPool {
-    schedule: SnapshotSchedule,
+pub(super) struct ScheduleInPool {
+    pub(super) schedule: SnapshotSchedule,
     /// The last snapshot of each volume that was asked for.
-    lasts: BTreeMap<VolumeId, Option<UnixSecond>>,
+    pub(super) lasts: BTreeMap<VolumeId, Option<UnixSecond>>,
+    /// Its own snapshots of each volume, and times at which none was taken.
+    pub(super) counts: BTreeMap<VolumeId, (usize, u64)>,
     pace: TakingPace,
     next_from: Moment,
     has_more_to_prune: bool,
-    problem: SaidProblem,
-    left: BTreeSet<String>,
+    pub(super) problem: SaidProblem,
+    pub(super) left: BTreeSet<String>,
     missed: BTreeMap<String, MissedVolume>,
 }
 
@@ -242,6 +244,7 @@ impl ScheduleInPool {
         Self {
             schedule,
             lasts: BTreeMap::new(),
+            counts: BTreeMap::new(),
             pace: TakingPace::default(),
             next_from: Moment::default(),
             has_more_to_prune: false,
@@ -310,11 +313,12 @@ impl ScheduleInPool {
         now: Moment,
         lines: &mut Vec<ScheduleLine>,
     ) {
-        let ScheduleAnswer { name, lasts, taken, failure, left, has_more } = answer;
+        let ScheduleAnswer { name, lasts, counts, taken, failure, left, has_more } = answer;
         // First snapshots of new volumes do not put off those of the others.
         let is_of_known =
             lasts.iter().any(|(volume, last)| self.lasts.get(volume).is_some_and(|known| known != last));
         self.lasts.extend(lasts);
+        self.counts.extend(counts);
         self.has_more_to_prune = has_more;
         if !taken.is_empty() && is_of_known {
             self.pace.note_taken(now.since(Moment::default()));
@@ -343,16 +347,21 @@ impl ScheduleInPool {
     }
 }
 
-/// A problem that lasts, as it was said.
+/// A problem that lasts, as it was said: without its numbers, and as a whole.
 #[derive(Debug, Default)]
-struct SaidProblem(Option<String>);
+pub(super) struct SaidProblem(Option<(String, String)>);
 
 impl SaidProblem {
+    /// The problem in words.
+    pub fn text(&self) -> Option<String> {
+        self.0.as_ref().map(|(_, text)| text.clone())
+    }
+
     /// Returns it if it is to be said: it is new, in more than its numbers.
     fn begin(&mut self, problem: &str) -> Option<String> {
-        let kind = problem.chars().filter(|char| !char.is_ascii_digit()).collect();
-        let is_new = self.0.as_ref() != Some(&kind);
-        self.0 = Some(kind);
+        let kind: String = problem.chars().filter(|char| !char.is_ascii_digit()).collect();
+        let is_new = self.0.as_ref().map(|(known, _)| known) != Some(&kind);
+        self.0 = Some((kind, problem.to_owned()));
         is_new.then(|| problem.to_owned())
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct ScheduleAnswer {
     pub name: String,
     /// Time of the last snapshot of each volume.
     pub lasts: BTreeMap<VolumeId, Option<UnixSecond>>,
+    /// Number of its own snapshots of each volume, and of times since the oldest at which none was taken.
+    pub counts: BTreeMap<VolumeId, (usize, u64)>,
     /// Names of the snapshots that were taken.
     pub taken: Vec<String>,
     /// One was due, and was not taken.
@@ -95,7 +97,10 @@ async fn perform_schedule(pool: &ServedPool, round: &ScheduleRound) -> ScheduleA
     for &volume in round.volumes.keys() {
         prune(pool, round, volume, &mut room, &mut answer).await;
         if let Ok(snapshots) = pool.pool.snapshots(volume) {
-            answer.lasts.insert(volume, last_of(&own(&mark, snapshots)));
+            let own = own(&mark, snapshots);
+            answer.lasts.insert(volume, last_of(&own));
+            let taken: Vec<UnixSecond> = own.iter().map(taken_at).collect();
+            answer.counts.insert(volume, (own.len(), round.schedule.missed(&taken)));
         }
     }
     if !answer.taken.is_empty() || room < PRUNED_AT_ONCE {
@@ -160,7 +165,11 @@ fn own(mark: &ScheduleMark<'_>, snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
 }
 
 fn last_of(own: &[Snapshot]) -> Option<UnixSecond> {
-    own.last().map(|snapshot| UnixSecond((snapshot.created_at.0 / 1_000_000_000) as i64))
+    own.last().map(taken_at)
+}
+
+fn taken_at(snapshot: &Snapshot) -> UnixSecond {
+    UnixSecond((snapshot.created_at.0 / 1_000_000_000) as i64)
 }
 
 /// Counts the snapshots of schedules and volumes that are not `known`, by schedule.

@@ -181,8 +181,31 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
     }
 }
 
+/// The same site with its volumes as the pools have them now, and those of the pools that it lacks. Of volumes that are not in
+/// an open pool any more, those stay that `keeps`.
+pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(&Volume) -> bool) -> Site {
+    let mut volumes = Vec::new();
+    for volume in &site.volumes {
+        let pool = pools.iter().find(|pool| pool.name == volume.group);
+        let known = pool.map(|pool| pool.volumes.iter().find(|known| known.name == volume.name));
+        match known {
+            Some(Some(known)) => volumes.push(adopted(&volume.group, known, volume.clone())),
+            Some(None) if !keeps(volume) => {}
+            _ => volumes.push(volume.clone()),
+        }
+    }
+    for pool in pools.iter().filter(|pool| site.group(&pool.name).is_some()) {
+        let is_new = |known: &&VolumeView| {
+            !site.volumes.iter().any(|one| one.group == pool.name && one.name == known.name)
+        };
+        let new = pool.volumes.iter().filter(is_new);
+        volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
+    }
+    Site { volumes, ..site }
+}
+
 /// The same site with `GROUP/VOLUME` wherever it refers to a volume: another group may have one of that name by now.
-fn with_groups_in_references(site: Site) -> Site {
+pub(super) fn with_groups_in_references(site: Site) -> Site {
     let mut site = site.with_groups_said();
     let known = site.clone();
     let whole = |meant: &mut String| {

@@ -1,10 +1,11 @@
 //! The steps of a plan, done on the pools' threads.
 
 use super::{
+    adoption::with_groups_in_references,
     changes::{SiteStep, new_setting},
     planning::{PlanOccasion, PlannedSite},
     power::SitePower,
-    server::SiteServer,
+    server::{SiteServer, parse},
     wanted::WantedPool,
 };
 use crate::{
@@ -41,8 +42,18 @@ impl SiteServer {
         }
         // Also after a step that failed: others are done.
         self.show_changes().await;
+        self.read_served_site();
         self.publish();
         done
+    }
+
+    /// Reads what is served now, for other threads.
+    fn read_served_site(&mut self) {
+        // A journal that cannot be read has said so, and its texts were understood when they were written.
+        let text = self.journal.served_site().ok().flatten();
+        if let Some(site) = text.and_then(|text| parse(&text).ok()) {
+            self.served_site = Arc::new(with_groups_in_references(site));
+        }
     }
 
     /// Waits until the pools' views show what was done: the one who asked for it looks for it next.
@@ -67,19 +78,22 @@ impl SiteServer {
         plan: PlannedSite,
         mut tell: impl FnMut(&SiteStep),
     ) -> Result<(), Refusal> {
-        let PlannedSite { text, destroy, forgotten, wanted, refused, occasion, changes } = plan;
+        let PlannedSite { text, file, online, destroy, forgotten, wanted, refused, occasion, changes } = plan;
         let mut steps = changes.steps;
         self.refused = refused;
         for (pool, refusal) in self.refused.clone() {
             self.stop_pool(&pool, refusal);
         }
         self.check_new(&mut steps, occasion).await?;
-        let begun = self.journal.begin_apply(&ApplyRecord { text, destroy });
+        let begun = self.journal.begin_apply(&ApplyRecord { text, destroy, file, online });
         begun.map_err(|error| error.refusal())?;
         for name in &forgotten {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
         }
-        self.open_pools(&wanted.pools).await;
+        // What is served of open pools is changed online, and nothing else.
+        if occasion != PlanOccasion::Online {
+            self.open_pools(&wanted.pools).await;
+        }
         let (refused, daemon) = (&self.refused, &self.daemon);
         self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         let total = steps.len();

@@ -5,13 +5,21 @@
 //! 1. Looking at the site sends it nothing.
 //! 2. Requests are answered one at a time, in their order; a queue that is full refuses.
 
-use super::{changes::SiteChange, power::SitePower};
+use super::{
+    changes::SiteChange,
+    file_merge::FileDifference,
+    power::SitePower,
+    row_change::{RowChange, RowEffect},
+    row_refusal::RowRefusal,
+};
 use crate::{
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
+    schedules::ScheduleView,
     view::PoolView,
 };
 use array::format::PoolId;
+use plan::site::Site;
 use report::Refusal;
 use serving::figures::PoolFigures;
 use std::{collections::BTreeMap, path::PathBuf, rc::Rc, sync::Arc};
@@ -26,6 +34,7 @@ pub const REQUESTS_MAX: usize = 16;
 #[derive(Clone)]
 pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
+    schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
     requests: mpsc::Sender<SiteRequest>,
 }
 
@@ -40,6 +49,8 @@ pub struct SiteView {
     pub is_open: bool,
     /// Of the machine, as it was told.
     pub power: SitePower,
+    /// The site that is served, as it was applied or changed last; volumes may have changed since.
+    pub site: Arc<Site>,
 }
 
 /// A pool of the site.
@@ -56,11 +67,11 @@ pub struct PoolHandle {
 /// A request to the site's server.
 pub struct SiteRequest {
     pub(super) wanted: WantedAnswer,
-    pub(super) answer: oneshot::Sender<Result<SiteAnswer, Refusal>>,
+    pub(super) answer: oneshot::Sender<Result<SiteAnswer, RowRefusal>>,
 }
 
 /// The kind of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum WantedAnswer {
     /// The site as a file.
     File,
@@ -70,6 +81,31 @@ pub enum WantedAnswer {
     Apply(SiteText),
     /// The power followed.
     Power(SitePower),
+    /// One row changed without a file.
+    Change(Box<OnlineChange>),
+}
+
+/// A change of one row, without a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnlineChange {
+    pub change: RowChange,
+    /// Secret of the initiator, to be kept in a file of the server.
+    pub secret: Option<String>,
+    /// The change is made only if the row is of this version.
+    pub if_match: Option<String>,
+    /// Hosts may lose what they use.
+    pub is_forced: bool,
+    pub is_dry_run: bool,
+}
+
+/// The answer to a change of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowAnswer {
+    pub effect: RowEffect,
+    /// Hosts whose sessions end, with what they lose.
+    pub ended: Vec<String>,
+    /// What the site file is to say.
+    pub difference: FileDifference,
 }
 
 /// A site file, and what it may destroy.
@@ -91,6 +127,8 @@ pub struct SiteAnswer {
     pub notes: Vec<String>,
     /// The site as a file.
     pub text: Option<String>,
+    /// Of a change of one row.
+    pub row: Option<RowAnswer>,
 }
 
 /// The reason for which a request was not taken. Nothing was done.
@@ -103,8 +141,17 @@ pub enum RequestRefusal {
 }
 
 impl SiteHandle {
-    pub(super) fn new(site: watch::Receiver<Arc<SiteView>>, requests: mpsc::Sender<SiteRequest>) -> Self {
-        Self { site, requests }
+    pub(super) fn new(
+        site: watch::Receiver<Arc<SiteView>>,
+        schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
+        requests: mpsc::Sender<SiteRequest>,
+    ) -> Self {
+        Self { site, schedules, requests }
+    }
+
+    /// The progress of the schedules in each pool, a minute old at most.
+    pub fn schedules(&self) -> Arc<Vec<ScheduleView>> {
+        Arc::clone(&self.schedules.borrow())
     }
 
     /// The pools as they are now.
@@ -120,7 +167,7 @@ impl SiteHandle {
     pub fn ask(
         &self,
         wanted: WantedAnswer,
-    ) -> Result<oneshot::Receiver<Result<SiteAnswer, Refusal>>, RequestRefusal> {
+    ) -> Result<oneshot::Receiver<Result<SiteAnswer, RowRefusal>>, RequestRefusal> {
         let (tell, answer) = oneshot::channel();
         self.requests.try_send(SiteRequest { wanted, answer: tell }).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => RequestRefusal::Full,

@@ -4,22 +4,28 @@
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
 //! steps, done), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
-//! answers).
+//! answers); then changes without a file: [`row_change`] (one row of the site; pure), [`row_refusal`], `row_changing` (it is
+//! planned, done and taken back), [`file_merge`] (what counts when the file is applied again).
 //!
 //! Invariants:
 //!
 //! 1. What the file lacks stays. Data are destroyed only by name, and never because a file changed.
 //! 2. Exports, targets and rights hold no data: they are what the file says.
 //! 3. A site that was applied as a whole has no changes left.
+//! 4. What was changed without a file outlives a start with the same file, and is named there.
 
 pub mod adoption;
 mod applying;
 pub mod changes;
+pub mod file_merge;
 pub mod handle;
 pub mod places;
 pub mod planning;
 pub mod power;
 mod requests;
+pub mod row_change;
+mod row_changing;
+pub mod row_refusal;
 pub mod server;
 pub mod wanted;
 

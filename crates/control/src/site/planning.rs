@@ -1,12 +1,14 @@
 //! The plan of a site: what is there, what is wanted, and the steps between.
 
 use super::{
+    adoption::refreshed_volumes,
     changes::{KnownSite, SiteChanges},
+    file_merge::{MergedSite, merged},
     server::{SiteServer, WantedAddresses, parse},
     wanted::{WantedDrives, WantedPool, WantedSite},
 };
 use crate::journal::JournalPool;
-use plan::site::Site;
+use plan::site::{Site, Volume};
 use report::Refusal;
 use serving::pool::sparing::level_name;
 use std::{collections::BTreeMap, path::Path};
@@ -15,6 +17,10 @@ use std::{collections::BTreeMap, path::Path};
 pub struct PlannedSite {
     /// The file as it is recorded: without comments, with whole paths.
     pub(super) text: String,
+    /// The file, if `text` differs from it by what was changed online.
+    pub(super) file: Option<String>,
+    /// Of one row without a file: the change in words.
+    pub(super) online: Option<String>,
     pub(super) destroy: Vec<String>,
     /// Pools that are gone for good.
     pub(super) forgotten: Vec<String>,
@@ -34,6 +40,8 @@ pub enum PlanOccasion {
     Reload,
     /// By a person, who may have named what to destroy.
     Apply,
+    /// Of one row, without a file.
+    Online,
 }
 
 impl PlannedSite {
@@ -59,11 +67,28 @@ impl SiteServer {
     ) -> Result<PlannedSite, Refusal> {
         self.check_power()?;
         let site = parse(text)?;
-        let mut wanted = WantedSite::of(&site, &self.context)?;
+        let file = with_whole_paths(site.clone(), &self.context.folder);
+        let MergedSite { site: merged, kept, lost } = self.merged(&file, occasion)?;
+        let (text, mut wanted, kept, lost) = match WantedSite::of(&merged, &self.context) {
+            Ok(wanted) => (merged.to_toml(), wanted, kept, lost),
+            Err(refusal) if !kept.is_empty() => {
+                let why = |row| format!("{row}: it does not go with the file: {refusal}");
+                let lost = lost.into_iter().chain(kept.into_iter().map(why)).collect();
+                (file.to_toml(), WantedSite::of(&file, &self.context)?, Vec::new(), lost)
+            }
+            Err(refusal) => return Err(refusal),
+        };
         self.check_addresses(&wanted, &site)?;
-        let text = with_whole_paths(site, &self.context.folder).to_toml();
+        let file = (!kept.is_empty()).then(|| file.to_toml());
         let mut destroy = destroy.to_vec();
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
+        if let Some(online) = under_way.as_ref().and_then(|apply| apply.online.as_ref())
+            && occasion != PlanOccasion::Online
+        {
+            wanted.notes.push(format!(
+                "the server ended while this was changed online, and it was not made: {online}"
+            ));
+        }
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
         let forgotten = self.forgotten(&mut destroy)?;
         let (known, mut refused) = self.known(&wanted, &forgotten).await?;
@@ -84,12 +109,49 @@ impl SiteServer {
         }
         let mut changes = SiteChanges::between(&known, &wanted, &destroy)?;
         refused.append(&mut changes.refused);
-        if occasion != PlanOccasion::Start
+        wanted.notes.extend(lost.into_iter().map(|row| match occasion {
+            PlanOccasion::Apply => format!("the file undoes what was changed online: {row}"),
+            _ => format!("changed online, and not served any more: {row}"),
+        }));
+        if !kept.is_empty() {
+            changes
+                .kept
+                .extend(kept.into_iter().map(|row| format!("{row}: it was changed online, and stays so")));
+            let note = "the file lacks what was changed online, which a start with the same file keeps; 'spindle site' prints \
+                        a file with all of it";
+            wanted.notes.push(note.to_owned());
+        }
+        if !matches!(occasion, PlanOccasion::Start | PlanOccasion::Online)
             && let Some((pool, refusal)) = refused.iter().next()
         {
             return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
         }
-        Ok(PlannedSite { text, destroy, forgotten, wanted, refused, occasion, changes })
+        Ok(PlannedSite { text, file, online: None, destroy, forgotten, wanted, refused, occasion, changes })
+    }
+
+    /// The file with what was changed online since it was applied, at a start or a reload. A person who applies it is told what
+    /// that undoes.
+    fn merged(&self, file: &Site, occasion: PlanOccasion) -> Result<MergedSite, Refusal> {
+        let alone = MergedSite { site: file.clone(), ..MergedSite::default() };
+        let refused = |error: crate::journal::JournalError| error.refusal();
+        let (applied, served) =
+            (self.journal.applied_file().map_err(refused)?, self.journal.served_site().map_err(refused)?);
+        let (Some(applied), Some(served)) = (applied, served) else { return Ok(alone) };
+        if occasion == PlanOccasion::Online || applied == served {
+            return Ok(alone);
+        }
+        // A journal of another version, perhaps.
+        let (Ok(applied), Ok(served)) = (parse(&applied), parse(&served)) else { return Ok(alone) };
+        let is_applied =
+            |volume: &Volume| applied.volume(&format!("{}/{}", volume.group, volume.name)).is_some();
+        let served = refreshed_volumes(served, &self.found_pools()?, is_applied);
+        let merged = merged(applied, served, file.clone());
+        Ok(match occasion {
+            PlanOccasion::Apply => {
+                MergedSite { lost: merged.kept.into_iter().chain(merged.lost).collect(), ..alone }
+            }
+            _ => merged,
+        })
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {

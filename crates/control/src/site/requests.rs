@@ -1,9 +1,10 @@
 //! Requests of other threads, answered by the site's server; and the view that it publishes for them.
 
 use super::{
-    adoption::{FoundPool, listed_volumes, refreshed},
+    adoption::refreshed,
     handle::{PoolHandle, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer},
     planning::{PlanOccasion, PlannedSite},
+    row_refusal::RowRefusal,
     server::{SiteServer, parse},
 };
 use report::Refusal;
@@ -28,7 +29,8 @@ impl SiteRequests {
 impl SiteServer {
     /// Looks at the site and asks for changes, from any thread.
     pub fn handle(&self) -> SiteHandle {
-        SiteHandle::new(self.requests.view.subscribe(), self.requests.give.clone())
+        let schedules = self.schedules.progress();
+        SiteHandle::new(self.requests.view.subscribe(), schedules, self.requests.give.clone())
     }
 
     /// The next request of another thread.
@@ -38,20 +40,25 @@ impl SiteServer {
 
     /// Does what a request asks for, and answers it. Returns true if the site was changed.
     pub async fn answer(&mut self, SiteRequest { wanted, answer }: SiteRequest) -> bool {
-        let is_apply = matches!(wanted, WantedAnswer::Apply(_));
+        let is_change = matches!(wanted, WantedAnswer::Apply(_))
+            || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
         let answered = match wanted {
-            WantedAnswer::File => self.file(),
+            WantedAnswer::File => self.file().map_err(RowRefusal::from),
             WantedAnswer::Plan(SiteText { text, destroy }) => {
-                self.plan(&text, &destroy, PlanOccasion::Apply).await.map(|plan| answer_of(&plan))
+                let plan = self.plan(&text, &destroy, PlanOccasion::Apply).await;
+                plan.map(|plan| answer_of(&plan)).map_err(RowRefusal::from)
             }
-            WantedAnswer::Apply(SiteText { text, destroy }) => self.plan_and_apply(&text, &destroy).await,
-            WantedAnswer::Power(power) => self.set_power(power).await,
+            WantedAnswer::Apply(SiteText { text, destroy }) => {
+                self.plan_and_apply(&text, &destroy).await.map_err(RowRefusal::from)
+            }
+            WantedAnswer::Power(power) => self.set_power(power).await.map_err(RowRefusal::from),
+            WantedAnswer::Change(change) => self.change_row(*change).await,
         };
         // A part may be done.
         self.publish();
         // The asking thread may have given up.
         let _ = answer.send(answered);
-        is_apply
+        is_change
     }
 
     async fn plan_and_apply(&mut self, text: &str, destroy: &[String]) -> Result<SiteAnswer, Refusal> {
@@ -65,21 +72,7 @@ impl SiteServer {
     fn file(&self) -> Result<SiteAnswer, Refusal> {
         let text = self.journal.served_site().map_err(|error| error.refusal())?;
         let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-        let records = self.journal.pools().map_err(|error| error.refusal())?;
-        let mut pools = Vec::new();
-        for pool in self.daemon.pools() {
-            let Some(view) = pool.view() else { continue };
-            let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
-            let volumes = listed_volumes(view.volumes.iter().cloned());
-            pools.push(FoundPool {
-                name: pool.name.clone(),
-                folder,
-                devices: Vec::new(),
-                drives: 0,
-                volumes,
-            });
-        }
-        let (site, notes) = refreshed(parse(&text)?, &pools)?;
+        let (site, notes) = refreshed(parse(&text)?, &self.found_pools()?)?;
         Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })
     }
 
@@ -101,6 +94,7 @@ impl SiteServer {
             stopped: self.stopped.clone(),
             is_open: self.daemon.is_open(),
             power: self.power,
+            site: Arc::clone(&self.served_site),
         }));
     }
 }
@@ -110,6 +104,6 @@ fn answer_of(plan: &PlannedSite) -> SiteAnswer {
         changes: plan.changes.shown(),
         kept: plan.changes.kept.clone(),
         notes: plan.notes().to_vec(),
-        text: None,
+        ..SiteAnswer::default()
     }
 }

@@ -81,6 +81,8 @@ pub struct SiteServer {
     pub(super) power: SitePower,
     /// `None` before the first apply.
     pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
+    /// As the journal has it.
+    pub(super) served_site: Arc<Site>,
     /// NBD is served over TLS alone.
     has_tls: bool,
     certificates: ServedCertificates,
@@ -153,6 +155,7 @@ impl SiteServer {
             schedules: ScheduleKeeper::new(),
             power: SitePower::default(),
             watched: watch::Sender::new(None),
+            served_site: Arc::default(),
             has_tls,
             certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };

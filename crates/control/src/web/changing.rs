@@ -12,7 +12,8 @@
 //! 3. Only the reply to a success is kept.
 
 use super::{
-    ApiState, caller::Caller, health_rows::DriveRow, problem::ApiProblem, rows::VolumeEntry, site::SiteBody,
+    ApiState, caller::Caller, health_rows::DriveRow, problem::ApiProblem, row_changes::AuditedChanges,
+    rows::VolumeEntry, site::SiteBody,
 };
 use crate::{
     hexadecimal::hexadecimal,
@@ -249,7 +250,24 @@ fn wanted_of(path: &str, body: &Bytes) -> String {
             let destroy = shortened(&destroy.join(", "), AUDITED_BYTES);
             shortened(&format!("destroy [{destroy}]; SHA-256 of the text {hash}; {text}"), 2 * AUDITED_BYTES)
         }
+        _ if path.starts_with(super::initiators::PATH) => shortened(&without_secret(body), AUDITED_BYTES),
         _ => shortened(&text, AUDITED_BYTES),
+    }
+}
+
+/// The body of a request about an initiator, without its secret.
+fn without_secret(body: &Bytes) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    match serde_json::from_slice::<serde_json::Value>(body) {
+        Ok(serde_json::Value::Object(mut fields)) => {
+            if let Some(secret) = fields.get_mut("secret") {
+                *secret = "(not recorded)".into();
+            }
+            serde_json::Value::Object(fields).to_string()
+        }
+        _ => format!("{} bytes that are no JSON object", body.len()),
     }
 }
 
@@ -335,8 +353,10 @@ fn repeated(reply: &KeptReply) -> Response {
 
 fn outcome_of(response: &Response) -> String {
     let status = response.status().as_u16();
-    match response.extensions().get::<ApiProblem>() {
-        Some(problem) => format!("{status}: {}", problem.detail),
-        None => status.to_string(),
+    let changes = response.extensions().get::<AuditedChanges>().filter(|changes| !changes.0.is_empty());
+    match (response.extensions().get::<ApiProblem>(), changes) {
+        (Some(problem), _) => format!("{status}: {}", problem.detail),
+        (None, Some(AuditedChanges(changes))) => shortened(&format!("{status}: {changes}"), AUDITED_BYTES),
+        (None, None) => status.to_string(),
     }
 }

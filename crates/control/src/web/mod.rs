@@ -2,7 +2,8 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `uses`,
-//! `snapshots`, `site`, `power`, `services`, `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
+//! `snapshots`, `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
+//! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
@@ -22,8 +23,10 @@ mod connections;
 mod drive_warnings;
 mod drives;
 mod events;
+mod exports;
 mod health;
 pub mod health_rows;
+mod initiators;
 mod jobs;
 mod local_world;
 mod metrics;
@@ -34,11 +37,13 @@ mod pools;
 mod power;
 mod problem;
 mod router;
+mod row_changes;
 pub mod rows;
-mod services;
-
+mod schedules;
+mod sessions;
 mod site;
 mod snapshots;
+mod targets;
 mod tokens;
 mod uses;
 mod volumes;

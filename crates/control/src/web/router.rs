@@ -4,8 +4,8 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, drive_warnings, drives, events, health, jobs, metrics, notifiers, pools, power, services,
-    site, snapshots, tokens, uses, volumes,
+    conditions, drive_warnings, drives, events, exports, health, initiators, jobs, metrics, notifiers, pools,
+    power, schedules, sessions, site, snapshots, targets, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -107,8 +107,18 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(site::apply))
         .routes(routes!(power::show, power::tell))
         .routes(routes!(drive_warnings::warn, drive_warnings::withdraw))
-        .routes(routes!(services::targets))
-        .routes(routes!(services::exports))
+        .routes(routes!(targets::list, targets::create))
+        .routes(routes!(targets::show, targets::patch, targets::delete))
+        .routes(routes!(targets::add_unit))
+        .routes(routes!(targets::set_unit, targets::remove_unit))
+        .routes(routes!(initiators::list, initiators::create))
+        .routes(routes!(initiators::show, initiators::patch, initiators::delete))
+        .routes(routes!(exports::list, exports::create))
+        .routes(routes!(exports::show, exports::delete))
+        .routes(routes!(schedules::list, schedules::create))
+        .routes(routes!(schedules::show, schedules::patch, schedules::delete))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))

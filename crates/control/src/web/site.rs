@@ -94,10 +94,9 @@ pub(super) async fn apply(
 
 pub(super) async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
     // An apply has its end in the audit, however long it takes.
-    let time = if matches!(wanted, WantedAnswer::Apply(_) | WantedAnswer::Power(_)) {
-        APPLIED_WITHIN
-    } else {
-        ANSWER_WITHIN
+    let time = match wanted {
+        WantedAnswer::Apply(_) | WantedAnswer::Change(_) | WantedAnswer::Power(_) => APPLIED_WITHIN,
+        WantedAnswer::File | WantedAnswer::Plan(_) => ANSWER_WITHIN,
     };
     let answer = api.site.ask(wanted)?;
     match with_deadline(api.world.sleep(time), answer).await {

@@ -29,9 +29,11 @@ impl Step {
         let text = format!("{:0>width$}", random.next_u64(), width = random.below(bytes) as usize);
         match random.below(5) {
             0 => Self::Serve(text),
-            1 | 2 => {
-                Self::Begin(ApplyRecord { text, destroy: vec!["mail".into(); random.below(3) as usize] })
-            }
+            1 | 2 => Self::Begin(ApplyRecord {
+                text,
+                destroy: vec!["mail".into(); random.below(3) as usize],
+                ..Default::default()
+            }),
             _ => Self::End,
         }
     }
@@ -63,7 +65,7 @@ fn open(file: &SimStateFile) -> Result<DaemonJournal, JournalError> {
 }
 
 fn apply(text: &str) -> ApplyRecord {
-    ApplyRecord { text: text.to_owned(), destroy: vec!["old".to_owned()] }
+    ApplyRecord { text: text.to_owned(), destroy: vec!["old".to_owned()], ..Default::default() }
 }
 
 /// One life of the daemon, until the power fails at operation `cut`, and the next opening. Returns the contents then.

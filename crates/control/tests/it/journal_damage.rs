@@ -15,7 +15,8 @@ fn open(bytes: Vec<u8>) -> Result<DaemonJournal, JournalError> {
 }
 
 fn good() -> Contents {
-    let apply = ApplyRecord { text: "a = 2\n".repeat(2000), destroy: vec!["old".into()] };
+    let apply =
+        ApplyRecord { text: "a = 2\n".repeat(2000), destroy: vec!["old".into()], ..Default::default() };
     Contents { served: Some("a = 1\n".repeat(1000)), apply: Some(apply) }
 }
 

@@ -12,6 +12,7 @@ mod journal_damage;
 mod metrics;
 mod monitoring;
 mod real_threads;
+mod row_crashes;
 mod schedules;
 mod served_changes;
 mod served_drives;

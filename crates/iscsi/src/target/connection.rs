@@ -46,7 +46,7 @@ use tokio::{
     sync::Notify,
 };
 use world::{
-    Buffer, Moment, Stream, World,
+    Buffer, Moment, Stream, WallTime, World,
     network::receiver::Receiver,
     payload::{Payload, bytes_in, part_of},
     with_deadline,
@@ -110,6 +110,8 @@ pub(super) async fn run(
         })),
         hold: held.session(),
         initiator: initiator.clone(),
+        peer: peer.to_owned(),
+        since: world.wall(),
         reach: targets.units_in_reach(&initiator, target.as_ref()),
         has_target: target.is_some(),
         nexus,
@@ -123,6 +125,7 @@ pub(super) async fn run(
         has_logged_out: Cell::new(false),
         is_asked_to_log_out: Cell::new(false),
         has_lost_rights: Cell::new(false),
+        is_ended_by_operator: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
@@ -159,14 +162,15 @@ pub(super) async fn run(
     let end = if is_done { SessionEnd::LoggedOut } else { SessionEnd::Broken };
     connection.units().values().for_each(|reached| reached.unit.end_session(&connection.nexus, end));
     targets.sessions.end(&name, &ends);
-    // A silent initiator had its time to come back; one that lost its rights has no claim.
+    // A silent initiator had its time to come back; one that lost its rights, or whose session was ended, has no claim.
     let has_ended = connection.has_logged_out.get() || connection.is_silent.get();
-    if !has_ended && !connection.has_lost_rights.get() {
+    if !has_ended && !connection.has_lost_rights.get() && !connection.is_ended_by_operator.get() {
         held.keep();
     }
     match ended {
         None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
         None if connection.has_lost_rights.get() => Err(SessionFailure::RightsLost),
+        None if connection.is_ended_by_operator.get() => Err(SessionFailure::EndedByOperator),
         None => Err(SessionFailure::Reinstatement),
         Some(Ok(())) => written,
         Some(Err(why)) => Err(why),
@@ -184,6 +188,10 @@ pub(super) struct Connection {
     pub(super) portal: String,
     pub(super) target_name: String,
     pub(super) initiator: String,
+    /// Its address.
+    pub(super) peer: String,
+    /// Time of its login.
+    pub(super) since: WallTime,
     /// By logical unit number. Replaced as a whole when the initiator gains units.
     pub(super) units: RefCell<Rc<BTreeMap<u64, AccessibleUnit>>>,
     /// Number of its hold on them.
@@ -208,6 +216,8 @@ pub(super) struct Connection {
     is_asked_to_log_out: Cell<bool>,
     /// Units or rights were taken from the initiator.
     pub(super) has_lost_rights: Cell<bool>,
+    /// A person ended the session.
+    pub(super) is_ended_by_operator: Cell<bool>,
     /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
     /// ITTs of commands that wait for room before their data are requested.

@@ -34,6 +34,9 @@ pub enum SessionFailure {
         "units or rights of the session have changed; the initiator finds the rest when it logs in again"
     )]
     RightsLost,
+    /// The operator ended it.
+    #[error("the session was ended by the operator")]
+    EndedByOperator,
     /// A PDU was damaged or too long, or the connection broke.
     #[error("{0}")]
     Pdu(PduError),

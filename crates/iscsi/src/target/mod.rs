@@ -3,7 +3,7 @@
 //! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
 //! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
 //! `text_request` (SendTargets), [`failed_logins`] (throttling), `unit_holders` (units of one initiator at a time), `changed_rights`
-//! (sessions that follow a change), [`portal`] (targets on several threads).
+//! (sessions that follow a change), `session_list` (sessions listed and ended), [`portal`] (targets on several threads).
 
 pub mod access;
 mod changed_rights;
@@ -14,6 +14,7 @@ mod login;
 mod pending_command;
 pub mod portal;
 mod send_queue;
+mod session_list;
 mod sessions;
 mod task_management;
 mod text_request;
@@ -21,6 +22,7 @@ mod unit_holders;
 
 pub use self::{
     failure::SessionFailure,
+    session_list::ListedSession,
     unit_holders::{UNIT_KEPT, UnitConflict},
 };
 

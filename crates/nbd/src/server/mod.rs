@@ -78,6 +78,8 @@ pub enum ConnectionEnd {
     Refused(&'static str),
     #[error("the export is withheld: its contents changed under its clients")]
     Withheld,
+    #[error("disconnected by the operator")]
+    EndedByOperator,
     #[error("the handshake timed out")]
     Slow,
     #[error("refused: {0} clients are connected, the limit of this server")]

@@ -21,9 +21,11 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     rc::Rc,
 };
-use world::{IncomingConnection, Listener, World, network::accept_next, with_deadline};
+use tokio::sync::Notify;
+use world::{IncomingConnection, Listener, WallTime, World, network::accept_next, with_deadline};
 
 /// A client in the handshake, on its way from one thread to another.
 pub struct MovingClient {
@@ -169,12 +171,33 @@ impl Portal {
     }
 }
 
+/// A client that uses an export, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedClient {
+    /// Unique among the clients of one thread.
+    pub number: u64,
+    /// Its address.
+    pub peer: String,
+    pub export: String,
+    pub since: WallTime,
+    pub is_encrypted: bool,
+    pub is_read_only: bool,
+}
+
+/// The clients of a thread by their numbers, with what ends each.
+#[derive(Default)]
+struct ConnectedClients {
+    all: RefCell<BTreeMap<u64, (ListedClient, Rc<Notify>)>>,
+    next: Cell<u64>,
+}
+
 /// The part of a server that is on one thread.
 pub struct ThreadServer {
     world: World,
     exports: RefCell<Exports>,
     options: ServerOptions,
     slots: Rc<ClientSlots>,
+    connected: ConnectedClients,
     tell: Rc<dyn Fn(ServerEvent)>,
     send_back: Rc<dyn Fn(MovingClient)>,
 }
@@ -189,7 +212,8 @@ impl ThreadServer {
     ) -> Rc<Self> {
         let slots = ClientSlots::new(world, options.connections_max, options.idle_max);
         let exports = RefCell::new(Exports::of_thread(Vec::new()));
-        Rc::new(Self { world: world.clone(), exports, options, slots, tell, send_back })
+        let connected = ConnectedClients::default();
+        Rc::new(Self { world: world.clone(), exports, options, slots, connected, tell, send_back })
     }
 
     /// Replaces the exports; clients of those that go stay until they disconnect.
@@ -201,6 +225,19 @@ impl ThreadServer {
     /// Clients that use an export of the thread.
     pub fn clients(&self) -> usize {
         self.slots.count()
+    }
+
+    /// Clients that use an export of the thread, in the order in which they came.
+    pub fn listed_clients(&self) -> Vec<ListedClient> {
+        self.connected.all.borrow().values().map(|(client, _)| client.clone()).collect()
+    }
+
+    /// Disconnects a client after the requests that it has sent. False if there is no such client.
+    pub fn end_client(&self, number: u64) -> bool {
+        let all = self.connected.all.borrow();
+        let client = all.get(&number);
+        client.iter().for_each(|(_, ends)| ends.notify_one());
+        client.is_some()
     }
 
     /// Takes a client from the portal.
@@ -235,8 +272,21 @@ impl ThreadServer {
             }
             Ok(HandshakeEnd::Transmission(negotiated, stream, slot)) => {
                 let (export, is_encrypted) = (negotiated.export.name.clone(), negotiated.is_encrypted);
+                let (number, ends) = (self.connected.next.get(), Rc::new(Notify::new()));
+                self.connected.next.set(number + 1);
+                let client = ListedClient {
+                    number,
+                    peer: peer.clone(),
+                    export: export.clone(),
+                    since: self.world.wall(),
+                    is_encrypted,
+                    is_read_only: negotiated.export.is_read_only,
+                };
+                self.connected.all.borrow_mut().insert(number, (client, Rc::clone(&ends)));
                 (self.tell)(ServerEvent::Connected { peer: peer.clone(), export, is_encrypted });
-                let why = session::transmit(&self.world, (negotiated, stream, slot), &self.options).await;
+                let transmission = (negotiated, stream, slot);
+                let why = session::transmit(&self.world, transmission, &self.options, &ends).await;
+                self.connected.all.borrow_mut().remove(&number);
                 told(why.err());
             }
         }

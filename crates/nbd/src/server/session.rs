@@ -21,7 +21,7 @@ use crate::{
         transmission::{ErrorCode, ReplyHead, Request, RequestType, chunk},
     },
 };
-use std::{cell::RefCell, collections::VecDeque, io::IoSlice, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, io::IoSlice, rc::Rc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     sync::{Notify, Semaphore},
@@ -32,6 +32,8 @@ use world::{
     with_deadline,
 };
 
+/// Time for a client that is cut off to read its last replies.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
 /// Replies written in one system call at most.
 const REPLIES_AT_ONCE: usize = 32;
 
@@ -58,16 +60,17 @@ pub async fn run(
         HandshakeEnd::HandOver(..) => unreachable!("all exports are on this thread"),
         HandshakeEnd::Transmission(negotiated, stream, slot) => {
             connected(&negotiated.export.name, negotiated.is_encrypted);
-            transmit(world, (negotiated, stream, slot), &options).await
+            transmit(world, (negotiated, stream, slot), &options, &Notify::new()).await
         }
     }
 }
 
-/// The transmission phase of a connection, to its end.
+/// The transmission phase of a connection, to its end; `ends` brings that about.
 pub async fn transmit(
     world: &World,
     (negotiated, stream, slot): (NegotiatedExport, Stream, ClientSlot),
     options: &ServerOptions,
+    ends: &Notify,
 ) -> Result<(), ConnectionEnd> {
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
@@ -81,11 +84,18 @@ pub async fn transmit(
         options: options.clone(),
     });
     let writing = world.spawn("nbd answers", Rc::clone(&session).write_answers(writer));
-    let ended = Rc::clone(&session).read_requests(reader).await;
+    let reading = Rc::clone(&session).read_requests(reader);
+    let ended = with_deadline(ends.notified(), reading).await.unwrap_or(Err(ConnectionEnd::EndedByOperator));
+    let is_cut = matches!(ended, Err(ConnectionEnd::EndedByOperator));
     // Outstanding requests complete and are answered if the client still reads.
     let everyone = session.requests.acquire_many(session.options.requests_max as u32).await;
     session.replies.close();
     drop(everyone);
+    if is_cut {
+        // It may not read its last replies.
+        with_deadline(world.sleep(FAREWELL_MAX), writing).await;
+        return ended;
+    }
     let written = writing.await;
     ended.and(written)
 }

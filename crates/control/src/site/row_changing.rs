@@ -1,0 +1,322 @@
+//! One row of the served site, changed under its hosts without a file: planned, done as an apply is done, and taken back if it
+//! fails.
+//!
+//! Invariants:
+//!
+//! 1. Pools and volumes are not changed: only what is served of them.
+//! 2. A change is served as a whole and in the journal, or it is neither: what holds no data can be served as before. One that
+//!    is cut short by the server's end was not made, and the next start says so.
+//! 3. No host loses what it uses unless that is forced.
+
+use super::{
+    adoption::{FoundPool, listed_volumes, refreshed_volumes, with_groups_in_references},
+    changes::SiteStep,
+    file_merge::{FileDifference, difference, implicitly_open, served_names},
+    handle::{OnlineChange, RowAnswer, SiteAnswer},
+    planning::{PlanOccasion, PlannedSite},
+    row_change::{RowChange, RowEffect, SiteRow},
+    row_refusal::RowRefusal,
+    server::{SiteServer, parse},
+    wanted::WantedSite,
+};
+use crate::{
+    hexadecimal::hexadecimal,
+    session_view::{SessionProtocol, SessionView},
+};
+use plan::site::{Site, SiteInitiator};
+use report::Refusal;
+use ring::digest::{SHA256, digest};
+use serving::export::{WantedExports, name_of};
+use std::{collections::BTreeSet, path::PathBuf};
+use world::real::host_files;
+
+/// Folder of secrets that came over the API, in the state folder.
+const SECRETS: &str = "secrets";
+
+impl SiteRow<'_> {
+    /// The version of the row, as `ETag` and `If-Match` have it.
+    pub fn tag(&self) -> String {
+        let text = match self {
+            Self::Target(row) => serde_json::to_string(row),
+            Self::Initiator(row) => serde_json::to_string(row),
+            Self::Export(row) => serde_json::to_string(row),
+            Self::Schedule(row) => serde_json::to_string(row),
+        };
+        let hash = digest(&SHA256, text.expect("plain fields").as_bytes());
+        format!("\"{}\"", hexadecimal(&hash.as_ref()[..8]))
+    }
+}
+
+impl SiteServer {
+    /// Changes one row, or shows what that would change.
+    pub(super) async fn change_row(&mut self, wanted: OnlineChange) -> Result<SiteAnswer, RowRefusal> {
+        let OnlineChange { mut change, secret, if_match, is_forced, is_dry_run } = wanted;
+        let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?;
+        let changed = self.change_row_with((change, if_match), is_forced, is_dry_run).await;
+        if let Some(file) = file.filter(|_| is_dry_run || changed.is_err()) {
+            // The refusal is the news; a secret that stays is known to nobody.
+            let _ = host_files::remove_file(&file);
+        }
+        if changed.is_ok() && !is_dry_run {
+            self.forget_secrets();
+        }
+        changed
+    }
+
+    async fn change_row_with(
+        &mut self,
+        (change, if_match): (RowChange, Option<String>),
+        is_forced: bool,
+        is_dry_run: bool,
+    ) -> Result<SiteAnswer, RowRefusal> {
+        let (before, mut site) = self.site_to_change()?;
+        let is_stale = if_match.is_some_and(|tag| change.row(&before).is_none_or(|row| row.tag() != tag));
+        let is_creation = matches!(change, RowChange::CreateTarget { .. });
+        let effect = change.make(&mut site)?;
+        // One that was made before, by the same request, is no change.
+        if is_stale && effect != RowEffect::None {
+            return Err(RowRefusal::stale());
+        }
+        keep_needed_volumes(&mut site, &before);
+        if let Some(fault) = site.fault() {
+            return Err(Refusal::new(fault, "").into());
+        }
+        let opened = implicitly_open(&site).into_iter().find(|name| !implicitly_open(&before).contains(name));
+        if let Some(name) = opened.filter(|_| !is_creation) {
+            let problem = format!("target {name} would be open to every initiator: no other one uses it");
+            return Err(Refusal::new(problem, "delete the target first, or set it open").into());
+        }
+        let mut plan = self.plan(&site.to_toml(), &[], PlanOccasion::Online).await?;
+        plan.changes.steps.retain(|step| matches!(step, SiteStep::Serve { .. }));
+        plan.changes.kept.clear();
+        let words: Vec<String> = plan.changes.shown().iter().map(ToString::to_string).collect();
+        plan.online = Some(words.join("; "));
+        self.check_services(&plan).await?;
+        let ended = self.ended_sessions(&before, &plan).await?;
+        if let Some((session, what)) = ended.first().filter(|_| !is_forced && !is_dry_run) {
+            let more = match ended.len() {
+                1 => String::new(),
+                many => format!(", and {} more hosts use what would go", many - 1),
+            };
+            return Err(RowRefusal::in_use(format!("{what} is used by {}{more}", session.host())));
+        }
+        let answer = |plan: &PlannedSite, difference| SiteAnswer {
+            changes: plan.changes.shown(),
+            notes: plan.notes().to_vec(),
+            row: Some(RowAnswer {
+                effect,
+                ended: ended.iter().map(|(session, what)| format!("{}: {what}", session.host())).collect(),
+                difference,
+            }),
+            ..SiteAnswer::default()
+        };
+        if is_dry_run {
+            return Ok(answer(&plan, FileDifference::default()));
+        }
+        if effect == RowEffect::None {
+            return Ok(answer(&plan, self.difference_from_file()?));
+        }
+        let shown = plan.changes.shown();
+        let mut done = answer(&plan, FileDifference::default());
+        if let Err(refusal) = self.apply(plan, |_| ()).await {
+            return Err(self.take_back(&before, refusal).await.into());
+        }
+        for change in &shown {
+            self.notices.note(format!("changed online: {change}"));
+        }
+        if let Some(row) = &mut done.row {
+            row.difference = self.difference_from_file()?;
+        }
+        Ok(done)
+    }
+
+    /// The served site, and the same with the volumes that the pools have now.
+    fn site_to_change(&self) -> Result<(Site, Site), RowRefusal> {
+        let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
+        if under_way.is_some_and(|apply| apply.online.is_none()) {
+            let problem = "a site file was not applied to its end, so nobody knows what is served";
+            return Err(Refusal::new(problem, "apply it again first: it goes on where it was").into());
+        }
+        let text = self.journal.served_site().map_err(|error| error.refusal())?;
+        let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
+        let before = with_groups_in_references(parse(&text)?);
+        let site = refreshed_volumes(before.clone(), &self.found_pools()?, |_| true);
+        Ok((before, site))
+    }
+
+    /// The pools that are open, with their volumes.
+    pub(super) fn found_pools(&self) -> Result<Vec<FoundPool>, Refusal> {
+        let records = self.journal.pools().map_err(|error| error.refusal())?;
+        let mut pools = Vec::new();
+        for pool in self.daemon.pools() {
+            let Some(view) = pool.view() else { continue };
+            let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
+            let volumes = listed_volumes(view.volumes.iter().cloned());
+            pools.push(FoundPool {
+                name: pool.name.clone(),
+                folder,
+                devices: Vec::new(),
+                drives: 0,
+                volumes,
+            });
+        }
+        Ok(pools)
+    }
+
+    /// Refuses services that are new, of volumes or snapshots that are not there.
+    async fn check_services(&self, plan: &PlannedSite) -> Result<(), RowRefusal> {
+        let mut new: BTreeSet<(&'static str, &str)> = BTreeSet::new();
+        for step in &plan.changes.steps {
+            if let SiteStep::Serve { kind, name, to: Some(_), .. } = step {
+                new.insert((kind, name));
+            }
+        }
+        for pool in &plan.wanted.pools {
+            let WantedExports { nbd, targets, .. } = &pool.exports;
+            let exports = nbd.iter().filter(|export| new.contains(&("nbd export", export.name.as_str())));
+            let units = targets.iter().flat_map(|target| {
+                let is_new =
+                    |number: u64| new.contains(&("unit", format!("{}/{number}", target.name).as_str()));
+                target.units.iter().filter(move |unit| is_new(unit.number)).map(|unit| &unit.volume)
+            });
+            let volumes: Vec<String> = exports.map(|export| &export.volume).chain(units).cloned().collect();
+            if volumes.is_empty() {
+                continue;
+            }
+            self.order(&pool.name, "check services", move |served| {
+                Box::pin(async move { volumes.iter().try_for_each(|volume| served.exports.check(volume)) })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The hosts that would lose something that they use by a plan, and what.
+    async fn ended_sessions(
+        &self,
+        before: &Site,
+        plan: &PlannedSite,
+    ) -> Result<Vec<(SessionView, String)>, RowRefusal> {
+        let mut gone: BTreeSet<(&str, &str)> = BTreeSet::new();
+        for step in &plan.changes.steps {
+            if let SiteStep::Serve { kind, name, from: Some(_), .. } = step {
+                gone.insert((kind, name));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut ended = Vec::new();
+        for pool in &plan.wanted.pools {
+            if self.daemon.pool(&pool.name).is_none() {
+                continue;
+            }
+            let sessions =
+                self.order(&pool.name, "sessions", |served| Box::pin(async move { Ok(served.sessions()) }));
+            for session in sessions.await? {
+                if let Some(what) = lost_by(&session, before, &plan.wanted, &gone) {
+                    ended.push((session, what));
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Serves what was served before. Returns the refusal, with what has become of the change.
+    async fn take_back(&mut self, before: &Site, refusal: Refusal) -> Refusal {
+        let serving_before = async {
+            let mut plan = self.plan(&before.to_toml(), &[], PlanOccasion::Online).await?;
+            plan.changes.steps.clear();
+            plan.online = Some("what was served before".to_owned());
+            self.apply(plan, |_| ()).await
+        };
+        match serving_before.await {
+            Ok(()) => Refusal::new(format!("{}; nothing was changed", refusal.problem()), refusal.remedy()),
+            Err(error) => Refusal::new(
+                format!("{}; and what was before is not served either: {error}", refusal.problem()),
+                "apply the site file again",
+            ),
+        }
+    }
+
+    /// What the file that was applied last is to say.
+    pub(super) fn difference_from_file(&self) -> Result<FileDifference, Refusal> {
+        let refused = |error: crate::journal::JournalError| error.refusal();
+        let file = self.journal.applied_file().map_err(refused)?;
+        let served = self.journal.served_site().map_err(refused)?;
+        match (file, served) {
+            (Some(file), Some(served)) => Ok(difference(parse(&file)?, parse(&served)?)),
+            _ => Ok(FileDifference::default()),
+        }
+    }
+
+    /// Keeps a secret in a file of its own, which the initiator's row names. Returns the file.
+    fn keep_secret(&self, change: &mut RowChange, secret: &str) -> Result<PathBuf, RowRefusal> {
+        let text = match change {
+            RowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => secret_file,
+            RowChange::SetInitiator { patch, .. } => patch.secret_file.insert(String::new()),
+            _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
+        };
+        let folder = self.context.state.join(SECRETS);
+        let mut name = [0; 8];
+        self.world.fill_secret(&mut name);
+        let file = folder.join(hexadecimal(&name));
+        let written = host_files::create_private_dir_all(&folder)
+            .and_then(|()| host_files::write_secret(&file, secret.as_bytes()));
+        written.map_err(|error| Refusal::new(error.to_string(), "see the state folder of the server"))?;
+        *text = file.display().to_string();
+        Ok(file)
+    }
+
+    /// Removes secrets that no row names any more.
+    fn forget_secrets(&self) {
+        let folder = self.context.state.join(SECRETS);
+        let Ok(names) = host_files::list(&folder) else { return };
+        let texts = [self.journal.served_site(), self.journal.applied_file()];
+        let texts: Vec<String> = texts.into_iter().filter_map(|text| text.ok().flatten()).collect();
+        for name in names.iter().filter(|name| !texts.iter().any(|text| text.contains(name.as_str()))) {
+            // One that stays is known to nobody.
+            let _ = host_files::remove_file(&folder.join(name));
+        }
+    }
+}
+
+/// Takes volumes out that the site did not have, and that nothing refers to.
+fn keep_needed_volumes(site: &mut Site, before: &Site) {
+    let known = site.clone();
+    let named = served_names(&known);
+    let served: BTreeSet<(&str, &str)> = named
+        .iter()
+        .filter_map(|meant| known.served_volume(meant))
+        .map(|volume| (volume.group.as_str(), volume.name.as_str()))
+        .collect();
+    site.volumes.retain(|volume| {
+        let is_known =
+            before.volumes.iter().any(|known| known.group == volume.group && known.name == volume.name);
+        is_known || served.contains(&(volume.group.as_str(), volume.name.as_str()))
+    });
+}
+
+/// The first thing that a session uses and would lose.
+fn lost_by(
+    session: &SessionView,
+    before: &Site,
+    wanted: &WantedSite,
+    gone: &BTreeSet<(&str, &str)>,
+) -> Option<String> {
+    if session.protocol == SessionProtocol::Nbd {
+        let is_gone = gone.contains(&("nbd export", session.service.as_str()));
+        return is_gone.then(|| format!("NBD export {}", session.service));
+    }
+    let target = before.targets.iter().find(|target| name_of(&target.name) == session.service)?;
+    let initiator = session.initiator.as_deref().unwrap_or_default();
+    let access = wanted.pools.first().map(|pool| &pool.exports.access);
+    session.units.iter().find_map(|&(number, may_write)| {
+        let unit = format!("{}/{number}", target.name);
+        let right = access.and_then(|access| access.right(initiator, &session.service, number));
+        let keeps_right =
+            right.is_some_and(|right| !may_write || right == iscsi::target::access::AccessRight::Write);
+        let is_gone = gone.contains(&("unit", unit.as_str())) || !keeps_right;
+        is_gone.then(|| format!("unit {unit}"))
+    })
+}

@@ -1,0 +1,137 @@
+//! NBD exports.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    problem::ApiProblem,
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+};
+use crate::{
+    journal::tokens::CallerRole,
+    session_view::SessionProtocol,
+    site::{
+        handle::{PoolHandle, SiteView},
+        row_change::{RowChange, SiteRow},
+    },
+};
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::Response,
+};
+use plan::site::SiteExport;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An NBD export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExportRow {
+    pub name: String,
+    /// Name of its pool.
+    pub pool: String,
+    pub description: String,
+    /// `POOL/VOLUME`, or a snapshot: `POOL/VOLUME@SNAPSHOT`.
+    #[serde(default)]
+    pub volume: String,
+    #[serde(default)]
+    pub read_only: bool,
+    /// It is there for clients now.
+    #[serde(default)]
+    pub is_served: bool,
+    /// Clients now.
+    #[serde(default)]
+    pub clients: usize,
+}
+
+/// An export to create.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewExportBody {
+    pub name: String,
+    /// `VOLUME`, `POOL/VOLUME`, either with `@SNAPSHOT`.
+    pub volume: String,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+impl ExportRow {
+    /// An export of the served site.
+    pub fn of(view: &SiteView, export: &SiteExport) -> Self {
+        let SiteExport { name, volume, read_only } = export;
+        let pool = view.site.served_volume(volume).map(|volume| volume.group.clone()).unwrap_or_default();
+        let mut row = Self {
+            name: name.clone(),
+            description: String::new(),
+            volume: volume.clone(),
+            read_only: *read_only,
+            is_served: false,
+            clients: 0,
+            pool,
+        };
+        let is_own = |session: &&crate::session_view::SessionView| {
+            session.protocol == SessionProtocol::Nbd && session.service == *name
+        };
+        if let Some(view) = view.pools.get(&row.pool).and_then(PoolHandle::view) {
+            if let Some(known) = view.exports.iter().find(|known| known.name == *name) {
+                row.description.clone_from(&known.description);
+                row.is_served = true;
+            }
+            row.clients = view.sessions.iter().filter(is_own).count();
+        }
+        row
+    }
+}
+
+/// Lists the NBD exports.
+#[utoipa::path(get, path = "/v1/exports", tag = "services",
+    responses((status = 200, description = "All NBD exports", body = Vec<ExportRow>), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+) -> Result<Json<Vec<ExportRow>>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let view = api.site.look();
+    let rows = view.site.exports.iter().map(|export| ExportRow::of(&view, export));
+    Ok(Json(rows.filter(|row| caller.sees(&row.pool)).collect()))
+}
+
+/// Shows an NBD export.
+#[utoipa::path(get, path = "/v1/exports/{export}", tag = "services", params(("export" = String, Path, description = "Name")),
+    responses((status = 200, description = "The export", body = ExportRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let view = api.site.look();
+    let export = view.site.exports.iter().find(|export| export.name == name);
+    let export = export.ok_or_else(|| missing("NBD export", &name))?;
+    let row = ExportRow::of(&view, export);
+    match caller.sees(&row.pool) {
+        true => Ok(tagged(SiteRow::Export(export), row)),
+        false => Err(missing("NBD export", &name)),
+    }
+}
+
+/// Creates an NBD export. NBD knows no rights: whoever reaches the server's NBD address may use it. The site file lacks it then;
+/// a start with the same file keeps it.
+#[utoipa::path(post, path = "/v1/exports", tag = "services", params(RowChangeWay), request_body = NewExportBody,
+    responses((status = 201, description = "It was created", body = RowChangeResult),
+        (status = 200, description = "There is the same one already, or a dry run", body = RowChangeResult), (status = "default", response = ApiProblem)))]
+pub(super) async fn create(
+    changer: RowChanger,
+    Json(body): Json<NewExportBody>,
+) -> Result<Response, ApiProblem> {
+    let NewExportBody { name, volume, read_only } = body;
+    let export = SiteExport { name, volume, read_only };
+    changer.change(CallerRole::Admin, RowChange::CreateExport { export }, None).await
+}
+
+/// Deletes an NBD export. Its volume stays. Clients of other exports of the volume are disconnected with it, and may come back.
+#[utoipa::path(delete, path = "/v1/exports/{export}", tag = "services",
+    params(("export" = String, Path, description = "Name"), RowChangeWay),
+    responses((status = 200, description = "It is gone", body = RowChangeResult), (status = "default", response = ApiProblem)))]
+pub(super) async fn delete(changer: RowChanger, Path(export): Path<String>) -> Result<Response, ApiProblem> {
+    changer.change(CallerRole::Admin, RowChange::DeleteExport { export }, None).await
+}

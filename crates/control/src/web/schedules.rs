@@ -1,0 +1,226 @@
+//! Schedules of snapshots.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    problem::ApiProblem,
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+};
+use crate::{
+    journal::tokens::CallerRole,
+    schedules::{ScheduleView, ScheduledVolume},
+    site::row_change::{RowChange, SchedulePatch, SiteRow},
+};
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::Response,
+};
+use plan::site::Snapshots;
+use protect::UnixSecond;
+use report::calendar::utc_time;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A schedule of snapshots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleRow {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_hours: Option<f64>,
+    /// Time of day, HH:MM in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Snapshots that are kept of each volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
+    /// Pools all of whose volumes it has.
+    pub pools: Vec<String>,
+    /// Further volumes, `POOL/VOLUME`.
+    pub volumes: Vec<String>,
+    /// Its progress in each pool; none if it takes no snapshots here.
+    pub progress: Vec<ScheduleProgressRow>,
+}
+
+/// A schedule in one pool, a minute old at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleProgressRow {
+    pub pool: String,
+    /// The reason for which snapshots are not taken or not pruned now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    pub volumes: Vec<ScheduledVolumeRow>,
+}
+
+/// A volume in a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduledVolumeRow {
+    pub volume: String,
+    /// Time of the schedule's newest snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<String>,
+    /// Time of the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<String>,
+    /// The schedule's snapshots of it.
+    pub kept: usize,
+    /// Times since the oldest of them at which none was taken.
+    pub missed: u64,
+}
+
+/// A schedule to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewScheduleBody {
+    pub name: String,
+    /// From a minute (0.0167) to 31 days (744).
+    pub every_hours: f64,
+    /// Time of day, HH:MM in UTC, if whole days lie between snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    pub keep: u32,
+    #[serde(default)]
+    pub pools: Vec<String>,
+    #[serde(default)]
+    pub volumes: Vec<String>,
+}
+
+/// A change of a schedule; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulePatchBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_hours: Option<f64>,
+    /// Empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Fewer than before prunes the oldest, which takes the role admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pools: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<String>>,
+}
+
+impl ScheduleRow {
+    /// A schedule of the served site.
+    pub fn of(schedule: &Snapshots, views: &[ScheduleView], sees: impl Fn(&str) -> bool) -> Self {
+        let own = views.iter().filter(|view| view.schedule == schedule.name && sees(&view.pool));
+        let time = |at: Option<UnixSecond>| at.map(|UnixSecond(second)| utc_time(second));
+        let volume = |volume: &ScheduledVolume| ScheduledVolumeRow {
+            volume: volume.volume.clone(),
+            last_at: time(volume.last),
+            next_at: time(volume.next),
+            kept: volume.kept,
+            missed: volume.missed,
+        };
+        let progress = own.map(|view| ScheduleProgressRow {
+            pool: view.pool.clone(),
+            problem: view.problem.clone(),
+            volumes: view.volumes.iter().map(volume).collect(),
+        });
+        Self {
+            name: schedule.name.clone(),
+            every_hours: schedule.every_hours,
+            at: Some(schedule.at.clone()).filter(|at| !at.is_empty()),
+            keep: schedule.keep,
+            pools: schedule.groups.iter().filter(|pool| sees(pool)).cloned().collect(),
+            volumes: schedule
+                .volumes
+                .iter()
+                .filter(|volume| volume.split_once('/').is_none_or(|(pool, _)| sees(pool)))
+                .cloned()
+                .collect(),
+            progress: progress.collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pools.is_empty() && self.volumes.is_empty()
+    }
+}
+
+/// Lists the schedules of snapshots, with their progress.
+#[utoipa::path(get, path = "/v1/schedules", tag = "services",
+    responses((status = 200, description = "All schedules", body = Vec<ScheduleRow>), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+) -> Result<Json<Vec<ScheduleRow>>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let (view, progress) = (api.site.look(), api.site.schedules());
+    let rows = view.site.snapshots.iter();
+    let rows = rows.map(|schedule| ScheduleRow::of(schedule, &progress, |pool| caller.sees(pool)));
+    Ok(Json(rows.filter(|row| !row.is_empty() || caller.need_all_pools().is_ok()).collect()))
+}
+
+/// Shows a schedule, with its progress.
+#[utoipa::path(get, path = "/v1/schedules/{schedule}", tag = "services", params(("schedule" = String, Path, description = "Name")),
+    responses((status = 200, description = "The schedule", body = ScheduleRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let (view, progress) = (api.site.look(), api.site.schedules());
+    let schedule = view.site.snapshots.iter().find(|schedule| schedule.name == name);
+    let schedule = schedule.ok_or_else(|| missing("schedule", &name))?;
+    let row = ScheduleRow::of(schedule, &progress, |pool| caller.sees(pool));
+    match !row.is_empty() || caller.need_all_pools().is_ok() {
+        true => Ok(tagged(SiteRow::Schedule(schedule), row)),
+        false => Err(missing("schedule", &name)),
+    }
+}
+
+/// Creates a schedule: its first snapshots are taken at once. The site file lacks it then; a start with the same file keeps it.
+#[utoipa::path(post, path = "/v1/schedules", tag = "services", params(RowChangeWay), request_body = NewScheduleBody,
+    responses((status = 201, description = "It was created", body = RowChangeResult),
+        (status = 200, description = "There is the same one already, or a dry run", body = RowChangeResult), (status = "default", response = ApiProblem)))]
+pub(super) async fn create(
+    changer: RowChanger,
+    Json(body): Json<NewScheduleBody>,
+) -> Result<Response, ApiProblem> {
+    let NewScheduleBody { name, every_hours, at, keep, pools, volumes } = body;
+    if pools.is_empty() && volumes.is_empty() {
+        return Err(ApiProblem::bad_request("the schedule has no volumes", "say pools, or volumes"));
+    }
+    let schedule = Snapshots {
+        name,
+        groups: pools,
+        volumes,
+        every_hours: Some(every_hours),
+        at: at.unwrap_or_default(),
+        keep: Some(keep),
+        ..Snapshots::default()
+    };
+    changer.change(CallerRole::Operate, RowChange::CreateSchedule { schedule }, None).await
+}
+
+/// Changes a schedule. Its snapshots stay as far as it keeps them, also of volumes that it has no more.
+#[utoipa::path(patch, path = "/v1/schedules/{schedule}", tag = "services", request_body = SchedulePatchBody,
+    params(("schedule" = String, Path, description = "Name"), RowChangeWay),
+    responses((status = 200, description = "It is so", body = RowChangeResult), (status = "default", response = ApiProblem)))]
+pub(super) async fn patch(
+    changer: RowChanger,
+    Path(schedule): Path<String>,
+    Json(body): Json<SchedulePatchBody>,
+) -> Result<Response, ApiProblem> {
+    let SchedulePatchBody { every_hours, at, keep, pools, volumes } = body;
+    // Fewer that are kept are snapshots that go.
+    let role = if keep.is_some() { CallerRole::Admin } else { CallerRole::Operate };
+    let patch = SchedulePatch { groups: pools, volumes, every_hours, at, keep };
+    changer.change(role, RowChange::SetSchedule { schedule, patch }, None).await
+}
+
+/// Deletes a schedule. Its snapshots stay until someone deletes them.
+#[utoipa::path(delete, path = "/v1/schedules/{schedule}", tag = "services",
+    params(("schedule" = String, Path, description = "Name"), RowChangeWay),
+    responses((status = 200, description = "It is gone", body = RowChangeResult), (status = "default", response = ApiProblem)))]
+pub(super) async fn delete(
+    changer: RowChanger,
+    Path(schedule): Path<String>,
+) -> Result<Response, ApiProblem> {
+    changer.change(CallerRole::Admin, RowChange::DeleteSchedule { schedule }, None).await
+}
