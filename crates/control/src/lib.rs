@@ -16,7 +16,8 @@
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
 //! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
-//! Prometheus sees; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
+//! Prometheus sees; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools, [`schedules`], its snapshots, and [`web`],
+//! the API.
 //!
 //! Invariants:
 //!
@@ -36,6 +37,7 @@ pub mod order;
 pub mod pool_changes;
 pub mod pool_thread;
 pub mod portal;
+pub mod recovery;
 pub mod schedules;
 pub mod site;
 pub mod view;

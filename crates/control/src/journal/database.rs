@@ -6,6 +6,7 @@
 use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
     audit::AUDIT,
+    recovery::RECOVERY,
     replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
 };
@@ -171,7 +172,7 @@ fn begin_tables(database: &Database) -> TransactionResult<Option<u64>> {
 /// Makes the tables that a journal of the first version lacks. That version does not look at them.
 fn add_tables(database: &Database) -> TransactionResult<()> {
     let reading = database.begin_read()?;
-    let later = [TOKENS.name(), AUDIT.name(), REPLIES.name(), REPLY_ORDER.name()];
+    let later = [TOKENS.name(), AUDIT.name(), REPLIES.name(), REPLY_ORDER.name(), RECOVERY.name()];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
     if there == later.len() {
@@ -185,6 +186,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(AUDIT)?;
     transaction.open_table(REPLIES)?;
     transaction.open_table(REPLY_ORDER)?;
+    transaction.open_table(RECOVERY)?;
     Ok(())
 }
 

@@ -17,11 +17,12 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`].
+//! [`audit`], [`replies`]; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
 mod error;
+pub mod recovery;
 pub mod replies;
 pub mod tokens;
 

@@ -182,7 +182,7 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
 }
 
 /// The same site with `GROUP/VOLUME` wherever it refers to a volume: another group may have one of that name by now.
-fn with_groups_in_references(site: Site) -> Site {
+pub(crate) fn with_groups_in_references(site: Site) -> Site {
     let mut site = site.with_groups_said();
     let known = site.clone();
     let whole = |meant: &mut String| {

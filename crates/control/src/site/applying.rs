@@ -68,7 +68,7 @@ impl SiteServer {
             self.stop_pool(&pool, refusal);
         }
         self.check_new(&mut steps, occasion).await?;
-        let begun = self.journal.begin_apply(&ApplyRecord { text, destroy });
+        let begun = self.journal.begin_apply(&ApplyRecord { text: text.clone(), destroy });
         begun.map_err(|error| error.refusal())?;
         for name in &forgotten {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
@@ -113,7 +113,11 @@ impl SiteServer {
                 let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
                 Err(Refusal::new(problem, "then apply the file again: it goes on from here"))
             }
-            None => self.journal.end_apply().map_err(|error| error.refusal()),
+            None => {
+                // Killed before the end, it is done again by the next apply, with the same number.
+                self.keep_documents(&text, &wanted.pools).await?;
+                self.journal.end_apply().map_err(|error| error.refusal())
+            }
         }
     }
 

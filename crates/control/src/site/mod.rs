@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), [`adoption`] (a file of pools that are there), [`handle`] (the site from other threads) and `requests` (their
+//! steps, done), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), [`handle`] (the site from other threads) and `requests` (their
 //! answers).
 //!
 //! Invariants:
@@ -16,6 +16,7 @@ pub mod adoption;
 mod applying;
 pub mod changes;
 pub mod handle;
+mod kept_documents;
 pub mod places;
 pub mod planning;
 mod requests;
