@@ -14,6 +14,8 @@ mod group;
 pub mod group_arguments;
 mod grow;
 mod import;
+mod import_all;
+mod import_arguments;
 mod level;
 mod online_pool;
 mod pool_place;
@@ -76,13 +78,14 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, json).await,
         PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, json).await,
-        PoolVerb::Import { places, pool, into, list, remote } => {
-            let (access, into) = (remote.settings(), into.as_deref());
-            let request = ImportRequest { places, access: &access, pool: pool.as_deref(), into };
-            if *list {
-                import::list(&world, &request, json).await
-            } else {
-                import::import(&world, &request, json).await
+        PoolVerb::Import(arguments) => {
+            let access = arguments.remote.settings();
+            let (places, pool) = (&arguments.places, arguments.pool.as_deref());
+            let request = ImportRequest { places, access: &access, pool, into: arguments.into.as_deref() };
+            match (arguments.all, arguments.list) {
+                (true, _) => import_all::import_all(&world, &request, arguments, json).await,
+                (false, true) => import::list(&world, &request, json).await,
+                (false, false) => import::import(&world, &request, json).await,
             }
         }
         PoolVerb::Settle { pools, give_up } => {

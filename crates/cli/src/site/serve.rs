@@ -1,8 +1,8 @@
 //! `spindle serve`: a site file made real and served, until the program is ended.
 
 use super::{
-    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, setting, shown_changes,
-    shown_services, state_of,
+    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, recovery_key, setting,
+    shown_changes, shown_services, state_of,
 };
 use crate::{
     console::Console,
@@ -28,7 +28,7 @@ use world::{
 };
 
 /// The file of a state folder that is served if none is named.
-const OWN_FILE: &str = "site.toml";
+pub const OWN_FILE: &str = "site.toml";
 
 /// Runs the verb to its end.
 pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
@@ -86,6 +86,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 return console.finish(ExitStatus::Pass);
             }
         };
+        recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         server.open();
         shown_services::show(&server, &console)?;
@@ -115,6 +116,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if let Err(refusal) = done {
                 console.warn(&refusal.to_string());
             }
+            recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
         }
         say_end(&mut reader, &console, stop(server, api)).await
     })

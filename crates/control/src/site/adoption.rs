@@ -9,7 +9,7 @@ use plan::{
 use report::Refusal;
 use serving::{
     export::{AccessFile, CredentialsLine, IdentityOrigin, InitiatorLine, PlannedTarget, unique_name_of},
-    pool::folder::OpenReadOnlyPool,
+    pool::{folder::OpenReadOnlyPool, pools_on_drives::PoolOnDrives},
 };
 use std::{
     collections::BTreeMap,
@@ -52,6 +52,17 @@ impl FoundPool {
             volumes: listed_volumes(open.pool.volumes().into_iter().map(VolumeView::of)),
             folder,
         })
+    }
+
+    /// A pool that was found on its drives, and belongs into a folder.
+    pub fn on_drives(pool: &PoolOnDrives, folder: PathBuf) -> Self {
+        Self {
+            name: pool.name.clone(),
+            folder,
+            devices: pool.devices.clone(),
+            drives: u32::try_from(pool.drives()).unwrap_or(u32::MAX),
+            volumes: listed_volumes(pool.pool.volumes().into_iter().map(VolumeView::of)),
+        }
     }
 
     fn group(&self) -> Group {
