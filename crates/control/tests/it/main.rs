@@ -17,3 +17,4 @@ mod sim_schedules;
 mod sim_site;
 mod simulated;
 mod site_crashes;
+mod site_documents;

@@ -1,9 +1,13 @@
 //! Sites applied in simulated time: the power fails, or the process is killed, between any two awaits.
 //!
 //! After each crash the same file is applied again, without naming what may be destroyed: what was begun is done to its
-//! end. The checker knows the identity of each volume that an apply had acknowledged.
+//! end. The checker knows the identity of each volume that an apply had acknowledged. The pools keep the site: whole at each
+//! moment, and after an apply as it was applied (`site_documents`).
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::{
+    sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of},
+    site_documents as documents,
+};
 use array::format::VolumeId;
 use control::{
     notice,
@@ -117,12 +121,14 @@ async fn life(
     wish: SiteDraft,
 ) -> Result<BTreeMap<String, KnownVolume>, String> {
     let network = Fragile::new(network);
+    let own_drives = drives.clone();
+    let journal = Arc::new(journal_of(&file)?);
     let setting = SiteServerSetting {
         context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
         places: Rc::new(SimPlaces { drives, made }),
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
-        journal: Arc::new(journal_of(&file)?),
+        journal: Arc::clone(&journal),
     };
     let (notices, mut reader) = notice::channel("serve");
     let said = |refusal: Refusal| refusal.to_string();
@@ -156,6 +162,7 @@ async fn life(
         }
     }
     server.stop().await;
+    documents::check_applied(&own_drives, &journal).await?;
     while let Some(notice) = reader.try_next() {
         if notice.is_warning {
             return Err(format!("warned of {notice:?}"));
@@ -204,6 +211,8 @@ fn lives(seed: u64) -> Result<u64, String> {
             }
             crashes += 1;
             left -= 1;
+            documents::check_after_crash(&mut simulation, &drives, &file)
+                .map_err(|why| format!("round {round}: {why}"))?;
             // The journal knows what was begun; the person does not name it again.
             asked.destroy.clear();
             let journal = journal_of(&file)?;
