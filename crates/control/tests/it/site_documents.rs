@@ -63,7 +63,10 @@ pub async fn check_applied(drives: &Drives, journal: &DaemonJournal) -> Result<(
         return Err(format!("applied, and the pools keep {:?}: {:?}", site.pools, site.lines));
     }
     if site.kept.map(|(site, generation)| (site.0, generation)) != Some((kept.site, kept.generation)) {
-        return Err(format!("the journal has change {}, and the pools keep {:?}", kept.generation, site.kept));
+        return Err(format!(
+            "the journal has change {}, and the pools keep {:?}",
+            kept.generation, site.kept
+        ));
     }
     let context = SiteContext { folder: "/".into(), state: "/state".into(), site: None };
     let served = journal.served_site().map_err(|error| error.to_string())?.expect("it was applied");
@@ -84,13 +87,19 @@ pub fn check_after_crash(
     let known = journal_of(file)?.kept_site().map_err(|error| error.to_string())?;
     let drives = drives.clone();
     let outcome = simulation.run(SimLimits::generous(), |_| async move { read(&drives).await });
-    let SimOutcome::Completed(pools) = outcome else { return Err("reading the pools does not end".to_owned()) };
+    let SimOutcome::Completed(pools) = outcome else {
+        return Err("reading the pools does not end".to_owned());
+    };
     let mut generations = BTreeSet::new();
     for pool in pools {
         let KeptPart::Document { site, generation, .. } = pool.kept else { continue };
-        let is_known = known.as_ref().is_some_and(|known| known.site == site.0 && generation <= known.generation);
+        let is_known =
+            known.as_ref().is_some_and(|known| known.site == site.0 && generation <= known.generation);
         if !is_known {
-            return Err(format!("pool {} keeps change {generation}, and the journal knows {known:?}", pool.pool));
+            return Err(format!(
+                "pool {} keeps change {generation}, and the journal knows {known:?}",
+                pool.pool
+            ));
         }
         generations.insert(generation);
     }
