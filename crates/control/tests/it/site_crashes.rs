@@ -109,6 +109,13 @@ impl SiteDraft {
             self.text += &format!("[[nbd]]\nname = '{export}'\nvolume = '{path}'\n");
             self.exports.insert(export);
         }
+        if random.percent(40.0) {
+            let (target, number) = (path.replace('/', "."), random.below(4));
+            self.text += &format!(
+                "[[target]]\nname = '{target}'\n[[target.unit]]\nnumber = {number}\nvolume = '{path}'\n\
+                [[initiator]]\nname = 'iqn.x:{target}'\nuses = ['{target}']\n"
+            );
+        }
         self.sizes.insert(path.to_owned(), size);
     }
 }
@@ -194,10 +201,10 @@ fn lives(seed: u64) -> Result<u64, String> {
             let to_destroy = [&asked.destroy[..], &begun_to_destroy].concat();
             let polls = (left > 0).then(|| 1 + random.below(1_200));
             let limits = SimLimits { polls, ..SimLimits::generous() };
-            let (network, drives, file_now) = (network.clone(), drives.clone(), file.clone());
+            let (network, drives_now, file_now) = (network.clone(), drives.clone(), file.clone());
             let made = Rc::clone(&made);
-            let outcome =
-                simulation.run(limits, |world| life(world, (network, drives, made), file_now, asked.clone()));
+            let outcome = simulation
+                .run(limits, |world| life(world, (network, drives_now, made), file_now, asked.clone()));
             match outcome {
                 SimOutcome::Completed(found) => {
                     break found.map_err(|why| format!("round {round}: {why}\n{asked:?}"))?;

@@ -46,7 +46,7 @@ fn recovered(pool: &ReadOnlyPool) -> RecoveredPool {
     };
     let found = FoundPool {
         name: pool.condition().name.clone(),
-        folder: "/".into(),
+        folder: format!("/{}", pool.condition().name).into(),
         devices: Vec::new(),
         drives: 2,
         volumes: pool.volumes().into_iter().map(VolumeView::of).collect(),
