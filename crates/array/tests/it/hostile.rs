@@ -209,6 +209,7 @@ fn rows_of_a_site_that_make_no_sense_are_refused() {
         (changed(3, &[1]), "zero"),
         (changed(8, &[0; 16]), "UUID of the site is not zero"),
         (changed(24, &[0; 8]), "generation is 0"),
+        (changed(31, &[0x80]), "1 to 2^62"),
         (changed(32, &[0; 8]), "set is 0"),
         (changed(48, &[0; 4]), "length is 0"),
         (changed(48, &[1, 0, 0x40, 0]), "length is 4194305"),

@@ -105,6 +105,7 @@ impl DaemonJournal {
         let record = serde_json::to_string(apply).expect("strings can be written as JSON");
         self.lock().change(|transaction| {
             transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
+            transaction.open_table(recovery::RECOVERY)?.remove(recovery::IMPORTED_KEY)?;
             Ok(())
         })
     }

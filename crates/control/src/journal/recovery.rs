@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const RECOVERY: TableDefinition<&str, &str> = TableDefinition::new("recovery");
 const SITE_KEY: &str = "site";
 const KEY_KEY: &str = "key";
+/// Until the first apply.
+pub(super) const IMPORTED_KEY: &str = "imported";
 
 /// The site as its pools keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +70,15 @@ impl DaemonJournal {
         let (made_unix_s, is_shown) = (*made_unix_s, *is_shown);
         let text = RecoveryText { key: hexadecimal(key.bytes()), made_unix_s, is_shown };
         self.put_recovery(KEY_KEY, &serde_json::to_string(&text).expect("plain fields"))
+    }
+
+    /// The text of the site file that an import writes, or wrote, if nothing was applied since: it may be repeated.
+    pub fn imported_site(&self) -> Result<Option<String>, JournalError> {
+        self.recovery(IMPORTED_KEY)
+    }
+
+    pub fn put_imported_site(&self, text: &str) -> Result<(), JournalError> {
+        self.put_recovery(IMPORTED_KEY, text)
     }
 
     fn recovery(&self, key: &str) -> Result<Option<String>, JournalError> {

@@ -3,11 +3,11 @@
 use super::{
     document::PoolDocument,
     key::RecoveryKey,
-    secrets::{self, SiteSecret},
+    secrets::{self, CLIENTS_LABEL, SiteSecret},
 };
 use crate::site::adoption::{FoundPool, refreshed};
 use array::format::{PoolId, SiteId};
-use plan::site::{Group, Site, SiteInitiator, Snapshots, Volume};
+use plan::site::{Group, Site, SiteInitiator, SiteTarget, Snapshots};
 use report::Refusal;
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,6 @@ pub enum KeptPart {
     Document {
         site: SiteId,
         generation: u64,
-        written_unix_s: i64,
         document: Box<PoolDocument>,
     },
 }
@@ -53,7 +52,7 @@ pub struct RecoveredSite {
 pub enum RecoveredPart {
     /// The pool's group has this name, and its part is of the site's last change.
     Newest { group: String },
-    /// Its part is of an older change, or of another site.
+    /// Its part is of an older change.
     Older { group: String, reason: String },
     /// The pool's volumes are there, and nothing of them is served.
     Unserved { group: String, reason: String },
@@ -61,64 +60,46 @@ pub enum RecoveredPart {
     LeftOut { reason: String },
 }
 
-/// The site of these pools. Secrets are opened with the key, if there is one.
+/// The site of these pools; `chosen` says which one, if they are of several. Secrets are opened with the key, if there is one.
 ///
 /// # Errors
 ///
-/// The key is another one than that of the secrets; or the documents make no site.
-pub fn merged(pools: &[RecoveredPool], key: Option<&RecoveryKey>) -> Result<RecoveredSite, Refusal> {
-    let order = newest_first(pools);
-    let kept = order.first().map(|part| (part.site, part.generation));
-    if let Some(key) = key {
-        check_key(&order, key)?;
+/// The pools are of several sites, and none was chosen; or the key is another one than that of the secrets.
+pub fn merged(
+    pools: &[RecoveredPool],
+    key: Option<&RecoveryKey>,
+    chosen: Option<SiteId>,
+) -> Result<RecoveredSite, Refusal> {
+    let order = newest_first(pools, chosen)?;
+    if let (Some(key), Some(newest)) = (key, order.iter().find_map(|part| part.document.key.as_ref())) {
+        check_key(key, newest)?;
     }
+    let site = order.first().map_or_else(Site::default, |newest| whole_of(&newest.document.site));
     let mut merging = Merging {
         pools,
         key,
-        site: Site::default(),
-        groups: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        lacking: BTreeMap::new(),
-        lines: Vec::new(),
+        newest: order.first().map(|part| part.generation),
+        draft: SiteDraft { site, ..SiteDraft::default() },
     };
-    if let Some(newest) = order.first() {
-        merging.site = whole_of(&newest.document.site);
-    }
     let mut states = BTreeMap::new();
     for part in &order {
-        states.insert(part.index, merging.add(part, kept.expect("there is a first")));
+        states.insert(part.index, merging.try_to(|merging| merging.add(part)));
     }
-    for (index, pool) in
-        pools.iter().enumerate().filter(|(index, _)| !order.iter().any(|part| part.index == *index))
-    {
-        states.insert(index, merging.add_unserved(index, pool));
-    }
-    let found: Vec<FoundPool> =
-        merging.groups.iter().map(|(name, &index)| renamed(&pools[index].found, name)).collect();
-    let (site, left_out) = match refreshed(merging.site.clone(), &found) {
-        Ok(refreshed) => refreshed,
-        // Parts of the plan may refer to what was not found.
-        Err(fault) => {
-            merging.lines.push(format!("replication, backup, links and servers are left out: {fault}"));
-            let less = Site {
-                replication: None,
-                backup: None,
-                links: Vec::new(),
-                servers: Vec::new(),
-                ..merging.site
-            };
-            refreshed(less, &found)?
+    for index in 0..pools.len() {
+        if !order.iter().any(|part| part.index == index) {
+            states.insert(index, merging.try_to(|merging| merging.add_unserved(index)));
         }
-    };
-    merging.lines.extend(left_out);
-    let secrets = merging.secrets.into_iter().map(|(label, bytes)| SiteSecret { label, bytes });
+    }
+    let (site, left_out) = refreshed(merging.draft.site.clone(), &merging.found())?;
+    let SiteDraft { secrets, lacking, mut lines, .. } = merging.draft;
+    lines.extend(left_out);
     Ok(RecoveredSite {
         site,
-        kept,
+        kept: order.first().map(|part| (part.site, part.generation)),
         pools: states.into_values().collect(),
-        secrets: secrets.collect(),
-        lacking: merging.lacking.into_iter().collect(),
-        lines: merging.lines,
+        secrets: secrets.into_iter().map(|(label, bytes)| SiteSecret { label, bytes }).collect(),
+        lacking: lacking.into_iter().collect(),
+        lines,
     })
 }
 
@@ -127,47 +108,64 @@ struct Part<'p> {
     index: usize,
     site: SiteId,
     generation: u64,
-    written_unix_s: i64,
     document: &'p PoolDocument,
 }
 
-/// The parts of the site that most pools are of first, then those of others; the newest first.
-fn newest_first(pools: &[RecoveredPool]) -> Vec<Part<'_>> {
+/// The parts of the one site, the newest first. Documents of other sites are not looked at.
+fn newest_first(pools: &[RecoveredPool], chosen: Option<SiteId>) -> Result<Vec<Part<'_>>, Refusal> {
     let parts = pools.iter().enumerate().filter_map(|(index, pool)| match &pool.kept {
-        KeptPart::Document { site, generation, written_unix_s, document } => Some(Part {
-            index,
-            site: *site,
-            generation: *generation,
-            written_unix_s: *written_unix_s,
-            document,
-        }),
+        KeptPart::Document { site, generation, document } => {
+            Some(Part { index, site: *site, generation: *generation, document })
+        }
         KeptPart::Nothing | KeptPart::Damaged(_) => None,
     });
     let mut parts: Vec<Part<'_>> = parts.collect();
-    let mut weights: BTreeMap<[u8; 16], (usize, i64)> = BTreeMap::new();
-    for part in &parts {
-        let (count, written) = weights.entry(part.site.0).or_default();
-        (*count, *written) = (*count + 1, part.written_unix_s.max(*written));
+    let sites: BTreeSet<String> = parts.iter().map(|part| part.site.to_string()).collect();
+    match chosen {
+        Some(chosen) => parts.retain(|part| part.site == chosen),
+        None if sites.len() > 1 => {
+            let named = |site: &String| {
+                let own = parts.iter().filter(|part| part.site.to_string() == *site);
+                let groups: Vec<&str> = own.map(|part| part.document.group.as_str()).collect();
+                format!("{site} ({})", groups.join(", "))
+            };
+            let all: Vec<String> = sites.iter().map(named).collect();
+            return Err(Refusal::new(
+                format!("the pools are of {} sites: {}", all.len(), all.join(" and ")),
+                "say which one is to come back with ⟨site⟩ UUID, or name its drives alone",
+            ));
+        }
+        None => {}
     }
-    parts.sort_by_key(|part| std::cmp::Reverse((weights[&part.site.0], part.site.0, part.generation)));
-    parts
+    parts.sort_by_key(|part| std::cmp::Reverse(part.generation));
+    Ok(parts)
 }
 
-/// Fails if no secret of the site was sealed with this key.
-fn check_key(parts: &[Part<'_>], key: &RecoveryKey) -> Result<(), Refusal> {
-    let ids: BTreeSet<&String> = parts.iter().filter_map(|part| part.document.key.as_ref()).collect();
-    if ids.is_empty() || ids.contains(&key.id()) {
-        return Ok(());
+/// Fails if the newest secrets were sealed with another key.
+fn check_key(key: &RecoveryKey, newest: &str) -> Result<(), Refusal> {
+    match key.id() == newest {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            format!("this is the recovery key {}, and the secrets were sealed with {newest}", key.id()),
+            "give the key that was shown last, or leave it out: the site comes back without its secrets",
+        )),
     }
-    let ids: Vec<&str> = ids.into_iter().map(String::as_str).collect();
-    Err(Refusal::new(
-        format!(
-            "this is the recovery key {}, and the secrets were sealed with {}",
-            key.id(),
-            ids.join(" and ")
-        ),
-        "give the key that was shown last, or leave it out: the site comes back without its secrets",
-    ))
+}
+
+/// The site without what refers to other groups: a document speaks for its own pool alone.
+fn within(site: &Site, group: &str) -> Site {
+    let is_own = |meant: &String| meant.split_once('/').is_some_and(|(of, _)| of == group);
+    let mut own = site.clone();
+    own.groups.retain(|known| known.name == group);
+    own.volumes.retain(|volume| volume.group == group);
+    own.targets.retain(|target| target.units.iter().all(|unit| is_own(&unit.volume)));
+    own.exports.retain(|export| is_own(&export.volume));
+    for schedule in &mut own.snapshots {
+        schedule.groups.retain(|known| known == group);
+        schedule.volumes.retain(is_own);
+    }
+    own.snapshots.retain(|schedule| !schedule.groups.is_empty() || !schedule.volumes.is_empty());
+    own
 }
 
 /// What concerns a site as a whole.
@@ -196,88 +194,132 @@ fn renamed(found: &FoundPool, name: &str) -> FoundPool {
 struct Merging<'p> {
     pools: &'p [RecoveredPool],
     key: Option<&'p RecoveryKey>,
+    /// The site's last change.
+    newest: Option<u64>,
+    draft: SiteDraft,
+}
+
+/// What was merged so far.
+#[derive(Clone, Default)]
+struct SiteDraft {
     site: Site,
     /// Index of the pool of each group.
     groups: BTreeMap<String, usize>,
     secrets: BTreeMap<String, Vec<u8>>,
+    /// Labels that a part has had: older ones do not count.
+    labels: BTreeSet<String>,
     lacking: BTreeMap<String, Refusal>,
     lines: Vec<String>,
 }
 
 impl Merging<'_> {
+    /// The pools of the groups so far, under the groups' names.
+    fn found(&self) -> Vec<FoundPool> {
+        self.draft.groups.iter().map(|(name, &index)| renamed(&self.pools[index].found, name)).collect()
+    }
+
+    /// Adds a pool, unless what comes of it is no site: one odd pool keeps no other from coming back.
+    fn try_to(&mut self, add: impl FnOnce(&mut Self) -> RecoveredPart) -> RecoveredPart {
+        let before = self.draft.clone();
+        let added = add(self);
+        let Err(fault) = refreshed(self.draft.site.clone(), &self.found()) else { return added };
+        // Parts of a plan may refer to pools that were not found.
+        let less = Site {
+            replication: None,
+            backup: None,
+            links: Vec::new(),
+            servers: Vec::new(),
+            ..self.draft.site.clone()
+        };
+        if refreshed(less.clone(), &self.found()).is_ok() {
+            self.draft.site = less;
+            self.draft.lines.push(format!("replication, backup, links and servers are left out: {fault}"));
+            return added;
+        }
+        self.draft = before;
+        RecoveredPart::LeftOut { reason: format!("with it the site would contradict itself: {fault}") }
+    }
+
     /// Adds the part of a pool, as far as newer ones do not contradict it.
-    fn add(&mut self, part: &Part<'_>, (site, generation): (SiteId, u64)) -> RecoveredPart {
-        let PoolDocument { group, site: own, .. } = part.document;
+    fn add(&mut self, part: &Part<'_>) -> RecoveredPart {
+        let group = &part.document.group;
+        let own = &within(&part.document.site, group);
         let pool = &self.pools[part.index];
-        if let Some(&other) = self.groups.get(group) {
+        if let Some(&other) = self.draft.groups.get(group) {
             let other = self.pools[other].pool;
             return RecoveredPart::LeftOut {
                 reason: format!("its group {group:?} is that of the pool {other}, which is newer"),
             };
         }
-        self.groups.insert(group.clone(), part.index);
+        self.draft.groups.insert(group.clone(), part.index);
         let before = own.group(group).expect("a document has its group").clone();
-        self.site.groups.push(placed(before, &pool.found));
-        self.site
-            .volumes
-            .extend(own.volumes.iter().map(|volume| Volume { group: group.clone(), ..volume.clone() }));
-        self.add_targets(own, group);
+        self.draft.site.groups.push(placed(before, &pool.found));
+        self.draft.site.volumes.extend(own.volumes.iter().cloned());
+        let brought = self.add_targets(own, group);
         self.add_exports(own, group);
-        self.add_initiators(own, group);
+        let is_older = Some(part.generation) != self.newest;
+        self.add_initiators(own, (group, is_older), &brought);
         self.add_schedules(own, group);
         self.add_secrets(part, pool.pool);
         let group = group.clone();
-        if part.site != site {
-            let reason = format!("it is of another site, {}", part.site);
-            RecoveredPart::Older { group, reason }
-        } else if part.generation != generation {
-            let reason = format!(
-                "what it keeps is of change {} of the site, and the last one is {generation}: it was away since, or no longer \
-                 in the site file",
-                part.generation
-            );
-            RecoveredPart::Older { group, reason }
-        } else {
-            RecoveredPart::Newest { group }
+        match self.newest {
+            Some(newest) if is_older => RecoveredPart::Older {
+                group,
+                reason: format!(
+                    "what it keeps is of change {} of the site, and the last one is {newest}: it was away since",
+                    part.generation
+                ),
+            },
+            _ => RecoveredPart::Newest { group },
         }
     }
 
     /// Adds a pool of which nothing is known but what its drives say.
-    fn add_unserved(&mut self, index: usize, pool: &RecoveredPool) -> RecoveredPart {
+    fn add_unserved(&mut self, index: usize) -> RecoveredPart {
+        let pool = &self.pools[index];
         let reason = match &pool.kept {
             KeptPart::Damaged(refusal) => refusal.to_string(),
-            _ => "it keeps nothing of a site: no site served it, or a program of before 2026-11-27 did"
-                .to_owned(),
+            KeptPart::Document { site, .. } => format!("it is of another site, {site}"),
+            KeptPart::Nothing => {
+                "it keeps nothing of a site: no site served it, or a program of before 2026-11-27 did"
+                    .to_owned()
+            }
         };
         let name = &pool.found.name;
-        if name.is_empty() || self.groups.contains_key(name) {
+        if name.is_empty() || self.draft.groups.contains_key(name) {
             return RecoveredPart::LeftOut {
                 reason: format!("{reason}; and another group is called {name:?}"),
             };
         }
-        self.groups.insert(name.clone(), index);
-        self.site.groups.push(placed(Group { name: name.clone(), ..Group::default() }, &pool.found));
+        self.draft.groups.insert(name.clone(), index);
+        let group = Group { name: name.clone(), ..Group::default() };
+        self.draft.site.groups.push(placed(group, &pool.found));
         RecoveredPart::Unserved { group: name.clone(), reason }
     }
 
-    fn add_targets(&mut self, own: &Site, group: &str) {
+    /// Returns the names of the targets that are new.
+    fn add_targets(&mut self, own: &Site, group: &str) -> BTreeSet<String> {
+        let mut brought = BTreeSet::new();
         for target in &own.targets {
-            let is_same = |known: &&plan::site::SiteTarget| name_of(&known.name) == name_of(&target.name);
-            match self.site.targets.iter().find(is_same) {
-                None => self.site.targets.push(target.clone()),
-                Some(_) => self.lines.push(format!(
+            let is_same = |known: &SiteTarget| name_of(&known.name) == name_of(&target.name);
+            if self.draft.site.targets.iter().any(is_same) {
+                self.draft.lines.push(format!(
                     "target {:?} of the group {group:?} is left out: a newer part has a target of this name",
                     target.name
-                )),
+                ));
+            } else {
+                brought.insert(target.name.clone());
+                self.draft.site.targets.push(target.clone());
             }
         }
+        brought
     }
 
     fn add_exports(&mut self, own: &Site, group: &str) {
         for export in &own.exports {
-            match self.site.exports.iter().any(|known| known.name == export.name) {
-                false => self.site.exports.push(export.clone()),
-                true => self.lines.push(format!(
+            match self.draft.site.exports.iter().any(|known| known.name == export.name) {
+                false => self.draft.site.exports.push(export.clone()),
+                true => self.draft.lines.push(format!(
                     "NBD export {:?} of the group {group:?} is left out: a newer part has an export of this name",
                     export.name
                 )),
@@ -285,20 +327,35 @@ impl Merging<'_> {
         }
     }
 
-    /// Rights on targets that this part has brought.
-    fn add_initiators(&mut self, own: &Site, group: &str) {
+    /// Rights on the targets that this part has brought: on others it says nothing.
+    fn add_initiators(&mut self, own: &Site, (group, is_older): (&str, bool), brought: &BTreeSet<String>) {
         for initiator in &own.initiators {
+            let is_brought = |meant: &&String| {
+                own.units_meant(meant).is_some_and(|(target, _)| brought.contains(&target.name))
+            };
+            let uses: Vec<String> = initiator.uses.iter().filter(is_brought).cloned().collect();
+            let reads: Vec<String> = initiator.reads.iter().filter(is_brought).cloned().collect();
+            if is_older && !(uses.is_empty() && reads.is_empty()) {
+                self.draft.lines.push(format!(
+                    "initiator {:?} may use {} of the group {group:?} as of before: take that out of the file if it was revoked \
+                     since",
+                    initiator.name,
+                    uses.iter().chain(&reads).cloned().collect::<Vec<_>>().join(", ")
+                ));
+            }
             let is_same = |known: &&mut SiteInitiator| known.name.eq_ignore_ascii_case(&initiator.name);
-            let Some(known) = self.site.initiators.iter_mut().find(is_same) else {
-                self.site.initiators.push(initiator.clone());
+            let Some(known) = self.draft.site.initiators.iter_mut().find(is_same) else {
+                if !is_older || !(uses.is_empty() && reads.is_empty()) {
+                    self.draft.site.initiators.push(SiteInitiator { uses, reads, ..initiator.clone() });
+                }
                 continue;
             };
-            for (all, more) in [(&mut known.uses, &initiator.uses), (&mut known.reads, &initiator.reads)] {
-                let new: Vec<String> = more.iter().filter(|meant| !all.contains(meant)).cloned().collect();
+            for (all, more) in [(&mut known.uses, uses), (&mut known.reads, reads)] {
+                let new: Vec<String> = more.into_iter().filter(|meant| !all.contains(meant)).collect();
                 all.extend(new);
             }
             if known.user != initiator.user {
-                self.lines.push(format!(
+                self.draft.lines.push(format!(
                     "initiator {:?}: the CHAP user {:?} counts, not {:?}, which the group {group:?} has of before",
                     known.name, known.user, initiator.user
                 ));
@@ -306,37 +363,44 @@ impl Merging<'_> {
         }
     }
 
+    /// A schedule of other times keeps its own name: under a newer one with fewer to keep, its snapshots would be pruned.
     fn add_schedules(&mut self, own: &Site, group: &str) {
         for schedule in &own.snapshots {
-            let Some(known) = self.site.snapshots.iter_mut().find(|known| known.name == schedule.name) else {
-                self.site.snapshots.push(schedule.clone());
+            let Some(known) = self.draft.site.snapshots.iter_mut().find(|known| known.name == schedule.name)
+            else {
+                self.draft.site.snapshots.push(schedule.clone());
                 continue;
             };
             let plain = |schedule: &Snapshots| Snapshots {
+                name: String::new(),
                 groups: Vec::new(),
                 volumes: Vec::new(),
                 ..schedule.clone()
             };
-            if plain(known) != plain(schedule) {
-                self.lines.push(format!(
-                    "snapshots {:?}: the group {group:?} has other times or numbers of before; the newest count",
-                    schedule.name
-                ));
+            if plain(known) == plain(schedule) {
+                known.groups.extend(schedule.groups.iter().cloned());
+                known.volumes.extend(schedule.volumes.iter().cloned());
+                continue;
             }
-            known.groups.extend(schedule.groups.iter().cloned());
-            known.volumes.extend(schedule.volumes.iter().cloned());
+            let name = format!("{} of {group}", schedule.name);
+            self.draft.lines.push(format!(
+                "snapshots {:?}: the group {group:?} has other times or numbers of before, and goes on with them as {name:?}; \
+                 what the schedule took there until now stays until someone deletes it",
+                schedule.name
+            ));
+            self.draft.site.snapshots.push(Snapshots { name, ..schedule.clone() });
         }
     }
 
     fn add_secrets(&mut self, part: &Part<'_>, pool: PoolId) {
         let document = part.document;
         for label in secrets::labels(&document.site) {
-            if self.secrets.contains_key(&label) {
+            if self.draft.labels.contains(&label) {
                 continue;
             }
             let sealed = document.secrets.iter().find(|secret| secret.label == label);
             let opened = match (sealed, self.key) {
-                (None, _) if label.contains("ca-cert") => continue,
+                (None, _) if label == CLIENTS_LABEL => continue,
                 (None, _) => Err(Refusal::new(
                     "it could not be read when the pool was written",
                     "put it there from elsewhere",
@@ -350,12 +414,16 @@ impl Merging<'_> {
                 )),
                 (Some(sealed), Some(key)) => sealed.open(key, part.site, pool),
             };
+            // Of one change, any pool will do; an older secret is none.
+            if opened.is_ok() || Some(part.generation) != self.newest {
+                self.draft.labels.insert(label.clone());
+            }
             match opened {
                 Ok(bytes) => {
-                    self.lacking.remove(&label);
-                    self.secrets.insert(label, bytes);
+                    self.draft.lacking.remove(&label);
+                    self.draft.secrets.insert(label, bytes);
                 }
-                Err(refusal) => drop(self.lacking.entry(label).or_insert(refusal)),
+                Err(refusal) => drop(self.draft.lacking.entry(label).or_insert(refusal)),
             }
         }
     }

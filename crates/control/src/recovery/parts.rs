@@ -37,7 +37,6 @@ fn remembered(volume: &Volume) -> Option<Volume> {
         iops_max: None,
         mb_per_second_max: None,
         write_cache: None,
-        raid: None,
         ..volume.clone()
     };
     let plain = Volume {

@@ -14,7 +14,7 @@ use world::World;
 
 const PURPOSE: &[u8] = b"spindle secrets of a site 1";
 /// Most bytes of a secret: certificates are the largest.
-pub const SECRET_BYTES_MAX: usize = 64 << 10;
+pub const SECRET_BYTES_MAX: usize = 256 << 10;
 
 /// A secret as a pool keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,13 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
-use world::real::host_files;
+use world::{IoErrorKind, real::host_files};
 
 /// Files in a folder of certificates.
 const CERTIFICATES: [&str; 3] = ["ca-cert.pem", "server-cert.pem", "server-key.pem"];
 const TLS_LABEL: &str = "certificate ";
+/// Without it, a server of NBD asks nobody for a certificate.
+pub(super) const CLIENTS_LABEL: &str = "certificate ca-cert.pem";
 const INITIATOR_LABEL: &str = "initiator ";
 const TARGETS_LABEL: &str = "targets";
 
@@ -48,7 +50,7 @@ pub fn read(site: &Site) -> (Vec<SiteSecret>, Vec<String>) {
         match host_files::read_at_most(&path, SECRET_BYTES_MAX as u64) {
             Ok(bytes) => secrets.push(SiteSecret { label, bytes }),
             // Not every folder of certificates has one for clients.
-            Err(_) if label.starts_with(TLS_LABEL) && label.contains("ca-cert") => {}
+            Err(error) if error.kind() == IoErrorKind::NotFound && label == CLIENTS_LABEL => {}
             Err(error) => lines.push(format!("the secret of {label} is not kept in the pools: {error}")),
         }
     }

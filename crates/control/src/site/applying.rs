@@ -158,6 +158,10 @@ impl SiteServer {
         let is_wanted = |name: &String| all.iter().any(|pool| pool.name == *name);
         let open = self.daemon.pools().iter().map(|pool| pool.name.clone());
         for name in open.filter(|name| !is_wanted(name)).collect::<Vec<_>>() {
+            // It would come back served, with rights of before, if the machine were lost.
+            if let Err(refusal) = self.forget_document(&name).await {
+                self.notices.of(&name).warn(format!("it goes on keeping what was served of it: {refusal}"));
+            }
             self.daemon.remove_pool(&name).await;
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }

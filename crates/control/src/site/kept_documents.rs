@@ -14,12 +14,16 @@ use crate::{
         secrets::{self, SiteSecret},
     },
 };
-use array::format::{PoolId, SiteId};
+use array::format::{PoolId, SiteId, row::SITE_GENERATION_MAX};
 use plan::site::Site;
 use report::Refusal;
 use ring::digest::{Context, SHA256};
 use serving::{pool::folder::refusal, uuid::random_uuid};
 use std::{collections::BTreeMap, path::Path};
+use world::real::host_files;
+
+/// Folder of the server for documents that it did not write and replaced.
+const SAVED_FOLDER: &str = "replaced-documents";
 
 /// What a pool keeps now.
 struct KeptDocument {
@@ -50,14 +54,21 @@ impl SiteServer {
             }
         }
         let fingerprint = fingerprint(&parts, &secrets, key.as_ref());
-        let now = self.number_change(fingerprint, kept.values())?;
+        let known = self.journal.kept_site().map_err(|error| error.refusal())?;
+        let now = self.number_change(known.clone(), fingerprint, kept.values())?;
         let id = SiteId(now.site);
         for (name, KeptDocument { pool, kept }) in kept {
             if kept == Some((id, now.generation)) {
                 continue;
             }
-            if let Some((other, _)) = kept.filter(|(other, _)| *other != id) {
-                self.notices.of(name).note(format!("it was of the site {other}, and is of {id} from now on"));
+            if let Some((other, generation)) = kept
+                && !known
+                    .as_ref()
+                    .is_some_and(|known| known.site == other.0 && generation <= known.generation)
+                && let Err(refusal) = self.save_document(name, pool, (other, generation)).await
+            {
+                self.notices.of(name).warn(not_kept(&refusal));
+                continue;
             }
             let part = &parts[name];
             let own = secrets.iter().filter(|secret| secrets::labels(part).contains(&secret.label));
@@ -117,10 +128,10 @@ impl SiteServer {
     /// The number of the site's documents, one higher if they have changed. It is above those that the pools have.
     fn number_change<'k>(
         &self,
+        known: Option<KeptSite>,
         fingerprint: String,
         kept: impl Iterator<Item = &'k KeptDocument>,
     ) -> Result<KeptSite, Refusal> {
-        let known = self.journal.kept_site().map_err(|error| error.refusal())?;
         let in_pools: Vec<(SiteId, u64)> = kept.filter_map(|document| document.kept).collect();
         let newest = |site: SiteId| {
             in_pools.iter().filter(|(other, _)| *other == site).map(|(_, generation)| *generation).max()
@@ -140,6 +151,11 @@ impl SiteServer {
             },
         };
         let before = known.map_or(0, |known| known.generation).max(newest(site).unwrap_or(0));
+        if before >= SITE_GENERATION_MAX {
+            let problem =
+                format!("the number of the site's last change is {before}, and there is none above it");
+            return Err(Refusal::new(problem, "it was forged: find out which pool has it"));
+        }
         let now = KeptSite { site: site.0, generation: before + 1, fingerprint };
         self.journal.put_kept_site(&now).map_err(|error| error.refusal())?;
         Ok(now)
@@ -152,6 +168,43 @@ impl SiteServer {
                 let document = served.pool.site_document().ok().flatten();
                 let kept = document.map(|document| (document.site, document.generation));
                 Ok(KeptDocument { pool: served.pool.id(), kept })
+            })
+        })
+        .await
+    }
+
+    /// Saves a document that this journal did not write, before another one takes its place: it may be the last copy of
+    /// rights and secrets.
+    async fn save_document(
+        &self,
+        name: &str,
+        pool: PoolId,
+        (site, generation): (SiteId, u64),
+    ) -> Result<(), Refusal> {
+        let document = self.order(name, "site document", |served| {
+            Box::pin(async move { Ok(served.pool.site_document().ok().flatten()) })
+        });
+        let Some(document) = document.await? else { return Ok(()) };
+        let folder = self.context.state.join(SAVED_FOLDER);
+        let file = folder.join(format!("{pool}-{generation}.toml"));
+        let refused = |error: world::IoError| Refusal::new(error.to_string(), "check the server's folder");
+        host_files::create_private_dir_all(&folder).map_err(refused)?;
+        host_files::write_secret(&file, &document.bytes).map_err(refused)?;
+        self.notices.of(name).warn(format!(
+            "it kept change {generation} of the site {site}, which this server did not write: that is in {} now, and the site \
+             that is served takes its place",
+            file.display()
+        ));
+        Ok(())
+    }
+
+    /// Has a pool that is not served any more forget the site.
+    pub(super) async fn forget_document(&self, pool: &str) -> Result<(), Refusal> {
+        let shown = pool.to_owned();
+        self.order(pool, "forget site document", move |served| {
+            Box::pin(async move {
+                let removed = served.pool.remove_site_document().await;
+                removed.map_err(|error| refusal(Path::new(&shown), &error, ""))
             })
         })
         .await

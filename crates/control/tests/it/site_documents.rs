@@ -40,7 +40,6 @@ fn recovered(pool: &ReadOnlyPool) -> RecoveredPool {
         Ok(Some(kept)) => KeptPart::Document {
             site: kept.site,
             generation: kept.generation,
-            written_unix_s: 0,
             document: Box::new(PoolDocument::decode(&kept.bytes, id).expect("it is a document")),
         },
     };
@@ -58,7 +57,7 @@ fn recovered(pool: &ReadOnlyPool) -> RecoveredPool {
 pub async fn check_applied(drives: &Drives, journal: &DaemonJournal) -> Result<(), String> {
     let pools = read(drives).await;
     let kept = journal.kept_site().map_err(|error| error.to_string())?.ok_or("it knows of no document")?;
-    let site = merged(&pools, None).map_err(|refusal| refusal.to_string())?;
+    let site = merged(&pools, None, None).map_err(|refusal| refusal.to_string())?;
     if !site.pools.iter().all(|part| matches!(part, RecoveredPart::Newest { .. })) || !site.lines.is_empty() {
         return Err(format!("applied, and the pools keep {:?}: {:?}", site.pools, site.lines));
     }

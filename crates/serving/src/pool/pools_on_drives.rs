@@ -8,6 +8,7 @@ use super::{
     folder::hold,
     import::{FoundPool, ImportAnswer, ImportRequest, find, folder_for, is_file},
     record::{PoolRecord, is_pool},
+    sighting::Sighting,
 };
 use crate::notices::Notices;
 use array::{
@@ -75,6 +76,39 @@ pub async fn read_all(
     Ok((read, unread))
 }
 
+/// The first path to a drive that opens, or all reasons.
+async fn first_open(world: &World, sightings: &[Sighting]) -> Result<Rc<dyn BlockDevice>, String> {
+    let mut failures = Vec::new();
+    for sighting in sightings {
+        match open_sighted(world, sighting, AccessMode::Read).await {
+            Ok(open) => return Ok(open.device),
+            Err(OpenFailure::Denied(why) | OpenFailure::Other(why)) => failures.push(why),
+        }
+    }
+    Err(failures.join("; "))
+}
+
+/// What keeps the pool's rows from being those of now: a list of volumes of last week would have a server make the others
+/// again, empty.
+fn lacking(pool: &ReadOnlyPool) -> Option<String> {
+    let condition = pool.condition();
+    if let Some(gap) = condition.catalogue_gaps.first() {
+        return Some(format!("a part of its list of volumes cannot be read: {gap}"));
+    }
+    if !condition.may_be_older() {
+        return None;
+    }
+    let absent = condition.drives.iter().filter(|drive| drive.given.is_none());
+    let names: Vec<String> = absent.map(|drive| format!("{} ({})", drive.serial, drive.drive)).collect();
+    Some(match names.as_slice() {
+        [] => "what its drives say is not the last that was written".to_owned(),
+        names => format!(
+            "what is there may be older than what is on the drives that are missing: {}",
+            names.join(", ")
+        ),
+    })
+}
+
 fn with_folders_below(place: &Path) -> Vec<PathBuf> {
     let mut places = vec![place.to_owned()];
     if matches!(host_files::kind(place), Ok(PathKind::Folder)) {
@@ -98,17 +132,23 @@ impl PoolOnDrives {
         };
         let held = files_in.as_deref().map(hold).transpose()?;
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
-        for sighting in found.drives.values().filter_map(|sightings| sightings.first()) {
-            match open_sighted(world, sighting, AccessMode::Read).await {
-                Ok(open) => devices.push(open.device),
-                Err(OpenFailure::Denied(why) | OpenFailure::Other(why)) => {
-                    return Err(Refusal::new(why, "end what uses it, or run the command as root"));
-                }
+        let mut failures = Vec::new();
+        for sightings in found.drives.values() {
+            match first_open(world, sightings).await {
+                Ok(device) => devices.push(device),
+                Err(why) => failures.push(why),
             }
         }
-        let refused =
-            |error: array::error::Error| Refusal::new(error.to_string(), "connect its other drives");
+        let remedy = "connect its other drives, and end what uses them";
+        let with_failures = |problem: String| match failures.as_slice() {
+            [] => problem,
+            failures => format!("{problem}; {}", failures.join("; ")),
+        };
+        let refused = |error: array::error::Error| Refusal::new(with_failures(error.to_string()), remedy);
         let pool = open_read_only(&devices, CACHE_BYTES).await.map_err(refused)?;
+        if let Some(problem) = lacking(&pool) {
+            return Err(Refusal::new(with_failures(problem), remedy));
+        }
         let lasting = found.record(Path::new("")).drives.into_iter();
         let devices = lasting.map(|drive| drive.path.display().to_string());
         let devices = if is_of_files { Vec::new() } else { devices.collect() };
@@ -133,7 +173,10 @@ impl PoolOnDrives {
     pub fn write_record(&self, folder: &Path) -> Result<bool, Refusal> {
         if is_pool(folder) {
             return match PoolRecord::read(folder)?.pool {
-                None => Ok(false),
+                None => Err(Refusal::new(
+                    format!("{} has a record that does not name its pool", folder.display()),
+                    "open the pool once with 'spindle pool show', or move the record away",
+                )),
                 Some(pool) if pool == self.id => Ok(false),
                 Some(other) => Err(Refusal::new(
                     format!("{} is the folder of another pool, {other}", folder.display()),

@@ -26,7 +26,9 @@ pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use pools::CUT_POOLS_MAX;
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
-pub use site::{SITE_BYTES_MAX, SITE_PART_BYTES_MAX, SiteDocument, SiteHeadRow, SitePartRow};
+pub use site::{
+    SITE_BYTES_MAX, SITE_GENERATION_MAX, SITE_PART_BYTES_MAX, SiteDocument, SiteHeadRow, SitePartRow,
+};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
 pub use withholding::{PORT_NAME_BYTES_MAX, WithheldClient, WithholdingRow};
 

@@ -17,12 +17,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_e
 pub const SITE_PART_BYTES_MAX: usize = 1016;
 /// Most bytes of a document.
 pub const SITE_BYTES_MAX: usize = 4 << 20;
+/// The highest number of a change, so that there is always a next one.
+pub const SITE_GENERATION_MAX: u64 = 1 << 62;
 
 /// What a pool keeps of the site that serves it. The bytes mean nothing to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteDocument {
     pub site: SiteId,
-    /// Counted up by the site with each change, from 1.
+    /// Counted up by the site with each change, from 1 to [`SITE_GENERATION_MAX`].
     pub generation: u64,
     pub written_at: WallNanoseconds,
     /// 1 byte to [`SITE_BYTES_MAX`].
@@ -103,7 +105,8 @@ impl SiteHeadRow {
         THIS.agree(raw.site != [0; 16], site_at, "the UUID of the site is not zero")?;
         let (generation, set) = (raw.generation.get(), raw.set.get());
         let generation_at = offset_of!(RawSiteHead, generation);
-        THIS.value(generation > 0, generation_at, "generation", generation, "from 1")?;
+        let is_generation = (1..=SITE_GENERATION_MAX).contains(&generation);
+        THIS.value(is_generation, generation_at, "generation", generation, "1 to 2^62")?;
         THIS.value(set > 0, offset_of!(RawSiteHead, set), "set", set, "from 1")?;
         let length = raw.length.get();
         let is_length = (1..=SITE_BYTES_MAX).contains(&(length as usize));
