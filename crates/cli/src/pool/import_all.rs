@@ -4,10 +4,10 @@ use super::import_arguments::ImportArguments;
 use crate::{
     console::{Console, StderrNotices},
     exit_status::ExitStatus,
-    site::{OWN_FILE, OwnFolder},
+    site::{JOURNAL, OWN_FILE, OwnFolder},
     state_folder::state_folder,
 };
-use array::pool::ReadOnlyPool;
+use array::{format::SiteId, pool::ReadOnlyPool};
 use control::{
     DaemonJournal, JournalPool,
     journal::recovery::{KeptSite, RecoveryRecord},
@@ -16,13 +16,19 @@ use control::{
         merging::{KeptPart, RecoveredPart, RecoveredPool, RecoveredSite, merged},
         secrets,
     },
-    site::{adoption::FoundPool, planning::with_whole_paths},
+    site::{
+        SiteChanges, SiteContext, WantedSite, adoption::FoundPool, changes::KnownSite,
+        planning::with_whole_paths,
+    },
 };
 use report::Refusal;
 use serde::Serialize;
-use serving::pool::{
-    import::{ImportAnswer, ImportRequest, MissingDrive},
-    pools_on_drives::{PoolOnDrives, UnreadPool, read_all},
+use serving::{
+    pool::{
+        import::{ImportAnswer, ImportRequest, MissingDrive},
+        pools_on_drives::{PoolOnDrives, UnreadPool, read_all},
+    },
+    uuid::parse_uuid,
 };
 use std::path::{Path, PathBuf};
 use world::{
@@ -32,7 +38,6 @@ use world::{
 
 const SECRETS_FOLDER: &str = "secrets";
 const KEY_FILE_BYTES_MAX: u64 = 4096;
-const NANOSECONDS: u64 = 1_000_000_000;
 
 #[derive(Serialize)]
 struct ImportedSite {
@@ -77,6 +82,8 @@ pub async fn import_all(
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let key = arguments.recovery_key_file.as_deref().map(read_key).transpose()?;
+    let chosen = arguments.site.as_deref().map(parse_uuid).transpose();
+    let chosen = chosen.map_err(|problem| Refusal::new(problem, "say the UUID of a site"))?.map(SiteId);
     let (pools, unread) = read_all(world, request, &StderrNotices::default()).await?;
     if pools.is_empty() && unread.is_empty() {
         console.say("no drive of a pool was found");
@@ -86,11 +93,15 @@ pub async fn import_all(
     // From the root: the site file and the journal name folders in it.
     let state = std::path::absolute(&state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let recovered: Vec<RecoveredPool> = pools.iter().map(|pool| recovered(pool, &state)).collect();
-    let mut site = merged(&recovered, key.as_ref())?;
-    let file = match arguments.list {
-        true => None,
+    let mut site = merged(&recovered, key.as_ref(), chosen)?;
+    let (unread, file) = match arguments.list {
+        true => (unread, None),
         false => {
-            Some(write(world, (&state, arguments.output.as_deref()), (&pools, &recovered), &mut site, key)?)
+            if !arguments.partial {
+                check_whole(&site, &recovered, &unread, &state)?;
+            }
+            let output = arguments.output.as_deref();
+            (unread, Some(write(world, (&state, output), (&pools, &recovered), &mut site, key)?))
         }
     };
     let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
@@ -102,6 +113,53 @@ pub async fn import_all(
     let is_whole = answer.pools.iter().all(|pool| pool.state == "newest")
         && answer.secrets.iter().all(|secret| secret.is_restored);
     console.finish(if is_whole { ExitStatus::Pass } else { ExitStatus::Fail })
+}
+
+/// Refuses a site that lacks a pool, or that a server would begin to change.
+fn check_whole(
+    site: &RecoveredSite,
+    recovered: &[RecoveredPool],
+    unread: &[UnreadPool],
+    state: &Path,
+) -> Result<(), Refusal> {
+    let remedy = "bring that in order, or go on without it: ⟨partial⟩";
+    if let Some(UnreadPool { answer, refusal, .. }) = unread.first() {
+        let problem = format!("pool {} ({}) cannot be read: {refusal}", answer.name, answer.pool);
+        return Err(Refusal::new(problem, remedy));
+    }
+    let parts = recovered.iter().zip(&site.pools);
+    if let Some((pool, reason)) = parts.clone().find_map(|(pool, part)| match part {
+        RecoveredPart::LeftOut { reason } => Some((pool, reason)),
+        _ => None,
+    }) {
+        let problem = format!("pool {} ({}) would be left out: {reason}", pool.found.name, pool.pool);
+        return Err(Refusal::new(problem, remedy));
+    }
+    let context = SiteContext { folder: state.to_owned(), state: state.to_owned(), site: None };
+    let wanted = WantedSite::described(&site.site, &context)?;
+    let group = |part: &RecoveredPart| match part {
+        RecoveredPart::Newest { group }
+        | RecoveredPart::Older { group, .. }
+        | RecoveredPart::Unserved { group, .. } => Some(group.clone()),
+        RecoveredPart::LeftOut { .. } => None,
+    };
+    let known = KnownSite {
+        pools: parts
+            .filter_map(|(pool, part)| Some((group(part)?, Some(pool.found.volumes.clone()))))
+            .collect(),
+        services: wanted.services.clone(),
+        notes: Vec::new(),
+    };
+    let changes = SiteChanges::between(&known, &wanted, &[])?;
+    if let Some((pool, refusal)) = changes.refused.iter().next() {
+        return Err(Refusal::new(format!("pool {pool}: {refusal}"), remedy));
+    }
+    match changes.shown().first() {
+        None => Ok(()),
+        Some(change) => {
+            Err(Refusal::new(format!("a server would begin with a change of this site: {change}"), remedy))
+        }
+    }
 }
 
 fn read_key(file: &Path) -> Result<RecoveryKey, Refusal> {
@@ -119,15 +177,28 @@ fn recovered(pool: &PoolOnDrives, state: &Path) -> RecoveredPool {
         KeptPart::Document { document, .. } => document.group.clone(),
         KeptPart::Nothing | KeptPart::Damaged(_) => pool.name.clone(),
     };
-    let folder = match (&pool.files_in, &kept) {
-        (Some(folder), _) => host_files::canonical(folder).unwrap_or_else(|_| folder.clone()),
-        (None, KeptPart::Document { document, .. }) => {
-            let said = document.site.group(&name).map(|group| group.folder.clone()).unwrap_or_default();
-            if said.is_empty() { state.join("pools").join(&name) } else { said.into() }
+    // Names come from drives, and must not lead out of the server's folder.
+    let (name, kept) = match is_group_name(&name) {
+        true => (name, kept),
+        false => {
+            let problem = format!("its group would be called {name:?}, which is no name of a folder");
+            (pool.id.to_string(), KeptPart::Damaged(Refusal::new(problem, "")))
         }
-        (None, _) => state.join("pools").join(&name),
     };
-    RecoveredPool { pool: pool.id, found: FoundPool::on_drives(pool, folder), kept }
+    let folder = match &pool.files_in {
+        Some(folder) => host_files::canonical(folder).unwrap_or_else(|_| folder.clone()),
+        None => state.join("pools").join(&name),
+    };
+    let own = if is_group_name(&pool.name) { pool.name.clone() } else { pool.id.to_string() };
+    let found = FoundPool { name: own, ..FoundPool::on_drives(pool, folder) };
+    RecoveredPool { pool: pool.id, found, kept }
+}
+
+fn is_group_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && !name.contains(['/', '@', '\0'])
+        && !name.chars().any(char::is_control)
 }
 
 fn kept_part(read: &ReadOnlyPool, pool: &PoolOnDrives) -> KeptPart {
@@ -139,14 +210,13 @@ fn kept_part(read: &ReadOnlyPool, pool: &PoolOnDrives) -> KeptPart {
             Ok(document) => KeptPart::Document {
                 site: kept.site,
                 generation: kept.generation,
-                written_unix_s: (kept.written_at.0 / NANOSECONDS) as i64,
                 document: Box::new(document),
             },
         },
     }
 }
 
-/// Writes records, secrets, the site file and the journal, in this order: a site file is there only if all of it is.
+/// Writes records, secrets, the site file and the journal, in this order. Killed anywhere, it may be repeated.
 fn write(
     world: &World,
     (state, output): (&Path, Option<&Path>),
@@ -155,9 +225,9 @@ fn write(
     key: Option<RecoveryKey>,
 ) -> Result<PathBuf, Refusal> {
     let file = output.map_or_else(|| state.join(OWN_FILE), Path::to_owned);
-    if !matches!(host_files::kind(&file), Ok(PathKind::Missing)) {
-        let problem = format!("{} is there already", file.display());
-        return Err(Refusal::new(problem, "move it away, or name another file with ⟨output⟩"));
+    let is_missing = matches!(host_files::kind(&file), Ok(PathKind::Missing));
+    if !is_missing && !matches!(host_files::kind(&state.join(JOURNAL)), Ok(PathKind::File)) {
+        return Err(there_already(&file));
     }
     let (own, journal) = OwnFolder::open(state)?;
     let written = write_with(world, (&file, &journal), (state, pools, recovered), site, key);
@@ -168,6 +238,13 @@ fn write(
     written
 }
 
+fn there_already(file: &Path) -> Refusal {
+    Refusal::new(
+        format!("{} is there already", file.display()),
+        "move it away, or name another file with ⟨output⟩",
+    )
+}
+
 fn write_with(
     world: &World,
     (file, journal): (&Path, &DaemonJournal),
@@ -176,16 +253,26 @@ fn write_with(
     key: Option<RecoveryKey>,
 ) -> Result<PathBuf, Refusal> {
     let refused = |error: world::IoError| Refusal::new(error.to_string(), "check the folder");
-    if journal.served_site().map_err(|error| error.refusal())?.is_some() {
+    let of_journal = |error: control::JournalError| error.refusal();
+    let before = journal.imported_site().map_err(of_journal)?;
+    let has_site = journal.served_site().map_err(of_journal)?.is_some()
+        || journal.apply_under_way().map_err(of_journal)?.is_some();
+    if has_site && before.is_none() {
         return Err(Refusal::new(
             format!("{} is the folder of a server that has a site", state.display()),
             "print it with 'spindle site', or name another folder with ⟨state⟩ FOLDER",
         ));
     }
+    // What an import wrote that was not applied may be written again.
+    let is_missing = matches!(host_files::kind(file), Ok(PathKind::Missing));
+    if !is_missing && (before.is_none() || host_files::read_to_string(file).ok() != before) {
+        return Err(there_already(file));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     host_files::create_private_dir_all(folder).map_err(refused)?;
     let folder = host_files::canonical(folder).map_err(refused)?;
     let named = secrets::place_below(&mut site.site, SECRETS_FOLDER);
+    let text = site.site.to_toml();
     for ((pool, recovered), part) in pools.iter().zip(recovered).zip(&site.pools) {
         if !matches!(part, RecoveredPart::LeftOut { .. }) {
             pool.write_record(&recovered.found.folder)?;
@@ -196,8 +283,10 @@ fn write_with(
             secrets::write(&folder.join(path), &secret.bytes)?;
         }
     }
-    remember(world, journal, (&folder, site, recovered), key).map_err(|error| error.refusal())?;
-    host_files::write_atomically(file, site.site.to_toml().as_bytes()).map_err(refused)?;
+    journal.put_imported_site(&text).map_err(of_journal)?;
+    host_files::write_atomically(file, text.as_bytes()).map_err(refused)?;
+    let key = key.filter(|_| !site.secrets.is_empty());
+    remember(world, journal, (&folder, site, recovered), key).map_err(of_journal)?;
     Ok(folder.join(file.file_name().unwrap_or_default()))
 }
 
@@ -224,7 +313,6 @@ fn remember(
         let made_unix_s = world.wall().seconds;
         journal.put_recovery_key(&RecoveryRecord { key, made_unix_s, is_shown: true })?;
     }
-    // Last: before it, another import may begin again.
     journal.set_served_site(&with_whole_paths(site.site.clone(), folder).to_toml())
 }
 

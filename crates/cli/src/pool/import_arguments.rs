@@ -19,7 +19,8 @@ one of them is a copy, and nothing is written.
 
 With --all, the records of all pools are written, and a site file with the targets, unit numbers, rights, exports and \
 schedules that the pools keep: 'spindle serve' goes on where the lost machine ended. Secrets come back with the recovery \
-key that was shown once; without it, the answer lists those to put back by hand.
+key that was shown once; without it, the answer lists those to put back by hand. Until the site is served or applied, the \
+command may be repeated.
 
 Ends with 0 if records were written or pools were listed, 1 if none was found, or with --all if a pool or a secret is \
 lacking, 2 if nothing was done.")]
@@ -51,6 +52,14 @@ pub struct ImportArguments {
     /// With --all: write the site file here, and secrets beside it [default: site.toml of the server's folder]
     #[arg(long, value_name = "FILE", requires = "all", conflicts_with = "list")]
     pub output: Option<PathBuf>,
+
+    /// With --all: UUID of the site that is to come back, if the pools are of several
+    #[arg(long, value_name = "UUID", requires = "all")]
+    pub site: Option<String>,
+
+    /// With --all: go on although a pool cannot be read, or cannot be as it was
+    #[arg(long, requires = "all")]
+    pub partial: bool,
 
     /// With --all: folder of the server that is to be
     /// [default: $STATE_DIRECTORY, /var/lib/spindle for root, ~/.local/state/spindle for others]

@@ -24,6 +24,15 @@ pub fn apply(arguments: &ApplyArguments) -> Result<ExitStatus, Refusal> {
         let (notices, mut reader) = notice::channel("apply");
         let (folder, journal) = match StateFolder::open(&state_of(&arguments.place))? {
             StateFolder::Own(folder, journal) => (folder, journal),
+            StateFolder::Served(socket) if arguments.recovery_key_file.is_some() => {
+                return Err(Refusal::new(
+                    format!(
+                        "a server makes the changes ({}), and its API never gives the key away",
+                        socket.display()
+                    ),
+                    "leave ⟨recovery-key-file⟩ out here, and give it to 'spindle serve'",
+                ));
+            }
             StateFolder::Served(socket) => {
                 return served_site::apply((&world, &socket), (arguments, &text), &console).await;
             }

@@ -14,7 +14,7 @@ mod shown_services;
 
 pub use api::socket_of;
 pub use apply::apply;
-pub use own_folder::OwnFolder;
+pub use own_folder::{JOURNAL, OwnFolder};
 pub use serve::OWN_FILE;
 pub use serve::serve;
 

@@ -38,6 +38,11 @@ struct KeyAnswer {
 /// Shows a key that was made just now, or by a run that ended before it could: on the terminal, in the file that was named,
 /// or in one of the state folder. The server goes on if that fails; the key can be written later.
 pub(super) fn hand_out(server: &SiteServer, (state, file): (&Path, Option<&Path>), console: &Console) {
+    let left = state.join(KEY_FILE);
+    if matches!(host_files::kind(&left), Ok(PathKind::File)) {
+        console
+            .warn(&format!("the recovery key is still in {}: it is lost with this machine", left.display()));
+    }
     let handed = (|| {
         let Some(record) = server.unseen_recovery_key()? else { return Ok(()) };
         match file {
@@ -71,6 +76,10 @@ fn write_and_say(file: &Path, key: &RecoveryKey, console: &Console) -> Result<()
 }
 
 fn write(file: &Path, key: &RecoveryKey) -> Result<(), Refusal> {
+    let there = host_files::read_to_string(file).ok();
+    if there.is_some_and(|text| RecoveryKey::parse(&text).is_ok_and(|there| there == *key)) {
+        return Ok(());
+    }
     if !matches!(host_files::kind(file), Ok(PathKind::Missing)) {
         let problem = format!("{} is there already", file.display());
         return Err(Refusal::new(
@@ -111,6 +120,12 @@ fn answer(
 ) -> Result<ExitStatus, Refusal> {
     let refused = |error: control::JournalError| error.refusal();
     let mut known = journal.recovery_key().map_err(refused)?;
+    if arguments.renew && journal.served_site().map_err(refused)?.is_none() {
+        return Err(Refusal::new(
+            "no site was applied with this state folder",
+            "name another one with ⟨state⟩ FOLDER",
+        ));
+    }
     if arguments.renew {
         let made_unix_s = world.wall().seconds;
         let new = RecoveryRecord { key: RecoveryKey::generate(world), made_unix_s, is_shown: false };

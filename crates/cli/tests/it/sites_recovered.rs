@@ -157,10 +157,37 @@ fn what_does_not_come_back_is_named_with_the_next_step() {
     }
     let site = fs::read_to_string(bench.path("state/site.toml")).unwrap();
     assert!(site.contains("number = 5") && site.contains("name = \"log\""), "{site}");
-    // A second import does not overwrite the first.
-    let refused = bench.refused(&import);
-    assert!(refused.contains("state/site.toml is there already"), "{refused}");
-    fs::remove_dir_all(bench.path("state")).unwrap();
+    // Until the site is used, an import may be repeated.
     let said = bench.run(&with("first"));
     assert!(said.stdout.contains("secret of initiator iqn.2026-11.test:host: restored"), "{}", said.stdout);
+    done(&bench.run(&["apply", "state/site.toml", "--state", "state"]));
+    let refused = bench.refused(&import);
+    assert!(refused.contains("is the folder of a server that has a site"), "{refused}");
+}
+
+#[test]
+fn a_pool_that_may_have_newer_drives_is_not_believed() {
+    let bench = Bench::new();
+    make_site(&bench);
+    done(&bench.run(&["apply", "site.toml", "--state", "state", "--recovery-key-file", "first"]));
+    fs::write(bench.path("state/recovery-key"), "").unwrap();
+    // The pool goes on with one drive of its two.
+    fs::rename(bench.path("drives/mail/drive-2.spindle"), bench.path("old")).unwrap();
+    done(&bench.run(&["pool", "force-open", "drives/mail"]));
+    done(&bench.run(&["volume", "create", "drives/mail/new", "1MiB"]));
+    lose_the_machine(&bench);
+    fs::rename(bench.path("drives/mail/drive-1.spindle"), bench.path("newer")).unwrap();
+    fs::rename(bench.path("old"), bench.path("drives/mail/drive-2.spindle")).unwrap();
+    let import = ["pool", "import", "--all", "drives", "--state", "state"];
+    let refused = bench.refused(&import);
+    assert!(
+        refused.contains("mail")
+            && refused.contains("may be older than what is on the drives that are missing"),
+        "{refused}"
+    );
+    let said = bench.run(&[&import[..], &["--partial"]].concat());
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let site = fs::read_to_string(bench.path("state/site.toml")).unwrap();
+    assert!(!site.contains("name = \"mail\"") && site.contains("name = \"logs\""), "{site}");
+    assert!(!bench.path("drives/mail/spindle-pool.json").exists(), "nothing is written for it");
 }

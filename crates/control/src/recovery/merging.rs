@@ -206,8 +206,8 @@ struct SiteDraft {
     /// Index of the pool of each group.
     groups: BTreeMap<String, usize>,
     secrets: BTreeMap<String, Vec<u8>>,
-    /// Labels that a part has had: older ones do not count.
-    labels: BTreeSet<String>,
+    /// The number of the newest change that lists each label.
+    labels: BTreeMap<String, u64>,
     lacking: BTreeMap<String, Refusal>,
     lines: Vec<String>,
 }
@@ -395,7 +395,9 @@ impl Merging<'_> {
     fn add_secrets(&mut self, part: &Part<'_>, pool: PoolId) {
         let document = part.document;
         for label in secrets::labels(&document.site) {
-            if self.draft.labels.contains(&label) {
+            // Of one change, any pool will do; an older one says nothing of what a newer one lists.
+            let listed = *self.draft.labels.entry(label.clone()).or_insert(part.generation);
+            if listed != part.generation || self.draft.secrets.contains_key(&label) {
                 continue;
             }
             let sealed = document.secrets.iter().find(|secret| secret.label == label);
@@ -414,10 +416,6 @@ impl Merging<'_> {
                 )),
                 (Some(sealed), Some(key)) => sealed.open(key, part.site, pool),
             };
-            // Of one change, any pool will do; an older secret is none.
-            if opened.is_ok() || Some(part.generation) != self.newest {
-                self.draft.labels.insert(label.clone());
-            }
             match opened {
                 Ok(bytes) => {
                     self.draft.lacking.remove(&label);

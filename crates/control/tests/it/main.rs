@@ -10,6 +10,7 @@ mod journal_damage;
 mod metrics;
 mod monitoring;
 mod real_threads;
+mod recovery;
 mod schedules;
 mod served_changes;
 mod served_drives;
