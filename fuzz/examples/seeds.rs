@@ -27,6 +27,9 @@ fn main() {
         write(target, &name, &bytes);
     }
     write("site_file", "every-key", site::seed().as_bytes());
+    for (name, bytes) in site::document_seeds() {
+        write("site_document", name, &bytes);
+    }
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);
     write("maildb_stamps", "whole", &made.stamps);

@@ -278,6 +278,9 @@ pub enum Error {
          log out first"
     )]
     TooManyWithheld { clients: usize, at_most: usize },
+    /// The rows of the site would take more than there is room for.
+    #[error("the rows of the site take {bytes} bytes, and a pool keeps {at_most} at most")]
+    SiteTooLarge { bytes: usize, at_most: usize },
     /// A rollback to a volume that another one's rollback left, or that none left.
     #[error("volume {0:?} is not what a rollback of {1:?} left")]
     NotLeftBy(String, String),

@@ -65,7 +65,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Job(arguments) => pool::job(&arguments),
         Verb::Serve(arguments) => site::serve(&arguments),
         Verb::Apply(arguments) => site::apply(&arguments),
-        Verb::Site(arguments) => site::print(&arguments),
+        Verb::Site(arguments) => site::site(&arguments),
         Verb::Token(arguments) => server::token(&arguments),
         Verb::Audit(arguments) => server::audit(&arguments),
         Verb::Event(arguments) => server::event(&arguments),

@@ -16,7 +16,8 @@
 //!
 //! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
 //! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`metrics`], what
-//! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
+//! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
+//! [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -42,6 +43,7 @@ pub mod pool_changes;
 pub mod pool_jobs;
 pub mod pool_thread;
 pub mod portal;
+pub mod recovery;
 pub mod schedules;
 pub mod session_view;
 pub mod site;

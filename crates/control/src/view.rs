@@ -86,7 +86,8 @@ pub struct VolumeView {
 }
 
 impl VolumeView {
-    pub(crate) fn of(info: VolumeInfo) -> Self {
+    /// A row of a volume.
+    pub fn of(info: VolumeInfo) -> Self {
         let VolumeInfo { name, volume, size_bytes, branch, setting, snapshots, group, left_by, .. } = info;
         Self { name, volume, size: ByteCount(size_bytes), branch, setting, snapshots, group, left_by }
     }

@@ -61,6 +61,8 @@ pub const INCOMPATIBLE_SETS: u64 = 1 << 15;
 pub const INCOMPATIBLE_SHARED_GROUPS: u64 = 1 << 16;
 /// A volume is withheld from clients.
 pub const INCOMPATIBLE_WITHHOLDING: u64 = 1 << 17;
+/// The catalogue has rows of the site that serves the pool.
+pub const INCOMPATIBLE_SITE: u64 = 1 << 18;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -142,6 +142,8 @@ names! {
     SnapshotId;
     /// UUID of an epoch of a lineage.
     EpochId;
+    /// UUID of the site that serves a pool.
+    SiteId;
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod open;
 mod read_only;
 mod rollback;
 mod shared_operations;
+mod site_rows;
 mod snapshot_room;
 mod snapshots;
 mod space_probe;

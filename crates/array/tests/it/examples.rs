@@ -11,7 +11,7 @@ use array::format::{
     row::{
         BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
         PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, SharedDecision,
-        VolumeRow, VolumeState, WithheldClient, WithholdingRow, WriteCache,
+        SiteHeadRow, SitePartRow, VolumeRow, VolumeState, WithheldClient, WithholdingRow, WriteCache,
     },
     *,
 };
@@ -428,6 +428,21 @@ pub fn withholding_row() -> WithholdingRow {
 
 pub fn nbd_withholding_row() -> WithholdingRow {
     WithholdingRow { client: WithheldClient::AllNbd, ..withholding_row() }
+}
+
+pub fn site_head_row() -> SiteHeadRow {
+    SiteHeadRow {
+        site: SiteId([0x5a; 16]),
+        generation: 7,
+        set: 3,
+        written_at: WallNanoseconds(1_795_800_000_000_000_000),
+        length: 1_500,
+        checksum: 0xfeed_beef,
+    }
+}
+
+pub fn site_part_row() -> SitePartRow {
+    SitePartRow { bytes: b"version = 1\ngroup = \"mail\"\n".to_vec() }
 }
 
 pub fn epoch_row() -> EpochRow {

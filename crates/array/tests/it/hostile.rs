@@ -6,7 +6,9 @@ use crate::{
 };
 use array::format::{
     BlockLocation, DecodeError, DecodeFault, LogRecord, SlotHeader, Structure, SummaryBlock, Superblock,
-    TreeNode, checkpoint::Checkpoint, row::WithholdingRow,
+    TreeNode,
+    checkpoint::Checkpoint,
+    row::{SiteHeadRow, SitePartRow, WithholdingRow},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -190,5 +192,34 @@ proptest! {
         if let Ok(again) = (image.again)(&bytes) {
             prop_assert!(again == bytes, "{}", image.name);
         }
+    }
+}
+
+#[test]
+fn rows_of_a_site_that_make_no_sense_are_refused() {
+    let (head, part) = (examples::site_head_row().encode(), examples::site_part_row().encode());
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut forged = head.clone();
+        forged[at..at + bytes.len()].copy_from_slice(bytes);
+        SiteHeadRow::decode(&forged).expect_err("it makes no sense").to_string()
+    };
+    let part_of = |bytes: &[u8]| SitePartRow::decode(bytes).expect_err("it makes no sense").to_string();
+    let cases = [
+        (changed(0, &[2]), "version"),
+        (changed(3, &[1]), "zero"),
+        (changed(8, &[0; 16]), "UUID of the site is not zero"),
+        (changed(24, &[0; 8]), "generation is 0"),
+        (changed(31, &[0x80]), "1 to 2^62"),
+        (changed(32, &[0; 8]), "set is 0"),
+        (changed(48, &[0; 4]), "length is 0"),
+        (changed(48, &[1, 0, 0x40, 0]), "length is 4194305"),
+        (SiteHeadRow::decode(&[&head[..], b"x"].concat()).unwrap_err().to_string(), "goes on"),
+        (part_of(&part[..8]), "length is 27; 1 to 1016"),
+        (part_of(&[1, 0, 0, 0, 0, 0, 0, 0]), "length is 0; 1 to 1016"),
+        (part_of(&[&[1, 0, 0xf9, 3, 0, 0, 0, 0], &[0; 1017][..]].concat()), "length is 1017; 1 to 1016"),
+        (part_of(&[&part[..4], &[1], &part[5..]].concat()), "zero"),
+    ];
+    for (said, problem) in cases {
+        assert!(said.contains(problem), "{said}, not {problem}");
     }
 }

@@ -8,7 +8,7 @@ use array::format::{
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
     row::{
         BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow,
-        VolumeRow, WithholdingRow,
+        SiteHeadRow, SitePartRow, VolumeRow, WithholdingRow,
     },
 };
 
@@ -102,7 +102,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 18] {
+fn rows() -> [Image; 20] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -130,6 +130,8 @@ fn rows() -> [Image; 18] {
         row!("row-cut-1", CutRow, examples::cut_row()),
         row!("row-withholding-port-1", WithholdingRow, examples::withholding_row()),
         row!("row-withholding-nbd-1", WithholdingRow, examples::nbd_withholding_row()),
+        row!("row-site-head-1", SiteHeadRow, examples::site_head_row()),
+        row!("row-site-part-1", SitePartRow, examples::site_part_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
         row!("row-scrub-1", ScrubRow, examples::scrub_row()),

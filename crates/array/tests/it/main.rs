@@ -52,6 +52,7 @@ mod salvage;
 mod scene;
 mod shared_groups;
 mod shares;
+mod site_rows;
 mod sparing;
 mod stuck;
 mod superblocks;

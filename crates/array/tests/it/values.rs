@@ -65,6 +65,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Intent,
         CatalogueTable::Cut,
         CatalogueTable::Withholding,
+        CatalogueTable::Site,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

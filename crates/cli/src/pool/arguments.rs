@@ -3,7 +3,8 @@
 pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
 
 use super::{
-    setting_arguments::parse_copies, volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
+    import_arguments::ImportArguments, setting_arguments::parse_copies, volume_limits::VolumeLimits,
+    volume_readmission::ReadmitArguments,
 };
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
 use array::format::DomainName;
@@ -31,6 +32,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool set mail --sparing single              keep room for a lost drive
   spindle pool set mail --domain shelf-2=/dev/sdc     which drives fail together
   spindle pool import mail                            rebuild a lost record from the drives
+  spindle pool import --all                           rebuild the site from its drives, on a new machine
   spindle pool settle mail logs                       what became of snapshots of both that ended early
   spindle pool scrub mail                             check every copy of everything, and fix wrong ones
   spindle pool room mail                              full on which date, what takes the room, what gives some back
@@ -278,37 +280,8 @@ drives come and go, sets are split and merged. Copies across sets are moved like
         #[arg(long, value_name = "STATE", ignore_case = true)]
         failure_sets: Option<FailureSetsState>,
     },
-    /// Find pools by the superblocks of their drives, and rebuild a lost record
-    #[command(after_help = "Examples:
-  spindle pool import --list                          list the pools on the block devices of this machine
-  spindle pool import --pool mail --into /srv/mail    write its record with the drives found
-  spindle pool import /srv/mail                       the same for drives that are files in that folder
-  spindle pool import /dev/sdb nbds://shelf2/disk1 --into /srv/mail
-
-Drives are only read, and the pool is not opened. If the drives are files, the record is written beside them; otherwise
-to the folder of --into, or to a folder with the pool's name. If two disks have the superblock of the same drive, one of
-them is a copy, and nothing is written. Ends with 0 if a record was written or pools were listed, 1 if --list finds none,
-2 if nothing was done.")]
-    Import {
-        /// Devices, URIs, files, or folders whose files are examined [default: all block devices]
-        #[arg(value_name = "DIR|DEVICE|URI")]
-        places: Vec<PathBuf>,
-
-        /// Name or UUID of the pool, if several are found
-        #[arg(long, value_name = "NAME|UUID")]
-        pool: Option<String>,
-
-        /// Write the record to this folder, which is created if missing
-        #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
-        into: Option<PathBuf>,
-
-        /// List the pools found, and write nothing
-        #[arg(long)]
-        list: bool,
-
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    /// Find pools by the superblocks of their drives, and rebuild lost records, or the whole site
+    Import(ImportArguments),
     /// Find out what became of snapshots, clones and rollbacks in several pools that ended early
     #[command(after_help = "Examples:
   spindle pool settle mail logs                       the pools of the snapshot, all of them

@@ -15,6 +15,8 @@ mod group;
 pub mod group_arguments;
 mod grow;
 mod import;
+mod import_all;
+mod import_arguments;
 mod job;
 pub mod job_arguments;
 mod job_text;
@@ -95,17 +97,18 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Forget { pool, drive } => departure::forget(&world, pool, drive, options).await,
         PoolVerb::Grow { pool, drive } => grow::grow(&world, pool, drive, options).await,
-        PoolVerb::Import { places, pool, into, list, remote } => {
+        PoolVerb::Import(import) => {
             refuse_server(
                 &arguments.server,
                 "import reads the drives of this machine: repeat it there, without ⟨server⟩",
             )?;
-            let (access, into) = (remote.settings(), into.as_deref());
-            let request = ImportRequest { places, access: &access, pool: pool.as_deref(), into };
-            if *list {
-                import::list(&world, &request, json).await
-            } else {
-                import::import(&world, &request, json).await
+            let access = import.remote.settings();
+            let (places, pool) = (&import.places, import.pool.as_deref());
+            let request = ImportRequest { places, access: &access, pool, into: import.into.as_deref() };
+            match (import.all, import.list) {
+                (true, _) => import_all::import_all(&world, &request, import, json).await,
+                (false, true) => import::list(&world, &request, json).await,
+                (false, false) => import::import(&world, &request, json).await,
             }
         }
         PoolVerb::Settle { pools, give_up } => {

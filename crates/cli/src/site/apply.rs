@@ -1,8 +1,8 @@
 //! `spindle apply`: makes a site as its file says, without serving it.
 
 use super::{
-    arguments::ApplyArguments, own_folder::StateFolder, read_site, served_site, setting, shown_changes,
-    state_of,
+    arguments::ApplyArguments, own_folder::StateFolder, read_site, recovery_key, served_site, setting,
+    shown_changes, state_of,
 };
 use crate::{console::Console, exit_status::ExitStatus, notice_lines::with_notices};
 use control::{
@@ -24,6 +24,15 @@ pub fn apply(arguments: &ApplyArguments) -> Result<ExitStatus, Refusal> {
         let (notices, mut reader) = notice::channel("apply");
         let (folder, journal) = match StateFolder::open(&state_of(&arguments.place))? {
             StateFolder::Own(folder, journal) => (folder, journal),
+            StateFolder::Served(socket) if arguments.recovery_key_file.is_some() => {
+                return Err(Refusal::new(
+                    format!(
+                        "a server makes the changes ({}), and its API never gives the key away",
+                        socket.display()
+                    ),
+                    "leave ⟨recovery-key-file⟩ out here, and give it to 'spindle serve'",
+                ));
+            }
             StateFolder::Served(socket) => {
                 return served_site::apply((&world, &socket), (arguments, &text), &console).await;
             }
@@ -64,6 +73,8 @@ async fn apply_with(
         return Ok(if has_changes { ExitStatus::Fail } else { ExitStatus::Pass });
     }
     server.apply(plan, |step| shown_changes::show_step(step, console)).await?;
+    let state = state_of(&arguments.place);
+    recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), console);
     if has_changes {
         console.say("done");
     }

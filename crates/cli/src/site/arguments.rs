@@ -1,6 +1,6 @@
 //! Arguments of `spindle serve`, `spindle apply` and `spindle site`.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -23,6 +23,10 @@ pub struct ServeArguments {
 
     #[command(flatten)]
     pub place: SitePlace,
+
+    /// Write the recovery key of the site's secrets to this file if it is made now, instead of showing it
+    #[arg(long, value_name = "FILE")]
+    pub recovery_key_file: Option<PathBuf>,
 
     /// Print the changes and what is served as JSON on standard output; everything else goes to standard error
     #[arg(long)]
@@ -60,6 +64,10 @@ pub struct ApplyArguments {
     #[arg(long, value_name = "NAME")]
     pub destroy: Vec<String>,
 
+    /// Write the recovery key of the site's secrets to this file if it is made now, instead of showing it
+    #[arg(long, value_name = "FILE")]
+    pub recovery_key_file: Option<PathBuf>,
+
     /// Print the changes as JSON on standard output; everything else goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -70,12 +78,17 @@ pub struct ApplyArguments {
   spindle site                                      the site as it is, as a file
   spindle site --adopt mail logs > site.toml        a site file of pools that are there
   spindle site --adopt mail --access access.toml > site.toml
+  spindle site recovery-key                         the key of the secrets in the pools: made, shown?
 
 A file that is applied as it was printed changes nothing. Pools to adopt are not written to; initiators find the \
 same disks under the same names and numbers as with 'spindle export'.
 
 Ends with 0, or 2 if there is no answer.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct SiteArguments {
+    #[command(subcommand)]
+    pub verb: Option<SiteVerb>,
+
     #[command(flatten)]
     pub place: SitePlace,
 
@@ -86,6 +99,49 @@ pub struct SiteArguments {
     /// With --adopt: access file of 'spindle export', whose targets and rights are kept
     #[arg(long, value_name = "FILE", requires = "adopt")]
     pub access: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum SiteVerb {
+    /// The key with which a new machine opens the site's secrets in the pools
+    RecoveryKey(RecoveryKeyArguments),
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle site recovery-key                     was one made, and has somebody seen it?
+  spindle site recovery-key --file /media/usb/key     write it, if nobody has seen it yet
+  spindle site recovery-key --renew             make a new one, if the old one is lost or known to others
+
+The pools keep the site's CHAP secrets and TLS keys, sealed with this key. 'spindle serve' or 'spindle apply' makes it with \
+the first secret, and shows it once: on a terminal, or in the file of --recovery-key-file. Keep it away from this machine; \
+'spindle pool import --all --recovery-key-file FILE' needs it when the machine is lost.
+
+Ends with 0, 1 if there is no key, 2 if there is no answer.")]
+pub struct RecoveryKeyArguments {
+    #[command(flatten)]
+    pub place: StatePlace,
+
+    /// Write the key to this file, which only you can read, if nobody has seen it yet; or the new one of --renew
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Make a new key; the next 'spindle serve' or 'spindle apply' seals the secrets with it
+    #[arg(long)]
+    pub renew: bool,
+
+    /// Print the answer as JSON on standard output; everything else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The folder in which a server remembers its site.
+#[derive(Clone, Debug, Args)]
+pub struct StatePlace {
+    /// Folder of the server
+    /// [default: $STATE_DIRECTORY, /var/lib/spindle for root, ~/.local/state/spindle for others]
+    #[arg(long, value_name = "FOLDER")]
+    pub state: Option<PathBuf>,
 }
 
 /// The part of a site that is here, and the folder in which its server remembers it.

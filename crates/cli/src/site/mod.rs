@@ -6,6 +6,7 @@ pub mod arguments;
 mod demonstration;
 mod own_folder;
 mod print;
+mod recovery_key;
 mod serve;
 mod served_site;
 mod shown_changes;
@@ -13,11 +14,13 @@ mod shown_services;
 
 pub use api::socket_of;
 pub use apply::apply;
-pub use print::print;
+pub use own_folder::{JOURNAL, OwnFolder};
+pub use serve::OWN_FILE;
 pub use serve::serve;
 
+use crate::exit_status::ExitStatus;
 use crate::state_folder::state_folder;
-use arguments::SitePlace;
+use arguments::{SiteArguments, SitePlace, SiteVerb};
 use control::{
     journal::DaemonJournal,
     site::{
@@ -40,6 +43,14 @@ use world::{
 
 /// Bound on the size of a file kept by hand.
 const SITE_BYTES_MAX: u64 = 16 << 20;
+
+/// Runs `spindle site`.
+pub fn site(arguments: &SiteArguments) -> Result<ExitStatus, Refusal> {
+    match &arguments.verb {
+        Some(SiteVerb::RecoveryKey(arguments)) => recovery_key::recovery_key(arguments),
+        None => print::print(arguments),
+    }
+}
 
 /// The site that the server of a state folder served last, if that does not run; `None` if it does, or if nothing is there.
 pub fn last_served(state: &Path) -> Result<Option<Site>, Refusal> {

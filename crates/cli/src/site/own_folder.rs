@@ -15,7 +15,7 @@ use world::{
     },
 };
 
-const JOURNAL: &str = "journal.redb";
+pub const JOURNAL: &str = "journal.redb";
 
 /// A state folder that is used, and whether it was there before.
 pub struct OwnFolder {

@@ -1,8 +1,8 @@
 //! `spindle serve`: a site file made real and served, until the program is ended.
 
 use super::{
-    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, setting, shown_changes,
-    shown_services, state_of,
+    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, recovery_key, setting,
+    shown_changes, shown_services, state_of,
 };
 use crate::{
     console::Console,
@@ -31,7 +31,7 @@ use world::{
 };
 
 /// The file of a state folder that is served if none is named.
-const OWN_FILE: &str = "site.toml";
+pub const OWN_FILE: &str = "site.toml";
 
 /// Runs the verb to its end.
 pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
@@ -95,6 +95,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 return console.finish(ExitStatus::Pass);
             }
         };
+        recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         let RunningServer { server, api, .. } = &mut running;
         server.open();
@@ -130,6 +131,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if let Err(refusal) = done {
                 console.warn(&refusal.to_string());
             }
+            recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
         }
         notices.occurred("server_stopped", "the server ends as it was told to");
         say_end(&mut reader, &console, running.stop(&world)).await

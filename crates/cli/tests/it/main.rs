@@ -64,6 +64,7 @@ mod salvage;
 mod searches;
 mod settings;
 mod sites;
+mod sites_recovered;
 mod sites_served;
 mod snapshot_notes;
 mod spindle;

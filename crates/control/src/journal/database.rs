@@ -8,6 +8,7 @@ use super::{
     audit::AUDIT,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
+    recovery::RECOVERY,
     replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
 };
@@ -182,6 +183,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         CONDITIONS.name(),
         NOTIFIERS.name(),
         JOBS.name(),
+        RECOVERY.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -200,6 +202,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(CONDITIONS)?;
     transaction.open_table(NOTIFIERS)?;
     transaction.open_table(JOBS)?;
+    transaction.open_table(RECOVERY)?;
     Ok(())
 }
 

@@ -17,13 +17,14 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], [`events`]; and `jobs`.
+//! [`audit`], [`replies`], [`events`]; `jobs`; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
 mod error;
 pub mod events;
 mod jobs;
+pub mod recovery;
 pub mod replies;
 pub mod tokens;
 
@@ -123,6 +124,7 @@ impl DaemonJournal {
         let record = serde_json::to_string(apply).expect("strings can be written as JSON");
         self.lock().change(|transaction| {
             transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
+            transaction.open_table(recovery::RECOVERY)?.remove(recovery::IMPORTED_KEY)?;
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use plan::{
 use report::Refusal;
 use serving::{
     export::{AccessFile, CredentialsLine, IdentityOrigin, InitiatorLine, PlannedTarget, unique_name_of},
-    pool::folder::OpenReadOnlyPool,
+    pool::{folder::OpenReadOnlyPool, pools_on_drives::PoolOnDrives},
 };
 use std::{
     collections::BTreeMap,
@@ -52,6 +52,17 @@ impl FoundPool {
             volumes: listed_volumes(open.pool.volumes().into_iter().map(VolumeView::of)),
             folder,
         })
+    }
+
+    /// A pool that was found on its drives, and belongs into a folder.
+    pub fn on_drives(pool: &PoolOnDrives, folder: PathBuf) -> Self {
+        Self {
+            name: pool.name.clone(),
+            folder,
+            devices: pool.devices.clone(),
+            drives: u32::try_from(pool.drives()).unwrap_or(u32::MAX),
+            volumes: listed_volumes(pool.pool.volumes().into_iter().map(VolumeView::of)),
+        }
     }
 
     fn group(&self) -> Group {
@@ -205,7 +216,7 @@ pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(
 }
 
 /// The same site with `GROUP/VOLUME` wherever it refers to a volume: another group may have one of that name by now.
-pub(super) fn with_groups_in_references(site: Site) -> Site {
+pub(crate) fn with_groups_in_references(site: Site) -> Site {
     let mut site = site.with_groups_said();
     let known = site.clone();
     let whole = |meant: &mut String| {

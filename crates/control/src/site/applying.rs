@@ -85,7 +85,7 @@ impl SiteServer {
             self.stop_pool(&pool, refusal);
         }
         self.check_new(&mut steps, occasion).await?;
-        let begun = self.journal.begin_apply(&ApplyRecord { text, destroy, file, online });
+        let begun = self.journal.begin_apply(&ApplyRecord { text: text.clone(), destroy, file, online });
         begun.map_err(|error| error.refusal())?;
         for name in &forgotten {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
@@ -134,7 +134,11 @@ impl SiteServer {
                 let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
                 Err(Refusal::new(problem, "then apply the file again: it goes on from here"))
             }
-            None => self.journal.end_apply().map_err(|error| error.refusal()),
+            None => {
+                // Killed before the end, it is done again by the next apply, with the same number.
+                self.keep_documents(&text, &wanted.pools).await?;
+                self.journal.end_apply().map_err(|error| error.refusal())
+            }
         }
     }
 
@@ -175,6 +179,10 @@ impl SiteServer {
         let is_wanted = |name: &String| all.iter().any(|pool| pool.name == *name);
         let open = self.daemon.pools().iter().map(|pool| pool.name.clone());
         for name in open.filter(|name| !is_wanted(name)).collect::<Vec<_>>() {
+            // It would come back served, with rights of before, if the machine were lost.
+            if let Err(refusal) = self.forget_document(&name).await {
+                self.notices.of(&name).warn(format!("it goes on keeping what was served of it: {refusal}"));
+            }
             self.daemon.remove_pool(&name).await;
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }

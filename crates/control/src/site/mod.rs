@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
+//! steps, done), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
 //! answers); then changes without a file: [`row_change`] (one row of the site; pure), [`row_refusal`], `row_changing` (it is
 //! planned, done and taken back), [`file_merge`] (what counts when the file is applied again).
 //!
@@ -19,6 +19,7 @@ mod applying;
 pub mod changes;
 pub mod file_merge;
 pub mod handle;
+mod kept_documents;
 pub mod places;
 pub mod planning;
 pub mod power;

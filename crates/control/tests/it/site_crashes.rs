@@ -1,9 +1,13 @@
 //! Sites applied in simulated time: the power fails, or the process is killed, between any two awaits.
 //!
 //! After each crash the same file is applied again, without naming what may be destroyed: what was begun is done to its
-//! end. The checker knows the identity of each volume that an apply had acknowledged.
+//! end. The checker knows the identity of each volume that an apply had acknowledged. The pools keep the site: whole at each
+//! moment, and after an apply as it was applied (`site_documents`).
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::{
+    sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of},
+    site_documents as documents,
+};
 use array::format::VolumeId;
 use control::{
     notice,
@@ -105,6 +109,13 @@ impl SiteDraft {
             self.text += &format!("[[nbd]]\nname = '{export}'\nvolume = '{path}'\n");
             self.exports.insert(export);
         }
+        if random.percent(40.0) {
+            let (target, number) = (path.replace('/', "."), random.below(4));
+            self.text += &format!(
+                "[[target]]\nname = '{target}'\n[[target.unit]]\nnumber = {number}\nvolume = '{path}'\n\
+                [[initiator]]\nname = 'iqn.x:{target}'\nuses = ['{target}']\n"
+            );
+        }
         self.sizes.insert(path.to_owned(), size);
     }
 }
@@ -117,12 +128,14 @@ async fn life(
     wish: SiteDraft,
 ) -> Result<BTreeMap<String, KnownVolume>, String> {
     let network = Fragile::new(network);
+    let own_drives = drives.clone();
+    let journal = Arc::new(journal_of(&file)?);
     let setting = SiteServerSetting {
         context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
         places: Rc::new(SimPlaces { drives, made }),
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
-        journal: Arc::new(journal_of(&file)?),
+        journal: Arc::clone(&journal),
     };
     let (notices, mut reader) = notice::channel("serve");
     let said = |refusal: Refusal| refusal.to_string();
@@ -156,6 +169,7 @@ async fn life(
         }
     }
     server.stop().await;
+    documents::check_applied(&own_drives, &journal).await?;
     while let Some(notice) = reader.try_next() {
         if notice.is_warning {
             return Err(format!("warned of {notice:?}"));
@@ -187,10 +201,10 @@ fn lives(seed: u64) -> Result<u64, String> {
             let to_destroy = [&asked.destroy[..], &begun_to_destroy].concat();
             let polls = (left > 0).then(|| 1 + random.below(1_200));
             let limits = SimLimits { polls, ..SimLimits::generous() };
-            let (network, drives, file_now) = (network.clone(), drives.clone(), file.clone());
+            let (network, drives_now, file_now) = (network.clone(), drives.clone(), file.clone());
             let made = Rc::clone(&made);
-            let outcome =
-                simulation.run(limits, |world| life(world, (network, drives, made), file_now, asked.clone()));
+            let outcome = simulation
+                .run(limits, |world| life(world, (network, drives_now, made), file_now, asked.clone()));
             match outcome {
                 SimOutcome::Completed(found) => {
                     break found.map_err(|why| format!("round {round}: {why}\n{asked:?}"))?;
@@ -204,6 +218,8 @@ fn lives(seed: u64) -> Result<u64, String> {
             }
             crashes += 1;
             left -= 1;
+            documents::check_after_crash(&mut simulation, &drives, &file)
+                .map_err(|why| format!("round {round}: {why}"))?;
             // The journal knows what was begun; the person does not name it again.
             asked.destroy.clear();
             let journal = journal_of(&file)?;

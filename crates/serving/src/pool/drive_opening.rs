@@ -39,13 +39,13 @@ pub(super) async fn open_drive(
     Ok(PoolDrive { state: Err(why_not(seen, failure)), recorded, moved_from: None })
 }
 
-enum OpenFailure {
+pub(super) enum OpenFailure {
     Denied(String),
     Other(String),
 }
 
 /// Opens the sighted device and reads its superblock again: from now on no other disk can appear there.
-async fn open_sighted(
+pub(super) async fn open_sighted(
     world: &World,
     sighting: &Sighting,
     access: AccessMode,

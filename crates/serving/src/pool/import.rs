@@ -36,10 +36,10 @@ pub struct ImportRequest<'a> {
 }
 
 /// A pool, by the drives that were found.
-struct FoundPool {
-    pool: PoolId,
+pub(super) struct FoundPool {
+    pub(super) pool: PoolId,
     /// The paths that lead to each drive.
-    drives: BTreeMap<DriveId, Vec<Sighting>>,
+    pub(super) drives: BTreeMap<DriveId, Vec<Sighting>>,
 }
 
 #[derive(Serialize)]
@@ -116,7 +116,7 @@ pub async fn import(
 }
 
 /// Searches the places of the request.
-async fn find(
+pub(super) async fn find(
     world: &World,
     request: &ImportRequest<'_>,
     notices: &dyn Notices,
@@ -185,7 +185,7 @@ fn one_of(mut pools: Vec<FoundPool>) -> Result<FoundPool, Refusal> {
 
 /// Folder of the record. Files are locked by the folder they are in: a record elsewhere would let two processes open
 /// them.
-fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, Refusal> {
+pub(super) fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, Refusal> {
     let sightings = pool.drives.values().flatten();
     let files = sightings.filter(|sighting| is_file(sighting));
     let folders: Vec<PathBuf> = files
@@ -227,13 +227,13 @@ fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
     }
 }
 
-fn is_file(sighting: &Sighting) -> bool {
+pub(super) fn is_file(sighting: &Sighting) -> bool {
     matches!(sighting.identity, PathIdentity::File(..))
 }
 
 impl FoundPool {
     /// The newest superblock found.
-    fn newest(&self) -> &Superblock {
+    pub(super) fn newest(&self) -> &Superblock {
         let superblocks = self.drives.values().flatten().map(|sighting| &sighting.superblock);
         superblocks.max_by_key(|superblock| superblock.generation).expect("a pool is found by a drive")
     }
@@ -244,7 +244,7 @@ impl FoundPool {
         members.filter(|member| member.state.holds_superblocks() && !self.drives.contains_key(&member.drive))
     }
 
-    fn record(&self, folder: &Path) -> PoolRecord {
+    pub(super) fn record(&self, folder: &Path) -> PoolRecord {
         let drives = self.drives.iter().map(|(drive, sightings)| {
             let recorded = recorded(&sightings[0]);
             // A file beside the record is recorded by its name alone.
@@ -257,7 +257,7 @@ impl FoundPool {
         PoolRecord { pool: Some(self.pool), drives: drives.collect() }
     }
 
-    fn shown(&self, path: Option<PathBuf>) -> ImportAnswer {
+    pub(super) fn shown(&self, path: Option<PathBuf>) -> ImportAnswer {
         let drives = self.drives.values().flatten().map(|sighting| {
             let RecordedDrive { hardware, .. } = recorded(sighting);
             ImportedDrive {

@@ -25,6 +25,7 @@ pub mod losses;
 pub mod note;
 pub mod partner_pools;
 pub mod pool_change;
+pub mod pools_on_drives;
 pub mod record;
 pub mod room;
 pub mod room_history;

@@ -17,6 +17,7 @@ mod branching;
 mod cuts;
 mod forks;
 mod groups;
+mod site_rows;
 mod withholding;
 
 pub(crate) use branching::{ForkPoint, NewVolumeLabel, clone_row, left_name, left_row};
@@ -58,7 +59,8 @@ pub(crate) struct Catalogue {
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
     noted: BTreeSet<(BranchNumber, Stamp)>,
-    /// Rows of tables that this version does not interpret.
+    /// Rows that are kept as they are: of tables that this version does not interpret, and of the site, which are decoded
+    /// when somebody asks, so that a damaged one keeps no pool from opening.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
     reserved: BTreeSet<VolumeNumber>,
@@ -130,7 +132,7 @@ impl Catalogue {
                 let row = WithholdingRow::decode(bytes)?;
                 self.put_withholding(VolumeNumber(key.id as u32), key.sub, row);
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch => {
+            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
                 self.others.insert(key, bytes.to_vec());
             }
         }
@@ -224,7 +226,7 @@ impl Catalogue {
             CatalogueTable::Withholding => {
                 self.withheld.remove(&(VolumeNumber(key.id as u32), key.sub));
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch => {
+            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
                 self.others.remove(&key);
             }
         }
@@ -358,7 +360,9 @@ impl Catalogue {
             CatalogueTable::Withholding => {
                 Some(self.withheld.get(&(VolumeNumber(key.id as u32), key.sub))?.encode())
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch => self.others.get(&key).cloned(),
+            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
+                self.others.get(&key).cloned()
+            }
         }
     }
 

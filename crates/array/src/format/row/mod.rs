@@ -13,6 +13,7 @@ mod point;
 mod pools;
 mod scrub;
 mod segment;
+mod site;
 mod volume;
 mod withholding;
 
@@ -25,6 +26,9 @@ pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use pools::CUT_POOLS_MAX;
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
+pub use site::{
+    SITE_BYTES_MAX, SITE_GENERATION_MAX, SITE_PART_BYTES_MAX, SiteDocument, SiteHeadRow, SitePartRow,
+};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
 pub use withholding::{PORT_NAME_BYTES_MAX, WithheldClient, WithholdingRow};
 
@@ -62,6 +66,8 @@ pub enum CatalogueTable {
     Cut = 10,
     /// Clients from which volumes are withheld: id: volume number; sub: a number.
     Withholding = 11,
+    /// The site that serves the pool: id: 0 of the head, or the number of a set of parts; sub: index of the part.
+    Site = 12,
 }
 
 impl CatalogueTable {
@@ -78,8 +84,9 @@ impl CatalogueTable {
             9 => Self::Intent,
             10 => Self::Cut,
             11 => Self::Withholding,
+            12 => Self::Site,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 11")?;
+                structure.value(false, at, "table", byte, "1 to 12")?;
                 unreachable!("refused above")
             }
         })
@@ -140,6 +147,14 @@ impl RowKey {
     /// Key of a client from which a volume is withheld.
     pub fn of_withholding(volume: VolumeNumber, number: u64) -> Self {
         Self { table: CatalogueTable::Withholding, id: volume.0.into(), sub: number }
+    }
+
+    /// Key of the head of the site's document.
+    pub const SITE_HEAD: Self = Self { table: CatalogueTable::Site, id: 0, sub: 0 };
+
+    /// Key of a part of the site's document; sets are numbered from 1.
+    pub fn of_site_part(set: u64, index: u64) -> Self {
+        Self { table: CatalogueTable::Site, id: set, sub: index }
     }
 
     /// Key of an epoch of a group's lineage, counted from 0, oldest first.

@@ -15,7 +15,7 @@ use copies::{Copies, RunBlocks};
 pub(super) use shield::{WriteAnswer, WriteShield};
 pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 
-use super::{Snapshot, VolumeInfo, snapshots::no_snapshot};
+use super::{Snapshot, VolumeInfo, site_rows::document_of, snapshots::no_snapshot};
 use crate::{
     drive::Drives,
     election::{DriveSuperblock, KNOWN, OpenRefusal, check_layout, newest},
@@ -25,7 +25,7 @@ use crate::{
         BlockIndex, BranchNumber, CatalogueTable, DriveId, FeatureAccess, MemberIndex, MirroredSegment,
         PoolId, Position, Roots, RowKey, SegmentNumber, SegmentUse, Stamp, Superblock, TreeKind,
         VolumeNumber,
-        row::{SegmentRow, VolumeState},
+        row::{SegmentRow, SiteDocument, VolumeState},
     },
     log::{ReplayStart, replay_for_reading},
     map::PartialLookup,
@@ -367,6 +367,15 @@ impl ReadOnlyPool {
         let found = snapshots.find(|(_, _, row)| row.name == name);
         let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         Ok(ReadOnlyVolume::new(Rc::clone(self), (branch, Some(stamp)), row.sectors))
+    }
+
+    /// What the pool keeps of the site that serves it.
+    ///
+    /// # Errors
+    ///
+    /// Its rows are damaged.
+    pub fn site_document(&self) -> Result<Option<SiteDocument>> {
+        document_of(&self.state.catalogue)
     }
 
     fn number_of(&self, volume: &str) -> Result<VolumeNumber> {

@@ -120,6 +120,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     if !catalogue.withheld.is_empty() && !superblock.may_withhold {
         return Err("a volume is withheld, and the superblock's features do not say so".to_owned());
     }
+    if catalogue.has_site && !superblock.may_have_site {
+        return Err("there are rows of the site, and the superblock's features do not say so".to_owned());
+    }
     check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;

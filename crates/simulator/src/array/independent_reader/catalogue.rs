@@ -65,6 +65,8 @@ pub struct RawCatalogue {
     pub cuts: BTreeSet<[u8; 16]>,
     /// Withheld volumes, with the names of initiator ports, or none for all NBD clients.
     pub withheld: BTreeSet<(u32, Vec<u8>)>,
+    /// There are rows of the site that serves the pool.
+    pub has_site: bool,
     /// Unfinished discards: branch, first block and number of blocks.
     pub discards: Vec<(u32, u64, u64)>,
 }
@@ -159,6 +161,7 @@ impl RawCatalogue {
                         return Err(format!("volume {number} is withheld from one client twice"));
                     }
                 }
+                12 => catalogue.has_site = true,
                 6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }

@@ -78,6 +78,8 @@ pub struct RawSuperblock {
     pub may_have_shared_groups: bool,
     /// Its features say that volumes may be withheld from clients.
     pub may_withhold: bool,
+    /// Its features say that there may be rows of the site.
+    pub may_have_site: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -238,6 +240,7 @@ impl RawSuperblock {
             may_have_cuts: u64_at(image, 72) & 1 << 12 != 0,
             may_have_shared_groups: u64_at(image, 72) & 1 << 16 != 0,
             may_withhold: u64_at(image, 72) & 1 << 17 != 0,
+            may_have_site: u64_at(image, 72) & 1 << 18 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),
