@@ -280,9 +280,11 @@ impl SiteServer {
 /// The line and the reason for which it is no site file.
 pub fn parse(text: &str) -> Result<Site, Refusal> {
     let refused = |problem: String| Refusal::new(format!("the site file: {problem}"), "");
-    let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?.with_groups_said();
-    match site.fault() {
+    let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?;
+    let whole = site.clone().with_groups_said();
+    // It was looked at without the groups; with them, two volumes may have one name.
+    match if whole == site { None } else { whole.fault() } {
         Some(fault) => Err(refused(fault)),
-        None => Ok(site),
+        None => Ok(whole),
     }
 }

@@ -6,7 +6,7 @@ use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
 use plan::{
     catalogue::{Catalogue, Raid},
-    site::{Group, Site, SiteTarget, Volume, split_snapshot},
+    site::{Group, Site, SiteIndex, SiteTarget, Volume, split_snapshot},
 };
 use report::Refusal;
 use serving::{
@@ -112,6 +112,7 @@ impl WantedSite {
 
     fn read(site: &Site, context: &SiteContext, has_secrets: bool) -> Result<Self, Refusal> {
         let site = &site.clone().with_groups_said();
+        let index = &SiteIndex::of(site);
         let groups = groups_here(site, context)?;
         let iscsi = address(&site.serve.iscsi, "iscsi", iscsi::PORT)?;
         let nbd = address(&site.serve.nbd, "nbd", nbd::PORT)?;
@@ -140,17 +141,17 @@ impl WantedSite {
             }
         }
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
-        let (schedules, without_effect) = wanted_schedules(site, is_pool)?;
+        let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
         let (nbd_tls, services) = (TlsMode::Off, schedule_texts(site, &schedules));
         let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, schedules, notes, services };
-        wanted.add_targets(site, &groups)?;
-        wanted.add_rights(site, (context, has_secrets))?;
-        wanted.add_exports(site, &groups, (context, has_secrets))?;
+        wanted.add_targets((site, index), &groups)?;
+        wanted.add_rights((site, index), (context, has_secrets))?;
+        wanted.add_exports((site, index), &groups, (context, has_secrets))?;
         Ok(wanted)
     }
 
-    fn add_targets(&mut self, site: &Site, groups: &[&Group]) -> Result<(), Refusal> {
+    fn add_targets(&mut self, (site, index): (&Site, &SiteIndex), groups: &[&Group]) -> Result<(), Refusal> {
         let mut names = BTreeSet::new();
         for target in &site.targets {
             // Initiators compare names without case, and characters that iSCSI names may not have become dashes.
@@ -158,7 +159,7 @@ impl WantedSite {
                 let problem = format!("two targets would be called {}", name_of(&target.name));
                 return Err(Refusal::new(problem, "name them apart"));
             }
-            let volume = target.units.first().and_then(|unit| site.served_volume(&unit.volume));
+            let volume = target.units.first().and_then(|unit| index.served_volume(&unit.volume));
             let Some(volume) = volume else {
                 self.notes.push(format!("target {:?} has no units", target.name));
                 continue;
@@ -196,7 +197,7 @@ impl WantedSite {
     /// Rights on all targets, for each pool: those on targets of others do no harm.
     fn add_rights(
         &mut self,
-        site: &Site,
+        (site, index): (&Site, &SiteIndex),
         (context, has_secrets): (&SiteContext, bool),
     ) -> Result<(), Refusal> {
         let mut named = BTreeMap::new();
@@ -206,7 +207,7 @@ impl WantedSite {
             for (right, meant) in
                 [(AccessRight::Read, &initiator.reads), (AccessRight::Write, &initiator.uses)]
             {
-                for (target, numbers) in meant.iter().filter_map(|meant| site.units_meant(meant)) {
+                for (target, numbers) in meant.iter().filter_map(|meant| index.units_meant(meant)) {
                     used.insert(target.name.clone());
                     let known = rights.units.entry(name_of(&target.name)).or_default();
                     known.extend(numbers.into_iter().map(|number| (number, right)));
@@ -265,12 +266,12 @@ impl WantedSite {
 
     fn add_exports(
         &mut self,
-        site: &Site,
+        (site, index): (&Site, &SiteIndex),
         groups: &[&Group],
         (context, has_secrets): (&SiteContext, bool),
     ) -> Result<(), Refusal> {
         for export in &site.exports {
-            let volume = site.served_volume(&export.volume).expect("a site refers to what is there");
+            let volume = index.served_volume(&export.volume).expect("a site refers to what is there");
             let Some(index) = pool_of(volume, groups) else { continue };
             let meant = within_group(&export.volume).to_owned();
             let suffix = if export.read_only { ", read-only" } else { "" };

@@ -8,6 +8,7 @@
 
 mod error;
 mod faults;
+mod index;
 mod keys;
 mod mail;
 mod network;
@@ -17,6 +18,7 @@ mod serving_faults;
 mod storage;
 
 pub use error::SiteError;
+pub use index::SiteIndex;
 pub use keys::{Key, listing, tables, template};
 pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
