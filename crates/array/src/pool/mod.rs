@@ -21,6 +21,7 @@ mod difference;
 mod domains;
 mod drive_watch;
 mod drives;
+mod exact_space;
 mod failure_sets;
 mod filling;
 mod group_operations;
@@ -55,6 +56,7 @@ pub use cut::{
     CutMember, CutSettlement, UnsettledCut, UnsettledId, UnsettledState, settle_cuts, settlements,
 };
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
+pub use exact_space::{SnapshotSpace, VolumeSpace};
 pub use filling::FillStatus;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
