@@ -15,7 +15,7 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`metrics`], what
+//! [`pool_changes`], [`portal`], [`daemon`]; beside them [`journal`], what the daemon remembers over a restart; [`space_counter`]; [`metrics`], what
 //! Prometheus sees; above them [`site`], from a site file to all of it, [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
@@ -38,6 +38,7 @@ pub mod pool_thread;
 pub mod portal;
 pub mod schedules;
 pub mod site;
+pub mod space_counter;
 pub mod view;
 pub mod web;
 

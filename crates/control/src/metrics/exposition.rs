@@ -1,6 +1,9 @@
 //! Figures of pools as text: OpenMetrics, or Prometheus's classic format.
 
-use super::families::{FAMILIES, MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue};
+use super::{
+    families::{FAMILIES, MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue},
+    selection::VolumeSelection,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text, text},
@@ -8,7 +11,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use serving::figures::{DriveTraffic, JobFigures, PoolFigures, VolumeTraffic};
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 use world::{DeviceCounts, DeviceOperation, OperationCounts};
 
 /// Volumes with histograms, unless they are listed.
@@ -55,8 +58,8 @@ pub struct NamedFigures {
 /// Choice of what is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsSetting {
-    /// Volumes with histograms, `POOL/VOLUME`; the first [`HISTOGRAMS_MAX`] that are served if there are none.
-    pub histograms: BTreeSet<String>,
+    /// Volumes with histograms; the first [`HISTOGRAMS_MAX`] that are served if none are selected.
+    pub histograms: VolumeSelection,
 }
 
 /// All metrics of these pools as text.
@@ -138,7 +141,7 @@ impl Exposition {
             let Some(counts) = counts else { continue };
             let has_histogram = match listed.is_empty() {
                 true => rows.len() < HISTOGRAMS_MAX,
-                false => listed.contains(&format!("{pool}/{name}")),
+                false => listed.selects(pool, name),
             };
             rows.push(DeviceRow { pool, name, counts, has_histogram });
         }

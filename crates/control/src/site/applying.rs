@@ -18,7 +18,7 @@ use array::{
 use plan::site::split_snapshot;
 use report::Refusal;
 use serving::{export::WantedExports, pool::folder::refusal, uuid::random_uuid};
-use std::{collections::BTreeMap, path::Path, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use world::{LocalFuture, with_deadline};
 
 /// Time for a view to show a change; one that is late shows it later.
@@ -95,6 +95,7 @@ impl SiteServer {
         let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
         let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
         failed.extend(self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await);
+        self.metrics = Arc::new(wanted.metrics);
         // A pool that was made is seen by its schedules.
         self.publish();
         // Fewer to be kept is destruction as well: it waits until all has been done.

@@ -82,7 +82,7 @@ pub enum SiteAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteChange {
     pub action: SiteAction,
-    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export` or `snapshots` (a schedule).
+    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule) or `metrics`.
     pub kind: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@
 
 use super::changes::SiteChange;
 use crate::{
+    metrics::MetricsSetting,
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
     view::PoolView,
@@ -38,6 +39,8 @@ pub struct SiteView {
     pub stopped: BTreeMap<String, Refusal>,
     /// Clients are accepted.
     pub is_open: bool,
+    /// Of the file that was applied.
+    pub metrics: Arc<MetricsSetting>,
 }
 
 /// A pool of the site.

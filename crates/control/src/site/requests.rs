@@ -99,6 +99,7 @@ impl SiteServer {
             pools: self.daemon.pools().iter().filter_map(handle).collect(),
             stopped: self.stopped.clone(),
             is_open: self.daemon.is_open(),
+            metrics: Arc::clone(&self.metrics),
         }));
     }
 }

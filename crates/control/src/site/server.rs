@@ -16,6 +16,7 @@ use super::{
 use crate::{
     daemon::Daemon,
     journal::{DaemonJournal, JournalError, JournalPool},
+    metrics::MetricsSetting,
     notice::NoticeSender,
     order::map_rows,
     pool_thread::ServedPool,
@@ -74,6 +75,8 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    /// Of the file that was applied.
+    pub(super) metrics: Arc<MetricsSetting>,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
@@ -135,6 +138,7 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
+            metrics: Arc::new(wanted.metrics),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;

@@ -1,6 +1,9 @@
 //! A site file as the daemon wants it: checked against what an array can do, with units and paths resolved.
 
-use crate::schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules};
+use crate::{
+    metrics::MetricsSetting,
+    schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
+};
 use array::format::{BLOCK_BYTES, RedundancyClass, SparingLevel, superblock::MEMBERS_MAX};
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
@@ -50,6 +53,7 @@ pub struct WantedSite {
     pub nbd_tls: TlsMode,
     /// Schedules of snapshots of these pools.
     pub schedules: Vec<WantedSchedule>,
+    pub metrics: MetricsSetting,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
     /// Exports, units, rights and schedules in words, by kind and name.
@@ -144,11 +148,38 @@ impl WantedSite {
         let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
         let (nbd_tls, services) = (TlsMode::Off, schedule_texts(site, &schedules));
-        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, schedules, notes, services };
+        let metrics = MetricsSetting::default();
+        let mut wanted = Self { pools, nbd, iscsi, api, nbd_tls, schedules, metrics, notes, services };
+        wanted.select_histograms(site)?;
         wanted.add_targets((site, index), &groups)?;
         wanted.add_rights((site, index), (context, has_secrets))?;
         wanted.add_exports((site, index), &groups, (context, has_secrets))?;
         Ok(wanted)
+    }
+
+    /// The volumes with latency histograms. A name that selects no volume of the file is noted.
+    fn select_histograms(&mut self, site: &Site) -> Result<(), Refusal> {
+        let listed = &site.metrics.histograms;
+        if listed.is_empty() {
+            return Ok(());
+        }
+        if listed.iter().any(|name| name.trim().is_empty()) {
+            let problem = "[metrics] histograms has an empty name";
+            return Err(Refusal::new(problem, "say VOLUME or POOL/VOLUME, with * for a part"));
+        }
+        self.metrics.histograms = listed.iter().cloned().collect();
+        let of_pool = |pool: &'_ WantedPool| -> Vec<(String, String)> {
+            pool.volumes.iter().map(|volume| (pool.name.clone(), volume.name.clone())).collect()
+        };
+        let volumes: Vec<_> = self.pools.iter().flat_map(of_pool).collect();
+        let volumes = volumes.iter().map(|(pool, volume)| (pool.as_str(), volume.as_str()));
+        // Snapshots are not in the file.
+        let unknown = self.metrics.histograms.without_effect(volumes);
+        self.notes.extend(unknown.iter().filter(|name| !name.contains('@')).map(|name| {
+            format!("[metrics] histograms: no volume of the file is {name:?}, so it selects none of them")
+        }));
+        self.services.insert(("metrics", "histograms".to_owned()), listed.join(", "));
+        Ok(())
     }
 
     fn add_targets(&mut self, (site, index): (&Site, &SiteIndex), groups: &[&Group]) -> Result<(), Refusal> {
@@ -605,6 +636,23 @@ mod tests {
             (right(&wanted, "iqn.x:any"), right(&wanted, "iqn.x:host")),
             (None, Some(AccessRight::Read))
         );
+    }
+
+    #[test]
+    fn volumes_with_histograms_are_selected_and_names_without_effect_are_noted() {
+        let volumes = "[[volume]]\nname = 'store'\ngb = 1\n";
+        let metrics = "[metrics]\nhistograms = ['store', 'mail/*', 'log*', 'store@*']\n";
+        let wanted = read(&format!("{metrics}{GROUP}{volumes}"), None).unwrap();
+        assert!(
+            wanted.metrics.histograms.selects("mail", "other")
+                && !wanted.metrics.histograms.selects("x", "y")
+        );
+        let note = "[metrics] histograms: no volume of the file is \"log*\", so it selects none of them";
+        assert_eq!(wanted.notes, [note]);
+        let shown = wanted.services.get(&("metrics", "histograms".to_owned()));
+        assert_eq!(shown.map(String::as_str), Some("store, mail/*, log*, store@*"));
+        let refused = read(&format!("[metrics]\nhistograms = ['']\n{GROUP}"), None).unwrap_err();
+        assert!(refused.contains("has an empty name"), "{refused}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `uses`,
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `jobs`, `volumes`, `space`, `uses`,
 //! `snapshots`, `site`, `services`, `metrics`, `events`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots and the uses of a volume.
+//! 1. A GET sends a pool nothing, but for pages of snapshots, and the exact space and the uses of a volume.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 
@@ -32,6 +32,7 @@ pub mod rows;
 mod services;
 mod site;
 mod snapshots;
+mod space;
 mod tokens;
 mod uses;
 mod volumes;
@@ -42,6 +43,7 @@ pub use drives::{DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
+pub use space::VolumeSpaceRow;
 pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{

@@ -118,7 +118,7 @@ pub(super) async fn order<T: Send + 'static>(
     pool.begin(name, work)?.await?
 }
 
-fn goes_on(pool: &PoolHandle) -> ApiProblem {
+pub(super) fn goes_on(pool: &PoolHandle) -> ApiProblem {
     let seconds = ANSWER_WITHIN.as_secs();
     let refusal = Refusal::new(
         format!("pool {}: no answer within {seconds} s; what was asked for goes on", pool.name),

@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit,
     changing::{self, BODY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    drives, events, health, jobs, metrics, pools, services, site, snapshots, tokens, uses, volumes,
+    drives, events, health, jobs, metrics, pools, services, site, snapshots, space, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -67,6 +67,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(volumes::fill, volumes::cancel_filling))
         .routes(routes!(volumes::readmit))
         .routes(routes!(uses::show))
+        .routes(routes!(space::show))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))
