@@ -55,7 +55,8 @@ impl Pool {
     /// No such volume; a part of its map cannot be read; or the pool has stopped.
     pub async fn exact_space<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<VolumeSpace> {
         let number = self.number_of(volume.into())?;
-        for branch in own_branches(&self.shared.state.borrow().catalogue, number) {
+        let own = own_branches(&self.shared.state.borrow().catalogue, number);
+        for branch in own {
             self.usage.count_branch(branch).await?;
         }
         let copied = || {
