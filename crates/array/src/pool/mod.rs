@@ -45,8 +45,8 @@ mod withholding;
 
 pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
-    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, events,
-    events::SnapshotRoom,
+    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, StageCounts,
+    events, events::SnapshotRoom,
 };
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
@@ -216,6 +216,11 @@ impl Pool {
     /// are probed periodically.
     pub fn out_of_space(&self) -> Vec<(MemberIndex, IoError)> {
         self.shared.drives.out_of_space()
+    }
+
+    /// Times of sampled host commands by stage, since the pool was opened.
+    pub fn stages(&self) -> StageCounts {
+        self.host.stages.counts()
     }
 
     /// Number of the last complete checkpoint.

@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use serving::figures::{DriveTraffic, JobFigures, PoolFigures, VolumeTraffic};
 use std::{fmt, sync::Arc};
-use world::{DeviceCounts, DeviceOperation, OperationCounts};
+use world::{DeviceCounts, DeviceOperation, LatencyCounts};
 
 /// Volumes with histograms, unless they are listed.
 pub const HISTOGRAMS_MAX: usize = 256;
@@ -204,6 +204,13 @@ impl Exposition {
                     samples.add(&[("pool", pool), ("drive", &row.label.name)], Some(of(row)))?;
                 }
             }
+            MetricSource::Stages => {
+                for (pool, figures) in self.figures() {
+                    for (stage, latencies) in figures.stages.iter().filter(|(_, counts)| counts.count() > 0) {
+                        samples.add_latencies(&[("pool", pool), ("stage", stage)], latencies)?;
+                    }
+                }
+            }
             MetricSource::Device(..) | MetricSource::Operations(..) | MetricSource::Latencies(_) => {}
         }
         Ok(())
@@ -239,7 +246,10 @@ impl DeviceRows<'_> {
                 for row in rows.iter().filter(|row| row.has_histogram) {
                     for operation in DeviceOperation::ALL {
                         let labels = [("pool", row.pool), (label, row.name), ("op", word(operation))];
-                        samples.add_latencies(&labels, row.counts.of(operation))?;
+                        // Nothing if there was no such operation.
+                        if let Some(latencies) = row.counts.of(operation).latencies() {
+                            samples.add_latencies(&labels, latencies)?;
+                        }
                     }
                 }
             }
@@ -283,9 +293,7 @@ impl Samples<'_> {
         self.encoder.encode_info(&labels)
     }
 
-    /// Nothing if there was no such operation.
-    fn add_latencies(&mut self, labels: &[Label<'_>], counts: &OperationCounts) -> fmt::Result {
-        let Some(latencies) = counts.latencies() else { return Ok(()) };
+    fn add_latencies(&mut self, labels: &[Label<'_>], latencies: &LatencyCounts) -> fmt::Result {
         let ends = BOUNDS.iter().map(|&bits| (1_u64 << bits) as f64 / 1e9).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = ends.zip(latencies.between(&BOUNDS)).collect();
         let sum = latencies.total().as_secs_f64();
