@@ -15,7 +15,7 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`metrics`], what
+//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`space_counter`]; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
 //! [`schedules`], its snapshots, and [`web`], the API.
 //!
@@ -47,6 +47,7 @@ pub mod recovery;
 pub mod schedules;
 pub mod session_view;
 pub mod site;
+pub mod space_counter;
 pub mod view;
 pub mod watched;
 pub mod web;

@@ -7,6 +7,7 @@ use crate::{
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
     pool_changes::PoolChanges,
+    space_counter::SpaceCounter,
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
 use array::pool::Pool;
@@ -82,6 +83,8 @@ pub struct ServedPool {
     pub exports: PoolExports,
     /// Changes of its drives and settings, and its jobs.
     pub changes: Rc<PoolChanges>,
+    /// Counts the exact space of its volumes.
+    pub space: Rc<SpaceCounter>,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
     listed: RefCell<ListedServices>,
@@ -372,6 +375,7 @@ async fn run(
         world: world.clone(),
         exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
         changes: PoolChanges::new(&world, &pool, drives),
+        space: SpaceCounter::new(&world, &pool),
         pool,
         nbd: Rc::clone(&nbd),
         iscsi: Rc::clone(&iscsi),

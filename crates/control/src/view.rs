@@ -231,10 +231,12 @@ impl FiguresPublisher {
             orders_done: self.pool.orders_done(),
             ..self.collector.collect().await
         };
+        let counted_at = Some(self.pool.world.wall());
         self.figures.send_if_modified(|last| {
-            let is_new = **last != figures;
+            let before = PoolFigures { counted_at: None, ..(**last).clone() };
+            let is_new = last.counted_at.is_none() || before != figures;
             if is_new {
-                *last = Arc::new(figures);
+                *last = Arc::new(PoolFigures { counted_at, ..figures });
             }
             is_new
         });

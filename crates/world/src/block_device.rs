@@ -15,8 +15,8 @@
 //!    write that completed before the flush *started* survive it.
 //! 6. An error says nothing about which of the bytes were written.
 
-use crate::{Buffer, ByteCount, ByteOffset, IoResult, LocalFuture};
-use std::sync::Arc;
+use crate::{Buffer, ByteCount, ByteOffset, IoResult, LocalFuture, SampledLatencies};
+use std::{rc::Rc, sync::Arc};
 
 /// Shape of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,11 @@ pub trait BlockDevice {
     /// True if it may be out of reach for a while and come back as it was: a device on another machine.
     fn may_be_away(&self) -> bool {
         false
+    }
+
+    /// Counts how long the answers to this device's clients wait until they are sent, if somebody wants to know.
+    fn replies(&self) -> Option<Rc<SampledLatencies>> {
+        None
     }
 
     /// Fills the buffers of `into` in order, starting at offset `at`, and returns them full.

@@ -54,6 +54,8 @@ pub mod crc32c;
 
 mod plain_name;
 
+mod sampled_latencies;
+
 pub mod real;
 
 pub mod sim;
@@ -76,6 +78,7 @@ pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};
 pub use random::Random;
 pub use real::yield_now;
+pub use sampled_latencies::{SAMPLED_EVERY, SampledLatencies, is_sampled};
 pub use state_file::StateFile;
 pub use threads::{ThreadEnd, ThreadMain, ThreadStarter};
 pub use units::{ByteCount, ByteOffset};

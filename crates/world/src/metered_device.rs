@@ -13,7 +13,7 @@
 
 use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoErrorKind, IoResult, LatencyCounts,
-    LatencyHistogram, LocalFuture, Moment, Sparse, Stability, World,
+    LatencyHistogram, LocalFuture, Moment, SampledLatencies, Sparse, Stability, World,
 };
 use std::{
     cell::{Cell, OnceCell},
@@ -200,11 +200,21 @@ impl<T> Future for TimedOperation<T> {
 pub struct MeteredDevice {
     device: Rc<dyn BlockDevice>,
     meter: Rc<DeviceMeter>,
+    replies: Option<Rc<SampledLatencies>>,
 }
 
 impl MeteredDevice {
     pub fn new(device: Rc<dyn BlockDevice>, meter: &Rc<DeviceMeter>) -> Rc<Self> {
-        Rc::new(Self { device, meter: Rc::clone(meter) })
+        Rc::new(Self { device, meter: Rc::clone(meter), replies: None })
+    }
+
+    /// As [`MeteredDevice::new`], of a device with clients.
+    pub fn with_replies(
+        device: Rc<dyn BlockDevice>,
+        meter: &Rc<DeviceMeter>,
+        replies: &Rc<SampledLatencies>,
+    ) -> Rc<Self> {
+        Rc::new(Self { device, meter: Rc::clone(meter), replies: Some(Rc::clone(replies)) })
     }
 }
 
@@ -215,6 +225,10 @@ impl BlockDevice for MeteredDevice {
 
     fn may_be_away(&self) -> bool {
         self.device.may_be_away()
+    }
+
+    fn replies(&self) -> Option<Rc<SampledLatencies>> {
+        self.replies.clone()
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {

@@ -19,6 +19,7 @@ mod prove_report;
 mod record;
 mod row;
 mod serve;
+mod serve_beside;
 mod table;
 mod targets;
 mod verify;
@@ -117,7 +118,8 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Prove => &prove::EXAMPLES[..],
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
-        Name::Plan | Name::Serve => &[],
+        Name::Serve => &serve_beside::EXAMPLES,
+        Name::Plan => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;

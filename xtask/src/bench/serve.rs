@@ -8,6 +8,7 @@ use super::{
     our_programs::OurPrograms,
     record::Record,
     row::{Goal, Measurement, Row, interleave},
+    serve_beside,
 };
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use std::{
 };
 
 /// Requests a second beside a load.
-const REQUESTS_PER_SECOND: u32 = 100;
+pub(super) const REQUESTS_PER_SECOND: u32 = 100;
 /// Ticks of the kernel's processor times in a second: the same on every Linux that Spindle ships on.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,7 +34,7 @@ const APPLIED_VOLUMES: usize = 1000;
 const GETS: usize = 10_000;
 
 /// A server of its own, killed when dropped.
-struct Server {
+pub(super) struct Server {
     child: Child,
     folder: PathBuf,
     /// From its start until it was ready.
@@ -41,7 +42,7 @@ struct Server {
 }
 
 impl Server {
-    fn begin(ours: &OurPrograms, folder: &Path) -> Result<Self> {
+    pub(super) fn begin(ours: &OurPrograms, folder: &Path) -> Result<Self> {
         let started = Instant::now();
         let mut command = Command::new(ours.program());
         command.current_dir(folder).args(["serve", "site.toml", "--state", "state", "--quiet"]);
@@ -86,7 +87,7 @@ impl Server {
     }
 
     /// Ends it as systemd would; returns how long that took.
-    fn end(mut self) -> Result<Duration> {
+    pub(super) fn end(mut self) -> Result<Duration> {
         let asked = Instant::now();
         let status = Command::new("kill").arg(self.pid().to_string()).status()?;
         ensure!(status.success(), "kill");
@@ -143,13 +144,14 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     ));
     let mut rows = Vec::new();
     beside_hosts(setting, ours, &mut rows)?;
+    rows.extend(serve_beside::run(setting, ours, record)?);
     idle(setting, ours, &mut rows)?;
     many_volumes(setting, ours, &mut rows)?;
     rows.retain(|row| setting.wants(&row.what));
     Ok(rows)
 }
 
-fn folder_of(setting: &Setting, name: &str, site: &str) -> Result<PathBuf> {
+pub(super) fn folder_of(setting: &Setting, name: &str, site: &str) -> Result<PathBuf> {
     let folder = setting.folder.join(name);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("site.toml"), site)?;
@@ -201,7 +203,7 @@ fn beside_hosts(setting: &Setting, ours: &OurPrograms, rows: &mut Vec<Row>) -> R
 }
 
 /// Sends mixed requests until it is over; returns the 99th percentile of their times in ms.
-fn call(folder: &Path, is_over: &AtomicBool) -> Result<f64> {
+pub(super) fn call(folder: &Path, is_over: &AtomicBool) -> Result<f64> {
     let volumes: Value = serde_json::from_str(&request(folder, "GET", "/v1/volumes", None)?)?;
     let id = volumes["volumes"][0]["id"].as_str().context("a volume")?.to_owned();
     let snapshots = format!("/v1/volumes/{id}/snapshots");

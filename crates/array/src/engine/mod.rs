@@ -42,6 +42,7 @@ mod shared;
 mod space;
 mod space_demand;
 mod space_wait;
+mod stages;
 mod throttle;
 mod usage;
 
@@ -54,6 +55,7 @@ pub use log_subscribers::{DeliveredChange, DeliveredRecord, LogSubscriber, LogSu
 pub use node_cleaning::NodeRoom;
 pub use setting::OpenSetting;
 pub use space::{Alarm, PoolSpace};
+pub use stages::StageCounts;
 pub use throttle::{ThrottleFigures, ThrottleSetting};
 
 pub(crate) use absences::Absences;
@@ -74,5 +76,6 @@ pub(crate) use row_features::FeatureUse;
 pub(crate) use shared::{Phase, Shared, State};
 pub(crate) use space::{Purpose, VICTIMS_MAX};
 pub(crate) use space_demand::{RoomWait, SpaceDemand};
+pub(crate) use stages::{CommandStages, DeviceTime, StageClock};
 pub(crate) use throttle::{HostCommand, PARALLELISM_MAX, Permit, Throttle, Urgency};
 pub(crate) use usage::{SpacePromise, UsageCounter};

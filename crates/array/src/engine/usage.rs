@@ -6,7 +6,7 @@
 //! 2. While a branch is counted in trees that a merge may replace, `counting` collects the changes of merges.
 //! 3. `pending` has what was admitted and is not in the tables yet; branches without any are not in it.
 
-use super::MapReader;
+use super::{MapReader, State};
 use crate::{
     error::Result,
     format::{BLOCK_GRAINS, BlockLocation, BranchNumber, NodeKey, Stamp, TreeKind, VersionRun, VolumeNumber},
@@ -203,10 +203,18 @@ impl UsageCounter {
     fn taken_by(&self, branch: BranchNumber) -> u64 {
         let state = self.map.shared.state.borrow();
         let usage = self.usage.borrow();
-        let merging = state.merging.as_ref().map_or(0, |table| table.added_to(branch));
-        let known = usage.in_trees(branch).unwrap_or(0) + state.table.added_to(branch) + merging;
-        u64::try_from(known).unwrap_or(0) + usage.pending(branch)
+        u64::try_from(stored_by(&usage, &state, branch)).unwrap_or(0) + usage.pending(branch)
     }
+
+    /// Grains in trees and tables of a branch that was counted, those of overwritten blocks among them.
+    pub fn stored_by(&self, state: &State, branch: BranchNumber) -> i64 {
+        stored_by(&self.usage.borrow(), state, branch)
+    }
+}
+
+fn stored_by(usage: &BranchUsage, state: &State, branch: BranchNumber) -> i64 {
+    let merging = state.merging.as_ref().map_or(0, |table| table.added_to(branch));
+    usage.in_trees(branch).unwrap_or(0) + state.table.added_to(branch) + merging
 }
 
 fn grains_of(run: &VersionRun<'_>) -> i64 {

@@ -14,10 +14,12 @@
 //! * a discard may take several checkpoints. The rest is an interval a branch and stamp; it has to be passed
 //!   to the next table, and again when a pool is opened, before any other change.
 
+mod branch_space;
 mod branch_table;
 mod branches;
 mod discards;
 mod extents;
+mod lifetimes;
 mod liveness;
 mod lookup;
 mod merge;
@@ -29,6 +31,7 @@ mod resolution;
 mod space;
 mod table;
 
+pub use branch_space::{BranchSpace, BranchSpaceQuery};
 pub use branches::{Branch, Branches};
 pub use extents::ExtentPart;
 pub use liveness::LivenessQuery;

@@ -24,6 +24,11 @@ impl LiveGrains {
         self.change(branch, location, 1);
     }
 
+    /// Adds the grains of adjacent blocks of one segment, the first of which is at `location`.
+    pub fn add_blocks(&mut self, branch: BranchNumber, location: BlockLocation, blocks: u64) {
+        self.change(branch, location, i64::try_from(blocks).expect("fewer than a branch has"));
+    }
+
     /// Subtracts them.
     #[inline]
     pub fn subtract(&mut self, branch: BranchNumber, location: BlockLocation) {
@@ -61,9 +66,9 @@ impl LiveGrains {
     }
 
     #[inline]
-    fn change(&mut self, branch: BranchNumber, location: BlockLocation, sign: i64) {
+    fn change(&mut self, branch: BranchNumber, location: BlockLocation, blocks: i64) {
         if let BlockLocation::Direct { segment, stored, .. } = location {
-            let grains = sign * i64::from(stored.grains());
+            let grains = blocks * i64::from(stored.grains());
             change_by(&mut self.segments, segment, grains);
             change_by(&mut self.branches, branch, grains);
             self.total += grains;

@@ -257,6 +257,16 @@ impl MapTable {
         })
     }
 
+    /// True if the table knows something of a version of these blocks, which must be at least one.
+    pub(super) fn has_changes_in(&self, branch: BranchNumber, blocks: Range<u64>) -> bool {
+        let Some(branch_table) = self.branches.get(&branch) else { return false };
+        let moves = (blocks.start, Stamp(0), 0)..(blocks.end, Stamp(0), 0);
+        branch_table.extents.pieces(blocks.clone(), &self.checksums).next().is_some()
+            || branch_table.moves.range(moves).next().is_some()
+            || branch_table.unfinished_in(blocks.clone()).next().is_some()
+            || self.kept_in(branch, blocks).next().is_some()
+    }
+
     /// A copy with the changes of one branch alone.
     pub(super) fn only(&self, branch: BranchNumber) -> Self {
         let Some(branch_table) = self.branches.get(&branch).cloned() else { return Self::default() };

@@ -21,6 +21,7 @@ mod difference;
 mod domains;
 mod drive_watch;
 mod drives;
+mod exact_space;
 mod failure_sets;
 mod filling;
 mod group_operations;
@@ -45,8 +46,8 @@ mod withholding;
 
 pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
-    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, events,
-    events::SnapshotRoom,
+    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, StageCounts,
+    events, events::SnapshotRoom,
 };
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
@@ -56,6 +57,7 @@ pub use cut::{
     CutMember, CutSettlement, UnsettledCut, UnsettledId, UnsettledState, settle_cuts, settlements,
 };
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
+pub use exact_space::{SnapshotSpace, VolumeSpace};
 pub use filling::FillStatus;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
@@ -226,6 +228,11 @@ impl Pool {
     /// are probed periodically.
     pub fn out_of_space(&self) -> Vec<(MemberIndex, IoError)> {
         self.shared.drives.out_of_space()
+    }
+
+    /// Times of sampled host commands by stage, since the pool was opened.
+    pub fn stages(&self) -> StageCounts {
+        self.host.stages.counts()
     }
 
     /// Number of the last complete checkpoint.

@@ -301,21 +301,16 @@ impl Pool {
             let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
             parts.push(LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() });
             // Others may read the branch on: what only its head had is discarded.
-            if state.catalogue.outlives_its_head(branch, &self.deletion_of(&state.catalogue, number)) {
+            if state
+                .catalogue
+                .outlives_its_head(branch, &PlannedDeletion::of_volume(&state.catalogue, number))
+            {
                 let stamp = state.next_stamp_of([branch]);
                 let (first, count) = (BlockIndex(0), BlockCount(BRANCH_BLOCKS_MAX));
                 parts.push(LogItem::Discard(Interval { branch, first, count, stamp }));
             }
         }
         self.answer(one_at_a_time, self.log.append_together(parts)).await
-    }
-
-    /// The deletion of a volume with its snapshots.
-    fn deletion_of(&self, catalogue: &Catalogue, number: VolumeNumber) -> PlannedDeletion {
-        let snapshots =
-            catalogue.unsorted_snapshots_of(number).map(|(branch, stamp, _)| (branch, stamp)).collect();
-        let heads = catalogue.volume(number).map(|row| row.branch).into_iter().collect();
-        PlannedDeletion { snapshots, heads }
     }
 
     /// Bytes that deleting a volume with its snapshots would free, exactly and as of now: what its clones and
@@ -326,7 +321,7 @@ impl Pool {
     /// No such volume; or a part of the map cannot be read.
     pub async fn deletion_bytes<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<u64> {
         let number = self.number_of(volume.into())?;
-        let planned = self.deletion_of(&self.shared.state.borrow().catalogue, number);
+        let planned = PlannedDeletion::of_volume(&self.shared.state.borrow().catalogue, number);
         deletion_bytes(&self.map, &planned).await
     }
 

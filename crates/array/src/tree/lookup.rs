@@ -153,6 +153,8 @@ impl Trees {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
+                // As in a merge: hosts on the same thread wait for one leaf at most.
+                world::yield_now().await;
             }
             step = walker.next(&mut all, None).await?;
             if step.is_none() {

@@ -7,6 +7,7 @@ use super::{
     rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
+    engine::DeviceTime,
     error::{Error, Result},
     format::{
         BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
@@ -102,12 +103,20 @@ impl Volume {
 
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
+        self.log_timed(parts, stability, None)
+    }
+
+    /// As [`Self::log`], and adds the time that drives work for it to `device`.
+    pub(super) fn log_timed(
+        &self,
+        parts: Vec<LogItem>,
+        stability: Stability,
+        device: Option<DeviceTime>,
+    ) -> LocalFuture<Result<()>> {
         let is_suspended = self.host.shared.are_caches_suspended.get();
         let is_cached = !is_suspended && (self.has_write_cache() || self.is_cache_forced.get());
-        match stability {
-            Stability::Volatile if is_cached => self.host.log.append_volatile(parts),
-            _ => self.host.log.append(parts),
-        }
+        let stability = if is_cached { stability } else { Stability::Stable };
+        self.host.log.append_timed(parts, stability, device)
     }
 
     /// Waits until the log's subscribers let a command be answered that is done. Its locks and its space are

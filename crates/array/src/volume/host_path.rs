@@ -2,7 +2,7 @@
 
 use super::Admission;
 use crate::{
-    engine::{MapReader, Shared, Throttle},
+    engine::{CommandStages, MapReader, Shared, Throttle},
     log::LogWriter,
 };
 use std::{any::Any, rc::Rc};
@@ -15,6 +15,7 @@ pub(crate) struct HostPath {
     /// Times commands, for the mover to give way.
     pub throttle: Rc<Throttle>,
     pub admission: Admission,
+    pub stages: Rc<CommandStages>,
     /// Owners of background tasks: the tasks run while anyone has the pool or a volume.
     _background: Vec<Rc<dyn Any>>,
 }
@@ -27,6 +28,7 @@ impl HostPath {
         background: Vec<Rc<dyn Any>>,
     ) -> Rc<Self> {
         let shared = Rc::clone(&map.shared);
-        Rc::new(Self { shared, map, log, throttle, admission, _background: background })
+        let stages = CommandStages::new(&shared.world);
+        Rc::new(Self { shared, map, log, throttle, admission, stages, _background: background })
     }
 }

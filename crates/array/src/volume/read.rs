@@ -3,7 +3,7 @@
 
 use super::{HostPath, check_range, device::Volume, io_error, pieces};
 use crate::{
-    engine::{HostCommand, StoredRun},
+    engine::{HostCommand, StageClock, StoredRun},
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, BlockLocation, BranchNumber, Stamp, Stored},
     map::BlockMapping,
@@ -16,6 +16,7 @@ impl Volume {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         self.check_exists().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
+        let clock = self.host.stages.begin();
         self.wait_for_rate(length).await;
         let _timed = self.host.throttle.begin(HostCommand::Read, length);
         // The volume may have been deleted or shrunk while the command waited. From here on no segment that
@@ -23,7 +24,12 @@ impl Volume {
         let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
         let reader = Reader { host: &self.host, branch, as_of: None };
-        reader.read(at, into).await.map_err(|error| io_error("read", &error))
+        let read = reader.read_timed(at, into, clock.as_ref()).await;
+        let read = read.map_err(|error| io_error("read", &error))?;
+        if let Some(clock) = clock {
+            clock.end_read();
+        }
+        Ok(read)
     }
 
     /// Reads the current version of one block.
@@ -44,7 +50,16 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// Fills `into` from byte `at`. Blocks without a version read as zeroes.
-    pub async fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> Result<Vec<Buffer>> {
+    pub async fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> Result<Vec<Buffer>> {
+        self.read_timed(at, into, None).await
+    }
+
+    async fn read_timed(
+        &self,
+        at: ByteOffset,
+        mut into: Vec<Buffer>,
+        clock: Option<&StageClock>,
+    ) -> Result<Vec<Buffer>> {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         if length == 0 {
             return Ok(into);
@@ -54,6 +69,9 @@ impl Reader<'_> {
         let first = BlockIndex(at.0 / block_bytes);
         let count = (at.0 + length as u64).div_ceil(block_bytes) - first.0;
         let mapped = self.host.map.map_of(self.branch, first, count, self.as_of).await?;
+        if let Some(clock) = clock {
+            clock.leave_queue();
+        }
         let mut runs = runs(first, &mapped)?;
         let last = runs.pop();
         if let Some((0, run)) = &last

@@ -6,13 +6,13 @@ use super::{
     space_promise::WriteScope,
 };
 use crate::{
-    engine::HostCommand,
+    engine::{HostCommand, StageClock},
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, SECTOR_BYTES, Stamp},
     log::LogItem,
     simulation::canary::{self, Canary},
 };
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, IoResult, Stability, buffer::BUFFER_ALIGNMENT};
 
 impl Volume {
@@ -49,6 +49,7 @@ impl Volume {
         if length == 0 {
             return Ok(());
         }
+        let clock = self.host.stages.begin();
         self.wait_for_rate(length).await;
         self.host.admission.admit(length).await.map_err(|error| io_error("write", &error))?;
         let _timed = self.host.throttle.begin(HostCommand::Write, length);
@@ -65,7 +66,12 @@ impl Volume {
         // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
         // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;
-        self.write_blocks(&cut, from, (stability, stamp)).await.map_err(|error| io_error("write", &error))
+        let done = self.write_blocks(&cut, from, (stability, stamp), clock.as_ref()).await;
+        done.map_err(|error| io_error("write", &error))?;
+        if let Some(clock) = clock {
+            clock.end_write();
+        }
+        Ok(())
     }
 
     async fn write_blocks(
@@ -73,6 +79,7 @@ impl Volume {
         cut: &[BlockPart],
         from: &[Arc<Buffer>],
         (stability, given): (Stability, Option<Stamp>),
+        clock: Option<&StageClock>,
     ) -> Result<()> {
         let is_too_early = canary::is(Canary::StampBeforeItsTurn);
         let too_early = if is_too_early { Some(self.next_stamp(self.branch()?)) } else { None };
@@ -93,8 +100,11 @@ impl Volume {
                 let key = BlockKey { branch, block, stamp };
                 LogItem::Write { key, data }
             });
-            self.log(parts.collect(), stability)
+            self.log_timed(parts.collect(), stability, clock.map(|clock| Rc::clone(&clock.device)))
         };
+        if let Some(clock) = clock {
+            clock.leave_queue();
+        }
         done.await
     }
 

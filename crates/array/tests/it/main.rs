@@ -15,6 +15,7 @@ mod dropped_callers;
 mod dump;
 mod election;
 mod events;
+mod exact_space;
 mod examples;
 mod failure_sets;
 mod filling;

@@ -512,6 +512,21 @@ if that ends early, it is pending until 'spindle pool settle' has seen the pools
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
+    /// Show what keeps a volume's data, and what each deletion would free
+    #[command(after_help = "Examples:
+  spindle volume space mail/store                     the volume, its snapshots, its clones
+  spindle volume space mail/store --json
+
+Exact to the byte: data of one copy, without the map. What several snapshots keep together is freed only when all of them \
+are deleted. The first count of a volume reads its whole map, which takes a while for large ones; a server gives an answer \
+of the last minute again for lists, and counts anew here. --json prints {\"path\", \"used_bytes\", \"volume_bytes\", \
+\"snapshots_bytes\", \"others_bytes\", \"reclaimable_bytes\", \"snapshots\": [{\"name\", \"reclaimable_bytes\"}]}, with \
+\"as_of\" from a server.")]
+    Space {
+        /// Pool and name of the volume
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+    },
     /// Show what changed from a snapshot to another one, or to now
     #[command(after_help = "Examples:
   spindle volume diff mail/store@monday mail/store@tuesday

@@ -39,6 +39,7 @@ mod volume_access;
 mod volume_diff;
 mod volume_limits;
 mod volume_readmission;
+mod volume_space;
 
 pub use group::group;
 pub use job::job;

@@ -9,6 +9,7 @@ use array::{
     volume::{Bounds, Rates},
 };
 use control::web::{
+    VolumeSpaceRow,
     client::{
         ApiReply, Method, NewCloneBody, NewSnapshotBody, NewSnapshotsBody, ReadmissionBody, RollbackBody,
         VolumeUses, in_uri,
@@ -22,6 +23,7 @@ use serving::{
     pool::{
         limits::{LimitChange, LimitStatus},
         volume_change::{SnapshotRef, VolumeChange, VolumeRef},
+        volume_space::{SnapshotSpaceStatus, VolumeSpaceStatus},
         withholding::{ReadmissionAnswer, ReadmittedClients},
     },
 };
@@ -199,6 +201,39 @@ impl OnlinePool {
             is_needed: row.snapshots > 0 || row.group.is_some() || !uses.services.is_empty(),
             uses: uses_behind_comma(&uses),
         }))
+    }
+
+    /// The exact space of a volume, counted now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; the count goes on for more than 30 s; the server does not answer.
+    pub async fn space(&self, volume: &VolumeRef) -> Result<VolumeSpaceStatus, Refusal> {
+        let row = self.volume(volume).await?;
+        let space: VolumeSpaceRow =
+            self.server.get(&format!("/v1/volumes/{}/space?max_age_seconds=0", row.id)).await?;
+        let (mut snapshots, mut after) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/v1/volumes/{}/snapshots?exact_space=true&limit=5000{after}", row.id);
+            let page: SnapshotPage = self.server.get(&path).await?;
+            snapshots.extend(page.snapshots.into_iter().map(|snapshot| SnapshotSpaceStatus {
+                name: snapshot.name,
+                reclaimable_bytes: snapshot.reclaimable_bytes.unwrap_or_default(),
+            }));
+            match page.next {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        Ok(VolumeSpaceStatus {
+            as_of: Some(space.as_of),
+            used_bytes: space.used_bytes,
+            volume_bytes: space.volume_bytes,
+            snapshots_bytes: space.snapshots_bytes,
+            others_bytes: space.others_bytes,
+            reclaimable_bytes: space.reclaimable_bytes,
+            snapshots,
+        })
     }
 
     /// Makes a change.

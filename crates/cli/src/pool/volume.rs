@@ -10,6 +10,7 @@ use super::{
     volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
     volume_readmission::{ReadmitArguments, readmit_clients},
+    volume_space,
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
@@ -83,6 +84,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
+    | VolumeVerb::Space { volume: path }
     | VolumeVerb::Delete { volume: path, .. }) = &arguments.verb
     else {
         return match &arguments.verb {
@@ -111,6 +113,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             return rollback::roll_back(options, (path, &wanted), (yes.as_deref(), *force));
         }
         VolumeVerb::Readmit(readmit) => return readmit_clients(options, readmit, &wanted),
+        VolumeVerb::Space { .. } => return volume_space::show(options, (path, &wanted)),
         _ => {}
     }
     let change = change_of(&arguments.verb, &wanted);
@@ -211,6 +214,7 @@ fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
         | VolumeVerb::Refresh { .. }
         | VolumeVerb::Move { .. }
         | VolumeVerb::Rollback { .. }
+        | VolumeVerb::Space { .. }
         | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
     }
 }
@@ -244,6 +248,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
             | VolumeVerb::Rename { .. }
             | VolumeVerb::Refresh { .. }
             | VolumeVerb::Readmit(_)
+            | VolumeVerb::Space { .. }
             | VolumeVerb::Fill { .. },
             Some(_),
         ) => Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME")),

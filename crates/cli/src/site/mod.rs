@@ -28,7 +28,7 @@ use control::{
         server::{PortalUse, SiteServerSetting, parse},
     },
 };
-use own_folder::{OwnFolder, StateFolder};
+use own_folder::StateFolder;
 use plan::site::Site;
 use report::Refusal;
 use std::{

@@ -95,15 +95,15 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 return console.finish(ExitStatus::Pass);
             }
         };
-        recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
         Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
         let RunningServer { server, api, .. } = &mut running;
+        recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
         server.open();
         shown_services::show(server, &console)?;
         if arguments.file.is_none() {
             demonstration::show_use(&file, &console);
         }
-        api::show((api, &server), &console);
+        api::show((api, server), &console);
         console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
         loop {
             // A request of the API, or else a reload.
@@ -131,7 +131,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if let Err(refusal) = done {
                 console.warn(&refusal.to_string());
             }
-            recovery_key::hand_out(&server, (&state, arguments.recovery_key_file.as_deref()), &console);
+            recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
         }
         notices.occurred("server_stopped", "the server ends as it was told to");
         say_end(&mut reader, &console, running.stop(&world)).await

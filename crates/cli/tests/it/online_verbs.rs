@@ -109,6 +109,53 @@ fn a_file_is_applied_and_the_site_printed_through_the_server() {
 }
 
 #[test]
+fn the_space_of_a_volume_is_that_of_its_blocks_served_and_stopped() {
+    if !qemu_is_here() {
+        return;
+    }
+    let (bench, served) = served_bench();
+    let space_of = |path: &str| json_of(&done(&run_here(&bench, &["volume", "space", path, "--json"])));
+    let figures = |space: &serde_json::Value| {
+        let keys = ["used_bytes", "volume_bytes", "snapshots_bytes", "others_bytes", "reclaimable_bytes"];
+        let snapshots = space["snapshots"].as_array().unwrap();
+        let freed = snapshots.iter().map(|snapshot| snapshot["reclaimable_bytes"].as_u64().unwrap());
+        let kept = keys.iter().map(|key| space[key].as_u64().unwrap());
+        kept.chain(freed).map(|bytes| bytes >> 20).collect::<Vec<_>>()
+    };
+    real::run(0, Default::default(), async |world: World| {
+        let mut client = QemuIo::begin(&bench, &world, "client", served.uri("/store"));
+        client.says("write -P 1 0 8M", "wrote", 1).await;
+        for (name, number) in [("monday", 2), ("tuesday", 3)] {
+            done(&run_here(&bench, &["volume", "snapshot", &format!("mail/store@{name}")]));
+            client.says("write -P 2 0 2M", "wrote", number).await;
+        }
+        client.end().await;
+    });
+    // 8 MiB of monday, of which 2 MiB were overwritten twice; of tuesday 2 MiB.
+    let wanted = [12, 8, 4, 0, 12, 2, 2];
+    let space = space_of("mail/store");
+    assert_eq!(figures(&space), wanted, "{space}");
+    assert!(space["as_of"].is_string(), "{space}");
+    done(&run_here(&bench, &["volume", "delete", "mail/store@monday"]));
+    assert_eq!(figures(&space_of("mail/store")), [10, 8, 2, 0, 10, 2]);
+    done(&run_here(&bench, &["volume", "clone", "mail/store@tuesday", "mail/try"]));
+    let said = done(&run_here(&bench, &["volume", "space", "mail/store"]));
+    for line in [
+        "mail/store: 10.0 MiB used, as of ",
+        "  0 bytes kept by its snapshots beyond it\n",
+        "  2.00 MiB kept by clones and by what rollbacks left\n",
+        "deleting mail/store@tuesday frees 0 bytes\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let served_figures = figures(&space_of("mail/store"));
+    served.end();
+    let stopped = space_of("state/pools/mail/store");
+    assert_eq!((figures(&stopped), stopped["as_of"].is_null()), (served_figures, true), "{stopped}");
+    refused_with(&run_here(&bench, &["volume", "space", "state/pools/mail/none"]), "none");
+}
+
+#[test]
 fn volume_verbs_answer_the_same_served_and_stopped() {
     let (bench, served) = served_bench();
     let stopped = stopped_bench();

@@ -1,6 +1,9 @@
 //! Figures of pools as text: OpenMetrics, or Prometheus's classic format.
 
-use super::families::{FAMILIES, MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue};
+use super::{
+    families::{FAMILIES, MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue},
+    selection::VolumeSelection,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text, text},
@@ -8,8 +11,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use serving::figures::{DriveTraffic, JobFigures, PoolFigures, VolumeTraffic};
-use std::{collections::BTreeSet, fmt, sync::Arc};
-use world::{DeviceCounts, DeviceOperation, OperationCounts};
+use std::{fmt, sync::Arc};
+use world::{DeviceCounts, DeviceOperation, LatencyCounts};
 
 /// Volumes with histograms, unless they are listed.
 pub const HISTOGRAMS_MAX: usize = 256;
@@ -55,8 +58,8 @@ pub struct NamedFigures {
 /// Choice of what is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsSetting {
-    /// Volumes with histograms, `POOL/VOLUME`; the first [`HISTOGRAMS_MAX`] that are served if there are none.
-    pub histograms: BTreeSet<String>,
+    /// Volumes with histograms; the first [`HISTOGRAMS_MAX`] that are served if none are selected.
+    pub histograms: VolumeSelection,
 }
 
 /// All metrics of these pools as text.
@@ -138,7 +141,7 @@ impl Exposition {
             let Some(counts) = counts else { continue };
             let has_histogram = match listed.is_empty() {
                 true => rows.len() < HISTOGRAMS_MAX,
-                false => listed.contains(&format!("{pool}/{name}")),
+                false => listed.selects(pool, name),
             };
             rows.push(DeviceRow { pool, name, counts, has_histogram });
         }
@@ -201,6 +204,13 @@ impl Exposition {
                     samples.add(&[("pool", pool), ("drive", &row.label.name)], Some(of(row)))?;
                 }
             }
+            MetricSource::Stages => {
+                for (pool, figures) in self.figures() {
+                    for (stage, latencies) in figures.stages.iter().filter(|(_, counts)| counts.count() > 0) {
+                        samples.add_latencies(&[("pool", pool), ("stage", stage)], latencies)?;
+                    }
+                }
+            }
             MetricSource::Device(..) | MetricSource::Operations(..) | MetricSource::Latencies(_) => {}
         }
         Ok(())
@@ -236,7 +246,10 @@ impl DeviceRows<'_> {
                 for row in rows.iter().filter(|row| row.has_histogram) {
                     for operation in DeviceOperation::ALL {
                         let labels = [("pool", row.pool), (label, row.name), ("op", word(operation))];
-                        samples.add_latencies(&labels, row.counts.of(operation))?;
+                        // Nothing if there was no such operation.
+                        if let Some(latencies) = row.counts.of(operation).latencies() {
+                            samples.add_latencies(&labels, latencies)?;
+                        }
                     }
                 }
             }
@@ -280,9 +293,7 @@ impl Samples<'_> {
         self.encoder.encode_info(&labels)
     }
 
-    /// Nothing if there was no such operation.
-    fn add_latencies(&mut self, labels: &[Label<'_>], counts: &OperationCounts) -> fmt::Result {
-        let Some(latencies) = counts.latencies() else { return Ok(()) };
+    fn add_latencies(&mut self, labels: &[Label<'_>], latencies: &LatencyCounts) -> fmt::Result {
         let ends = BOUNDS.iter().map(|&bits| (1_u64 << bits) as f64 / 1e9).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = ends.zip(latencies.between(&BOUNDS)).collect();
         let sum = latencies.total().as_secs_f64();

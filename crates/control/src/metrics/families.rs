@@ -68,6 +68,7 @@ pub(super) enum MetricSource {
     Device(PoolSide, fn(&DeviceCounts) -> SampleValue),
     Operations(PoolSide, &'static [DeviceOperation], fn(&OperationCounts) -> SampleValue),
     Latencies(PoolSide),
+    Stages,
 }
 
 impl MetricFamily {
@@ -87,6 +88,7 @@ impl MetricFamily {
             MetricSource::Build => &["version"],
             MetricSource::PoolUp | MetricSource::Pool(_) => &["pool"],
             MetricSource::Job(_) => &["pool", "job"],
+            MetricSource::Stages => &["pool", "stage"],
             MetricSource::VolumeInfo => &["pool", "volume", "uuid"],
             MetricSource::Volume(_) | MetricSource::Device(Volumes, _) => &["pool", "volume"],
             MetricSource::DriveInfo => &["pool", "drive", "uuid", "model", "bay", "path"],
@@ -142,6 +144,12 @@ pub static FAMILIES: &[MetricFamily] = &[
         GAUGE,
         "1 if the pool is open and has not stopped by an error.",
         MetricSource::PoolUp,
+    ),
+    MetricFamily::new(
+        "spindle_pool_figures_timestamp_seconds",
+        SECONDS,
+        "Time of the pool's figures: they are counted once a second, and stay as they were while nothing changes.",
+        Pool(|pool| pool.counted_at.map(exact_seconds)),
     ),
     MetricFamily::new(
         "spindle_pool_used_bytes",
@@ -318,6 +326,14 @@ pub static FAMILIES: &[MetricFamily] = &[
         pool!(pool => pool.node_cache.bytes_max),
     ),
     MetricFamily::new(
+        "spindle_pool_stage_seconds",
+        HISTOGRAM,
+        "Latency of hosts' reads and writes by stage, of one of seven commands: queue (limits, locks, room, map), log (writes \
+         alone: until their batch is written), device, and reply (from the pool's answer to the socket). The first three add \
+         up to the latency of the volumes.",
+        MetricSource::Stages,
+    ),
+    MetricFamily::new(
         "spindle_pool_orders",
         COUNTER,
         "Orders that were done.",
@@ -436,6 +452,11 @@ pub static FAMILIES: &[MetricFamily] = &[
 
 fn seconds(time: WallTime) -> SampleValue {
     Number(time.seconds as f64)
+}
+
+/// For rates.
+fn exact_seconds(time: WallTime) -> SampleValue {
+    Number(time.seconds as f64 + f64::from(time.nanos) / 1e9)
 }
 
 fn errors(counts: &DeviceCounts) -> u64 {

@@ -16,8 +16,13 @@ once, whatever the pool makes of it. A volume is shown with I/O once it was serv
 is the volume `VOLUME@SNAPSHOT`.
 
 Latency histograms have buckets from 16 µs to 17 s, each twice the one before. Their sums are exact, so
-`_sum / _count` is the mean. They are shown of at most 256 volumes; counters, and with them mean latencies of
-reads and writes, of all.
+`_sum / _count` is the mean. They are shown of the first 256 volumes that are served, or of those that the site
+file selects; counters, and with them mean latencies of reads and writes, of all:
+
+```toml
+[metrics]
+histograms = ['mail/store', 'logs/*']
+```
 
 A dashboard for Grafana and alert rules are in [`docs/monitoring`](monitoring/README.md).
 

@@ -10,7 +10,9 @@
 mod exposition;
 mod families;
 mod listing;
+mod selection;
 
 pub use exposition::{HISTOGRAMS_MAX, MetricsFormat, MetricsSetting, NamedFigures, render};
 pub use families::{FAMILIES, MetricFamily, MetricKind, MetricUnit};
 pub use listing::listing;
+pub use selection::VolumeSelection;

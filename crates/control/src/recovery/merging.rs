@@ -7,7 +7,7 @@ use super::{
 };
 use crate::site::adoption::{FoundPool, refreshed};
 use array::format::{PoolId, SiteId};
-use plan::site::{Group, Site, SiteInitiator, SiteTarget, Snapshots};
+use plan::site::{Group, Site, SiteIndex, SiteInitiator, SiteTarget, Snapshots};
 use report::Refusal;
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -329,9 +329,10 @@ impl Merging<'_> {
 
     /// Rights on the targets that this part has brought: on others it says nothing.
     fn add_initiators(&mut self, own: &Site, (group, is_older): (&str, bool), brought: &BTreeSet<String>) {
+        let index = SiteIndex::of(own);
         for initiator in &own.initiators {
             let is_brought = |meant: &&String| {
-                own.units_meant(meant).is_some_and(|(target, _)| brought.contains(&target.name))
+                index.units_meant(meant).is_some_and(|(target, _)| brought.contains(&target.name))
             };
             let uses: Vec<String> = initiator.uses.iter().filter(is_brought).cloned().collect();
             let reads: Vec<String> = initiator.reads.iter().filter(is_brought).cloned().collect();

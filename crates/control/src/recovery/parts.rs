@@ -1,7 +1,7 @@
 //! The part of a site that a pool keeps.
 
 use crate::site::adoption::with_groups_in_references;
-use plan::site::{Role, Site, SiteInitiator, Snapshots, Volume};
+use plan::site::{Role, Site, SiteIndex, SiteInitiator, Snapshots, Volume};
 
 /// The part of `site` that the pool of a group needs to be served, with what concerns the site as a whole. Sizes and bounds
 /// of volumes are left out: the pool has them.
@@ -15,6 +15,7 @@ pub(crate) fn part_of(site: &Site, group: &str) -> Site {
     part.targets.retain(|target| target.units.iter().any(|unit| is_here(&unit.volume)));
     part.exports.retain(|export| is_here(&export.volume));
     let known = part.clone();
+    let known = SiteIndex::of(&known);
     for SiteInitiator { uses, reads, .. } in &mut part.initiators {
         uses.retain(|meant| known.units_meant(meant).is_some());
         reads.retain(|meant| known.units_meant(meant).is_some());

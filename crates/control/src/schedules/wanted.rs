@@ -1,6 +1,6 @@
 //! The schedules of a site file, checked.
 
-use plan::site::Site;
+use plan::site::{Site, SiteIndex};
 use protect::{SnapshotSchedule, schedule_mark::is_schedule_name};
 use report::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ pub struct WantedSchedule {
 /// A schedule's interval, time, number or name is out of its bounds.
 pub(crate) fn wanted_schedules(
     site: &Site,
+    index: &SiteIndex,
     is_pool: impl Fn(&str) -> bool,
 ) -> Result<(Vec<WantedSchedule>, Vec<String>), Refusal> {
     let (mut schedules, mut notes) = (Vec::new(), Vec::new());
@@ -42,7 +43,7 @@ pub(crate) fn wanted_schedules(
         }
         let mut volumes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let (mut all, mut here) = (0, 0);
-        for volume in site.scheduled_volumes(table) {
+        for volume in index.scheduled_volumes(table) {
             all += 1;
             if is_pool(&volume.group) {
                 here += 1;
@@ -101,7 +102,8 @@ mod tests {
 
     fn read(tables: &str) -> Result<(Vec<WantedSchedule>, Vec<String>), String> {
         let site = Site::from_toml(&format!("{SITE}{tables}")).map_err(|error| error.to_string())?;
-        wanted_schedules(&site, |pool| pool != "elsewhere").map_err(|refusal| refusal.to_string())
+        wanted_schedules(&site, &SiteIndex::of(&site), |pool| pool != "elsewhere")
+            .map_err(|refusal| refusal.to_string())
     }
 
     #[test]

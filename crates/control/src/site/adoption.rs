@@ -4,7 +4,9 @@ use crate::view::VolumeView;
 use array::format::{RedundancyClass, row::WriteCache};
 use plan::{
     catalogue::Raid,
-    site::{Group, Role, Site, SiteExport, SiteInitiator, SiteTarget, SiteUnit, Volume, split_snapshot},
+    site::{
+        Group, Role, Site, SiteExport, SiteIndex, SiteInitiator, SiteTarget, SiteUnit, Volume, split_snapshot,
+    },
 };
 use report::Refusal;
 use serving::{
@@ -12,7 +14,7 @@ use serving::{
     pool::{folder::OpenReadOnlyPool, pools_on_drives::PoolOnDrives},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
 };
 use world::{World, real::host_files};
@@ -147,25 +149,27 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
     let site = with_groups_in_references(site);
     let mut left_out = Vec::new();
     let mut volumes = Vec::new();
+    let pool_names: BTreeSet<_> = pools.iter().map(|pool| pool.name.as_str()).collect();
+    let mut known = HashMap::new();
+    for pool in pools {
+        known.extend(pool.volumes.iter().map(|one| ((&*pool.name, &*one.name), one)));
+    }
     for volume in &site.volumes {
-        let Some(pool) = pools.iter().find(|pool| pool.name == volume.group) else {
+        if !pool_names.contains(volume.group.as_str()) {
             volumes.push(volume.clone());
-            continue;
-        };
-        let known = pool.volumes.iter().find(|known| known.name == volume.name);
-        volumes.extend(known.map(|known| adopted(&pool.name, known, volume.clone())));
+        } else if let Some(known) = known.remove(&(&*volume.group, &*volume.name)) {
+            volumes.push(adopted(&volume.group, known, volume.clone()));
+        }
     }
     for pool in pools {
-        let is_new =
-            |known: &&VolumeView| !volumes.iter().any(|one| one.group == pool.name && one.name == known.name);
-        let new: Vec<_> = pool.volumes.iter().filter(is_new).collect();
-        let new =
-            new.into_iter().map(|known| adopted(&pool.name, known, Volume::default())).collect::<Vec<_>>();
-        volumes.extend(new);
+        // What the file has was taken out.
+        let new = pool.volumes.iter().filter(|one| known.contains_key(&(&*pool.name, &*one.name)));
+        volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
     }
     let mut site = Site { volumes, ..site };
     let known = site.clone();
-    let has = |meant: &str| known.served_volume(meant).is_some();
+    let index = SiteIndex::of(&known);
+    let has = |meant: &str| index.served_volume(meant).is_some();
     for export in site.exports.extract_if(.., |export| !has(&export.volume)) {
         left_out.push(format!("NBD export {}: {} is not there any more", export.name, export.volume));
     }
@@ -182,9 +186,10 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
         }
     }
     let known = site.clone();
+    let index = SiteIndex::of(&known);
     for initiator in &mut site.initiators {
-        initiator.uses.retain(|meant| known.units_meant(meant).is_some());
-        initiator.reads.retain(|meant| known.units_meant(meant).is_some());
+        initiator.uses.retain(|meant| index.units_meant(meant).is_some());
+        initiator.reads.retain(|meant| index.units_meant(meant).is_some());
     }
     match site.fault() {
         Some(fault) => Err(Refusal::new(fault, "change the pools, or apply a file")),
@@ -219,8 +224,9 @@ pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(
 pub(crate) fn with_groups_in_references(site: Site) -> Site {
     let mut site = site.with_groups_said();
     let known = site.clone();
+    let index = SiteIndex::of(&known);
     let whole = |meant: &mut String| {
-        let Some(volume) = known.served_volume(meant).filter(|volume| !volume.group.is_empty()) else {
+        let Some(volume) = index.served_volume(meant).filter(|volume| !volume.group.is_empty()) else {
             return;
         };
         let snapshot = split_snapshot(meant).1.map_or(String::new(), |snapshot| format!("@{snapshot}"));

@@ -115,6 +115,7 @@ impl SiteServer {
         let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
         let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
         failed.extend(self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await);
+        self.metrics = Arc::new(wanted.metrics);
         // A pool that was made is seen by its schedules.
         self.publish();
         // Fewer to be kept is destruction as well: it waits until all has been done.

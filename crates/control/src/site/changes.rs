@@ -7,7 +7,7 @@ use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::pool::limits::LimitStatus;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
 };
 use utoipa::ToSchema;
@@ -82,7 +82,7 @@ pub enum SiteAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteChange {
     pub action: SiteAction,
-    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export` or `snapshots` (a schedule).
+    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule) or `metrics`.
     pub kind: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,9 @@ impl SiteChanges {
         known: &[VolumeView],
         destroy: &[String],
     ) -> Result<Vec<(String, SiteStep)>, Refusal> {
-        let find = |name: &str| known.iter().find(|volume| volume.name == name && volume.left_by.is_none());
+        let named = known.iter().filter(|volume| volume.left_by.is_none());
+        let named: HashMap<_, _> = named.map(|volume| (volume.name.as_str(), volume)).collect();
+        let find = |name: &str| named.get(name).copied();
         let mut met = BTreeSet::new();
         let mut made = Vec::new();
         let mut adjusted = Vec::new();

@@ -10,7 +10,7 @@
 //! 2. Each difference between the result and the file is named, and each online change that does not count any more.
 
 use super::{adoption::with_groups_in_references, row_change::find_target};
-use plan::site::{Site, SiteInitiator, SiteTarget, SiteUnit};
+use plan::site::{Site, SiteIndex, SiteInitiator, SiteTarget, SiteUnit};
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,9 +180,10 @@ pub fn merged(applied: Site, served: Site, file: Site) -> MergedSite {
 
 /// Names of the targets that are open because no initiator uses them.
 pub fn implicitly_open(site: &Site) -> BTreeSet<String> {
+    let index = SiteIndex::of(site);
     let rights = site.initiators.iter().flat_map(|initiator| initiator.uses.iter().chain(&initiator.reads));
     let used: BTreeSet<&str> =
-        rights.filter_map(|meant| site.units_meant(meant)).map(|(target, _)| target.name.as_str()).collect();
+        rights.filter_map(|meant| index.units_meant(meant)).map(|(target, _)| target.name.as_str()).collect();
     let unused = site.targets.iter().filter(|target| !target.open && !used.contains(target.name.as_str()));
     unused.map(|target| target.name.clone()).collect()
 }
@@ -230,6 +231,7 @@ fn drop_dangling(site: &mut Site, lost: &mut Vec<String>) {
         }
     }
     let known = site.clone();
+    let known = SiteIndex::of(&known);
     for initiator in &mut site.initiators {
         let is_there = |meant: &String| known.units_meant(meant).is_some();
         initiator.uses.retain(is_there);

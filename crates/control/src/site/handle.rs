@@ -13,6 +13,7 @@ use super::{
     row_refusal::RowRefusal,
 };
 use crate::{
+    metrics::MetricsSetting,
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
     schedules::ScheduleView,
@@ -51,6 +52,8 @@ pub struct SiteView {
     pub power: SitePower,
     /// The site that is served, as it was applied or changed last; volumes may have changed since.
     pub site: Arc<Site>,
+    /// Of the file that was applied.
+    pub metrics: Arc<MetricsSetting>,
 }
 
 /// A pool of the site.

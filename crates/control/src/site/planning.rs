@@ -91,7 +91,7 @@ impl SiteServer {
         }
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
         let forgotten = self.forgotten(&mut destroy)?;
-        let (known, mut refused) = self.known(&wanted, &forgotten).await?;
+        let (known, mut refused) = self.known((&text, &wanted), &forgotten).await?;
         wanted.notes.extend(known.notes.iter().cloned());
         match (begun, occasion) {
             ((true, names), PlanOccasion::Apply) => {
@@ -176,7 +176,7 @@ impl SiteServer {
     /// The site as it is, and the pools that cannot be looked into or made, with the reasons.
     async fn known(
         &self,
-        wanted: &WantedSite,
+        (text, wanted): (&str, &WantedSite),
         forgotten: &[String],
     ) -> Result<(KnownSite, BTreeMap<String, Refusal>), Refusal> {
         let (mut known, mut refused) = (KnownSite::default(), BTreeMap::new());
@@ -199,11 +199,15 @@ impl SiteServer {
                 known.pools.insert(name.clone(), None);
             }
         }
-        if let Some(text) = self.journal.served_site().map_err(|error| error.refusal())? {
-            // A file of an older version, perhaps: what it served is shown as new then.
-            let before = parse(&text).and_then(|site| WantedSite::described(&site, &self.context));
-            known.services = before.map(|before| before.services).unwrap_or_default();
-        }
+        known.services = match self.journal.served_site().map_err(|error| error.refusal())? {
+            Some(served) if served == text => wanted.services.clone(),
+            Some(served) => {
+                // A file of an older version, perhaps: what it served is shown as new then.
+                let before = parse(&served).and_then(|site| WantedSite::described(&site, &self.context));
+                before.map(|before| before.services).unwrap_or_default()
+            }
+            None => BTreeMap::new(),
+        };
         Ok((known, refused))
     }
 

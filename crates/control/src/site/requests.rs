@@ -95,6 +95,7 @@ impl SiteServer {
             is_open: self.daemon.is_open(),
             power: self.power,
             site: Arc::clone(&self.served_site),
+            metrics: Arc::clone(&self.metrics),
         }));
     }
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     daemon::Daemon,
     journal::{DaemonJournal, JournalError, JournalPool},
+    metrics::MetricsSetting,
     notice::NoticeSender,
     order::map_rows,
     pool_thread::ServedPool,
@@ -83,6 +84,8 @@ pub struct SiteServer {
     pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
     /// As the journal has it.
     pub(super) served_site: Arc<Site>,
+    /// Of the file that was applied.
+    pub(super) metrics: Arc<MetricsSetting>,
     /// NBD is served over TLS alone.
     has_tls: bool,
     certificates: ServedCertificates,
@@ -156,6 +159,7 @@ impl SiteServer {
             power: SitePower::default(),
             watched: watch::Sender::new(None),
             served_site: Arc::default(),
+            metrics: Arc::new(wanted.metrics),
             has_tls,
             certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };
@@ -325,9 +329,11 @@ impl SiteServer {
 /// The line and the reason for which it is no site file.
 pub fn parse(text: &str) -> Result<Site, Refusal> {
     let refused = |problem: String| Refusal::new(format!("the site file: {problem}"), "");
-    let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?.with_groups_said();
-    match site.fault() {
+    let site = Site::from_toml(text).map_err(|error| refused(error.to_string()))?;
+    let whole = site.clone().with_groups_said();
+    // It was looked at without the groups; with them, two volumes may have one name.
+    match if whole == site { None } else { whole.fault() } {
         Some(fault) => Err(refused(fault)),
-        None => Ok(site),
+        None => Ok(whole),
     }
 }

@@ -1,6 +1,7 @@
 //! A site file as the daemon wants it: checked against what an array can do, with units and paths resolved.
 
 use crate::{
+    metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
     schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
     watched::{WatchedCertificate, WatchedSite},
@@ -10,7 +11,7 @@ use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
 use nbd::TlsMode;
 use plan::{
     catalogue::{Catalogue, Raid},
-    site::{Group, Serving, Site, SiteTarget, Volume, split_snapshot},
+    site::{Group, Serving, Site, SiteIndex, SiteTarget, Volume, split_snapshot},
 };
 use report::Refusal;
 use serving::{
@@ -59,6 +60,7 @@ pub struct WantedSite {
     pub schedules: Vec<WantedSchedule>,
     /// Notifiers, and certificates to be watched.
     pub watched: WatchedSite,
+    pub metrics: MetricsSetting,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
     /// Exports, units, rights and schedules in words, by kind and name.
@@ -121,6 +123,7 @@ impl WantedSite {
 
     fn read(site: &Site, context: &SiteContext, has_secrets: bool) -> Result<Self, Refusal> {
         let site = &site.clone().with_groups_said();
+        let index = &SiteIndex::of(site);
         let groups = groups_here(site, context)?;
         let iscsi = address(&site.serve.iscsi, "iscsi", iscsi::PORT)?;
         let nbd = address(&site.serve.nbd, "nbd", nbd::PORT)?;
@@ -149,7 +152,7 @@ impl WantedSite {
             }
         }
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
-        let (schedules, without_effect) = wanted_schedules(site, is_pool)?;
+        let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
         let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
@@ -160,15 +163,42 @@ impl WantedSite {
             Some(_) if has_secrets => api_certificates(site, context)?,
             _ => None,
         };
+        let metrics = MetricsSetting::default();
         let mut wanted =
-            Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, watched, notes, services };
-        wanted.add_targets(site, &groups)?;
-        wanted.add_rights(site, (context, has_secrets))?;
-        wanted.add_exports(site, &groups, (context, has_secrets))?;
+            Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, watched, metrics, notes, services };
+        wanted.select_histograms(site)?;
+        wanted.add_targets((site, index), &groups)?;
+        wanted.add_rights((site, index), (context, has_secrets))?;
+        wanted.add_exports((site, index), &groups, (context, has_secrets))?;
         Ok(wanted)
     }
 
-    fn add_targets(&mut self, site: &Site, groups: &[&Group]) -> Result<(), Refusal> {
+    /// The volumes with latency histograms. A name that selects no volume of the file is noted.
+    fn select_histograms(&mut self, site: &Site) -> Result<(), Refusal> {
+        let listed = &site.metrics.histograms;
+        if listed.is_empty() {
+            return Ok(());
+        }
+        if listed.iter().any(|name| name.trim().is_empty()) {
+            let problem = "[metrics] histograms has an empty name";
+            return Err(Refusal::new(problem, "say VOLUME or POOL/VOLUME, with * for a part"));
+        }
+        self.metrics.histograms = listed.iter().cloned().collect();
+        let of_pool = |pool: &'_ WantedPool| -> Vec<(String, String)> {
+            pool.volumes.iter().map(|volume| (pool.name.clone(), volume.name.clone())).collect()
+        };
+        let volumes: Vec<_> = self.pools.iter().flat_map(of_pool).collect();
+        let volumes = volumes.iter().map(|(pool, volume)| (pool.as_str(), volume.as_str()));
+        // Snapshots are not in the file.
+        let unknown = self.metrics.histograms.without_effect(volumes);
+        self.notes.extend(unknown.iter().filter(|name| !name.contains('@')).map(|name| {
+            format!("[metrics] histograms: no volume of the file is {name:?}, so it selects none of them")
+        }));
+        self.services.insert(("metrics", "histograms".to_owned()), listed.join(", "));
+        Ok(())
+    }
+
+    fn add_targets(&mut self, (site, index): (&Site, &SiteIndex), groups: &[&Group]) -> Result<(), Refusal> {
         let mut names = BTreeSet::new();
         for target in &site.targets {
             // Initiators compare names without case, and characters that iSCSI names may not have become dashes.
@@ -176,7 +206,7 @@ impl WantedSite {
                 let problem = format!("two targets would be called {}", name_of(&target.name));
                 return Err(Refusal::new(problem, "name them apart"));
             }
-            let volume = target.units.first().and_then(|unit| site.served_volume(&unit.volume));
+            let volume = target.units.first().and_then(|unit| index.served_volume(&unit.volume));
             let Some(volume) = volume else {
                 self.notes.push(format!("target {:?} has no units", target.name));
                 continue;
@@ -214,7 +244,7 @@ impl WantedSite {
     /// Rights on all targets, for each pool: those on targets of others do no harm.
     fn add_rights(
         &mut self,
-        site: &Site,
+        (site, index): (&Site, &SiteIndex),
         (context, has_secrets): (&SiteContext, bool),
     ) -> Result<(), Refusal> {
         let mut named = BTreeMap::new();
@@ -224,7 +254,7 @@ impl WantedSite {
             for (right, meant) in
                 [(AccessRight::Read, &initiator.reads), (AccessRight::Write, &initiator.uses)]
             {
-                for (target, numbers) in meant.iter().filter_map(|meant| site.units_meant(meant)) {
+                for (target, numbers) in meant.iter().filter_map(|meant| index.units_meant(meant)) {
                     used.insert(target.name.clone());
                     let known = rights.units.entry(name_of(&target.name)).or_default();
                     known.extend(numbers.into_iter().map(|number| (number, right)));
@@ -283,12 +313,12 @@ impl WantedSite {
 
     fn add_exports(
         &mut self,
-        site: &Site,
+        (site, index): (&Site, &SiteIndex),
         groups: &[&Group],
         (context, has_secrets): (&SiteContext, bool),
     ) -> Result<(), Refusal> {
         for export in &site.exports {
-            let volume = site.served_volume(&export.volume).expect("a site refers to what is there");
+            let volume = index.served_volume(&export.volume).expect("a site refers to what is there");
             let Some(index) = pool_of(volume, groups) else { continue };
             let meant = within_group(&export.volume).to_owned();
             let suffix = if export.read_only { ", read-only" } else { "" };
@@ -641,6 +671,23 @@ mod tests {
             (right(&wanted, "iqn.x:any"), right(&wanted, "iqn.x:host")),
             (None, Some(AccessRight::Read))
         );
+    }
+
+    #[test]
+    fn volumes_with_histograms_are_selected_and_names_without_effect_are_noted() {
+        let volumes = "[[volume]]\nname = 'store'\ngb = 1\n";
+        let metrics = "[metrics]\nhistograms = ['store', 'mail/*', 'log*', 'store@*']\n";
+        let wanted = read(&format!("{metrics}{GROUP}{volumes}"), None).unwrap();
+        assert!(
+            wanted.metrics.histograms.selects("mail", "other")
+                && !wanted.metrics.histograms.selects("x", "y")
+        );
+        let note = "[metrics] histograms: no volume of the file is \"log*\", so it selects none of them";
+        assert_eq!(wanted.notes, [note]);
+        let shown = wanted.services.get(&("metrics", "histograms".to_owned()));
+        assert_eq!(shown.map(String::as_str), Some("store, mail/*, log*, store@*"));
+        let refused = read(&format!("[metrics]\nhistograms = ['']\n{GROUP}"), None).unwrap_err();
+        assert!(refused.contains("has an empty name"), "{refused}");
     }
 
     #[test]

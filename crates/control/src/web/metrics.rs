@@ -3,7 +3,7 @@
 use super::{ApiState, caller::Caller, problem::ApiProblem};
 use crate::{
     journal::tokens::CallerRole,
-    metrics::{MetricsFormat, MetricsSetting, NamedFigures, render},
+    metrics::{MetricsFormat, NamedFigures, render},
 };
 use axum::{
     extract::State,
@@ -31,6 +31,6 @@ pub(super) async fn show(
     pools.retain(|pool| caller.sees(&pool.pool));
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::accepted(accept);
-    let text = render(&pools, &MetricsSetting::default(), format);
+    let text = render(&pools, &site.metrics, format);
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

@@ -1,15 +1,15 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `uses`,
+//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
 //! `snapshots`, `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
 //! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots, the uses of a volume and the whole status of a pool; and once
-//!    after a start, jobs that are to go on.
+//! 1. A GET sends a pool nothing, but for pages of snapshots, the exact space and the uses of a volume, and the whole status of a
+//!    pool; and once after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 
@@ -43,6 +43,7 @@ mod schedules;
 mod sessions;
 mod site;
 mod snapshots;
+mod space;
 mod targets;
 mod tokens;
 mod uses;
@@ -54,6 +55,7 @@ pub use drives::{DeviceAccessBody, DriveGrowth, NewDriveBody};
 pub use pools::{DomainBody, PoolPatch, SparingChoice};
 pub use problem::ApiProblem;
 pub use router::openapi_json;
+pub use space::VolumeSpaceRow;
 pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{

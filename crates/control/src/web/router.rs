@@ -5,7 +5,7 @@ use super::{
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
     conditions, drive_warnings, drives, events, exports, health, initiators, jobs, metrics, notifiers, pools,
-    power, schedules, sessions, site, snapshots, targets, tokens, uses, volumes,
+    power, schedules, sessions, site, snapshots, space, targets, tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -99,6 +99,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(volumes::fill, volumes::cancel_filling))
         .routes(routes!(volumes::readmit))
         .routes(routes!(uses::show))
+        .routes(routes!(space::show))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))

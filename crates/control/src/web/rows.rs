@@ -121,12 +121,19 @@ pub struct SnapshotRow {
     pub note_hex: Option<String>,
     /// It is part of a snapshot of several pools that is not settled, and cannot be used.
     pub is_pending: bool,
+    /// With `exact_space`: what deleting this snapshot alone would free of its volume's data, as of the page's `space_as_of`;
+    /// nothing if a clone or a rollback began at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimable_bytes: Option<u64>,
 }
 
 /// A page of snapshots, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotPage {
     pub snapshots: Vec<SnapshotRow>,
+    /// With `exact_space`: when it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_as_of: Option<String>,
     /// `after` of the next page; none if this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -248,6 +255,7 @@ impl SnapshotRow {
             note,
             note_hex,
             is_pending: cut.is_some(),
+            reclaimable_bytes: None,
         }
     }
 }

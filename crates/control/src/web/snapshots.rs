@@ -7,9 +7,12 @@ use super::{
     orders::{ChangeGuard, MeantVolume, change, pool_of, read_order, volume_of},
     problem::ApiProblem,
     rows::{SnapshotPage, SnapshotRow},
+    space::{AGE_USUAL, as_of, counted_space},
     volumes::{gone_before, page_rows},
 };
-use crate::{journal::tokens::CallerRole, order::map_rows, site::handle::PoolHandle};
+use crate::{
+    journal::tokens::CallerRole, order::map_rows, site::handle::PoolHandle, space_counter::CountedSpace,
+};
 use array::{
     format::{SnapshotId, VolumeId},
     pool::Snapshot,
@@ -26,6 +29,7 @@ use serving::{
     pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
     uuid::parse_uuid,
 };
+use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -38,6 +42,11 @@ pub(super) struct SnapshotFilter {
     /// Most rows of the page.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<usize>,
+    /// Count what deleting each snapshot would free; see `space` of a volume.
+    exact_space: Option<bool>,
+    /// Give an earlier count again if it is younger than this; 60 if left out, 0 counts anew.
+    #[param(minimum = 0)]
+    max_age_seconds: Option<u32>,
 }
 
 /// A snapshot to take.
@@ -84,10 +93,37 @@ pub(super) async fn list(
         None => 0,
     };
     let has_more = all.len() - first > limit;
-    let snapshots: Vec<SnapshotRow> = all.into_iter().skip(first).take(limit).collect();
+    let mut snapshots: Vec<SnapshotRow> = all.into_iter().skip(first).take(limit).collect();
     let last = snapshots.last().filter(|_| has_more);
     let next = last.map(|row| row.id.clone());
-    Ok(Json(SnapshotPage { snapshots, next }))
+    let space_as_of = match filter.exact_space {
+        Some(true) => Some(add_space(&api, &meant, filter.max_age_seconds, &mut snapshots).await?),
+        _ => None,
+    };
+    Ok(Json(SnapshotPage { snapshots, space_as_of, next }))
+}
+
+/// Adds to rows what deleting each snapshot would free. Returns when that was counted.
+async fn add_space(
+    api: &ApiState,
+    meant: &MeantVolume,
+    max_age_seconds: Option<u32>,
+    rows: &mut [SnapshotRow],
+) -> Result<String, ApiProblem> {
+    let age_max = max_age_seconds.map_or(AGE_USUAL, |seconds| Duration::from_secs(seconds.into()));
+    let mut counted = counted_space(api, meant, age_max).await?;
+    let by_id = |counted: &CountedSpace| -> BTreeMap<String, u64> {
+        let snapshots = counted.space.snapshots.iter();
+        snapshots.map(|space| (space.snapshot.to_string(), space.reclaimable_bytes)).collect()
+    };
+    let mut known = by_id(&counted);
+    // The earlier count may be from before a snapshot that is listed.
+    if rows.iter().any(|row| !known.contains_key(&row.id)) {
+        counted = counted_space(api, meant, Duration::ZERO).await?;
+        known = by_id(&counted);
+    }
+    rows.iter_mut().for_each(|row| row.reclaimable_bytes = known.get(&row.id).copied());
+    Ok(as_of(&counted))
 }
 
 /// All snapshots of a volume, asked of its pool.
@@ -167,7 +203,7 @@ pub(super) async fn create_of_volumes(
     for volume in &meant {
         snapshots.extend(rows(&api, volume).await?.into_iter().filter(|row| row.id == taken));
     }
-    Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, next: None })).into_response())
+    Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, space_as_of: None, next: None })).into_response())
 }
 
 /// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.

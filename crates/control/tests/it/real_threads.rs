@@ -275,6 +275,23 @@ fn fio_counts_what_the_figures_count_and_both_drives_do_it_too() {
         assert_eq!(of_us(DeviceOperation::Read), of_fio("read"));
         assert_eq!(of_us(DeviceOperation::Write), of_fio("write"));
         assert_eq!(counts.in_flight, 0);
+        let commands = of_fio("read").0 + of_fio("write").0;
+        let [queue, log, device, reply] = figures.stages.each_ref().map(|(_, latencies)| latencies);
+        for (stage, of) in
+            [(queue, commands), (device, commands), (log, of_fio("write").0), (reply, commands)]
+        {
+            // One of seven. Which of them are writes is chance, and other requests have replies, too.
+            let share = stage.count() as f64 * 7.0 / of as f64;
+            assert!(
+                (0.8..1.2).contains(&share),
+                "{share}: {:?}",
+                figures.stages.each_ref().map(|(_, one)| one.count())
+            );
+        }
+        let total = |operation| counts.of(operation).latencies().unwrap().total();
+        let host = (total(DeviceOperation::Read) + total(DeviceOperation::Write)).as_secs_f64();
+        let stages = (queue.total() + log.total() + device.total()).as_secs_f64() * 7.0;
+        assert!((0.6..1.2).contains(&(stages / host)), "{stages} s in stages, {host} s at the volume");
         let names: Vec<_> = figures.drives.iter().map(|drive| drive.label.name.as_str()).collect();
         assert_eq!(names, ["drive-1", "drive-2"]);
         for drive in figures.drives.iter() {

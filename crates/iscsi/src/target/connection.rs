@@ -99,6 +99,9 @@ pub(super) async fn run(
     let nexus = Nexus(format!("{initiator},i,0x{hex}"));
     let name = format!("{} {}", nexus.0, target.as_ref().map_or("", |target| &target.name));
     let ends = targets.sessions.begin(&name);
+    // Units of a target lie in one pool.
+    let first = target.as_ref().and_then(|target| target.units.values().next());
+    send_queue.set_timer(first.and_then(|unit| unit.replies()));
     let connection = Rc::new(Connection {
         world: world.clone(),
         targets: targets.clone(),

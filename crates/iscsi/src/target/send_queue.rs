@@ -15,13 +15,14 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
+    rc::Rc,
     sync::Arc,
 };
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::Notify,
 };
-use world::{Buffer, payload::Payload};
+use world::{Buffer, Moment, SampledLatencies, payload::Payload};
 use zerocopy::IntoBytes;
 
 /// Most commands outstanding on a connection.
@@ -36,7 +37,10 @@ pub struct SendQueue {
     stat_sn: Cell<u32>,
     exp_cmd_sn: Cell<u32>,
     under_way: Cell<u32>,
-    pdus: RefCell<VecDeque<EncodedPdu>>,
+    /// With the time of the unit's answer, if that is timed.
+    pdus: RefCell<VecDeque<(EncodedPdu, Option<Moment>)>>,
+    /// Times responses.
+    timer: RefCell<Option<Rc<SampledLatencies>>>,
     is_closed: Cell<bool>,
     changed: Notify,
     queued_bytes: Cell<usize>,
@@ -62,6 +66,7 @@ impl SendQueue {
             exp_cmd_sn: Cell::new(exp_cmd_sn),
             under_way: Cell::new(0),
             pdus: RefCell::default(),
+            timer: RefCell::default(),
             is_closed: Cell::new(false),
             changed: Notify::new(),
             queued_bytes: Cell::new(0),
@@ -72,6 +77,11 @@ impl SendQueue {
     /// Sets the digests of PDUs queued from now on.
     pub fn set_digests(&self, digests: Digests) {
         self.digests.set(digests);
+    }
+
+    /// Times responses from now on.
+    pub fn set_timer(&self, timer: Option<Rc<SampledLatencies>>) {
+        self.timer.replace(timer);
     }
 
     pub fn exp_cmd_sn(&self) -> u32 {
@@ -121,7 +131,11 @@ impl SendQueue {
         bytes[SEQUENCE_NUMBERS_OFFSET..][..size_of::<SequenceNumbers>()].copy_from_slice(numbers.as_bytes());
         let pdu = EncodedPdu::new(bytes, payload, self.digests.get());
         self.queued_bytes.set(self.queued_bytes.get() + pdu.bytes());
-        self.pdus.borrow_mut().push_back(pdu);
+        let timed = match number {
+            StatSn::Advance => self.timer.borrow().as_ref().and_then(|timer| timer.begin()),
+            StatSn::Peek | StatSn::None => None,
+        };
+        self.pdus.borrow_mut().push_back((pdu, timed));
         self.changed.notify_one();
     }
 
@@ -141,15 +155,18 @@ impl SendQueue {
     /// Writes all that is queued.
     pub async fn write_now(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         loop {
-            let pdus: Vec<EncodedPdu> = {
+            let (pdus, timed): (Vec<EncodedPdu>, Vec<Option<Moment>>) = {
                 let mut waiting = self.pdus.borrow_mut();
                 let count = waiting.len().min(PDUS_AT_ONCE);
-                waiting.drain(..count).collect()
+                waiting.drain(..count).unzip()
             };
             if pdus.is_empty() {
                 return Ok(());
             }
             write_pdus(writer, &pdus).await?;
+            if let Some(timer) = &*self.timer.borrow() {
+                timed.into_iter().flatten().for_each(|timed| timer.end(timed));
+            }
             let bytes: usize = pdus.iter().map(EncodedPdu::bytes).sum();
             self.queued_bytes.set(self.queued_bytes.get() - bytes);
             self.drained.notify_one();

@@ -27,7 +27,7 @@ use tokio::{
     sync::{Notify, Semaphore},
 };
 use world::{
-    Buffer, Stream, World,
+    Buffer, Moment, SampledLatencies, Stream, World,
     network::{receiver::Receiver, write_slices},
     with_deadline,
 };
@@ -76,6 +76,7 @@ pub async fn transmit(
     let session = Rc::new(Session {
         world: world.clone(),
         pass: negotiated.pass,
+        timer: negotiated.export.device.replies(),
         negotiated,
         slot,
         requests: Semaphore::new(options.requests_max),
@@ -103,6 +104,8 @@ pub async fn transmit(
 struct Session {
     world: World,
     pass: GatePass,
+    /// Times replies.
+    timer: Option<Rc<SampledLatencies>>,
     negotiated: NegotiatedExport,
     slot: ClientSlot,
     options: ServerOptions,
@@ -206,7 +209,8 @@ impl Session {
         } else {
             perform(&self.negotiated, request, data).await
         };
-        self.replies.put(self.answer_of(request, done));
+        let timed = self.timer.as_ref().and_then(|timer| timer.begin());
+        self.replies.put(Reply { timed, ..self.answer_of(request, done) });
     }
 
     fn answer_of(&self, request: Request, done: Result<ReplyData, RequestError>) -> Reply {
@@ -216,7 +220,7 @@ impl Session {
             let result = done.as_ref().map(drop).map_err(|error| error.code);
             ReplyHead::Simple { cookie, result }.write(&mut head);
             let data = if let Ok(ReplyData::Data(_, data)) = done { Some(data) } else { None };
-            return Reply { head, data };
+            return Reply { head, data, timed: None };
         }
         let mut head = Vec::with_capacity(ReplyHead::CHUNK_BYTES);
         let (kind, own, data) = match done {
@@ -244,7 +248,7 @@ impl Session {
         let length = (own.len() + data.as_ref().map_or(0, |data| data.len())) as u32;
         ReplyHead::Chunk { cookie, is_done: true, kind, length }.write(&mut head);
         head.extend(own);
-        Reply { head, data }
+        Reply { head, data, timed: None }
     }
 
     async fn write_answers(self: Rc<Self>, mut writer: impl AsyncWrite + Unpin) -> Result<(), ConnectionEnd> {
@@ -256,6 +260,9 @@ impl Session {
                 while self.replies.take().await.is_some() {}
                 return Err(error.into());
             }
+            if let Some(timer) = &self.timer {
+                answers.iter().filter_map(|answer| answer.timed).for_each(|timed| timer.end(timed));
+            }
         }
         Ok(writer.shutdown().await?)
     }
@@ -264,6 +271,8 @@ impl Session {
 struct Reply {
     head: Vec<u8>,
     data: Option<Buffer>,
+    /// When the export's device answered, if the reply is timed.
+    timed: Option<Moment>,
 }
 
 #[derive(Default)]

@@ -10,7 +10,7 @@ const NETWORK: &str = include_str!("network.rs");
 const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 21] = [
+const TABLES: [(&str, &str, &str); 22] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -27,6 +27,7 @@ const TABLES: [(&str, &str, &str); 21] = [
     ("[[link]]", "Link", NETWORK),
     ("[[snapshots]]", "Snapshots", NETWORK),
     ("[serve]", "Serving", SERVING),
+    ("[metrics]", "SiteMetrics", SERVING),
     ("[[target]]", "SiteTarget", SERVING),
     ("[[target.unit]]", "SiteUnit", SERVING),
     ("[[initiator]]", "SiteInitiator", SERVING),

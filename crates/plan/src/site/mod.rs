@@ -8,6 +8,7 @@
 
 mod error;
 mod faults;
+mod index;
 mod keys;
 mod mail;
 mod network;
@@ -18,12 +19,13 @@ mod serving_faults;
 mod storage;
 
 pub use error::SiteError;
+pub use index::SiteIndex;
 pub use keys::{Key, listing, tables, template};
 pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
 pub use proving::Proving;
-pub use serving::{Serving, SiteExport, SiteInitiator, SiteNotifier, SiteTarget, SiteUnit};
+pub use serving::{Serving, SiteExport, SiteInitiator, SiteMetrics, SiteNotifier, SiteTarget, SiteUnit};
 pub use serving_faults::split_snapshot;
 pub use storage::{Group, Location, Role, Volume};
 
@@ -94,6 +96,9 @@ pub struct Site {
     /// Addresses, and the part that is served here.
     #[serde(skip_serializing_if = "is_default")]
     pub serve: Serving,
+    /// What Prometheus sees.
+    #[serde(skip_serializing_if = "is_default")]
+    pub metrics: SiteMetrics,
     /// iSCSI targets.
     #[serde(rename = "target", skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<SiteTarget>,
@@ -132,6 +137,7 @@ impl Default for Site {
             links: Vec::new(),
             snapshots: Vec::new(),
             serve: Serving::default(),
+            metrics: SiteMetrics::default(),
             targets: Vec::new(),
             initiators: Vec::new(),
             exports: Vec::new(),

@@ -37,6 +37,15 @@ pub struct Serving {
     pub chap_secret_file: String,
 }
 
+/// What Prometheus sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteMetrics {
+    /// Volumes with latency histograms, as VOLUME or GROUP/VOLUME, with * for a part of a name; the first 256 if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub histograms: Vec<String>,
+}
+
 /// An iSCSI target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,6 +1,6 @@
 //! Contradictions within what is served of a site.
 
-use super::{Site, SiteTarget, Snapshots, Volume};
+use super::{Site, SiteExport, SiteIndex, SiteTarget, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The highest number of flat space addressing (SAM-5, 4.7.7.4).
@@ -11,15 +11,15 @@ const SCHEDULES_MAX: usize = 8;
 impl Site {
     /// The first thing that does not hold together in what is served; none if all does.
     pub(super) fn serving_fault(&self) -> Option<String> {
+        let index = &SiteIndex::of(self);
+        let export_fault = |export: &SiteExport| index.volume_fault("nbd", &export.name, &export.volume);
         self.device_fault()
-            .or_else(|| self.rename_fault())
-            .or_else(|| self.targets.iter().find_map(|target| self.target_fault(target)))
-            .or_else(|| self.unit_twice())
-            .or_else(|| self.initiator_fault())
-            .or_else(|| {
-                self.exports.iter().find_map(|export| self.volume_fault("nbd", &export.name, &export.volume))
-            })
-            .or_else(|| self.schedule_fault())
+            .or_else(|| self.rename_fault(index))
+            .or_else(|| self.targets.iter().find_map(|target| index.target_fault(target)))
+            .or_else(|| self.unit_twice(index))
+            .or_else(|| self.initiator_fault(index))
+            .or_else(|| self.exports.iter().find_map(export_fault))
+            .or_else(|| self.schedule_fault(index))
             .or_else(|| self.notifier_fault())
             .or_else(|| self.serve_fault())
     }
@@ -59,11 +59,11 @@ impl Site {
         None
     }
 
-    fn rename_fault(&self) -> Option<String> {
+    fn rename_fault(&self, index: &SiteIndex) -> Option<String> {
         let mut seen = BTreeSet::new();
         for Volume { name, group, was, .. } in self.volumes.iter().filter(|volume| !volume.was.is_empty()) {
-            let is_there = |one: &&Volume| one.group == *group && one.name == *was && was != name;
-            if self.volumes.iter().any(|one| is_there(&one)) || !seen.insert((group, was)) {
+            let is_there = was != name && index.has_in_group(group, was);
+            if is_there || !seen.insert((group, was)) {
                 return Some(format!(
                     "volume {name:?} was {was:?}, and the file has another use for that name"
                 ));
@@ -72,6 +72,78 @@ impl Site {
         None
     }
 
+    /// A disk under two names would be taken for two paths to it.
+    fn unit_twice(&self, index: &SiteIndex) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        for target in &self.targets {
+            for unit in &target.units {
+                let (_, snapshot) = split_snapshot(&unit.volume);
+                let volume = index.served_volume(&unit.volume)?;
+                if !seen.insert((&volume.group, &volume.name, snapshot)) {
+                    return Some(format!("target {:?}: {:?} is a unit already", target.name, unit.volume));
+                }
+            }
+        }
+        None
+    }
+
+    fn initiator_fault(&self, index: &SiteIndex) -> Option<String> {
+        let mut names = BTreeSet::new();
+        for initiator in &self.initiators {
+            let name = &initiator.name;
+            if !names.insert(name.to_ascii_lowercase()) {
+                return Some(format!("initiator {name:?} is listed twice"));
+            }
+            if initiator.user.is_empty() != initiator.secret_file.is_empty() {
+                return Some(format!("initiator {name:?}: user and secret_file go together"));
+            }
+            let unknown = |meant: &&String| index.units_meant(meant).is_none();
+            if let Some(meant) = initiator.uses.iter().chain(&initiator.reads).find(unknown) {
+                return Some(format!(
+                    "initiator {name:?} uses {meant:?}, and there is no such target or unit"
+                ));
+            }
+        }
+        None
+    }
+
+    fn schedule_fault(&self, index: &SiteIndex) -> Option<String> {
+        let mut counts = BTreeMap::new();
+        for schedule in &self.snapshots {
+            let name = &schedule.name;
+            for meant in &schedule.volumes {
+                if meant.contains('@') {
+                    return Some(format!("snapshots {name:?}: {meant:?} is a snapshot; say its volume"));
+                }
+                if let Some(fault) = index.volume_fault("snapshots", name, meant) {
+                    return Some(fault);
+                }
+            }
+            for volume in index.scheduled_volumes(schedule) {
+                let count = counts.entry((&volume.group, &volume.name)).or_insert(0);
+                *count += 1;
+                if *count > SCHEDULES_MAX {
+                    return Some(format!(
+                        "volume {:?} is in more than {SCHEDULES_MAX} schedules of snapshots",
+                        volume.name
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    fn serve_fault(&self) -> Option<String> {
+        let serve = &self.serve;
+        if serve.chap_user.is_empty() != serve.chap_secret_file.is_empty() {
+            return Some("serve: chap_user and chap_secret_file go together".to_owned());
+        }
+        let is_missing = !serve.site.is_empty() && !self.sites.iter().any(|site| site.name == serve.site);
+        is_missing.then(|| format!("serve: site {:?} is not there", serve.site))
+    }
+}
+
+impl SiteIndex<'_> {
     fn target_fault(&self, target: &SiteTarget) -> Option<String> {
         let name = &target.name;
         let mut numbers = BTreeSet::new();
@@ -103,21 +175,6 @@ impl Site {
         }
     }
 
-    /// A disk under two names would be taken for two paths to it.
-    fn unit_twice(&self) -> Option<String> {
-        let mut seen = BTreeSet::new();
-        for target in &self.targets {
-            for unit in &target.units {
-                let (_, snapshot) = split_snapshot(&unit.volume);
-                let volume = self.served_volume(&unit.volume)?;
-                if !seen.insert((&volume.group, &volume.name, snapshot)) {
-                    return Some(format!("target {:?}: {:?} is a unit already", target.name, unit.volume));
-                }
-            }
-        }
-        None
-    }
-
     fn volume_fault(&self, kind: &str, name: &str, meant: &str) -> Option<String> {
         if meant.is_empty() {
             return Some(format!("{kind} {name:?} says no volume"));
@@ -132,86 +189,10 @@ impl Site {
             return None;
         }
         let (volume, _) = split_snapshot(meant);
-        let is_doubled = self.volumes.iter().any(|known| known.name == volume);
-        Some(match is_doubled {
+        Some(match self.has_name(volume) {
             true => format!("{kind} {name:?}: several groups have a volume {volume:?}; say GROUP/{volume}"),
             false => format!("{kind} {name:?} has volume {volume:?}, which is not there"),
         })
-    }
-
-    fn initiator_fault(&self) -> Option<String> {
-        let mut names = BTreeSet::new();
-        for initiator in &self.initiators {
-            let name = &initiator.name;
-            if !names.insert(name.to_ascii_lowercase()) {
-                return Some(format!("initiator {name:?} is listed twice"));
-            }
-            if initiator.user.is_empty() != initiator.secret_file.is_empty() {
-                return Some(format!("initiator {name:?}: user and secret_file go together"));
-            }
-            let unknown = |meant: &&String| self.units_meant(meant).is_none();
-            if let Some(meant) = initiator.uses.iter().chain(&initiator.reads).find(unknown) {
-                return Some(format!(
-                    "initiator {name:?} uses {meant:?}, and there is no such target or unit"
-                ));
-            }
-        }
-        None
-    }
-
-    /// The target and the unit numbers that `TARGET` or `TARGET/NUMBER` selects.
-    pub fn units_meant(&self, meant: &str) -> Option<(&SiteTarget, Vec<u64>)> {
-        let find = |name: &str| self.targets.iter().find(|target| target.name == name);
-        if let Some(target) = find(meant) {
-            return Some((target, target.units.iter().map(|unit| unit.number).collect()));
-        }
-        let (name, number) = meant.rsplit_once('/')?;
-        let (target, number) = (find(name)?, number.parse().ok()?);
-        target.units.iter().any(|unit| unit.number == number).then(|| (target, vec![number]))
-    }
-
-    fn schedule_fault(&self) -> Option<String> {
-        let mut counts = BTreeMap::new();
-        for schedule in &self.snapshots {
-            let name = &schedule.name;
-            for meant in &schedule.volumes {
-                if meant.contains('@') {
-                    return Some(format!("snapshots {name:?}: {meant:?} is a snapshot; say its volume"));
-                }
-                if let Some(fault) = self.volume_fault("snapshots", name, meant) {
-                    return Some(fault);
-                }
-            }
-            for volume in self.scheduled_volumes(schedule) {
-                let count = counts.entry((&volume.group, &volume.name)).or_insert(0);
-                *count += 1;
-                if *count > SCHEDULES_MAX {
-                    return Some(format!(
-                        "volume {:?} is in more than {SCHEDULES_MAX} schedules of snapshots",
-                        volume.name
-                    ));
-                }
-            }
-        }
-        None
-    }
-
-    /// The volumes of a schedule of snapshots, in the order of the file.
-    pub fn scheduled_volumes<'s>(&'s self, schedule: &'s Snapshots) -> impl Iterator<Item = &'s Volume> {
-        let named = schedule.volumes.iter().filter_map(|meant| self.served_volume(meant));
-        let named: BTreeSet<_> = named.map(|volume| (&volume.group, &volume.name)).collect();
-        self.volumes.iter().filter(move |volume| {
-            schedule.groups.contains(&volume.group) || named.contains(&(&volume.group, &volume.name))
-        })
-    }
-
-    fn serve_fault(&self) -> Option<String> {
-        let serve = &self.serve;
-        if serve.chap_user.is_empty() != serve.chap_secret_file.is_empty() {
-            return Some("serve: chap_user and chap_secret_file go together".to_owned());
-        }
-        let is_missing = !serve.site.is_empty() && !self.sites.iter().any(|site| site.name == serve.site);
-        is_missing.then(|| format!("serve: site {:?} is not there", serve.site))
     }
 }
 
@@ -255,9 +236,13 @@ mod tests {
     #[test]
     fn volumes_of_one_name_are_told_apart_by_their_groups() {
         let site = Site::from_toml(WHOLE).unwrap();
+        let index = SiteIndex::of(&site);
+        for meant in ["mail/store@monday", "logs/store", "store", "mail/none", "none", "none/store", ""] {
+            assert_eq!(index.served_volume(meant), site.served_volume(meant), "{meant}");
+        }
         assert_eq!(site.served_volume("mail/store@monday").map(|volume| &*volume.group), Some("mail"));
         assert_eq!((site.volume("store"), site.volume("mail/none")), (None, None));
-        assert_eq!(site.units_meant("disks/7").map(|(_, numbers)| numbers), Some(vec![7]));
+        assert_eq!(index.units_meant("disks/7").map(|(_, numbers)| numbers), Some(vec![7]));
         assert_eq!(Site::from_toml(&site.to_toml()), Ok(site));
     }
 
@@ -332,8 +317,9 @@ mod tests {
             format!("{WHOLE}{}", (0..count).map(one).collect::<String>())
         };
         let site = Site::from_toml(&schedules(8)).unwrap();
+        let index = SiteIndex::of(&site);
         let counts: Vec<_> =
-            site.snapshots.iter().map(|schedule| site.scheduled_volumes(schedule).count()).collect();
+            site.snapshots.iter().map(|schedule| index.scheduled_volumes(schedule).count()).collect();
         assert_eq!(counts, [1, 2, 1, 2, 1, 2, 1, 2]);
         let refused = Site::from_toml(&schedules(9)).unwrap_err().to_string();
         assert!(refused.contains("volume \"store\" is in more than 8 schedules of snapshots"), "{refused}");

@@ -13,7 +13,7 @@ use super::{
 };
 use array::{
     format::SnapshotId,
-    pool::{Pool, VolumeInfo},
+    pool::{Pool, StageCounts, VolumeInfo},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,6 +91,7 @@ impl FiguresCollector {
         let CountedFigures { jobs, redundancy, scrub } = self.count();
         let space = self.pool.space();
         let throttle = self.pool.throttle();
+        let StageCounts { queue, log, device } = self.pool.stages();
         PoolFigures {
             volumes: Arc::clone(&self.volumes),
             drives: Arc::new(self.drives()),
@@ -102,6 +103,7 @@ impl FiguresCollector {
                 spare_segments: space.spare,
                 reserve_segments: space.reserve,
             },
+            stages: [("queue", queue), ("log", log), ("device", device), ("reply", self.meters.replies())],
             drives_in_use: self.pool.drives_present(),
             is_stopped: self.pool.failure().is_some(),
             checkpoints: self.pool.checkpoint_number(),

@@ -4,7 +4,9 @@
 use crate::pool::record::RecordedDrive;
 use array::format::{DriveId, SnapshotId, VolumeId};
 use std::{cell::RefCell, collections::BTreeMap, path::Path, rc::Rc};
-use world::{BlockDevice, DeviceMeter, MeteredDevice, MeteredSparse, Sparse, World};
+use world::{
+    BlockDevice, DeviceMeter, LatencyCounts, MeteredDevice, MeteredSparse, SampledLatencies, Sparse, World,
+};
 
 /// A volume, or a snapshot of it.
 pub type MeteredPoint = (VolumeId, Option<SnapshotId>);
@@ -14,6 +16,8 @@ pub struct PoolMeters {
     world: World,
     points: RefCell<BTreeMap<MeteredPoint, Rc<DeviceMeter>>>,
     drives: RefCell<Vec<MeteredDrive>>,
+    /// From the pool's answer to the socket, over both protocols.
+    replies: Rc<SampledLatencies>,
 }
 
 /// A drive of a pool, with its meter.
@@ -54,7 +58,12 @@ impl DriveLabel {
 
 impl PoolMeters {
     pub fn new(world: &World) -> Rc<Self> {
-        Rc::new(Self { world: world.clone(), points: RefCell::default(), drives: RefCell::default() })
+        Rc::new(Self {
+            world: world.clone(),
+            points: RefCell::default(),
+            drives: RefCell::default(),
+            replies: SampledLatencies::new(world),
+        })
     }
 
     /// The meter of a volume or a snapshot.
@@ -71,7 +80,12 @@ impl PoolMeters {
     ) -> (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>) {
         let meter = self.of(point);
         let sparse = sparse.map(|sparse| MeteredSparse::new(sparse, &meter) as Rc<dyn Sparse>);
-        (MeteredDevice::new(device, &meter), sparse)
+        (MeteredDevice::with_replies(device, &meter, &self.replies), sparse)
+    }
+
+    /// Latencies of sampled replies.
+    pub(super) fn replies(&self) -> LatencyCounts {
+        self.replies.counts()
     }
 
     /// Adds a drive, or gives a known one another name or UUID.

@@ -8,7 +8,7 @@ use array::{
     tree::NodeCacheCounts,
 };
 use std::sync::Arc;
-use world::{DeviceCounts, WallTime};
+use world::{DeviceCounts, LatencyCounts, WallTime};
 
 /// The figures of an open pool at one moment. Counts are of the time since it was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +18,10 @@ pub struct PoolFigures {
     /// By name.
     pub drives: Arc<Vec<DriveTraffic>>,
     pub space: SpaceFigures,
+    /// When these were counted: the first ones that are so, for figures without changes stay. Set by who publishes them.
+    pub counted_at: Option<WallTime>,
+    /// Latencies of sampled commands by stage, by the stage's name.
+    pub stages: [(&'static str, LatencyCounts); 4],
     pub drives_in_use: usize,
     /// The pool has stopped by an error.
     pub is_stopped: bool,

@@ -38,6 +38,7 @@ pub mod sparing;
 pub mod status;
 pub mod unfinished;
 pub mod volume_change;
+pub mod volume_space;
 pub mod withholding;
 
 mod drive_opening;

@@ -38,6 +38,16 @@ pub(crate) struct PlannedDeletion {
     pub heads: BTreeSet<BranchNumber>,
 }
 
+impl PlannedDeletion {
+    /// The deletion of a volume with its snapshots.
+    pub fn of_volume(catalogue: &Catalogue, number: VolumeNumber) -> Self {
+        let snapshots =
+            catalogue.unsorted_snapshots_of(number).map(|(branch, stamp, _)| (branch, stamp)).collect();
+        let heads = catalogue.volume(number).map(|row| row.branch).into_iter().collect();
+        Self { snapshots, heads }
+    }
+}
+
 /// Points, and perhaps the head, that a branch loses by a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BranchLoss {
@@ -141,7 +151,8 @@ impl Catalogue {
         is_there && !planned.snapshots.contains(&point)
     }
 
-    fn is_needed(&self, branch: BranchNumber, planned: &PlannedDeletion) -> bool {
+    /// True if something still needs the branch after a deletion.
+    pub fn is_needed(&self, branch: BranchNumber, planned: &PlannedDeletion) -> bool {
         let Some(row) = self.branch_rows.get(&branch) else { return false };
         let has_head = row.state != VolumeState::Deleting && !planned.heads.contains(&branch);
         let has_snapshots = || {
@@ -173,12 +184,52 @@ impl Catalogue {
 
     /// The losses of branches by a deletion; nothing is changed.
     pub fn losses(&self, planned: &PlannedDeletion) -> Vec<BranchLoss> {
+        self.losses_among(self.branch_rows.keys().copied(), planned)
+    }
+
+    /// A volume's branches and all their ancestors: no others lose anything with the volume or its snapshots.
+    pub fn lineage_of(&self, volume: VolumeNumber) -> BTreeSet<BranchNumber> {
+        let mut all = BTreeSet::new();
+        // The branch of a volume that a rollback left is one of the other volume's.
+        let own = self.volume(volume).map(|row| row.branch);
+        for branch in self.branches_of(volume).chain(own) {
+            let mut next = Some(branch);
+            while let Some(branch) = next.filter(|branch| all.insert(*branch)) {
+                next = self.branch(branch).and_then(|row| row.parent).map(|(parent, _)| parent);
+            }
+        }
+        all
+    }
+
+    /// The losses by the deletion of one snapshot of a volume, as [`Self::losses`].
+    pub fn losses_by_snapshot(&self, point: (BranchNumber, Stamp), volume: VolumeNumber) -> Vec<BranchLoss> {
+        let planned = PlannedDeletion { snapshots: [point].into(), heads: BTreeSet::new() };
+        if !self.is_needed(point.0, &planned) {
+            return self.losses_among(self.lineage_of(volume), &planned);
+        }
+        if self.is_kept(point, &planned) {
+            return Vec::new();
+        }
+        vec![BranchLoss { branch: point.0, points: vec![point.1], loses_head: false }]
+    }
+
+    /// True if nothing needs the branch any more: checkpoints remove it.
+    pub fn is_given_up(&self, branch: BranchNumber) -> bool {
+        self.given_up.contains(&branch)
+    }
+
+    /// As [`Self::losses`], of these branches.
+    pub fn losses_among(
+        &self,
+        branches: impl IntoIterator<Item = BranchNumber>,
+        planned: &PlannedDeletion,
+    ) -> Vec<BranchLoss> {
         let loss_of = |branch: BranchNumber| {
             let points = self.points.of(branch).iter().copied();
             let points = points.filter(|&stamp| !self.is_kept((branch, stamp), planned)).collect();
             BranchLoss { branch, points, loses_head: planned.heads.contains(&branch) }
         };
-        let losses = self.branch_rows.keys().map(|&branch| loss_of(branch));
+        let losses = branches.into_iter().map(loss_of);
         losses.filter(|loss| loss.loses_head || !loss.points.is_empty()).collect()
     }
 

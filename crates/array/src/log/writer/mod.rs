@@ -24,6 +24,7 @@ mod queue;
 use super::{LogItem, LogTail, PlacedRecord, RecordDraft, room_blocks};
 use crate::{
     drive::{Drives, WriteFailures, all_written},
+    engine::DeviceTime,
     error::{Error, Result},
     format::{
         ChecksumSeed, LogStart, MirroredSegment, RecordLink, SegmentKind, SegmentNumber, SegmentUse,
@@ -40,6 +41,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{Notify, oneshot};
 use world::{Buffer, LocalFuture, Stability, World};
@@ -111,6 +113,8 @@ pub struct LogWriter {
     /// A segment that no header names is to be entered.
     moves_on: Cell<bool>,
     closing: Cell<bool>,
+    /// Of the batch in flight, if somebody in it is timed.
+    device_time: Cell<Option<Duration>>,
 }
 
 impl LogWriter {
@@ -144,25 +148,36 @@ impl LogWriter {
             copies_changed: Cell::new(false),
             moves_on: Cell::new(false),
             closing: Cell::new(false),
+            device_time: Cell::new(None),
         })
     }
 
     /// Logs `items`, in order, in one or more records. Resolves when all are stable on every copy and
     /// applied.
     pub fn append(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
-        self.enqueue(items, false, Stability::Stable)
+        self.enqueue(items, (false, Stability::Stable), None)
     }
 
     /// As [`LogWriter::append`], but all items go into one record: after a crash all of them are found, or
     /// none. Panics if they do not fit.
     pub fn append_together(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
-        self.enqueue(items, true, Stability::Stable)
+        self.enqueue(items, (true, Stability::Stable), None)
     }
 
     /// As [`LogWriter::append`], but a power cut may still revoke them, and everything logged behind them,
     /// until [`LogWriter::sync`] or a stable append behind them resolves.
     pub fn append_volatile(&self, items: Vec<LogItem>) -> LocalFuture<Result<()>> {
-        self.enqueue(items, false, Stability::Volatile)
+        self.enqueue(items, (false, Stability::Volatile), None)
+    }
+
+    /// As [`LogWriter::append`], or [`LogWriter::append_volatile`]; adds the time that drives work for it to `device`.
+    pub(crate) fn append_timed(
+        &self,
+        items: Vec<LogItem>,
+        stability: Stability,
+        device: Option<DeviceTime>,
+    ) -> LocalFuture<Result<()>> {
+        self.enqueue(items, (false, stability), device)
     }
 
     /// Resolves when everything acknowledged so far is stable on every copy.
@@ -179,7 +194,12 @@ impl LogWriter {
         self.wait_for(answered)
     }
 
-    fn enqueue(&self, items: Vec<LogItem>, is_one: bool, stability: Stability) -> LocalFuture<Result<()>> {
+    fn enqueue(
+        &self,
+        items: Vec<LogItem>,
+        (is_one, stability): (bool, Stability),
+        device: Option<DeviceTime>,
+    ) -> LocalFuture<Result<()>> {
         if items.is_empty() {
             return Box::pin(async { Ok(()) });
         }
@@ -191,7 +211,13 @@ impl LogWriter {
             return Box::pin(async { Err(Error::Stopped("it was closed".to_owned())) });
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.borrow_mut().push(AppendCommand { items: items.into(), is_one, stability, answer });
+        self.queue.borrow_mut().push(AppendCommand {
+            items: items.into(),
+            is_one,
+            stability,
+            device,
+            answer,
+        });
         self.wait_for(answered)
     }
 
@@ -277,8 +303,12 @@ impl LogWriter {
                     return Ok(());
                 }
             }
-            let RecordBatch { drafts, answers, is_stable } = batch;
-            if let Err(error) = self.write_batch(drafts, is_stable).await {
+            let RecordBatch { drafts, answers, is_stable, timed } = batch;
+            self.device_time.set((!timed.is_empty()).then_some(Duration::ZERO));
+            let written = self.write_batch(drafts, is_stable).await;
+            let took = self.device_time.take().unwrap_or_default();
+            timed.iter().for_each(|device| device.set(device.get() + took));
+            if let Err(error) = written {
                 self.stop(answers.into_iter().chain(syncs), &error);
                 return Err(error);
             }
@@ -319,7 +349,7 @@ impl LogWriter {
             // Behind unstable records a flush is needed: it makes all of them stable.
             let is_stable_at_once = is_stable && !self.is_unstable.get();
             let stability = if is_stable_at_once { Stability::Stable } else { Stability::Volatile };
-            if let Err(failures) = self.write(&placed, &drafts, stability).await {
+            if let Err(failures) = self.timed(self.write(&placed, &drafts, stability)).await {
                 self.retry_elsewhere(last_taken, failures).await?;
                 continue;
             }
@@ -329,7 +359,7 @@ impl LogWriter {
                 self.is_unstable.set(true);
             }
             if is_stable {
-                self.make_stable(&[]).await?;
+                self.timed(self.make_stable(&[])).await?;
             }
             for placed in &placed {
                 let draft = drafts.pop_front().expect("placed from here");
@@ -337,6 +367,15 @@ impl LogWriter {
             }
         }
         Ok(())
+    }
+
+    /// Adds the time of what drives do for the batch, if somebody in it is timed.
+    async fn timed<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(before) = self.device_time.get() else { return work.await };
+        let begun = self.world.now();
+        let done = work.await;
+        self.device_time.set(Some(before + self.world.now().since(begun)));
+        done
     }
 
     /// Flushes everything written so far, and the header just written to `others`. A drive that fails to

@@ -1,6 +1,7 @@
 //! The queue of append requests, and their packing into batches.
 
 use crate::{
+    engine::DeviceTime,
     error::{Error, Result},
     format::ChecksumSeed,
     log::{LogItem, RecordDraft},
@@ -19,6 +20,8 @@ pub struct AppendCommand {
     pub is_one: bool,
     /// Durability the answer promises.
     pub stability: Stability,
+    /// Time that drives work for it, if it is timed.
+    pub device: Option<DeviceTime>,
     pub answer: Completion,
 }
 
@@ -29,6 +32,8 @@ pub struct RecordBatch {
     pub answers: Vec<Completion>,
     /// True if one of them was promised stability.
     pub is_stable: bool,
+    /// Of the timed requests with items in this batch.
+    pub timed: Vec<DeviceTime>,
 }
 
 /// Append requests, oldest first.
@@ -53,7 +58,8 @@ impl Queue {
     /// Packs pending requests into at most `records_max` records. A request is answered with the batch that
     /// has its last item.
     pub fn gather(&mut self, seed: ChecksumSeed, records_max: usize) -> RecordBatch {
-        let mut batch = RecordBatch { drafts: VecDeque::new(), answers: Vec::new(), is_stable: false };
+        let mut batch =
+            RecordBatch { drafts: VecDeque::new(), answers: Vec::new(), is_stable: false, timed: Vec::new() };
         let mut draft = RecordDraft::default();
         'commands: while let Some(command) = self.commands.front_mut() {
             if command.is_one && !draft.is_empty() {
@@ -62,6 +68,7 @@ impl Queue {
                     break;
                 }
             }
+            batch.timed.extend(command.device.clone());
             while let Some(item) = command.items.pop_front() {
                 let Err(item) = draft.push(seed, item) else { continue };
                 assert!(!command.is_one, "what happens together fits into one record");

@@ -35,7 +35,7 @@ use std::{
     rc::Rc,
 };
 use tokio::sync::{Notify, RwLock};
-use world::{BlockDevice, Buffer, IoError, IoErrorKind, Sparse, Stability};
+use world::{BlockDevice, Buffer, IoError, IoErrorKind, SampledLatencies, Sparse, Stability};
 
 /// Most pending unit attentions of a nexus; if more arise, RESET OCCURRED replaces them all.
 const ATTENTIONS_MAX: usize = 16;
@@ -172,6 +172,11 @@ impl LogicalUnit {
             writing: RwLock::new(()),
             is_exclusive: false,
         }
+    }
+
+    /// Counts how long responses wait until they are sent, if somebody wants to know.
+    pub fn replies(&self) -> Option<Rc<SampledLatencies>> {
+        self.device.replies()
     }
 
     /// Enables provisioning thresholds at `percents` of the pool.
