@@ -201,7 +201,7 @@ fn events_reach_a_webhook_and_a_mail_sink_once_up_once_down_and_over_a_kill() {
     receiver.until("the kill", |line| line["body"]["event"] == "server_killed");
     let events = done(&here(&["event", "--json"]));
     let ids: Vec<u64> = events.lines().map(|line| json_of(line)["id"].as_u64().unwrap()).collect();
-    assert!(ids.is_sorted() && ids.len() > 10, "{ids:?}");
+    assert!(ids.is_sorted() && ids.len() > 5, "{ids:?}");
     assert!(events.contains("24 pending sectors"), "kept over the kill");
     served.end();
 }
