@@ -2,6 +2,7 @@
 
 use crate::{
     exported::is_here,
+    exports_tls::Authority,
     pool_drives::done,
     sites_served::{SITE, Served},
     spindle::{Bench, json_of},
@@ -10,6 +11,7 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -17,7 +19,7 @@ use std::{
 
 /// Checks each signature with Python's own hmac, and prints what it accepts: a JSON object on a line.
 const RECEIVER: &str = r#"
-import hashlib, hmac, http.server, json, sys
+import hashlib, hmac, http.server, json, ssl, sys
 SECRET = b"of the receiver"
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
@@ -32,20 +34,40 @@ class Handler(http.server.BaseHTTPRequestHandler):
             print(json.dumps({"id": self.headers["spindle-id"], "body": json.loads(body)}), flush=True)
     def log_message(self, *_): pass
 server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
 print(json.dumps({"port": server.server_port}), flush=True)
 server.serve_forever()
 "#;
 
 /// Takes mail as RFC 5321 says, and prints each as a JSON object on a line, read by Python's own parser.
 const MAIL_SINK: &str = r#"
-import email, email.policy, json, socketserver, sys
+import base64, email, email.policy, json, socketserver, ssl, sys
+context = None
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+LOGIN = base64.b64encode(b"\0spindle\0of the receiver").decode()
 class Handler(socketserver.StreamRequestHandler):
     def say(self, text): self.wfile.write(text.encode() + b"\r\n")
     def handle(self):
-        self.say("220 sink"); to = []
+        self.say("220 sink"); to = []; is_open = context is None; is_plain = True
         while line := self.rfile.readline():
             verb = line[:4].upper()
-            if verb == b"EHLO": self.say("250-sink"); self.say("250 8BITMIME")
+            if verb == b"EHLO":
+                self.say("250-sink")
+                if context: self.say("250-STARTTLS" if is_plain else "250-AUTH PLAIN")
+                self.say("250 8BITMIME")
+            elif verb == b"STAR":
+                self.say("220 go on"); is_plain = False
+                stream = context.wrap_socket(self.connection, server_side=True)
+                self.rfile, self.wfile = stream.makefile("rb"), stream.makefile("wb", buffering=0)
+            elif verb == b"AUTH":
+                is_open = not is_plain and line.decode().split()[1:] == ["PLAIN", LOGIN]
+                self.say("235 ok" if is_open else "535 who are you")
+            elif not is_open and verb in (b"MAIL", b"RCPT", b"DATA"): self.say("530 log in")
             elif verb == b"RCPT": to.append(line.strip().decode()); self.say("250 ok")
             elif verb == b"DATA":
                 self.say("354 go on"); body = b""
@@ -73,9 +95,13 @@ struct PythonServer {
 
 impl PythonServer {
     fn begin(script: &str, port: u64) -> Self {
+        Self::begin_with(script, port, &[])
+    }
+
+    fn begin_with(script: &str, port: u64, files: &[&Path]) -> Self {
         let mut command = Command::new("python3");
-        let mut child =
-            command.args(["-c", script, &port.to_string()]).stdout(Stdio::piped()).spawn().unwrap();
+        let command = command.args(["-c", script, &port.to_string()]).args(files);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (give, lines) = std::sync::mpsc::channel();
         thread::spawn(move || {
@@ -332,5 +358,64 @@ fn a_drive_without_a_light_is_named_with_its_serial_number_and_path() {
         "{}",
         refused.stderr
     );
+    served.end();
+}
+
+#[test]
+fn webhooks_and_mail_go_over_tls_to_those_who_should_get_them_and_certificates_are_watched() {
+    if !is_here("python3", "python3") {
+        return;
+    }
+    let bench = Bench::new();
+    let (authority, stranger) = (Authority::called("authority"), Authority::called("stranger"));
+    authority.folder(&bench, "tls", "server");
+    authority.folder_until(&bench, ("old", "server"), (1990, 1, 1));
+    bench.make_file("stranger.pem", stranger.pem.as_bytes());
+    let files = [bench.path("tls/server-cert.pem"), bench.path("tls/server-key.pem")];
+    let files = [files[0].as_path(), files[1].as_path()];
+    let receiver = PythonServer::begin_with(RECEIVER, 0, &files);
+    let sink = PythonServer::begin_with(MAIL_SINK, 0, &files);
+    let webhook = |name: &str, authority: &str| {
+        let url = format!("https://localhost:{}/", receiver.port);
+        format!(
+            "[[notify]]\nname = '{name}'\nkind = 'webhook'\nurl = '{url}'\nsecret_file = 'secret'\nca_file = '{authority}'\n"
+        )
+    };
+    let mail = |name: &str, more: &str| {
+        format!(
+            "[[notify]]\nname = '{name}'\nkind = 'mail'\nsmtp = 'localhost:{}'\nca_file = 'tls/ca-cert.pem'\n\
+             from = 'spindle@example.org'\nto = ['ops@example.org']\n{more}",
+            sink.port
+        )
+    };
+    let all = [
+        webhook("ops", "tls/ca-cert.pem"),
+        webhook("fooled", "stranger.pem"),
+        mail("post", "tls = true\nuser = 'spindle'\nsecret_file = 'secret'\n"),
+        mail("nobody", "tls = true\nuser = 'other'\nsecret_file = 'secret'\n"),
+        mail("clear", ""),
+    ];
+    site_with(&bench, &all.concat());
+    let site = fs::read_to_string(bench.path("site.toml")).unwrap();
+    bench.make_file("site.toml", site.replace("[serve]", "[serve]\nnbd_tls = 'old'").as_bytes());
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let outcome = |name: &str| here(&["event", "test", name]).stdout.trim().to_owned();
+    assert_eq!(
+        (outcome("ops"), outcome("post")),
+        ("ops: delivered".to_owned(), "post: delivered".to_owned())
+    );
+    assert_eq!(receiver.until("the test", |_| true)["body"]["event"], "test");
+    assert_eq!(sink.until("the test", |_| true)["subject"], "[Spindle] test");
+    let fooled = outcome("fooled");
+    assert!(
+        fooled.starts_with("fooled: not delivered: TLS: ") && fooled.contains("UnknownIssuer"),
+        "{fooled}"
+    );
+    let refused = "nobody: not delivered: the mail server refused AUTH: 535 who are you";
+    assert_eq!(outcome("nobody"), refused);
+    assert_eq!(outcome("clear"), "clear: not delivered: the mail server refused MAIL FROM: 530 log in");
+    let conditions = here(&["event", "conditions"]).stdout;
+    assert!(conditions.contains("server-cert.pem expired 1990-01-01 00:00:00 UTC"), "{conditions}");
     served.end();
 }
