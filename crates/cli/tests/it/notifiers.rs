@@ -10,7 +10,8 @@ use crate::{
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -417,5 +418,30 @@ fn webhooks_and_mail_go_over_tls_to_those_who_should_get_them_and_certificates_a
     assert_eq!(outcome("clear"), "clear: not delivered: the mail server refused MAIL FROM: 530 log in");
     let conditions = here(&["event", "conditions"]).stdout;
     assert!(conditions.contains("server-cert.pem expired 1990-01-01 00:00:00 UTC"), "{conditions}");
+    served.end();
+}
+
+#[test]
+fn many_wrong_tokens_are_one_condition() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", SITE.as_bytes());
+    let served = Served::begin(&bench);
+    let ask = || {
+        let mut stream = UnixStream::connect(bench.path("state/spindle.sock")).unwrap();
+        let request =
+            "GET /v1/pools HTTP/1.1\r\nhost: x\r\nauthorization: Bearer none\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer[..12].to_owned()
+    };
+    let answers: Vec<String> = (0..12).map(|_| ask()).collect();
+    assert_eq!((&*answers[0], &*answers[11]), ("HTTP/1.1 401", "HTTP/1.1 429"));
+    let end = Instant::now() + Duration::from_secs(20);
+    let conditions = || bench.run(&["event", "conditions", "--state", "state"]).stdout;
+    while !conditions().contains("[logins:api]") {
+        assert!(Instant::now() < end, "{}", conditions());
+        thread::sleep(Duration::from_millis(200));
+    }
     served.end();
 }

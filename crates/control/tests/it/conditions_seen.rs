@@ -17,9 +17,11 @@ use control::{
     },
 };
 use fragile::Fragile;
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Stability, World,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Stability, World,
+    network::accept_next,
     sim::{
         DriveOptions, FaultPlan, NetworkOptions, SimLimits, SimNetwork, SimStateFile, SimThreads, Simulation,
     },
@@ -49,21 +51,31 @@ struct SeenSite {
 
 impl SeenSite {
     async fn begin(world: &World, network: SimNetwork, drives: Drives, file: &SimStateFile) -> Self {
+        Self::begin_with(world, network, (drives, MadePools::default()), file, SITE).await
+    }
+
+    async fn begin_with(
+        world: &World,
+        network: SimNetwork,
+        (drives, made): (Drives, MadePools),
+        file: &SimStateFile,
+        text: &str,
+    ) -> Self {
         let journal = Arc::new(journal_of(file).unwrap());
         let log = DaemonEventLog::of(journal.event_records().unwrap(), world.wall());
         let threads = Rc::new(SimThreads(world.clone()));
         let (own, other) = (Fragile::new(network.clone()), Fragile::new(network));
         let setting = SiteServerSetting {
             context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
-            places: Rc::new(SimPlaces { drives, made: MadePools::default() }),
+            places: Rc::new(SimPlaces { drives, made }),
             threads: Rc::clone(&threads) as _,
             network: Box::new(move || own.get().host("server")),
             journal: Arc::clone(&journal),
         };
         let (notices, reader) = notice::channel("serve");
         let mut reader = reader.keeping(&log, world);
-        let mut server = SiteServer::start(world, setting, SITE, PortalUse::None, &notices).await.unwrap();
-        let plan = server.plan(SITE, &[], PlanOccasion::Apply).await.unwrap();
+        let mut server = SiteServer::start(world, setting, text, PortalUse::None, &notices).await.unwrap();
+        let plan = server.plan(text, &[], PlanOccasion::Apply).await.unwrap();
         server.apply(plan, |_| ()).await.unwrap();
         server.open();
         let setting = EventThreadSetting {
@@ -272,4 +284,68 @@ fn write_caches_are_suspended_on_a_battery_and_pools_are_closed_when_it_is_low()
         site.events.stop().await.unwrap();
     });
     run.completed();
+}
+
+/// Each request that a receiver accepts, as text; the digest alone is wanted.
+async fn receive(world: World, network: SimNetwork, told: Rc<RefCell<Vec<String>>>) {
+    let host = network.host("127.0.0.1");
+    let listener = host.listen(&Address::parse("127.0.0.1:9000", 80).unwrap()).await.unwrap();
+    loop {
+        let mut stream = accept_next(&world, &*listener, drop).await.stream;
+        let mut bytes = Vec::new();
+        let text = loop {
+            let mut some = [0; 4096];
+            let count = stream.read(&mut some).await.unwrap();
+            bytes.extend_from_slice(&some[..count]);
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if count == 0 || text.ends_with('}') {
+                break text;
+            }
+        };
+        told.borrow_mut().push(text);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    }
+}
+
+#[test]
+fn a_digest_comes_once_a_day_also_over_a_restart() {
+    let mut simulation = Simulation::new(4);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let file = SimStateFile::new("journal", 4);
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let made = MadePools::default();
+    for life in 0..2 {
+        let parts = (network.clone(), drives.clone(), file.clone(), Rc::clone(&told), Rc::clone(&made));
+        let limits = SimLimits { span: Duration::from_secs(90_000), ..SimLimits::generous() };
+        let run = simulation.run(limits, |world| async move {
+            let (network, drives, file, told, made) = parts;
+            world.spawn("receiver", receive(world.clone(), network.clone(), told));
+            // Two minutes after the first start.
+            let minutes = (world.wall().seconds / 60 + if life == 0 { 2 } else { -1 }).rem_euclid(24 * 60);
+            let notifier = format!(
+                "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1:9000/'\ndigest = '{:02}:{:02}'\n",
+                minutes / 60,
+                minutes % 60
+            );
+            let text = format!("{SITE}{}", if life == 0 { notifier } else { served_notifier(&file) });
+            let site = SeenSite::begin_with(&world, network, (drives, made), &file, &text).await;
+            site.sleep(300).await;
+            site.server.stop().await;
+            site.events.stop().await.unwrap();
+        });
+        run.completed();
+        assert_eq!(told.borrow().len(), 1, "{told:?}");
+    }
+    let told = told.borrow();
+    assert!(told[0].contains("\"event\":\"digest\"") && told[0].contains("digest: all well"), "{told:?}");
+    assert!(told[0].contains("* mail: "), "{told:?}");
+}
+
+/// The notifiers of the site file that was applied last.
+fn served_notifier(file: &SimStateFile) -> String {
+    let text = journal_of(file).unwrap().served_site().unwrap().unwrap();
+    text[text.find("[[notify]]").unwrap()..].to_owned()
 }
