@@ -87,6 +87,22 @@ print(json.dumps({"port": server.server_address[1]}), flush=True)
 server.serve_forever()
 "#;
 
+/// A mail server of others (aiosmtpd of PyPI), which is strict about RFC 5321.
+const AIOSMTPD: &str = r#"
+import email, email.policy, json, socket, sys, threading
+from aiosmtpd.controller import Controller
+class Handler:
+    async def handle_DATA(self, server, session, envelope):
+        mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        print(json.dumps({"from": envelope.mail_from, "to": envelope.rcpt_tos, "subject": mail["subject"],
+            "text": mail.get_content(), "defects": [str(defect) for defect in mail.defects]}), flush=True)
+        return "250 taken"
+free = socket.socket(); free.bind(("127.0.0.1", 0)); port = free.getsockname()[1]; free.close()
+Controller(Handler(), hostname="127.0.0.1", port=port).start()
+print(json.dumps({"port": port}), flush=True)
+threading.Event().wait()
+"#;
+
 /// A program of Python's that prints a JSON object on each line; killed when dropped.
 struct PythonServer {
     child: Child,
@@ -443,5 +459,35 @@ fn many_wrong_tokens_are_one_condition() {
         assert!(Instant::now() < end, "{}", conditions());
         thread::sleep(Duration::from_millis(200));
     }
+    served.end();
+}
+
+/// It is not installed by tests: `pip install aiosmtpd`.
+#[test]
+fn mail_is_taken_by_aiosmtpd() {
+    let has_it = || Command::new("python3").args(["-c", "import aiosmtpd"]).stderr(Stdio::null()).status();
+    if !is_here("python3", "python3") || !has_it().is_ok_and(|status| status.success()) {
+        println!("note: skipped: Python has no aiosmtpd here");
+        return;
+    }
+    let bench = Bench::new();
+    let sink = PythonServer::begin(AIOSMTPD, 0);
+    let mail = format!(
+        "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:{}'\nfrom = 'Spindle <spindle@example.org>'\n\
+         to = ['ops@example.org', 'Night <night@example.org>']\n",
+        sink.port
+    );
+    site_with(&bench, &mail);
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    assert_eq!(done(&here(&["event", "test"])), "post: delivered\n");
+    let test = sink.until("the test", |_| true);
+    assert_eq!(test["to"], serde_json::json!(["ops@example.org", "night@example.org"]));
+    assert_eq!((&test["from"], &test["defects"]), (&"spindle@example.org".into(), &serde_json::json!([])));
+    let text = format!("größer als {}\n.\nQUIT", "x".repeat(400));
+    done(&here(&["drive", "warn", &drive_of_mail(&bench), &text]));
+    let mail = sink.until("the warning", |mail| mail["text"].as_str().unwrap().contains("größer als xxx"));
+    assert!(mail["text"].as_str().unwrap().contains(&format!("{} . QUIT", "x".repeat(400))), "{mail}");
+    assert!(mail["subject"].as_str().unwrap().contains("größer"), "{mail}");
     served.end();
 }
