@@ -8,6 +8,7 @@
 //! a pool's thread     pool, its sessions, its ring
 //!    ▲ orders, 64 at most, each with one answer                     │ views and figures, once a second if anything
 //!    │                                                              ▼ changed; notices
+//! events' thread      conditions from views, the journal of events, notifiers
 //! the caller          [`Daemon`]: starts and ends all of them, and reads views
 //! ```
 //!

@@ -89,7 +89,7 @@ Ends with 0 if each was delivered, with 1 if one was not, and with 2 if there is
 pub enum SeverityArgument {
     /// Everything
     Note,
-    /// What a person should act on
+    /// A person should act on it
     Warning,
     /// Mail stands still, or data is in danger
     Error,

@@ -9,7 +9,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 /// One who signs.
 pub struct Authority {
-    pem: String,
+    pub pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -25,11 +25,22 @@ impl Authority {
 
     /// A folder with its certificate, and one that it signed for this machine: a `server`'s or a `client`'s.
     pub fn folder(&self, bench: &Bench, name: &str, whose: &str) {
+        self.folder_until(bench, (name, whose), (4000, 1, 1));
+    }
+
+    /// The same with a certificate that ends on that day.
+    pub fn folder_until(
+        &self,
+        bench: &Bench,
+        (name, whose): (&str, &str),
+        (year, month, day): (i32, u8, u8),
+    ) {
         let folder = bench.make_folder(name);
         fs::write(folder.join("ca-cert.pem"), &self.pem).unwrap();
         let mut params =
             CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, whose);
+        params.not_after = rcgen::date_time_ymd(year, month, day);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         fs::write(folder.join(format!("{whose}-cert.pem")), certificate.pem()).unwrap();

@@ -24,7 +24,6 @@ pub struct ConditionClaim {
     pub pool: String,
     /// The drive, schedule, notifier or file, if there may be several.
     pub subject: String,
-    /// What has happened.
     pub text: String,
     /// More exact than that of the kind; may be empty.
     pub next_step: String,

@@ -129,3 +129,57 @@ impl DaemonJournal {
 fn text(record: &impl Serialize) -> String {
     serde_json::to_string(record).expect("plain fields")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        conditions::{ConditionBoard, ConditionClaim},
+        events::DaemonEventLog,
+    };
+    use world::{WallTime, sim::SimStateFile};
+
+    const NOW: WallTime = WallTime { seconds: 1_795_782_896, nanos: 0 };
+
+    #[test]
+    fn changes_add_up_and_what_was_dropped_is_removed() {
+        let file = SimStateFile::new("journal", 0);
+        let journal = DaemonJournal::open(Arc::new(file.open())).unwrap();
+        assert_eq!(journal.event_records().unwrap(), EventRecords::default());
+        let log = DaemonEventLog::new(NOW);
+        log.raise(&ConditionClaim::new("space_80", "mail", "81 % full"), NOW);
+        log.raise(&ConditionClaim::new("drive_warned", "mail", "warm").of("a"), NOW);
+        log.place("ops");
+        let (first, revision) = log.pending().unwrap();
+        journal.put_events(&first).unwrap();
+        log.note_flushed(&first, revision);
+        log.clear("space:mail", NOW);
+        let second_newest = log.newest();
+        log.change_place("ops", |place| {
+            place.lanes.insert("all".to_owned(), second_newest);
+        });
+        let (second, _) = log.pending().unwrap();
+        assert_eq!((first.new.len(), second.new.len()), (2, 1), "each is written once");
+        let second = EventChanges { dropped_to: first.new[0].id, ..second };
+        journal.put_events(&second).unwrap();
+        drop(journal);
+        let records = DaemonJournal::open(Arc::new(file.open())).unwrap().event_records().unwrap();
+        let ids: Vec<u64> = records.events.iter().map(|event| event.id).collect();
+        assert_eq!(ids, [first.new[1].id, second.new[0].id]);
+        assert_eq!(ConditionBoard::of(records.conditions.clone()).open().count(), 1);
+        assert_eq!(records.places["ops"].of_lane("all"), second.new[0].id);
+        assert_eq!((records.dropped_to, records.numbers_below), (second.dropped_to, second.numbers_below));
+        let again = DaemonEventLog::of(records, WallTime::default());
+        assert_eq!(again.after(0, 9).iter().map(|event| event.id).collect::<Vec<_>>(), ids);
+        assert!(again.pending().is_none(), "the journal has all of it");
+    }
+
+    #[test]
+    fn a_server_that_was_killed_is_known_by_the_next_one() {
+        let journal = DaemonJournal::open(Arc::new(SimStateFile::new("journal", 0).open())).unwrap();
+        assert!(!journal.set_running(true).unwrap());
+        assert!(journal.set_running(true).unwrap(), "it did not end in order");
+        assert!(journal.set_running(false).unwrap());
+        assert!(!journal.set_running(true).unwrap());
+    }
+}

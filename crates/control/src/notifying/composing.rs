@@ -33,11 +33,25 @@ pub(super) struct NotifierMessage {
 /// One event, for a program.
 pub(super) fn event_message(event: &NumberedEvent, missing: bool, unix_s: i64) -> NotifierMessage {
     let mut message = events_message(&[Arc::new(event.clone())], missing, unix_s);
-    let mut json = serde_json::to_value(event).expect("plain fields");
-    json["message"] = message.text.as_str().into();
+    let mut json = row(event);
     json["events_are_missing_before"] = missing.into();
     message.json = json;
     message
+}
+
+/// An event as the API lists it.
+fn row(NumberedEvent { id, report }: &NumberedEvent) -> Value {
+    json!({
+        "id": id,
+        "event": report.event,
+        "severity": severity_word(report.severity),
+        "time": report.time,
+        "pool": report.pool,
+        "text": report.text,
+        "next_step": report.next_step,
+        "message": kinds::message(report),
+        "details": report.details,
+    })
 }
 
 /// Events of one severity, for people.
@@ -77,7 +91,7 @@ pub(super) fn events_message(events: &[Arc<NumberedEvent>], missing: bool, unix_
         id: if first.id == last.id { first.id.to_string() } else { format!("{}-{}", first.id, last.id) },
         subject: shortened(&subject),
         text,
-        json: json!({ "events": events.iter().map(|event| &**event).collect::<Vec<_>>() }),
+        json: json!({ "events": events.iter().map(|event| row(event)).collect::<Vec<_>>() }),
         unix_s,
     }
 }

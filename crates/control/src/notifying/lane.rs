@@ -19,14 +19,14 @@ use world::{Network, World, with_deadline};
 
 /// Time for a message to be accepted.
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(30);
-/// What happens together is told together.
+/// Events of one incident are told together.
 const GATHERED_FOR: Duration = Duration::from_secs(2);
 /// Events of one mail.
 const MAIL_EVENTS_MAX: usize = 200;
 /// Events that are looked at without a pause.
 const SCANNED_AT_ONCE: usize = 512;
 
-/// What all lanes of a notifier need.
+/// Surroundings of all lanes of a notifier.
 #[derive(Clone)]
 pub(super) struct NotifierContext {
     pub world: World,

@@ -1,4 +1,4 @@
-//! When a lane tries again, and when the second channel takes over. Plain state: callers say the time.
+//! Pauses of a lane that fails, and the turn of the second channel. Plain state: callers say the time.
 //!
 //! Invariants:
 //!

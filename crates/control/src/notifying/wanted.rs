@@ -9,7 +9,7 @@ use tls::ClientTls;
 use world::{Address, real::host_files};
 
 const SMTP_PORT: u16 = 25;
-/// Where systems keep the certificates of the authorities that they trust.
+/// Certificates of the authorities that systems trust.
 const SYSTEM_AUTHORITIES: [&str; 2] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 const AUTHORITY_BYTES_MAX: u64 = 4 << 20;

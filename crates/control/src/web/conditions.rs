@@ -29,7 +29,7 @@ pub struct ConditionRow {
     /// The next step.
     pub next_step: String,
     pub raised_at: String,
-    /// Who has taken it on; left out if nobody has.
+    /// The caller who has taken it on; left out if nobody has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
