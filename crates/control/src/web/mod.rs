@@ -53,13 +53,18 @@ use crate::{
     portal::{NetworkMaker, no_thread},
     site::handle::SiteHandle,
 };
+use array::format::PoolId;
 use caller::FailedLogins;
 use changing::KeysUnderWay;
 use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
-use serving::export::listen_refusal;
-use std::{rc::Rc, sync::Arc};
+use serving::{export::listen_refusal, pool::room::RoomStatus};
+use std::{
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
 use tokio::sync::{Semaphore, oneshot};
 use world::{Address, JoinHandle, LocalFuture, ThreadStarter, World};
 
@@ -92,6 +97,11 @@ struct Api {
     keys: KeysUnderWay,
     /// Places of orders that only read.
     readers: Semaphore,
+    /// Places of statuses with all volumes.
+    counts: Semaphore,
+    /// The place of a count of room, and the last counts with the revisions of the catalogues.
+    room_places: Arc<Semaphore>,
+    rooms: Arc<Mutex<BTreeMap<PoolId, (u64, RoomStatus)>>>,
     jobs: JobKeeper,
 }
 
@@ -176,6 +186,9 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         failed_logins: FailedLogins::default(),
         keys: KeysUnderWay::default(),
         readers: Semaphore::new(READERS_MAX),
+        counts: Semaphore::new(1),
+        room_places: Arc::new(Semaphore::new(1)),
+        rooms: Arc::default(),
         jobs,
     });
     let (keeping, own) = (Arc::clone(&api), world.clone());
