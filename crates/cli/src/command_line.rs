@@ -9,13 +9,18 @@ pub fn own_command() -> String {
 
 /// The command as it may be typed again: words that a shell would take apart are quoted.
 pub fn command_line(words: impl Iterator<Item = String>) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
-    let quoted = words.enumerate().map(|(index, word)| match (index, word.chars().all(is_plain)) {
-        (0, _) => "spindle".to_owned(),
-        (_, true) if !word.is_empty() => word,
-        _ => format!("'{}'", word.replace('\'', r"'\''")),
-    });
+    let quoted =
+        words.enumerate().map(|(index, word)| if index == 0 { "spindle".to_owned() } else { quoted(&word) });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A word of a command, quoted if a shell would take it apart.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@~".contains(c);
+    match !word.is_empty() && !word.starts_with('~') && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,15 @@ pub enum DriveChangeOutcome {
     ForgottenLater(NamedDrive),
 }
 
+/// The end of copies that were made.
+pub(crate) enum CopiesEnd {
+    Concluded(Result<CopiesAnswer, Refusal>),
+    /// More are to be made first.
+    Again,
+    /// The pool was closed.
+    Closed,
+}
+
 impl FolderDrives {
     pub fn new(world: &World, open: OpenPool, notices: &Rc<dyn Notices>) -> Rc<Self> {
         Rc::new(Self {
@@ -91,26 +100,28 @@ impl FolderDrives {
         perform_as(change, Some(identity), on, &*self.notices).await.map(DriveChangeOutcome::Done)
     }
 
-    /// Forgets drives, now that copies were made, and removes missing ones that hold nothing from the record. `None` if
-    /// the pool was closed.
-    pub(crate) async fn conclude_copies(
-        &self,
-        forgotten: Vec<DriveId>,
-    ) -> Option<Result<CopiesAnswer, Refusal>> {
+    /// Forgets drives, now that copies were made, and removes missing ones that hold nothing from the record. `forgets`
+    /// names them once the pool is there, or is `None` if more copies are to be made first.
+    pub(crate) async fn conclude_copies(&self, forgets: impl FnOnce() -> Option<Vec<DriveId>>) -> CopiesEnd {
         let mut open = self.open.lock().await;
-        let open = open.as_mut()?;
-        for drive in forgotten.into_iter().filter(|&drive| open.pool.is_listed(drive)) {
+        let Some(open) = open.as_mut() else { return CopiesEnd::Closed };
+        let Some(forgets) = forgets() else { return CopiesEnd::Again };
+        let mut refused = None;
+        for drive in forgets.into_iter().filter(|&drive| open.pool.is_listed(drive)) {
             let name = drive_named(open, &drive.to_string()).map_or(drive.to_string(), |named| named.name);
             match open.pool.forget(drive).await {
                 Ok(()) => self.notices.note(&format!("{name} is forgotten")),
                 Err(error) => {
                     let refusal = open.refusal(&error, "ask for it again once copies can be made");
                     self.notices.warn(&format!("{name} is not forgotten: {refusal}"));
-                    return Some(Err(refusal));
+                    refused.get_or_insert(refusal);
                 }
             }
         }
-        Some(conclude_copies(open))
+        CopiesEnd::Concluded(match refused {
+            Some(refusal) => Err(refusal),
+            None => conclude_copies(open),
+        })
     }
 
     /// Takes drives that have left for good out of the record, unless a change is under way.

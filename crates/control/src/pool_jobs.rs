@@ -7,7 +7,7 @@
 //! 3. A job does not hold the open pool of the folder while it waits for copies.
 
 use crate::{
-    folder_drives::FolderDrives,
+    folder_drives::{CopiesEnd, FolderDrives},
     job_request::{JobAnswer, JobEnd, JobOutcome, JobRequest, RequestedJob},
 };
 use array::{error::Error, format::DriveId, mover::JobKind, pool::Pool};
@@ -25,7 +25,7 @@ use std::{
 use tokio::sync::Notify;
 use world::World;
 
-/// Between two looks at a scrub.
+/// Between two looks at a scrub, or at drives that are awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Revisions of what views show of a pool's drives, settings and jobs.
@@ -65,6 +65,8 @@ pub struct PoolJobs {
 
 struct KnownJob {
     request: JobRequest,
+    /// Grows with each request that joins it.
+    requests: u64,
     /// False once it is cancelled.
     is_wanted: Rc<Cell<bool>>,
 }
@@ -96,14 +98,17 @@ impl PoolJobs {
         forgets: Option<DriveId>,
     ) -> u64 {
         let forgets: BTreeSet<String> = forgets.iter().map(DriveId::to_string).collect();
-        let is_open = match self.known.borrow_mut().get_mut(&job.kind()) {
+        let is_known = match self.known.borrow_mut().get_mut(&job.kind()) {
             Some(known) if known.request.is_open() => {
                 known.request.forgets.extend(forgets.iter().cloned());
+                known.requests += 1;
                 true
             }
-            _ => false,
+            // The same request again, after its job has ended.
+            Some(known) => known.request.id == DriveId(id).to_string(),
+            None => false,
         };
-        if !is_open {
+        if !is_known {
             let id = DriveId(id).to_string();
             let asked_unix_s = self.world.wall().seconds;
             self.run(JobRequest { id, job, asked_unix_s, forgets, end: None }, false);
@@ -116,13 +121,19 @@ impl PoolJobs {
     /// Goes on with what was asked for before the pool was opened, and remembers what had ended.
     pub async fn resume(self: &Rc<Self>, requests: Vec<JobRequest>) -> u64 {
         for request in requests {
-            if self.known.borrow().contains_key(&request.job.kind()) {
+            if let Some(known) = self.known.borrow_mut().get_mut(&request.job.kind()) {
+                // A newer request came first: it does this one's work, too.
+                if request.is_open() {
+                    known.request.forgets.extend(request.forgets);
+                    known.requests += 1;
+                }
                 continue;
             }
             match request.is_open() {
                 true => self.run(request, true),
                 false => {
-                    let known = KnownJob { is_wanted: Rc::new(Cell::new(false)), request };
+                    let is_wanted = Rc::new(Cell::new(false));
+                    let known = KnownJob { is_wanted, request, requests: 1 };
                     self.known.borrow_mut().insert(known.request.job.kind(), known);
                 }
             }
@@ -150,13 +161,22 @@ impl PoolJobs {
     }
 
     fn run(self: &Rc<Self>, request: JobRequest, is_resumed: bool) {
-        let (job, is_wanted) = (request.job, Rc::new(Cell::new(true)));
-        let known = KnownJob { request, is_wanted: Rc::clone(&is_wanted) };
+        let (job, is_wanted, asked_unix_s) = (request.job, Rc::new(Cell::new(true)), request.asked_unix_s);
+        let known = KnownJob { request, is_wanted: Rc::clone(&is_wanted), requests: 1 };
         self.known.borrow_mut().insert(job.kind(), known);
         let jobs = Rc::clone(self);
         self.world.spawn("job on request", async move {
+            if is_resumed && job != RequestedJob::Scrub {
+                jobs.await_drives(&is_wanted).await;
+            }
             let end = match job {
-                RequestedJob::Scrub => jobs.scrub(&is_wanted, is_resumed).await,
+                RequestedJob::Scrub => {
+                    // A round that had begun before belongs to nobody's request.
+                    let begun_s = jobs.pool.scrub_begun_ns() / 1_000_000_000;
+                    let goes_on =
+                        is_resumed && i64::try_from(begun_s).is_ok_and(|begun| begun >= asked_unix_s);
+                    jobs.scrub(&is_wanted, goes_on).await
+                }
                 RequestedJob::Level => jobs.level(&is_wanted).await,
                 RequestedJob::Rebuild => jobs.rebuild().await,
             };
@@ -164,11 +184,19 @@ impl PoolJobs {
         });
     }
 
-    async fn scrub(&self, is_wanted: &Cell<bool>, is_resumed: bool) -> RunEnd {
+    /// Waits for drives that are only late after a restart: nobody asked for copies of what they have.
+    async fn await_drives(&self, is_wanted: &Cell<bool>) {
+        while is_wanted.get() && !self.pool.copies_wait().is_zero() && self.pool.failure().is_none() {
+            self.world.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Scrubs from the beginning, or goes on with the round that the pool knows.
+    async fn scrub(&self, is_wanted: &Cell<bool>, goes_on: bool) -> RunEnd {
         let pool = &self.pool;
         while is_wanted.get() && pool.scrub_progress().is_running {
-            // A pool goes on by itself with a round that had not ended: after a restart, with this one.
-            if !is_resumed {
+            // A pool goes on by itself with a round that had not ended.
+            if !goes_on {
                 pool.cancel(JobKind::Scrub);
             }
             self.world.sleep(LOOK_EVERY).await;
@@ -177,7 +205,7 @@ impl PoolJobs {
             return None;
         }
         let ended_before = pool.scrub_progress();
-        let found = match is_resumed {
+        let found = match goes_on {
             true if ended_before.rounds > 0 => Ok(ended_before.last),
             true => pool.continue_scrub().await,
             false => pool.scrub().await,
@@ -197,18 +225,38 @@ impl PoolJobs {
         self.end_of(levelled.map(|outcome| JobAnswer::Level(LevelAnswer::of(pool, outcome, before))))
     }
 
-    /// Makes missing copies, then forgets the drives that are to be forgotten by then.
+    /// Makes missing copies, then forgets the drives that are to be forgotten by then. A request that joins it meanwhile may
+    /// have brought room, or drives to be forgotten: then once more.
     async fn rebuild(&self) -> RunEnd {
-        if let Err(error) = self.pool.rebuild().await {
-            return self.end_of(Err(error));
+        loop {
+            let requests = self.requests_to_rebuild().0;
+            if let Err(error) = self.pool.rebuild().await {
+                return self.end_of(Err(error));
+            }
+            let forgets = || {
+                let (now, forgets) = self.requests_to_rebuild();
+                (now == requests).then_some(forgets)
+            };
+            match self.drives.as_ref()?.conclude_copies(forgets).await {
+                CopiesEnd::Again => {}
+                CopiesEnd::Closed => return None,
+                CopiesEnd::Concluded(Ok(copies)) => return Some(Ok(JobAnswer::Copies(copies))),
+                // It goes on when the pool is opened again.
+                CopiesEnd::Concluded(Err(_)) if self.pool.failure().is_some() => return None,
+                CopiesEnd::Concluded(Err(refusal)) => return Some(Err(refusal.to_string())),
+            }
         }
-        let forgets = match self.known.borrow().get(&JobKind::Rebuild) {
-            Some(known) => known.request.forgets.clone(),
-            None => BTreeSet::new(),
-        };
-        let forgets = forgets.iter().filter_map(|id| parse_uuid(id).ok().map(DriveId)).collect();
-        let concluded = self.drives.as_ref()?.conclude_copies(forgets).await?;
-        Some(concluded.map(JobAnswer::Copies).map_err(|refusal| refusal.to_string()))
+    }
+
+    /// The number of requests for the job `rebuild`, and the drives that they want forgotten.
+    fn requests_to_rebuild(&self) -> (u64, Vec<DriveId>) {
+        match self.known.borrow().get(&JobKind::Rebuild) {
+            Some(KnownJob { request, requests, .. }) => {
+                let forgets = request.forgets.iter().filter_map(|id| parse_uuid(id).ok().map(DriveId));
+                (*requests, forgets.collect())
+            }
+            None => (0, Vec::new()),
+        }
     }
 
     fn end_of(&self, result: Result<JobAnswer, Error>) -> RunEnd {

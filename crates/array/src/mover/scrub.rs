@@ -132,6 +132,11 @@ impl Mover {
         scrubbed
     }
 
+    /// Begin of the round that the catalogue knows, in nanoseconds since 1970; 0 if there was none.
+    pub fn scrub_begun_ns(&self) -> u64 {
+        self.shared.state.borrow().catalogue.scrub().map_or(0, |row| row.begun_at.0)
+    }
+
     pub fn scrub_progress(&self) -> ScrubProgress {
         self.scrubs.borrow().clone()
     }

@@ -389,6 +389,11 @@ impl Pool {
         self.mover.scrub_on().await
     }
 
+    /// Begin of the scrub that goes on after an opening, or of the last one, in nanoseconds since 1970; 0 if there was none.
+    pub fn scrub_begun_ns(&self) -> u64 {
+        self.mover.scrub_begun_ns()
+    }
+
     /// Progress of the current scrub, and the result of the last one.
     pub fn scrub_progress(&self) -> ScrubProgress {
         self.mover.scrub_progress()

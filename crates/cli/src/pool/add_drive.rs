@@ -11,7 +11,7 @@ use array::format::DomainName;
 use report::Refusal;
 use serving::pool::{
     add_drive::{AddDriveAnswer, await_copies, check_source},
-    levelling::{advice, advice_of},
+    levelling::advice,
     pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::Path;
@@ -29,7 +29,7 @@ pub async fn add(
         PoolPlace::Served(served) => {
             let verb = OnlineVerb { world, pool: &served, console: &console };
             let answer = verb.add_drive(&source, domain.map(|domain| domain.to_string())).await?;
-            (answer, advice_of(&served.status().await?, pool))
+            (answer, served.row_and_advice().await.1)
         }
         PoolPlace::Folder => {
             check_source(world, source.source()).await?;

@@ -16,7 +16,7 @@ use serving::pool::{
     add_drive::check_source,
     departure::{self, EmptyingProgress, NamedDrive},
     folder::OpenPool,
-    levelling::{advice, advice_of},
+    levelling::advice,
     pool_change::{NewDriveSource, PoolChange, PoolDone, perform},
 };
 use std::path::{Path, PathBuf};
@@ -40,7 +40,9 @@ struct DepartureAnswer<'a> {
     /// Path of the drive that replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<PathBuf>,
-    drives_in_use: usize,
+    /// None if the server did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drives_in_use: Option<usize>,
     /// The drives are not equally full: an export levels them, or `pool level`.
     is_uneven: bool,
 }
@@ -98,9 +100,8 @@ async fn depart(
         PoolPlace::Served(served) => {
             let verb = OnlineVerb { world, pool: &served, console: &console };
             let done = depart_online(verb, change).await?;
-            let status = served.status().await?;
-            let advice = advice_of(&status, pool);
-            tell(&console, pool, done, (status.drives_in_use, advice))
+            let (row, advice) = served.row_and_advice().await;
+            tell(&console, pool, done, (row.map(|row| row.drives_in_use), advice))
         }
         PoolPlace::Folder => {
             if let PoolChange::Replace { source, .. } = change {
@@ -108,7 +109,7 @@ async fn depart(
             }
             let mut open = open_pool(world, pool, &console).await?;
             let done = depart_stopped(world, &mut open, change, &console).await;
-            let (drives_in_use, advice) = (open.pool.drives_present(), advice(&open));
+            let (drives_in_use, advice) = (Some(open.pool.drives_present()), advice(&open));
             let closed = open.close().await;
             let done = done?;
             closed?;
@@ -179,7 +180,7 @@ fn tell(
     console: &Console,
     pool: &Path,
     DepartedDrive { named, by, outcome }: DepartedDrive,
-    (drives_in_use, advice): (usize, Option<String>),
+    (drives_in_use, advice): (Option<usize>, Option<String>),
 ) -> Result<ExitStatus, Refusal> {
     if console.is_for_programs() {
         let uuid = named.drive.to_string();
@@ -199,7 +200,8 @@ fn tell(
         DriveOutcome::Forgotten => "is forgotten".to_owned(),
         DriveOutcome::Left => format!("has left, and can be taken out{by}"),
     };
-    console.say(&format!("{}: {} {text}; {drives_in_use} drives are in use", pool.display(), named.name));
+    let in_use = drives_in_use.map_or(String::new(), |count| format!("; {count} drives are in use"));
+    console.say(&format!("{}: {} {text}{in_use}", pool.display(), named.name));
     advice.iter().for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)
 }

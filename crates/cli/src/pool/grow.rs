@@ -8,7 +8,7 @@ use crate::{
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
-    levelling::{advice, advice_of},
+    levelling::advice,
     pool_change::{PoolChange, PoolDone, perform},
     status::PoolStatus,
 };
@@ -21,7 +21,9 @@ struct GrowAnswer<'a> {
     drive: &'a str,
     uuid: String,
     gained_bytes: u64,
-    usable_bytes: u64,
+    /// None if the server did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usable_bytes: Option<u64>,
     /// The drives are not equally full: an export levels them, or `pool level`.
     is_uneven: bool,
 }
@@ -38,8 +40,8 @@ pub async fn grow(
         match PoolPlace::of_pool(world, pool, options.server).await? {
             PoolPlace::Served(served) => {
                 let (named, gained_bytes) = served.grow(drive).await?;
-                let status = served.status().await?;
-                (named, gained_bytes, status.usable_bytes, advice_of(&status, pool))
+                let (row, advice) = served.row_and_advice().await;
+                (named, gained_bytes, row.map(|row| row.usable_bytes), advice)
             }
             PoolPlace::Folder => {
                 let mut open = open_pool(world, pool, &console).await?;
@@ -52,7 +54,7 @@ pub async fn grow(
                     unreachable!("a drive has grown")
                 };
                 closed?;
-                (named, gained_bytes, usable_bytes, advice)
+                (named, gained_bytes, Some(usable_bytes), advice)
             }
         };
     if options.json {
@@ -61,11 +63,11 @@ pub async fn grow(
         console.json_of(&answer)?;
     }
     console.say(&format!(
-        "{}: {} has {} more; {} usable",
+        "{}: {} has {} more{}",
         pool.display(),
         named.name,
         ByteCount(gained_bytes),
-        ByteCount(usable_bytes)
+        usable_bytes.map_or(String::new(), |bytes| format!("; {} usable", ByteCount(bytes)))
     ));
     advice.iter().for_each(|line| console.say(&format!("  {line}")));
     console.finish(ExitStatus::Pass)

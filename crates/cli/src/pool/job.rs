@@ -8,12 +8,16 @@ use super::{
     pool_place::{PoolPlace, at_server},
     scrub,
 };
-use crate::{console::Console, exit_status::ExitStatus, server::place::ServerPlace};
+use crate::{
+    console::Console,
+    exit_status::ExitStatus,
+    server::place::{ServerAddress, ServerPlace},
+};
 use control::{
     job_request::JobAnswer,
     web::{
         client::{Method, in_uri},
-        health_rows::{JobName, JobRow},
+        health_rows::{DriveRow, JobName, JobRow},
         rows::PoolRow,
     },
 };
@@ -21,7 +25,7 @@ use report::Refusal;
 use serde::Serialize;
 use std::path::Path;
 use world::{
-    ByteCount, World,
+    World,
     real::{self, RealOptions},
 };
 
@@ -73,8 +77,11 @@ async fn named(world: &World, path: &Path, place: &ServerPlace) -> Result<NamedJ
         return Err(Refusal::new(problem, format!("say POOL/JOB, where JOB is {}", names.join(", "))));
     };
     if place.state.is_some() {
-        let pool = at_server(place.connection(world)?, pool, "/JOB").await?;
-        return Ok(NamedJob { pool: pool.named_by(&place.address), kind });
+        let server = place.connection(world)?;
+        // In commands to be copied: the verbs of pools know no state folder.
+        let server_address = ServerAddress { server: Some(server.address().to_string()), token_file: None };
+        let pool = at_server(server, pool, "/JOB").await?;
+        return Ok(NamedJob { pool: pool.named_by(&server_address), kind });
     }
     match PoolPlace::of_pool(world, pool, &place.address).await? {
         PoolPlace::Served(pool) => Ok(NamedJob { pool: *pool, kind }),
@@ -143,44 +150,73 @@ async fn show(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal> 
 
 async fn wait(world: &World, job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal> {
     let (pool, kind) = (&job.pool, job.kind);
-    let path = job.path();
-    let wait = OnlineWait {
-        world,
-        pool,
-        console,
-        job: kind,
-        work: format!("the job {}", kind.name()),
-        cancel: None,
-    };
-    let row = job.row().await?;
-    if let Some(request) = &row.request {
-        let ended = wait.until_job_ends(&request.id).await?;
-        match ended.answer {
-            Some(JobAnswer::Scrub(answer)) => return scrub::tell(console, pool.place(), &answer),
-            Some(JobAnswer::Level(answer)) => {
-                if console.is_for_programs() {
-                    console.json_of(&answer)?;
-                }
-                console.say(&format!("{path}: {}", answer.text()));
-            }
-            Some(JobAnswer::Copies(copies)) => {
-                if console.is_for_programs() {
-                    console.json_of(&copies)?;
-                }
-                let (made, left) = (ByteCount(copies.rebuilt_bytes), copies.degraded_segments);
-                console.say(&format!("{path}: {made} of copies made, {left} segments still lack one"));
-            }
-            None => console.say(&format!("{path}: done")),
-        }
-        return console.finish(ExitStatus::Pass);
+    let work = format!("the job {}", kind.name());
+    let wait = OnlineWait { world, pool, console, job: kind, work, cancel: None, again: None };
+    if kind == JobName::Empty {
+        return wait_until_all_left(&wait, console).await;
     }
+    let row = job.row().await?;
+    let ended = match &row.request {
+        // One that runs without a request tells nothing of an earlier one.
+        Some(request) if request.outcome.is_none() || !row.is_open() => {
+            Some(wait.until_job_ends(&request.id).await?)
+        }
+        _ => None,
+    };
+    match ended.and_then(|ended| ended.answer) {
+        Some(JobAnswer::Scrub(answer)) => scrub::tell(console, pool.place(), &answer),
+        Some(JobAnswer::Level(answer)) => {
+            if console.is_for_programs() {
+                console.json_of(&answer)?;
+            }
+            console.say(&format!("{}: {}", job.path(), answer.text()));
+            console.finish(ExitStatus::Pass)
+        }
+        _ => wait_until_idle(&wait, job, console).await,
+    }
+}
+
+/// Waits until no drive leaves any more.
+async fn wait_until_all_left(wait: &OnlineWait<'_>, console: &Console) -> Result<ExitStatus, Refusal> {
+    let place = wait.pool.place().display();
     let ended = wait.until(async || {
         wait.check_pool_runs().await?;
-        let row: JobRow = wait.get(&format!("/jobs/{}", kind.name())).await?;
+        let drives: Vec<DriveRow> = wait.get("/drives").await?;
+        let row: JobRow = wait.get("/jobs/empty").await?;
+        let leaving: Vec<&DriveRow> = drives.iter().filter(|drive| drive.leaving.is_some()).collect();
+        match leaving.iter().find_map(|drive| Some((*drive, drive.reason.as_ref()?))) {
+            Some((drive, reason)) => Err(Refusal::new(
+                wait.pool.as_given(&format!("{place}: {} is not empty yet: {reason}", drive.name)),
+                "it goes on in the server; 'spindle pool retire' of the drive waits for it, --keep cancels it",
+            )),
+            None if leaving.is_empty() => Ok(WorkState::Ended(drives.len())),
+            None => Ok(WorkState::GoesOn(Some(progress_of(&row)))),
+        }
+    });
+    let left = ended.await?;
+    if console.is_for_programs() {
+        console.json_of(&wait.get::<JobRow>("/jobs/empty").await?)?;
+    }
+    console.say(&format!(
+        "{place}: no drive leaves; {left} drives are listed: see 'spindle pool show' before one is taken out"
+    ));
+    console.finish(ExitStatus::Pass)
+}
+
+/// Waits until a job is not under way, and says what is left of its work. Missing copies are a failure.
+async fn wait_until_idle(
+    wait: &OnlineWait<'_>,
+    job: &NamedJob,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let path = job.path();
+    let ended = wait.until(async || {
+        wait.check_pool_runs().await?;
+        let row: JobRow = wait.get(&format!("/jobs/{}", job.kind.name())).await?;
         match &row.problem {
             Some(problem) if row.is_open() || row.done < row.total => {
                 let problem = format!("{path} does not go on at present: {problem}");
-                Err(Refusal::new(pool.as_given(&problem), "see 'spindle pool show'"))
+                Err(Refusal::new(wait.pool.as_given(&problem), "see 'spindle pool show'"))
             }
             _ if row.is_open() => Ok(WorkState::GoesOn(Some(progress_of(&row)))),
             _ => Ok(WorkState::Ended(row)),
@@ -190,12 +226,26 @@ async fn wait(world: &World, job: &NamedJob, console: &Console) -> Result<ExitSt
     if console.is_for_programs() {
         console.json_of(&row)?;
     }
-    console.say(&format!("{path}: nothing is under way"));
+    // What is so now, whatever a job of earlier has said.
+    let degraded = match job.kind {
+        JobName::Rebuild => job.pool.row().await?.health.map_or(0, |health| health.degraded_segments),
+        _ => 0,
+    };
+    if degraded > 0 {
+        console.say(&format!(
+            "{path}: nothing is under way, and {degraded} segments lack a copy; see 'spindle pool show'"
+        ));
+        return console.finish(ExitStatus::Fail);
+    }
+    console.say(&match job.kind {
+        JobName::Rebuild => format!("{path}: nothing is under way, and no segment lacks a copy"),
+        _ => format!("{path}: nothing is under way"),
+    });
     console.finish(ExitStatus::Pass)
 }
 
 async fn cancel(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal> {
-    let (path, place, server) = (job.path(), job.pool.place().display(), job.pool.repeated());
+    let (path, place, server) = (job.path(), job.pool.word(), job.pool.repeated());
     let (end, again) = match job.kind {
         JobName::Scrub => ("/scrub", "scrub"),
         JobName::Level => ("/levelling", "level"),

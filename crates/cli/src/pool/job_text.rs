@@ -24,7 +24,9 @@ pub fn job_text(job: &JobRow) -> String {
     if let Some(problem) = &job.problem {
         parts.push(format!("stopped at present: {problem}"));
     }
-    if let Some(request) = &job.request {
+    // The end of an earlier request says nothing of what runs now.
+    if let Some(request) = job.request.as_ref().filter(|request| request.outcome.is_none() || !job.is_open())
+    {
         parts.push(match (request.outcome, &request.ended_at, &request.problem) {
             (None, ..) => format!("asked for at {}", request.asked_at),
             (Some(JobOutcomeName::Done), Some(at), _) => format!("done at {at}"),

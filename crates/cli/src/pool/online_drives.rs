@@ -4,14 +4,18 @@ use super::{
     online_pool::OnlinePool,
     online_wait::{OnlineWait, WorkState},
 };
-use crate::console::Console;
-use array::{format::SparingLevel, mover::EmptyingProblem};
+use crate::{command_line::quoted, console::Console};
+use array::{
+    format::{DriveId, SparingLevel},
+    mover::EmptyingProblem,
+};
 use control::{
     job_request::JobAnswer,
     web::{
         DeviceAccessBody, DomainBody, DriveGrowth, NewDriveBody, PoolPatch, SparingChoice,
         client::Method,
         health_rows::{DriveRow, DriveState, JobName, JobRow},
+        rows::PoolRow,
     },
 };
 use report::Refusal;
@@ -20,13 +24,14 @@ use serde::{Serialize, de::DeserializeOwned};
 use serving::{
     pool::{
         add_drive::{AddDriveAnswer, CopiesAnswer},
-        departure::{NamedDrive, drive_named_in, problem_text},
-        levelling::LevelAnswer,
+        departure::{DriveNames, NamedDrive, drive_named_in, problem_text},
+        levelling::{LevelAnswer, advice_if},
         pool_change::{NewDriveSource, PoolSettingChange},
         scrub::ScrubAnswer,
         status::PoolStatus,
     },
     remote::is_uri,
+    uuid::parse_uuid,
 };
 use std::{
     path::{Path, PathBuf},
@@ -48,19 +53,66 @@ pub struct OnlineVerb<'a> {
 }
 
 impl OnlinePool {
+    /// A job of the pool as a word of a command.
+    pub fn job_word(&self, job: JobName) -> String {
+        quoted(&self.place().join(job.name()).display().to_string())
+    }
+
     /// The pool as it is now, with all volumes.
     ///
     /// # Errors
     ///
     /// The server does not answer, or the pool has stopped.
     pub async fn status(&self) -> Result<PoolStatus, Refusal> {
-        let reply = self.server().get_text(&self.path("/status")).await?;
-        serde_json::from_str(&self.as_given(&reply.body)).map_err(|error| {
+        let mut status: serde_json::Value = self.server().get(&self.path("/status")).await?;
+        self.change_texts(&mut status);
+        serde_json::from_value(status).map_err(|error| {
             Refusal::new(
                 format!("the server's answer cannot be read: {error}"),
                 "use the same version of Spindle for both",
             )
         })
+    }
+
+    /// All texts in an answer with the pool as it was given.
+    fn change_texts(&self, value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::String(text) => *text = self.as_given(text),
+            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| self.change_texts(value)),
+            serde_json::Value::Object(fields) => {
+                fields.values_mut().for_each(|value| self.change_texts(value));
+            }
+            _ => {}
+        }
+    }
+
+    /// The drives, from the view that the server has.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer.
+    pub async fn drives(&self) -> Result<Vec<DriveRow>, Refusal> {
+        self.server().get(&self.path("/drives")).await
+    }
+
+    /// The pool's row, from the view that the server has.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer.
+    pub async fn row(&self) -> Result<PoolRow, Refusal> {
+        self.server().get(&self.path("")).await
+    }
+
+    /// The row, and the line about levelling that a verb adds after a change of drives; `None` if the server does not say: the
+    /// change is done all the same.
+    pub async fn row_and_advice(&self) -> (Option<PoolRow>, Option<String>) {
+        let row = self.row().await.ok();
+        let health = row.as_ref().and_then(|row| row.health.as_ref());
+        let is_uneven = health
+            .is_some_and(|health| health.levelling.is_uneven || health.failure_sets.across_segments > 0);
+        let advice = advice_if(is_uneven, &self.word_and_server());
+        (row, advice)
     }
 
     /// The drive that a person means.
@@ -69,9 +121,18 @@ impl OnlinePool {
     ///
     /// The pool has no such drive, or several.
     pub async fn drive(&self, given: &str) -> Result<NamedDrive, Refusal> {
-        let status = self.status().await?;
-        let folder = if self.is_folder() { self.place() } else { self.folder() };
-        drive_named_in(&status, (folder, self.place()), given)
+        let rows = self.drives().await?;
+        let is_here = self.is_here();
+        let names: Vec<DriveNames<'_>> = rows
+            .iter()
+            .filter_map(|row| {
+                let paths = [&row.recorded_path, &row.path].map(PathBuf::from).into();
+                let id = DriveId(parse_uuid(row.id.as_deref()?).ok()?);
+                let (serial, name) = (row.serial.as_deref(), self.as_given(&row.name));
+                Some(DriveNames { id, paths, serial, name })
+            })
+            .collect();
+        drive_named_in(&names, (self.folder(), self.place()), (given, is_here))
     }
 
     /// Has the server make a change of the pool.
@@ -81,13 +142,13 @@ impl OnlinePool {
         end: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T, Refusal> {
-        let reply = self.send(method, &self.path(end), body).await?;
+        let reply = self.server().change_to_its_end(method, &self.path(end), body).await?;
         reply.parsed().map_err(|refusal| self.refusal_as_given(&refusal))
     }
 
     /// As [`Self::change`], of an answer that says nothing.
     pub(super) async fn command(&self, method: Method, end: &str) -> Result<u16, Refusal> {
-        let reply = self.send(method, &self.path(end), None::<&()>).await?;
+        let reply = self.server().change_to_its_end(method, &self.path(end), None::<&()>).await?;
         let done = reply.checked().map_err(|refusal| self.refusal_as_given(&refusal))?;
         Ok(done.status)
     }
@@ -125,7 +186,7 @@ impl OnlinePool {
             patches.push(PoolPatch { failure_sets: change.failure_sets, ..PoolPatch::default() });
         }
         for patch in patches {
-            let reply = self.send(Method::PATCH, &self.path(""), Some(&patch)).await?;
+            let reply = self.server().change_to_its_end(Method::PATCH, &self.path(""), Some(&patch)).await?;
             reply.checked().map_err(|refusal| self.refusal_as_given(&refusal))?;
         }
         Ok(())
@@ -164,8 +225,16 @@ impl OnlinePool {
 }
 
 /// A new drive as a body: paths are whole, for the server has another folder.
-fn drive_body(source: &NewDriveSource, domain: Option<String>) -> Result<NewDriveBody, Refusal> {
+fn drive_body(
+    pool: &OnlinePool,
+    source: &NewDriveSource,
+    domain: Option<String>,
+) -> Result<NewDriveBody, Refusal> {
     let whole = |path: &Path| {
+        if !pool.is_here() && path.is_relative() {
+            let problem = format!("{} is relative, and the server may be on another machine", path.display());
+            return Err(Refusal::new(problem, "name it by its whole path there"));
+        }
         let here = host_files::canonical(Path::new("."));
         here.map(|here| here.join(path).display().to_string())
             .map_err(|error| Refusal::new(error.to_string(), ""))
@@ -204,11 +273,9 @@ fn with_typed_device(refusal: &Refusal, (source, body): (&NewDriveSource, &NewDr
 impl OnlineVerb<'_> {
     fn wait(&self, job: JobName, work: &str) -> OnlineWait<'_> {
         let Self { world, pool, console } = *self;
-        let cancel = matches!(job, JobName::Scrub | JobName::Level).then(|| {
-            let (place, server) = (pool.place().display(), pool.repeated());
-            format!("'spindle job cancel {place}/{}{server}' ends it", job.name())
-        });
-        OnlineWait { world, pool, console, job, work: work.to_owned(), cancel }
+        let cancel = matches!(job, JobName::Scrub | JobName::Level)
+            .then(|| format!("'spindle job cancel {}{}' ends it", pool.job_word(job), pool.repeated()));
+        OnlineWait { world, pool, console, job, work: work.to_owned(), cancel, again: None }
     }
 
     /// Checks everything, and waits for the end.
@@ -256,7 +323,7 @@ impl OnlineVerb<'_> {
         source: &NewDriveSource,
         domain: Option<String>,
     ) -> Result<AddDriveAnswer, Refusal> {
-        let body = drive_body(source, domain)?;
+        let body = drive_body(self.pool, source, domain)?;
         let row: Result<DriveRow, _> = self.pool.change(Method::POST, "/drives", Some(&body)).await;
         self.await_copies(row.map_err(|refusal| with_typed_device(&refusal, (source, &body)))?).await
     }
@@ -313,7 +380,8 @@ impl OnlineVerb<'_> {
         (source, domain): (&NewDriveSource, Option<String>),
     ) -> Result<(NamedDrive, PathBuf), Refusal> {
         let named = self.pool.drive(old).await?;
-        let (end, body) = (format!("/drives/{}/replacement", named.drive), drive_body(source, domain)?);
+        let (end, body) =
+            (format!("/drives/{}/replacement", named.drive), drive_body(self.pool, source, domain)?);
         let row: Result<DriveRow, _> = self.pool.change(Method::POST, &end, Some(&body)).await;
         let row = row.map_err(|refusal| with_typed_device(&refusal, (source, &body)))?;
         self.wait_until_left(&named, old).await?;
@@ -338,10 +406,12 @@ impl OnlineVerb<'_> {
     /// Waits while a drive leaves.
     async fn wait_until_left(&self, named: &NamedDrive, given: &str) -> Result<(), Refusal> {
         let (id, at) = (named.drive.to_string(), self.pool.place().display());
+        let command = format!("spindle pool retire {} {}", self.pool.word(), quoted(given));
         let server = self.pool.repeated();
-        let keep = format!("'spindle pool retire {at} {given} --keep{server}' cancels it");
+        let keep = format!("'{command} --keep{server}' cancels it");
         let work = format!("the emptying of {}", named.name);
-        let wait = OnlineWait { cancel: Some(keep), ..self.wait(JobName::Empty, &work) };
+        let again = Some(format!("{command}{server}"));
+        let wait = OnlineWait { cancel: Some(keep), again, ..self.wait(JobName::Empty, &work) };
         let (mut least_bytes, mut since, mut lost_since) = (u64::MAX, self.world.now(), None);
         wait.until(async || {
             wait.check_pool_runs().await?;
@@ -349,12 +419,15 @@ impl OnlineVerb<'_> {
             let Some(row) = rows.into_iter().find(|row| row.id.as_ref() == Some(&id)) else {
                 return Ok(WorkState::Ended(()));
             };
+            if row.has_left {
+                return Ok(WorkState::Ended(()));
+            }
             let now = self.world.now();
             let leaving = match (row.state, &row.leaving) {
                 (DriveState::Leaving, Some(leaving)) => leaving,
                 (DriveState::InUse, _) => {
                     let problem = format!("{at}: {} is kept: somebody else cancelled its leaving", named.name);
-                    return Err(Refusal::new(problem, format!("'spindle pool retire {at} {given}' lets it leave")));
+                    return Err(Refusal::new(problem, format!("'{command}{server}' lets it leave")));
                 }
                 _ if now.since(*lost_since.get_or_insert(now)) < RECORDED_WITHIN => {
                     return Ok(WorkState::GoesOn(None));
@@ -373,7 +446,7 @@ impl OnlineVerb<'_> {
                 && now.since(since) < ROOM_COMES_WITHIN;
             if let Some(problem) = row.reason.filter(|_| !is_passing) {
                 let remedy = format!(
-                    "it goes on in the server; 'spindle pool retire {at} {given}{server}' waits for it, --keep cancels it"
+                    "it goes on in the server; '{command}{server}' waits for it, --keep cancels it"
                 );
                 return Err(Refusal::new(format!("{at}: {} is not empty yet: {problem}", named.name), remedy));
             }

@@ -1,7 +1,10 @@
 //! A pool that a server has open: its volumes are changed through the API.
 
 use super::volume_access::{ChangeFacts, ChangedVolume, VolumeFacts};
-use crate::server::{connection::ServerConnection, place::ServerAddress};
+use crate::{
+    command_line::quoted,
+    server::{connection::ServerConnection, place::ServerAddress},
+};
 use array::{
     error::Error,
     format::{RedundancyClass, row::WriteCache},
@@ -28,7 +31,7 @@ use serving::{
     },
 };
 use std::path::{Path, PathBuf};
-use world::ByteCount;
+use world::{Address, ByteCount};
 
 const HELP: &str = "see 'spindle volume --help'";
 
@@ -126,6 +129,21 @@ impl OnlinePool {
         self.is_folder
     }
 
+    /// True if the server is on this machine, as far as can be known: a port may lead elsewhere.
+    pub fn is_here(&self) -> bool {
+        matches!(self.server.address(), Address::Unix(_))
+    }
+
+    /// The pool as a word of a command.
+    pub fn word(&self) -> String {
+        quoted(&self.place.display().to_string())
+    }
+
+    /// The pool as a word of a command, with the server.
+    pub fn word_and_server(&self) -> PathBuf {
+        PathBuf::from(format!("{}{}", self.word(), self.repeated))
+    }
+
     /// The pool as it was given.
     pub fn place(&self) -> &Path {
         &self.place
@@ -151,8 +169,10 @@ impl OnlinePool {
         let mut parts = text.split(&folder);
         let mut given = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            // Another folder whose name begins with that of this one.
-            let is_other = part.starts_with(|next: char| next.is_alphanumeric() || "-_".contains(next));
+            // Another folder whose name begins with that of this one, or that lies elsewhere.
+            let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+            let is_other = part.starts_with(|next: char| next.is_alphanumeric() || "-_".contains(next))
+                || given.ends_with(is_name);
             let is_file = part.starts_with('/') && !self.is_folder;
             given += if is_other || is_file { &folder } else { &place };
             given += part;

@@ -34,6 +34,8 @@ pub struct OnlineWait<'a> {
     pub work: String,
     /// The command that ends the work, with what it does, if there is one: `'spindle job cancel mail/scrub' ends it`.
     pub cancel: Option<String>,
+    /// The command that waits for the work again, if that is not `spindle job wait`.
+    pub again: Option<String>,
 }
 
 impl OnlineWait<'_> {
@@ -73,12 +75,14 @@ impl OnlineWait<'_> {
     }
 
     fn wait_again(&self) -> String {
-        format!(
-            "'spindle job wait {}/{}{}' waits for it",
-            self.pool.place().display(),
-            self.job.name(),
-            self.pool.repeated()
-        )
+        match &self.again {
+            Some(again) => format!("'{again}' waits for it"),
+            None => format!(
+                "'spindle job wait {}{}' waits for it",
+                self.pool.job_word(self.job),
+                self.pool.repeated()
+            ),
+        }
     }
 
     /// Gets a resource of the pool. A server that starts again is waited for a little.

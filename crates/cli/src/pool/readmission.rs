@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{console::Console, exit_status::ExitStatus};
 use report::Refusal;
-use serving::pool::{levelling::advice_of, pool_change::PoolChange};
+use serving::pool::pool_change::PoolChange;
 use std::path::Path;
 use world::{ByteCount, World};
 
@@ -24,7 +24,7 @@ pub async fn readmit(
         PoolPlace::Served(served) => {
             let verb = OnlineVerb { world, pool: &served, console: &console };
             let answer = verb.readmit(given).await?;
-            (answer, advice_of(&served.status().await?, pool))
+            (answer, served.row_and_advice().await.1)
         }
         PoolPlace::Folder => {
             take_in((world, pool), &PoolChange::Readmit { drive: given.to_owned() }, &console).await?

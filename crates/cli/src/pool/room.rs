@@ -1,7 +1,7 @@
 //! `spindle pool room`.
 
 use super::{pool_place::PoolPlace, reporter::open as open_pool, volume_access::VerbOptions};
-use crate::{console::Console, exit_status::ExitStatus};
+use crate::{command_line::quoted, console::Console, exit_status::ExitStatus};
 use report::Refusal;
 use serde::Serialize;
 use serving::pool::{
@@ -51,17 +51,18 @@ pub async fn room(world: &World, pool: &Path, options: VerbOptions<'_>) -> Resul
 }
 
 fn command_of(step: &RoomStep, (pool, server): (&Path, &str)) -> String {
-    let at = pool.display();
+    let at = |name: &str| quoted(&pool.join(name).display().to_string());
+    let own = quoted(&pool.display().to_string());
     match step {
         RoomStep::DeleteSnapshot { volume, snapshot } => {
-            format!("spindle volume delete {at}/{volume}@{snapshot}{server}")
+            format!("spindle volume delete {}{server}", at(&format!("{volume}@{snapshot}")))
         }
         RoomStep::DeleteSnapshots { volume, .. } => {
-            format!("spindle volume delete {at}/{volume}@SNAPSHOT{server}")
+            format!("spindle volume delete {}{server}", at(&format!("{volume}@SNAPSHOT")))
         }
-        RoomStep::DeleteVolume { volume } => format!("spindle volume delete {at}/{volume}{server}"),
-        RoomStep::StopSparing => format!("spindle pool set {at} --sparing none{server}"),
-        RoomStep::Grow { drive } => format!("spindle pool grow {at} {drive}{server}"),
+        RoomStep::DeleteVolume { volume } => format!("spindle volume delete {}{server}", at(volume)),
+        RoomStep::StopSparing => format!("spindle pool set {own} --sparing none{server}"),
+        RoomStep::Grow { drive } => format!("spindle pool grow {own} {drive}{server}"),
     }
 }
 

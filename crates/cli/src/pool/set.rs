@@ -40,7 +40,7 @@ pub async fn set(
         PoolPlace::Served(served) => {
             served.set(&change).await?;
             let status = served.status().await?;
-            let advice = advice_of(&status, pool);
+            let advice = advice_of(&status, &served.word_and_server());
             (status, advice)
         }
         PoolPlace::Folder => {

@@ -75,7 +75,11 @@ pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Exit
 /// open published.
 pub async fn show(world: &World, pool: &Path, options: VerbOptions<'_>) -> Result<ExitStatus, Refusal> {
     let console = Console::new(options.json, false);
-    let place = PoolPlace::of_pool(world, pool, options.server).await?;
+    let place = match PoolPlace::of_pool(world, pool, options.server).await {
+        // A server that starts or does not let this caller in: its process has published a status.
+        Err(_) if options.server.server.is_none() && is_pool(pool) && is_held(pool) => PoolPlace::Folder,
+        place => place?,
+    };
     if let PoolPlace::Served(served) = &place {
         match show_served(world, served, &console).await {
             // One that ends, or that has no such status, may have published one.
@@ -108,7 +112,8 @@ async fn show_served(world: &World, pool: &OnlinePool, console: &Console) -> Res
     let row: PoolRow = server.get(&pool.path("")).await?;
     let jobs: Vec<JobRow> = server.get(&pool.path("/jobs")).await?;
     let address = server.address().to_string();
-    let published = PublishedStatus::published(pool.folder()).ok();
+    // Behind a port may be another machine, with other folders.
+    let published = pool.is_here().then(|| PublishedStatus::published(pool.folder()).ok()).flatten();
     let stopped = row.reason.is_some();
     if console.is_for_programs() {
         let in_use = published.as_ref().map(|status| InUse::of(status, status.age_seconds(world.wall())));

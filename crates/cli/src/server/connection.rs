@@ -8,10 +8,12 @@ use control::web::{
 use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
 use serving::uuid::random_uuid;
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 use tls::ClientTls;
 use world::{Address, World, real::Sockets};
 
+/// Between two requests for a change that takes long.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Status of an answer by a server that starts or ends, or for a pool that is stopped.
 const UNAVAILABLE: u16 = 503;
 
@@ -97,6 +99,32 @@ impl ServerConnection {
         let body = body.map(|body| serde_json::to_string(body).expect("bodies can be written as JSON"));
         let key = VolumeId(random_uuid(&self.world)).to_string();
         self.client.change((method, path), body, &key).await
+    }
+
+    /// As [`Self::change`]; one that takes long is waited for until it has ended.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::change`].
+    pub async fn change_to_its_end<B: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<ApiReply, Refusal> {
+        let body = body.map(|body| serde_json::to_string(body).expect("bodies can be written as JSON"));
+        let key = VolumeId(random_uuid(&self.world)).to_string();
+        loop {
+            let sent = self.client.change((method.clone(), path), body.clone(), &key).await;
+            let reply = sent.map_err(|refusal| {
+                Refusal::new(format!("{}; it may be done, or not", refusal.problem()), refusal.remedy())
+            })?;
+            let kind = reply.problem().map(|problem| problem.kind);
+            match kind.as_deref() {
+                Some("urn:spindle:goes-on" | "urn:spindle:under-way") => self.world.sleep(AGAIN_AFTER).await,
+                _ => return Ok(reply),
+            }
+        }
     }
 
     /// Asks for something without a key: it changes nothing, or its answer is not to be kept.

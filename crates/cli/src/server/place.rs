@@ -1,7 +1,7 @@
 //! The place of a server, as arguments.
 
 use super::connection::ServerConnection;
-use crate::{site::socket_of, state_folder::state_folder};
+use crate::{command_line::quoted, site::socket_of, state_folder::state_folder};
 use clap::Args;
 use control::site::wanted::API_PORT;
 use report::Refusal;
@@ -112,10 +112,10 @@ impl ServerAddress {
     pub fn repeated(&self) -> String {
         let mut text = String::new();
         if let Some(server) = &self.server {
-            text += &format!(" --server {server}");
+            text += &format!(" --server {}", quoted(server));
         }
         if let Some(file) = &self.token_file {
-            text += &format!(" --token-file {}", file.display());
+            text += &format!(" --token-file {}", quoted(&file.display().to_string()));
         }
         if let Some(folder) = &self.server_tls {
             text += &format!(" --server-tls {}", folder.display());

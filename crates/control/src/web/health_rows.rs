@@ -30,6 +30,12 @@ pub struct DriveRow {
     pub name: String,
     /// Current or last path on the server, or a URI.
     pub path: String,
+    /// The path in the folder's record, which follows the drive where udev provides one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recorded_path: String,
+    /// It has left for good, and goes out of the list in a moment.
+    #[serde(default)]
+    pub has_left: bool,
     pub state: DriveState,
     /// The reason if it is missing, or cannot be emptied at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -319,6 +325,8 @@ impl DriveRow {
             id: status.drive.clone(),
             name: status.name.clone(),
             path: status.path.display().to_string(),
+            recorded_path: status.recorded_path.display().to_string(),
+            has_left: health.has_left,
             state,
             reason: status.reason.clone().or(problem),
             serial: status.hardware.serial.clone(),

@@ -15,6 +15,11 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
+use std::time::Duration;
+use world::with_deadline;
+
+/// Time for the jobs of before a start to be shown again.
+const RESUMED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Lists the jobs of a pool, one of each kind.
 #[utoipa::path(get, path = "/v1/pools/{pool}/jobs", tag = "jobs", params(("pool" = String, Path, description = "UUID")),
@@ -26,8 +31,7 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<JobRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    // Right after a start: those that go on.
-    api.jobs.keep(&pool).await;
+    resumed(&api, &pool).await;
     Ok(Json(JobRow::all(&pool.last_view())))
 }
 
@@ -42,9 +46,14 @@ pub(super) async fn show(
 ) -> Result<Json<JobRow>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    api.jobs.keep(&pool).await;
+    resumed(&api, &pool).await;
     let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind.name() == job);
     row.map(Json).ok_or_else(|| ApiProblem::not_found(format!("pool {} has no job {job}", pool.name)))
+}
+
+/// Right after a start: waits for the jobs that go on. One that cannot be waited for is shown later.
+async fn resumed(api: &ApiState, pool: &PoolHandle) {
+    let _ = with_deadline(api.world.sleep(RESUMED_WITHIN), api.jobs.keep(pool, 0)).await;
 }
 
 /// Begins a job, which goes on over restarts, and shows it.
@@ -53,8 +62,6 @@ async fn begin(
     (name, job): (&'static str, RequestedJob),
     identity: ChangeIdentity,
 ) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
-    // It has what an earlier process was asked for.
-    api.jobs.keep(pool).await;
     change_job(api, pool, name, async move |changes| changes.jobs.begin(job, identity.uuid).await).await?;
     let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind == JobName::of(job.kind()));
     let row = row.ok_or_else(|| ApiProblem::not_found(format!("pool {} has stopped", pool.name)))?;

@@ -66,6 +66,7 @@ use crate::{
     portal::{NetworkMaker, no_thread},
     site::handle::SiteHandle,
 };
+use array::format::PoolId;
 use browser_sessions::BrowserSessions;
 use caller::FailedLogins;
 use changing::KeysUnderWay;
@@ -73,8 +74,12 @@ use connections::Entrance;
 use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use report::Refusal;
-use serving::export::listen_refusal;
-use std::{rc::Rc, sync::Arc};
+use serving::{export::listen_refusal, pool::room::RoomStatus};
+use std::{
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
 use tls::ServerTls;
 use tokio::sync::{Semaphore, oneshot};
 use world::{Address, JoinHandle, LocalFuture, ThreadStarter, World};
@@ -111,6 +116,11 @@ struct Api {
     keys: KeysUnderWay,
     /// Places of orders that only read.
     readers: Semaphore,
+    /// Places of statuses with all volumes.
+    counts: Semaphore,
+    /// The place of a count of room, and the last counts with the revisions of the catalogues.
+    room_places: Arc<Semaphore>,
+    rooms: Arc<Mutex<BTreeMap<PoolId, (u64, RoomStatus)>>>,
     jobs: JobKeeper,
 }
 
@@ -196,6 +206,9 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         sessions: BrowserSessions::default(),
         keys: KeysUnderWay::default(),
         readers: Semaphore::new(READERS_MAX),
+        counts: Semaphore::new(1),
+        room_places: Arc::new(Semaphore::new(1)),
+        rooms: Arc::default(),
         jobs,
     });
     let (keeping, own) = (Arc::clone(&api), world.clone());

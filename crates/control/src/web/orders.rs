@@ -135,8 +135,7 @@ pub(super) async fn change_pool(
     name: &'static str,
     (change, identity): (PoolChange, ChangeIdentity),
 ) -> Result<DriveChangeOutcome, ApiProblem> {
-    // It has what an earlier process was asked for.
-    api.jobs.keep(pool).await;
+    has_its_jobs(api, pool).await?;
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(served.changes.begin(name, change, DriveId(identity.uuid))?) })
     };
@@ -146,7 +145,7 @@ pub(super) async fn change_pool(
             let (outcome, revision) = end?;
             // A view that is late shows it later.
             with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
-            api.jobs.keep(pool).await;
+            keeps_its_jobs(api, pool, revision).await?;
             Ok(outcome)
         }
         Err(_) => Err(OrderRefusal::Stopped.into()),
@@ -160,13 +159,27 @@ pub(super) async fn change_job(
     name: &'static str,
     work: impl AsyncFnOnce(&Rc<PoolChanges>) -> u64 + Send + 'static,
 ) -> Result<(), ApiProblem> {
+    has_its_jobs(api, pool).await?;
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
         Box::pin(async move { Ok(work(&served.changes).await) })
     };
     let revision = order(pool, name, begin).await?;
-    with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
-    api.jobs.keep(pool).await;
-    Ok(())
+    keeps_its_jobs(api, pool, revision).await
+}
+
+/// Before a change: the pool has what an earlier process was asked for.
+async fn has_its_jobs(api: &ApiState, pool: &PoolHandle) -> Result<(), ApiProblem> {
+    let kept = api.jobs.keep(pool, 0).await;
+    kept.map_err(|refusal| ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", &refusal))
+}
+
+/// After a change: the journal has the jobs that it began or ended.
+async fn keeps_its_jobs(api: &ApiState, pool: &PoolHandle, revision: u64) -> Result<(), ApiProblem> {
+    api.jobs.keep(pool, revision).await.map_err(|refusal| {
+        let problem = format!("it is done or under way, but its job is not kept over a restart: {refusal}");
+        let refusal = Refusal::new(problem, "look at the pool's jobs");
+        ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "not-kept", &refusal)
+    })
 }
 
 /// Conditions of a change.

@@ -27,10 +27,13 @@ use serving::pool::{
     room_history::RoomHistory,
     status::PoolStatus,
 };
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 use world::with_deadline;
+
+/// Seconds for which a count of room is given again.
+const ROOM_KEPT_S: i64 = 10;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -146,13 +149,24 @@ pub(super) async fn status(
 ) -> Result<Json<PoolStatus>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let pool = pool_of(&api, &caller, &pool)?;
+    let _place = api.counts.acquire().await.expect("it is never closed");
     let status = read_order(&api, &pool, "show pool", |served| {
         Box::pin(async move {
-            let drives = served.changes.drive_statuses();
-            Ok(PoolStatus::of(&served.pool, &drives).and_snapshot_room(&served.pool).await)
+            let (tell, told) = oneshot::channel();
+            let status = PoolStatus::of(&served.pool, &served.changes.drive_statuses());
+            let on = Rc::clone(&served.pool);
+            // What snapshots keep takes long to count: other orders go on beside it.
+            served
+                .world
+                .spawn("show pool", async move { drop(tell.send(status.and_snapshot_room(&on).await)) });
+            Ok(told)
         })
     });
-    Ok(Json(status.await?))
+    match with_deadline(api.world.sleep(ANSWER_WITHIN), status.await?).await {
+        Some(Ok(status)) => Ok(Json(status)),
+        Some(Err(_)) => Err(OrderRefusal::Stopped.into()),
+        None => Err(goes_on(&pool)),
+    }
 }
 
 /// Shows when a pool is full at this week's rate, what takes its room, and what would give some back. The first time, that
@@ -166,30 +180,52 @@ pub(super) async fn room(
 ) -> Result<Json<RoomStatus>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    let (history, now_unix_s) = (RoomHistory::read(&pool.folder), api.world.unix_s());
-    // The order begins the count, and other orders go on beside it.
-    let counted = read_order(&api, &pool, "count room", move |served| {
-        Box::pin(async move {
-            let (tell, counted) = oneshot::channel();
-            let drives = served.changes.drive_statuses();
-            let on = Rc::clone(&served.pool);
-            served.world.spawn("count room", async move {
-                // The caller may be gone.
-                let _ = tell.send(RoomStatus::count(&on, (&drives, &history), now_unix_s).await);
-            });
-            Ok(counted)
-        })
-    });
-    let counted = counted.await?;
-    match with_deadline(api.world.sleep(ANSWER_WITHIN), counted).await {
-        Some(Ok(Ok(room))) => Ok(Json(room)),
-        Some(Ok(Err(error))) => {
-            let refusal = Refusal::new(format!("pool {}: {error}", pool.name), "see its events");
-            Err(ApiProblem::refused(&refusal))
+    let counting = async {
+        // One count at a time: it reads the maps of all volumes.
+        let place = Arc::clone(&api.room_places).acquire_owned().await.expect("it is never closed");
+        let revision = pool.last_view().catalogue_revision;
+        if let Some((as_of, known)) =
+            api.rooms.lock().expect("nothing panics with the lock held").get(&pool.id)
+            && *as_of == revision
+            && api.world.unix_s() - known.counted_unix_s < ROOM_KEPT_S
+        {
+            return Ok(known.clone());
         }
-        Some(Err(_)) => Err(OrderRefusal::Stopped.into()),
-        None => Err(goes_on(&pool)),
-    }
+        let (history, now_unix_s) = (RoomHistory::read(&pool.folder), api.world.unix_s());
+        let rooms = Arc::clone(&api.rooms);
+        let id = pool.id;
+        let counted = read_order(&api, &pool, "count room", move |served| {
+            Box::pin(async move {
+                let (tell, counted) = oneshot::channel();
+                let drives = served.changes.drive_statuses();
+                let on = Rc::clone(&served.pool);
+                // The order begins the count, and other orders go on beside it; who asks again finds the result.
+                served.world.spawn("count room", async move {
+                    let _place = place;
+                    let room = RoomStatus::count(&on, (&drives, &history), now_unix_s).await;
+                    if let Ok(room) = &room {
+                        rooms
+                            .lock()
+                            .expect("nothing panics with the lock held")
+                            .insert(id, (revision, room.clone()));
+                    }
+                    // The caller may be gone.
+                    let _ = tell.send(room);
+                });
+                Ok(counted)
+            })
+        });
+        match counted.await?.await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(error)) => {
+                let refusal = Refusal::new(format!("pool {}: {error}", pool.name), "see its events");
+                Err(ApiProblem::refused(&refusal))
+            }
+            Err(_) => Err(OrderRefusal::Stopped.into()),
+        }
+    };
+    let counted = with_deadline(api.world.sleep(ANSWER_WITHIN), counting).await;
+    counted.unwrap_or_else(|| Err(goes_on(&pool))).map(Json)
 }
 
 /// Changes sparing, failure domains, or failure sets: one of these at a time.

@@ -4,7 +4,7 @@ use super::{
     add_drive::{DriveSource, join},
     folder::OpenPool,
     remote_drive::in_full,
-    status::{DriveStatuses, PoolStatus},
+    status::DriveStatuses,
 };
 use crate::{notices::Notices, remote::is_uri, uuid::parse_uuid};
 use array::{
@@ -60,12 +60,13 @@ pub struct LeavingStatus {
 }
 
 /// A drive by all the names that it has.
-struct DriveNames<'a> {
-    id: DriveId,
-    paths: Vec<PathBuf>,
-    serial: Option<&'a str>,
+#[derive(Clone, Debug)]
+pub struct DriveNames<'a> {
+    pub id: DriveId,
+    pub paths: Vec<PathBuf>,
+    pub serial: Option<&'a str>,
     /// In front of people.
-    name: String,
+    pub name: String,
 }
 
 /// The drive that a person means: by its path, its file's name, its serial number, or its UUID.
@@ -81,37 +82,32 @@ pub fn drive_named(open: &OpenPool, given: &str) -> Result<NamedDrive, Refusal> 
         let serial = drive.recorded.hardware.serial.as_deref();
         Some(DriveNames { id: drive.recorded.drive?, paths, serial, name: drive.name(folder) })
     });
-    chosen(names, (folder, folder), given)
+    chosen(names, (folder, folder), (given, true))
 }
 
-/// As [`drive_named`], of a status. `pool` is the name of the pool in messages.
+/// As [`drive_named`], of a pool that another process has open, in `folder` there. `pool` is its name in messages. On another
+/// machine, links and relative paths of this one mean nothing.
 ///
 /// # Errors
 ///
 /// The pool has no such drive, or several.
 pub fn drive_named_in(
-    status: &PoolStatus,
+    drives: &[DriveNames<'_>],
     (folder, pool): (&Path, &Path),
-    given: &str,
+    (given, is_here): (&str, bool),
 ) -> Result<NamedDrive, Refusal> {
-    let names = status.drives.iter().filter_map(|drive| {
-        let id = DriveId(parse_uuid(drive.drive.as_deref()?).ok()?);
-        let paths = vec![drive.recorded_path.clone(), drive.path.clone()];
-        let serial = drive.hardware.serial.as_deref();
-        Some(DriveNames { id, paths, serial, name: drive.name.clone() })
-    });
-    chosen(names, (folder, pool), given)
+    chosen(drives.iter().cloned(), (folder, pool), (given, is_here))
 }
 
 fn chosen<'a>(
     drives: impl Iterator<Item = DriveNames<'a>>,
     (folder, pool): (&Path, &Path),
-    given: &str,
+    (given, is_here): (&str, bool),
 ) -> Result<NamedDrive, Refusal> {
     let uuid = parse_uuid(given).ok().map(DriveId);
     let mut found: Vec<NamedDrive> = Vec::new();
     for DriveNames { id, paths, serial, name } in drives {
-        let is_path = paths.iter().any(|path| is_path(path, folder, given));
+        let is_path = paths.iter().any(|path| is_path(path, folder, (given, is_here)));
         if is_path || serial == Some(given) || uuid == Some(id) {
             found.push(NamedDrive { drive: id, name });
         }
@@ -131,13 +127,16 @@ fn chosen<'a>(
     Err(Refusal::new(problem, remedy))
 }
 
-fn is_path(path: &Path, folder: &Path, given: &str) -> bool {
+fn is_path(path: &Path, folder: &Path, (given, is_here): (&str, bool)) -> bool {
     let given = PathBuf::from(given);
     let is_same = || match (host_files::canonical(path), host_files::canonical(&given)) {
         (Ok(path), Ok(given)) => path == given,
         _ => false,
     };
-    path == given || path == folder.join(&given) || is_uri(&given) && path == in_full(&given) || is_same()
+    path == given
+        || path == folder.join(&given)
+        || is_uri(&given) && path == in_full(&given)
+        || is_here && is_same()
 }
 
 /// Lets a drive leave, or goes on.

@@ -15,6 +15,7 @@ use super::{
     status::{DriveStatus, DriveStatuses, OnlyCopyStatus, RebuildStatus},
     unused,
 };
+use crate::uuid::parse_uuid;
 use array::{
     format::DriveId,
     mover::{DriveFill, JobKind, PoolJob},
@@ -65,6 +66,8 @@ pub struct DriveHealth {
     pub status: DriveStatus,
     /// False for a drive in use that the pool's folder does not list, or that has no folder.
     pub is_recorded: bool,
+    /// It has left for good, and is in the folder's record for a moment yet.
+    pub has_left: bool,
     /// Bytes of all its slots; `None` if it is not in use.
     pub size_bytes: Option<u64>,
     /// Bytes of its slots that are used.
@@ -158,8 +161,10 @@ impl DriveHealth {
         let health = |(status, is_recorded): (DriveStatus, bool)| {
             let id = status.drive.clone().unwrap_or_default();
             let fill = fills.get(&id);
+            let has_left = parse_uuid(&id).is_ok_and(|id| pool.has_left(DriveId(id)));
             Self {
                 is_recorded,
+                has_left,
                 size_bytes: fill.map(|fill| fill.slot_bytes),
                 used_bytes: fill.map_or(0, |fill| fill.used_bytes),
                 domain: domains.get(&id).cloned(),

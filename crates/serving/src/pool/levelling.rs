@@ -1,6 +1,6 @@
 //! Levelling: how full the drives of a pool are, and the moves that make them equally full.
 
-use super::{folder::OpenPool, status::PoolStatus};
+use super::folder::OpenPool;
 use array::{
     mover::{DriveFill, JobKind},
     pool::{Pool, events::LevellingOutcome},
@@ -82,12 +82,8 @@ pub fn advice(open: &OpenPool) -> Option<String> {
     advice_if(open.pool.is_uneven() || open.pool.segments_across_sets() > 0, open.folder())
 }
 
-/// As [`advice`], of a status; `pool` is its folder or name.
-pub fn advice_of(status: &PoolStatus, pool: &Path) -> Option<String> {
-    advice_if(status.levelling.is_uneven || status.failure_sets.across_segments > 0, pool)
-}
-
-fn advice_if(is_uneven: bool, pool: &Path) -> Option<String> {
+/// As [`advice`], if drives are uneven or copies lie across failure sets; `pool` is its folder or name in commands.
+pub fn advice_if(is_uneven: bool, pool: &Path) -> Option<String> {
     is_uneven.then(|| {
         format!(
             "its data will be levelled over all drives while the pool is exported; 'spindle pool level {}' does it now",

@@ -8,7 +8,7 @@ use super::{
     status::DriveStatuses,
 };
 use array::{
-    error::Result,
+    error::{Error, Result},
     pool::{Pool, is_incomplete_copy},
 };
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ use std::cmp::Reverse;
 /// Room of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoomStatus {
+    /// Seconds since 1970, UTC.
+    pub counted_unix_s: i64,
     pub usable_bytes: u64,
     pub used_bytes: u64,
     /// Over the last week; none before a day of history is known.
@@ -95,7 +97,8 @@ impl RoomStatus {
         for info in pool.volumes() {
             let is_left = info.left_by.is_some();
             if is_left || is_incomplete_copy(&info.name) {
-                let bytes = pool.deletion_bytes(info.volume).await?;
+                // It may be gone since it was listed.
+                let Some(bytes) = unless_gone(pool.deletion_bytes(info.volume).await)? else { continue };
                 let step = RoomStep::DeleteVolume { volume: info.name.clone() };
                 gains.push(RoomGain { step, bytes, is_exact: true });
             }
@@ -103,10 +106,11 @@ impl RoomStatus {
                 // Its room counts to the volume that was rolled back.
                 continue;
             }
+            let Some(used_bytes) = unless_gone(pool.used_by(info.volume).await)? else { continue };
             let of_volume = rooms.iter().filter(|room| room.volume == info.name);
             let snapshots_bytes = of_volume.map(|room| room.bytes).max().unwrap_or(0);
             volumes.push(VolumeRoom {
-                used_bytes: pool.used_by(info.volume).await?,
+                used_bytes,
                 snapshots: info.snapshots,
                 snapshots_bytes,
                 volume: info.name,
@@ -136,6 +140,7 @@ impl RoomStatus {
         let slots: u64 = pool.fills().iter().map(|fill| fill.used_bytes).sum();
         let now = RoomSample { unix_s: now_unix_s, used_bytes: space.used_bytes };
         Ok(Self {
+            counted_unix_s: now_unix_s,
             usable_bytes: space.usable_bytes,
             used_bytes: space.used_bytes,
             growth: history.growth(now, space.usable_bytes),
@@ -144,5 +149,14 @@ impl RoomStatus {
             overhead_bytes: (slots / copies).saturating_sub(space.used_bytes),
             gains,
         })
+    }
+}
+
+/// A count of a volume; `None` if the volume is gone.
+fn unless_gone(counted: Result<u64>) -> Result<Option<u64>> {
+    match counted {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Error::NoVolume(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
