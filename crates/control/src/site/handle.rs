@@ -8,7 +8,7 @@
 use super::{
     changes::SiteChange,
     file_merge::FileDifference,
-    row_change::{RowChange, RowEffect},
+    row_change::{RowEffect, SiteRowChange},
     row_refusal::RowRefusal,
 };
 use crate::{
@@ -83,7 +83,7 @@ pub enum WantedAnswer {
 /// A change of one row, without a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnlineChange {
-    pub change: RowChange,
+    pub change: SiteRowChange,
     /// Secret of the initiator, to be kept in a file of the server.
     pub secret: Option<String>,
     /// The change is made only if the row is of this version.
