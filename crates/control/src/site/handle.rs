@@ -70,8 +70,6 @@ pub struct SiteRequest {
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WantedAnswer {
-    /// The site as a file.
-    File,
     /// The changes to a site file, without doing them.
     Plan(SiteText),
     /// A site file applied.

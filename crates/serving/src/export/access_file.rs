@@ -277,7 +277,8 @@ pub fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentia
     let path = folder.join(file);
     let shown = path.display();
     let refuse = |problem: String, remedy: &str| Refusal::new(format!("{shown}: {problem}"), remedy);
-    let bytes = host_files::read_at_most(&path, 4096)
+    // An administrator of a server may name what blocks.
+    let bytes = host_files::read_file_at_most(&path, 4096)
         .map_err(|error| refuse(error.to_string(), "make it: spindle export --chap-make > FILE"))?;
     let mode = stat(&path).map_err(|error| refuse(error.to_string(), ""))?.st_mode;
     if mode & 0o077 != 0 {
