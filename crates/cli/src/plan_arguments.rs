@@ -8,6 +8,7 @@ use std::path::PathBuf;
     after_help = "Examples:
   spindle plan --users 5000 --quota 2GB --messages 150 --message-size 75KB --copies 2 --max-db-size 1024GB
   spindle plan --users 600 --quota 200MB --rules exchange-2007 --array StorTrends --raid raid10
+  spindle plan --users 1500 --array spindle --site site.toml      pools for 'spindle serve'
   spindle plan profile.toml --html plan.html --site site.toml     users in tiers, from a file
   spindle plan --users 5000 --quota 2GB --explain DSU             one number: its formula, with its numbers
   spindle plan --users 5000 --quota 2GB --set retained_days=30    one figure of the rules changed
@@ -64,7 +65,8 @@ pub struct PlanArguments {
     #[arg(long, value_name = "LEVEL")]
     pub raid: Option<String>,
 
-    /// Array, kind of drive or cloud volume to plan with [default: everything in the catalogue]
+    /// Array, kind of drive or cloud volume to plan with; spindle for pools of 'spindle serve' [default: everything in the
+    /// catalogue]
     #[arg(long, value_name = "NAME")]
     pub array: Option<String>,
 

@@ -98,7 +98,7 @@ fn check_secrecy(key: &Path) -> Result<(), Refusal> {
 }
 
 fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
-    match host_files::read_at_most(&folder.join(name), BYTES_MAX) {
+    match host_files::read_file_at_most(&folder.join(name), BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),
         Err(error) => Err(Refusal::new(error.to_string(), "give a folder whose files can be read")),

@@ -106,7 +106,7 @@ machine may use the target; where other machines reach it, that is refused. Its 
 
         /// Whether every initiator may use it
         #[arg(long, value_name = "STATE")]
-        open: Switch,
+        open: OnOff,
 
         #[command(flatten)]
         change: ChangeArguments,
@@ -177,11 +177,11 @@ Hosts that are logged in and may use the target learn of it at once (REPORTED LU
 
         /// Whether it refuses writes
         #[arg(long, value_name = "STATE")]
-        read_only: Option<Switch>,
+        read_only: Option<OnOff>,
 
         /// Whether several initiators may use it at the same time
         #[arg(long, value_name = "STATE")]
-        shared: Option<Switch>,
+        shared: Option<OnOff>,
 
         /// Acknowledge writes before they are stable (on), after (off), or as the volume is set
         #[arg(long, value_name = "STATE")]
@@ -544,12 +544,12 @@ and may come back.")]
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
+pub enum OnOff {
     On,
     Off,
 }
 
-impl Switch {
+impl OnOff {
     pub fn is_on(self) -> bool {
         self == Self::On
     }

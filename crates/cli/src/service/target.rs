@@ -2,7 +2,7 @@
 
 use super::{
     ServiceSource,
-    arguments::{Switch, TargetArguments, TargetVerb},
+    arguments::{OnOff, TargetArguments, TargetVerb},
     counted,
     result::change,
     running,
@@ -85,8 +85,8 @@ async fn run(world: &World, arguments: &TargetArguments, console: &Console) -> R
         TargetVerb::SetUnit { target, number, volume, read_only, shared, write_cache, change: way } => {
             let body = UnitPatchBody {
                 volume,
-                read_only: read_only.map(Switch::is_on),
-                shared: shared.map(Switch::is_on),
+                read_only: read_only.map(OnOff::is_on),
+                shared: shared.map(OnOff::is_on),
                 write_cache: write_cache.map(UnitCache::from),
             };
             let wanted = (Method::PATCH, &*path(&target, &format!("/units/{number}")), Some(&body));

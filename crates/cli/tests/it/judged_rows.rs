@@ -218,6 +218,19 @@ fn what_verbs_changed_outlives_kills_and_starts_with_the_same_file_and_a_file_th
     let journal = fs::read(bench.path("state/journal.redb")).unwrap();
     assert!(!journal.windows(18).any(|bytes| bytes == b"a-secret-of-a-host"), "nor are they in the journal");
 
+    // What blocks is named to the server, which goes on.
+    assert!(
+        std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(bench.path("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let blocking = SITE.replace("uses = ['own']", "uses = ['own']\nuser = 'a'\nsecret_file = 'fifo'");
+    bench.make_file("blocking.toml", blocking.as_bytes());
+    assert!(refused(&bench, &["apply", "blocking.toml", "--dry-run"]).contains("it is no file"));
+
     // The file that is printed says all of it; the file of before undoes it, and says so first.
     // With the paths that messages of tests do not have.
     let printed = bench.command(&["site", "--state", "state"]).output().unwrap();

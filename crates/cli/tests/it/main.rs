@@ -45,6 +45,7 @@ mod ordered_server;
 mod out_of_space;
 mod own_server;
 mod paper_plans;
+mod planned_and_served;
 mod plans;
 mod pool_domains;
 mod pool_drives;

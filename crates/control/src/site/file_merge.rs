@@ -60,19 +60,19 @@ struct RowVersions<'r, T> {
 
 impl<'r, T: PartialEq + Clone> RowVersions<'r, T> {
     /// The version that counts, and whether an online change is kept or lost by that.
-    fn merged(&self) -> (Option<T>, Option<OnlineChange>) {
+    fn merged(&self) -> (Option<T>, Option<OnlineOutcome>) {
         let Self { applied, served, file } = self;
         let is_changed_online = served != applied && served != file;
         match is_changed_online {
             false => (file.cloned(), None),
-            true if file == applied => (served.cloned(), Some(OnlineChange::Kept)),
-            true => (file.cloned(), Some(OnlineChange::Lost)),
+            true if file == applied => (served.cloned(), Some(OnlineOutcome::Kept)),
+            true => (file.cloned(), Some(OnlineOutcome::Lost)),
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OnlineChange {
+enum OnlineOutcome {
     Kept,
     Lost,
 }
@@ -91,9 +91,9 @@ fn merge<K: Ord + Clone, T: PartialEq + Clone>(
         let (row, change) = versions.merged();
         let is_gone = served.get(key).is_none();
         match change {
-            Some(OnlineChange::Kept) if is_gone => merged.kept.push(format!("{}: it was deleted", say(key))),
-            Some(OnlineChange::Kept) => merged.kept.push(say(key)),
-            Some(OnlineChange::Lost) => {
+            Some(OnlineOutcome::Kept) if is_gone => merged.kept.push(format!("{}: it was deleted", say(key))),
+            Some(OnlineOutcome::Kept) => merged.kept.push(say(key)),
+            Some(OnlineOutcome::Lost) => {
                 merged.lost.push(format!("{}: the file says something else by now, and counts", say(key)));
             }
             None => {}

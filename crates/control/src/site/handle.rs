@@ -9,7 +9,7 @@ use super::{
     changes::SiteChange,
     file_merge::FileDifference,
     power::SitePower,
-    row_change::{RowChange, RowEffect},
+    row_change::{RowEffect, SiteRowChange},
     row_refusal::RowRefusal,
 };
 use crate::{
@@ -76,8 +76,6 @@ pub struct SiteRequest {
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WantedAnswer {
-    /// The site as a file.
-    File,
     /// The changes to a site file, without doing them.
     Plan(SiteText),
     /// A site file applied.
@@ -91,7 +89,7 @@ pub enum WantedAnswer {
 /// A change of one row, without a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnlineChange {
-    pub change: RowChange,
+    pub change: SiteRowChange,
     /// Secret of the initiator, to be kept in a file of the server.
     pub secret: Option<String>,
     /// The change is made only if the row is of this version.

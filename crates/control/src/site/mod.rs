@@ -32,5 +32,6 @@ pub mod wanted;
 
 pub use changes::{SiteAction, SiteChange, SiteChanges, SiteStep};
 pub use places::{FolderPlaces, PoolPlaces};
+pub use requests::printed_site;
 pub use server::SiteServer;
 pub use wanted::{SiteContext, WantedDrives, WantedPool, WantedSite, WantedVolume};

@@ -1,12 +1,13 @@
 //! Requests of other threads, answered by the site's server; and the view that it publishes for them.
 
 use super::{
-    adoption::refreshed,
+    adoption::{FoundPool, listed_volumes, refreshed},
     handle::{PoolHandle, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer},
     planning::{PlanOccasion, PlannedSite},
     row_refusal::RowRefusal,
     server::{SiteServer, parse},
 };
+use crate::journal::DaemonJournal;
 use report::Refusal;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -43,7 +44,6 @@ impl SiteServer {
         let is_change = matches!(wanted, WantedAnswer::Apply(_))
             || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
         let answered = match wanted {
-            WantedAnswer::File => self.file().map_err(RowRefusal::from),
             WantedAnswer::Plan(SiteText { text, destroy }) => {
                 let plan = self.plan(&text, &destroy, PlanOccasion::Apply).await;
                 plan.map(|plan| answer_of(&plan)).map_err(RowRefusal::from)
@@ -68,14 +68,6 @@ impl SiteServer {
         Ok(answer)
     }
 
-    /// The site as it is, as a file whose plan is empty.
-    fn file(&self) -> Result<SiteAnswer, Refusal> {
-        let text = self.journal.served_site().map_err(|error| error.refusal())?;
-        let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-        let (site, notes) = refreshed(parse(&text)?, &self.found_pools()?)?;
-        Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })
-    }
-
     /// Shows other threads the pools that there are now.
     pub(super) fn publish(&self) {
         // A journal that cannot be read has said so.
@@ -98,6 +90,25 @@ impl SiteServer {
             metrics: Arc::clone(&self.metrics),
         }));
     }
+}
+
+/// The site as it is, as a file whose plan is empty. From any thread: it waits for no apply that is under way, whose site it
+/// is not yet.
+///
+/// # Errors
+///
+/// No site file was applied, or the site and the pools contradict each other.
+pub fn printed_site(journal: &DaemonJournal, view: &SiteView) -> Result<SiteAnswer, Refusal> {
+    let text = journal.served_site().map_err(|error| error.refusal())?;
+    let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
+    let found = |pool: &PoolHandle| {
+        let volumes = listed_volumes(pool.view()?.volumes.iter().cloned());
+        let (name, folder) = (pool.name.clone(), pool.folder.clone());
+        Some(FoundPool { name, folder, devices: Vec::new(), drives: 0, volumes })
+    };
+    let pools: Vec<FoundPool> = view.pools.values().filter_map(found).collect();
+    let (site, notes) = refreshed(parse(&text)?, &pools)?;
+    Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })
 }
 
 fn answer_of(plan: &PlannedSite) -> SiteAnswer {

@@ -13,7 +13,7 @@ use serving::export::name_of;
 
 /// A change of one row.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RowChange {
+pub enum SiteRowChange {
     /// A target, and the initiators that may use it.
     CreateTarget {
         target: SiteTarget,
@@ -132,7 +132,7 @@ pub enum SiteRow<'s> {
     Schedule(&'s Snapshots),
 }
 
-impl RowChange {
+impl SiteRowChange {
     /// Makes the change in a site, whose references say the groups of volumes.
     ///
     /// # Errors
@@ -505,12 +505,12 @@ mod tests {
         Site::from_toml(SITE).unwrap()
     }
 
-    fn unit(volume: &str) -> RowChange {
+    fn unit(volume: &str) -> SiteRowChange {
         let unit = NewUnit { volume: volume.to_owned(), ..NewUnit::default() };
-        RowChange::AddUnit { target: "disks".to_owned(), unit }
+        SiteRowChange::AddUnit { target: "disks".to_owned(), unit }
     }
 
-    fn refused(change: RowChange) -> String {
+    fn refused(change: SiteRowChange) -> String {
         change.make(&mut site()).unwrap_err().to_string()
     }
 
@@ -521,7 +521,7 @@ mod tests {
         assert_eq!(unit("mail/new").make(&mut site), Ok(RowEffect::None));
         assert_eq!((site.targets[0].units[1].number, &*site.targets[0].units[1].volume), (1, "mail/new"));
         let export = SiteExport { name: "n".into(), volume: "new@monday".into(), read_only: true };
-        let create = RowChange::CreateExport { export };
+        let create = SiteRowChange::CreateExport { export };
         assert_eq!(create.clone().make(&mut site), Ok(RowEffect::Created));
         assert_eq!(create.make(&mut site), Ok(RowEffect::None));
         assert_eq!(site.exports[0].volume, "mail/new@monday");
@@ -532,11 +532,11 @@ mod tests {
     #[test]
     fn rights_go_with_what_they_are_on() {
         let mut site = site();
-        let remove = RowChange::RemoveUnit { target: name_of("disks"), number: 0 };
+        let remove = SiteRowChange::RemoveUnit { target: name_of("disks"), number: 0 };
         assert_eq!(remove.make(&mut site), Ok(RowEffect::Removed));
         let initiator = &site.initiators[0];
         assert_eq!((&initiator.uses[..], &initiator.reads[..]), (&["disks".to_owned()][..], &[][..]));
-        let delete = RowChange::DeleteTarget { target: "disks".into() };
+        let delete = SiteRowChange::DeleteTarget { target: "disks".into() };
         assert_eq!(delete.make(&mut site), Ok(RowEffect::Removed));
         assert_eq!(site.initiators[0].uses, [""; 0]);
         assert_eq!(site.fault(), None);
@@ -548,38 +548,38 @@ mod tests {
             (unit("none"), "there is no volume none in the pools that are open"),
             (unit("store"), "several pools have a volume store; say POOL/store"),
             (
-                RowChange::SetUnit { target: "disks".into(), number: 3, patch: UnitPatch::default() },
+                SiteRowChange::SetUnit { target: "disks".into(), number: 3, patch: UnitPatch::default() },
                 "target disks has no unit 3",
             ),
-            (RowChange::DeleteTarget { target: "other".into() }, "there is no target other"),
+            (SiteRowChange::DeleteTarget { target: "other".into() }, "there is no target other"),
             (
-                RowChange::SetInitiator {
+                SiteRowChange::SetInitiator {
                     initiator: "IQN.X:A".into(),
                     patch: InitiatorPatch { uses: Some(vec!["disks/7".into()]), ..Default::default() },
                 },
                 "there is no target or unit disks/7 to be used",
             ),
             (
-                RowChange::CreateInitiator {
+                SiteRowChange::CreateInitiator {
                     initiator: SiteInitiator { name: "iqn.X:a".into(), ..Default::default() },
                 },
                 "there is another initiator iqn.x:a",
             ),
             (
-                RowChange::CreateInitiator {
+                SiteRowChange::CreateInitiator {
                     initiator: SiteInitiator { name: "host".into(), ..Default::default() },
                 },
                 "\"host\" is no iSCSI name",
             ),
             (
-                RowChange::CreateTarget {
+                SiteRowChange::CreateTarget {
                     target: SiteTarget { name: "a/b".into(), ..Default::default() },
                     initiators: Vec::new(),
                 },
                 "\"a/b\" is no name of a target",
             ),
             (
-                RowChange::CreateSchedule {
+                SiteRowChange::CreateSchedule {
                     schedule: Snapshots { name: "d".into(), groups: vec!["x".into()], ..Default::default() },
                 },
                 "there is no pool x",

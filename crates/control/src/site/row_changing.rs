@@ -14,7 +14,7 @@ use super::{
     file_merge::{FileDifference, difference, implicitly_open, served_names},
     handle::{OnlineChange, RowAnswer, SiteAnswer},
     planning::{PlanOccasion, PlannedSite},
-    row_change::{RowChange, RowEffect, SiteRow},
+    row_change::{RowEffect, SiteRow, SiteRowChange},
     row_refusal::RowRefusal,
     server::{SiteServer, parse},
     wanted::WantedSite,
@@ -65,13 +65,13 @@ impl SiteServer {
 
     async fn change_row_with(
         &mut self,
-        (change, if_match): (RowChange, Option<String>),
+        (change, if_match): (SiteRowChange, Option<String>),
         is_forced: bool,
         is_dry_run: bool,
     ) -> Result<SiteAnswer, RowRefusal> {
         let (before, mut site) = self.site_to_change()?;
         let is_stale = if_match.is_some_and(|tag| change.row(&before).is_none_or(|row| row.tag() != tag));
-        let is_creation = matches!(change, RowChange::CreateTarget { .. });
+        let is_creation = matches!(change, SiteRowChange::CreateTarget { .. });
         let effect = change.make(&mut site)?;
         // One that was made before, by the same request, is no change.
         if is_stale && effect != RowEffect::None {
@@ -251,10 +251,10 @@ impl SiteServer {
     }
 
     /// Keeps a secret in a file of its own, which the initiator's row names. Returns the file.
-    fn keep_secret(&self, change: &mut RowChange, secret: &str) -> Result<PathBuf, RowRefusal> {
+    fn keep_secret(&self, change: &mut SiteRowChange, secret: &str) -> Result<PathBuf, RowRefusal> {
         let text = match change {
-            RowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => secret_file,
-            RowChange::SetInitiator { patch, .. } => patch.secret_file.insert(String::new()),
+            SiteRowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => secret_file,
+            SiteRowChange::SetInitiator { patch, .. } => patch.secret_file.insert(String::new()),
             _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
         };
         let folder = self.context.state.join(SECRETS);

@@ -11,7 +11,7 @@ use crate::{
     session_view::SessionProtocol,
     site::{
         handle::{PoolHandle, SiteView},
-        row_change::{RowChange, SiteRow},
+        row_change::{SiteRow, SiteRowChange},
     },
 };
 use axum::{
@@ -125,7 +125,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiProblem> {
     let NewExportBody { name, volume, read_only } = body;
     let export = SiteExport { name, volume, read_only };
-    changer.change(CallerRole::Admin, RowChange::CreateExport { export }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::CreateExport { export }, None).await
 }
 
 /// Deletes an NBD export. Its volume stays. Clients of other exports of the volume are disconnected with it, and may come back.
@@ -133,5 +133,5 @@ pub(super) async fn create(
     params(("export" = String, Path, description = "Name"), RowChangeWay),
     responses((status = 200, description = "It is gone", body = RowChangeResult), (status = "default", response = ApiProblem)))]
 pub(super) async fn delete(changer: RowChanger, Path(export): Path<String>) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::DeleteExport { export }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::DeleteExport { export }, None).await
 }

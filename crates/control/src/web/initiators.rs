@@ -10,7 +10,7 @@ use crate::{
     journal::tokens::CallerRole,
     site::{
         handle::{PoolHandle, SiteView},
-        row_change::{InitiatorPatch, RowChange, SiteRow, find_initiator},
+        row_change::{InitiatorPatch, SiteRow, SiteRowChange, find_initiator},
     },
 };
 use axum::{
@@ -160,7 +160,7 @@ pub(super) async fn create(
     check_secret(secret.as_ref(), secret_file.as_ref())?;
     let (user, secret_file) = (user.unwrap_or_default(), secret_file.unwrap_or_default());
     let initiator = SiteInitiator { name, user, secret_file, uses, reads };
-    changer.change(CallerRole::Admin, RowChange::CreateInitiator { initiator }, secret).await
+    changer.change(CallerRole::Admin, SiteRowChange::CreateInitiator { initiator }, secret).await
 }
 
 /// Changes an initiator's secret or rights. Sessions that lose a right end, if that is forced; those that have logged in with
@@ -179,7 +179,7 @@ pub(super) async fn patch(
         return Err(ApiProblem::bad_request("without_chap has no user and no secret", "say one of both"));
     }
     let patch = InitiatorPatch { user, secret_file, without_chap, uses, reads };
-    changer.change(CallerRole::Admin, RowChange::SetInitiator { initiator, patch }, secret).await
+    changer.change(CallerRole::Admin, SiteRowChange::SetInitiator { initiator, patch }, secret).await
 }
 
 /// Forgets an initiator, with its rights.
@@ -190,5 +190,5 @@ pub(super) async fn delete(
     changer: RowChanger,
     Path(initiator): Path<String>,
 ) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::DeleteInitiator { initiator }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::DeleteInitiator { initiator }, None).await
 }

@@ -7,7 +7,7 @@ use crate::{
         SiteChange,
         file_merge::FileDifference,
         handle::{OnlineChange, RowAnswer, WantedAnswer},
-        row_change::{RowChange, RowEffect, SiteRow},
+        row_change::{RowEffect, SiteRow, SiteRowChange},
         row_refusal::{RowRefusal, RowRefusalKind},
     },
 };
@@ -101,7 +101,7 @@ impl RowChanger {
     pub async fn change(
         self,
         role: CallerRole,
-        change: RowChange,
+        change: SiteRowChange,
         secret: Option<String>,
     ) -> Result<Response, ApiProblem> {
         let Self { api, caller, identity, if_match, way } = self;
@@ -109,11 +109,11 @@ impl RowChanger {
         caller.need_all_pools()?;
         let is_removal = matches!(
             change,
-            RowChange::DeleteTarget { .. }
-                | RowChange::RemoveUnit { .. }
-                | RowChange::DeleteInitiator { .. }
-                | RowChange::DeleteExport { .. }
-                | RowChange::DeleteSchedule { .. }
+            SiteRowChange::DeleteTarget { .. }
+                | SiteRowChange::RemoveUnit { .. }
+                | SiteRowChange::DeleteInitiator { .. }
+                | SiteRowChange::DeleteExport { .. }
+                | SiteRowChange::DeleteSchedule { .. }
         );
         let wanted = OnlineChange { change, secret, if_match, is_forced: way.force, is_dry_run: way.dry_run };
         let answer = match ask(&api, WantedAnswer::Change(Box::new(wanted))).await {

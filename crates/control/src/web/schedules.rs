@@ -9,7 +9,7 @@ use super::{
 use crate::{
     journal::tokens::CallerRole,
     schedules::{ScheduleView, ScheduledVolume},
-    site::row_change::{RowChange, SchedulePatch, SiteRow},
+    site::row_change::{SchedulePatch, SiteRow, SiteRowChange},
 };
 use axum::{
     Json,
@@ -195,7 +195,7 @@ pub(super) async fn create(
         keep: Some(keep),
         ..Snapshots::default()
     };
-    changer.change(CallerRole::Operate, RowChange::CreateSchedule { schedule }, None).await
+    changer.change(CallerRole::Operate, SiteRowChange::CreateSchedule { schedule }, None).await
 }
 
 /// Changes a schedule. Its snapshots stay as far as it keeps them, also of volumes that it has no more.
@@ -211,7 +211,7 @@ pub(super) async fn patch(
     // Fewer that are kept are snapshots that go.
     let role = if keep.is_some() { CallerRole::Admin } else { CallerRole::Operate };
     let patch = SchedulePatch { groups: pools, volumes, every_hours, at, keep };
-    changer.change(role, RowChange::SetSchedule { schedule, patch }, None).await
+    changer.change(role, SiteRowChange::SetSchedule { schedule, patch }, None).await
 }
 
 /// Deletes a schedule. Its snapshots stay until someone deletes them.
@@ -222,5 +222,5 @@ pub(super) async fn delete(
     changer: RowChanger,
     Path(schedule): Path<String>,
 ) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::DeleteSchedule { schedule }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::DeleteSchedule { schedule }, None).await
 }

@@ -3,7 +3,10 @@
 use super::{ApiState, caller::Caller, problem::ApiProblem, rows::SitePlan};
 use crate::{
     journal::tokens::CallerRole,
-    site::handle::{SiteAnswer, SiteText, WantedAnswer},
+    site::{
+        handle::{SiteAnswer, SiteText, WantedAnswer},
+        printed_site,
+    },
 };
 use axum::{
     Json,
@@ -41,14 +44,14 @@ impl From<SiteBody> for SiteText {
     }
 }
 
-/// Prints the site as a file whose plan is empty.
+/// Prints the site as a file whose plan is empty; of an apply that is under way, the one before it.
 #[utoipa::path(get, path = "/v1/site", tag = "site",
     responses((status = 200, description = "A site file; the header spindle-left-out tells what it lacks", body = String, content_type = "application/toml"),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
-    let SiteAnswer { text, notes, .. } = ask(&api, WantedAnswer::File).await?;
+    let SiteAnswer { text, notes, .. } = printed_site(&api.journal, &api.site.look())?;
     let text = text.expect("a file was asked for");
     let mut response = ([(header::CONTENT_TYPE, "application/toml")], text).into_response();
     // Headers are ASCII.
@@ -96,7 +99,7 @@ pub(super) async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnsw
     // An apply has its end in the audit, however long it takes.
     let time = match wanted {
         WantedAnswer::Apply(_) | WantedAnswer::Change(_) | WantedAnswer::Power(_) => APPLIED_WITHIN,
-        WantedAnswer::File | WantedAnswer::Plan(_) => ANSWER_WITHIN,
+        WantedAnswer::Plan(_) => ANSWER_WITHIN,
     };
     let answer = api.site.ask(wanted)?;
     match with_deadline(api.world.sleep(time), answer).await {

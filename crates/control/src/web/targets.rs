@@ -11,7 +11,7 @@ use crate::{
     site::{
         file_merge::implicitly_open,
         handle::SiteView,
-        row_change::{NewUnit, RowChange, SiteRow, UnitPatch, find_target},
+        row_change::{NewUnit, SiteRow, SiteRowChange, UnitPatch, find_target},
     },
 };
 use axum::{
@@ -260,7 +260,7 @@ pub(super) async fn create(
         target.units.push(SiteUnit { number, volume, read_only, shared, write_cache });
     }
     target.units.sort_by_key(|unit| unit.number);
-    changer.change(CallerRole::Admin, RowChange::CreateTarget { target, initiators }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::CreateTarget { target, initiators }, None).await
 }
 
 /// Opens a target to all initiators, or not.
@@ -272,7 +272,7 @@ pub(super) async fn patch(
     Path(target): Path<String>,
     Json(TargetPatchBody { open }): Json<TargetPatchBody>,
 ) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::SetTarget { target, open }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::SetTarget { target, open }, None).await
 }
 
 /// Deletes a target, with the rights on it. Its volumes stay.
@@ -280,7 +280,7 @@ pub(super) async fn patch(
     params(("target" = String, Path, description = "Name in the site, or iSCSI name"), RowChangeWay),
     responses((status = 200, description = "It is gone", body = RowChangeResult), (status = "default", response = ApiProblem)))]
 pub(super) async fn delete(changer: RowChanger, Path(target): Path<String>) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::DeleteTarget { target }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::DeleteTarget { target }, None).await
 }
 
 /// Adds a unit to a target, under its sessions: initiators that may use it learn of it.
@@ -293,7 +293,7 @@ pub(super) async fn add_unit(
     Path(target): Path<String>,
     Json(body): Json<NewUnitBody>,
 ) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::AddUnit { target, unit: body.into() }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::AddUnit { target, unit: body.into() }, None).await
 }
 
 /// Changes a unit. Sessions that use it end, if that is forced.
@@ -307,7 +307,7 @@ pub(super) async fn set_unit(
 ) -> Result<Response, ApiProblem> {
     let UnitPatchBody { volume, read_only, shared, write_cache } = body;
     let patch = UnitPatch { volume, read_only, shared, write_cache: write_cache.map(UnitCache::setting) };
-    changer.change(CallerRole::Admin, RowChange::SetUnit { target, number, patch }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::SetUnit { target, number, patch }, None).await
 }
 
 /// Removes a unit from a target, with the rights on it alone. Its volume stays.
@@ -318,5 +318,5 @@ pub(super) async fn remove_unit(
     changer: RowChanger,
     Path((target, number)): Path<(String, u64)>,
 ) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, RowChange::RemoveUnit { target, number }, None).await
+    changer.change(CallerRole::Admin, SiteRowChange::RemoveUnit { target, number }, None).await
 }

@@ -12,7 +12,7 @@ use control::{
         file_merge::implicitly_open,
         handle::{OnlineChange, WantedAnswer},
         planning::PlanOccasion,
-        row_change::{InitiatorPatch, NewUnit, RowChange, RowEffect, UnitPatch},
+        row_change::{InitiatorPatch, NewUnit, RowEffect, SiteRowChange, UnitPatch},
         row_refusal::RowRefusalKind,
         server::{PortalUse, SiteServerSetting},
     },
@@ -68,13 +68,13 @@ struct Operator {
     done: usize,
     refused: usize,
     /// It was asked for, and not answered.
-    open: Option<RowChange>,
+    open: Option<SiteRowChange>,
     crashes: usize,
     /// Open changes that were not made, and said so.
     named: usize,
 }
 
-fn draw(random: &mut Random) -> RowChange {
+fn draw(random: &mut Random) -> SiteRowChange {
     let volume =
         |random: &mut Random| ["logs/a", "mail/a", "mail/b", "b"][random.below(4) as usize].to_owned();
     let target = ["disks", "own"][random.below(2) as usize].to_owned();
@@ -85,33 +85,33 @@ fn draw(random: &mut Random) -> RowChange {
             let number = random.percent(50.0).then_some(number);
             let shared = random.percent(30.0);
             let unit = NewUnit { number, volume: volume(random), shared, ..NewUnit::default() };
-            RowChange::AddUnit { target, unit }
+            SiteRowChange::AddUnit { target, unit }
         }
-        2 => RowChange::RemoveUnit { target, number },
+        2 => SiteRowChange::RemoveUnit { target, number },
         3 => {
             let patch = UnitPatch { read_only: Some(random.percent(50.0)), ..UnitPatch::default() };
-            RowChange::SetUnit { target, number, patch }
+            SiteRowChange::SetUnit { target, number, patch }
         }
         4 => {
             let units = vec![SiteUnit { volume: volume(random), ..SiteUnit::default() }];
             let target = SiteTarget { name: "own".to_owned(), units, open: random.percent(50.0) };
-            RowChange::CreateTarget { target, initiators: vec![initiator] }
+            SiteRowChange::CreateTarget { target, initiators: vec![initiator] }
         }
-        5 => RowChange::DeleteTarget { target },
+        5 => SiteRowChange::DeleteTarget { target },
         6 | 7 => {
             let initiator = SiteInitiator { name: initiator, uses: vec![target], ..SiteInitiator::default() };
-            RowChange::CreateInitiator { initiator }
+            SiteRowChange::CreateInitiator { initiator }
         }
         8 => {
             let patch = InitiatorPatch { reads: Some(vec![target]), ..InitiatorPatch::default() };
-            RowChange::SetInitiator { initiator, patch }
+            SiteRowChange::SetInitiator { initiator, patch }
         }
-        9 => RowChange::DeleteInitiator { initiator },
+        9 => SiteRowChange::DeleteInitiator { initiator },
         10 => {
             let export = SiteExport { name: format!("e{number}"), volume: volume(random), read_only: false };
             match random.percent(60.0) {
-                true => RowChange::CreateExport { export },
-                false => RowChange::DeleteExport { export: export.name },
+                true => SiteRowChange::CreateExport { export },
+                false => SiteRowChange::DeleteExport { export: export.name },
             }
         }
         _ => {
@@ -119,8 +119,8 @@ fn draw(random: &mut Random) -> RowChange {
             let (every_hours, keep, groups) = (Some(24.0), Some(2), vec!["mail".to_owned()]);
             let schedule = Snapshots { name, every_hours, keep, groups, ..Snapshots::default() };
             match random.percent(60.0) {
-                true => RowChange::CreateSchedule { schedule },
-                false => RowChange::DeleteSchedule { schedule: schedule.name },
+                true => SiteRowChange::CreateSchedule { schedule },
+                false => SiteRowChange::DeleteSchedule { schedule: schedule.name },
             }
         }
     }

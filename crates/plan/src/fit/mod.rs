@@ -14,6 +14,7 @@ mod meeting;
 mod of_drives;
 mod pools;
 mod sizing;
+pub mod spindle;
 mod whole;
 
 pub use choice::{
@@ -65,6 +66,13 @@ pub enum WishError {
         /// The name it may have meant.
         nearest: Option<String>,
     },
+    /// Spindle's array has no such level.
+    #[error("Spindle's pools do not have {} yet: {nearest}", .raid.word())]
+    Level {
+        raid: Raid,
+        /// The nearest one that they have, with the drives it takes.
+        nearest: String,
+    },
 }
 
 /// Everything in the catalogue, sorted out.
@@ -79,6 +87,9 @@ pub struct Fit {
 
 /// Ranks the wished part of `catalogue` against `needs`.
 pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<Fit, WishError> {
+    if wishes.product.as_deref().is_some_and(spindle::is_meant) {
+        return spindle::choices(needs, catalogue, wishes);
+    }
     let names = match &wishes.product {
         None => catalogue.names(),
         Some(asked) => match catalogue.named(asked) {
@@ -122,13 +133,7 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
         };
         fit.add(tried, &cloud.name, None);
     }
-    fit.choices.sort_by(|a, b| {
-        let by_kind = (a.raid == Raid::Inside).cmp(&(b.raid == Raid::Inside));
-        let by_size =
-            by_kind.then(a.drives().cmp(&b.drives())).then(a.capacity().get().total_cmp(&b.capacity().get()));
-        let by_headroom = by_size.then(b.headroom().total_cmp(&a.headroom()));
-        by_headroom.then(a.confidence.cmp(&b.confidence)).then(a.product.cmp(&b.product))
-    });
+    fit.rank();
     Ok(fit)
 }
 
@@ -143,6 +148,18 @@ fn levels(wishes: &Wishes, whole: bool, has: &[Raid]) -> Vec<Raid> {
 }
 
 impl Fit {
+    /// Puts the choices in their order.
+    fn rank(&mut self) {
+        self.choices.sort_by(|a, b| {
+            let by_kind = (a.raid == Raid::Inside).cmp(&(b.raid == Raid::Inside));
+            let by_size = by_kind
+                .then(a.drives().cmp(&b.drives()))
+                .then(a.capacity().get().total_cmp(&b.capacity().get()));
+            let by_headroom = by_size.then(b.headroom().total_cmp(&a.headroom()));
+            by_headroom.then(a.confidence.cmp(&b.confidence)).then(a.product.cmp(&b.product))
+        });
+    }
+
     fn add(
         &mut self,
         tried: Result<Choice, String>,

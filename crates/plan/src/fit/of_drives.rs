@@ -5,6 +5,7 @@ use super::{
     load::{GroupLoad, Load},
     meeting::Meeting,
     pools::{self, Division, too_many},
+    spindle,
 };
 use crate::{
     catalogue::{Array, ArraySize, Catalogue, Drive, Raid, Rated, Rating, Redundancy},
@@ -16,6 +17,7 @@ use crate::{
 const COPIES_OF_JBOD: u32 = 3;
 
 /// Drives, and where they are bought.
+#[derive(Clone, Copy)]
 struct Material<'a> {
     product: &'a str,
     drive: &'a str,
@@ -30,6 +32,10 @@ struct Material<'a> {
     group_min: u32,
     /// Drives that there is room for, of one copy; none if nothing bounds them.
     bays: Option<u32>,
+    /// Its pools mirror, whatever lies in them.
+    mirrors_all: bool,
+    /// Drives of a pool at most, spares included; none if nothing but the rules bounds them.
+    pool_drives: Option<u32>,
 }
 
 /// Groups of drives of `array`.
@@ -62,6 +68,8 @@ pub fn of_array(
         spares: Some(array.spares),
         group_min: array.group_min,
         bays: Some(array.bays),
+        mirrors_all: false,
+        pool_drives: None,
     };
     let rating_of = |raid: Raid| array.rated(raid).map(|rated| rated.rating);
     choice(load, &material, raid, &rated, &rating_of, catalogue, sizing)
@@ -97,6 +105,37 @@ pub fn of_drive(
         spares: None,
         group_min: 0,
         bays: None,
+        mirrors_all: false,
+        pool_drives: None,
+    };
+    choice(load, &material, raid, &rated, &|_| Some(rating), catalogue, sizing)
+}
+
+/// Pools of Spindle's own array, of `drive`s of this size.
+pub fn of_spindle(
+    load: &Load,
+    drive: &Drive,
+    size: SoldGb,
+    raid: Raid,
+    catalogue: &Catalogue,
+    sizing: &Sizing,
+) -> Result<Choice, String> {
+    let rating = Rating::Drives { each: drive.array_iops };
+    let rated = Rated { rating, source: &drive.source, confidence: drive.confidence };
+    let material = Material {
+        product: spindle::NAME,
+        drive: &drive.name,
+        label: size,
+        formatted: size.gib() * spindle::FILLED_SHARE,
+        holds_source: spindle::FILLED_SOURCE,
+        controllers: 0,
+        cache_gb: None,
+        // Room for one lost drive, spread over all.
+        spares: Some(1),
+        group_min: 0,
+        bays: None,
+        mirrors_all: true,
+        pool_drives: Some(spindle::POOL_DRIVES_MAX),
     };
     choice(load, &material, raid, &rated, &|_| Some(rating), catalogue, sizing)
 }
@@ -166,6 +205,7 @@ fn level_for(asked: &GroupLoad, databases: Raid, material: &Material<'_>, sizing
         Purpose::Mail | Purpose::Databases => databases,
         Purpose::Logs if one_drive_holds && one_drive_does && material.group_min < 4 => Raid::Raid1,
         Purpose::Logs => Raid::Raid10,
+        Purpose::Backup if material.mirrors_all => Raid::Raid10,
         Purpose::Backup => Raid::Raid5,
     }
 }
@@ -202,7 +242,10 @@ fn group(
     };
     let drives_max = match redundancy.level {
         Raid::Jbod => 1,
-        _ => (sizing.pool_drives / step * step).max(by.least),
+        _ => {
+            let most = material.pool_drives.map_or(u32::MAX, |most| most - material.spares.unwrap_or(0));
+            (sizing.pool_drives.min(most) / step * step).max(by.least)
+        }
     };
     let division =
         pools::divide(load, asked, drives_max, |asked| by.drives(asked).map(|(drives, _)| drives))?;

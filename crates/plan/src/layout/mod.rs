@@ -14,7 +14,7 @@ pub use sets::failure_sets;
 use crate::{
     catalogue::Raid,
     demand::Needs,
-    fit::{Choice, GroupChoice, Purpose, Wishes},
+    fit::{Choice, GroupChoice, Purpose, Wishes, spindle},
     site::{Group, Location, Role, Server, Volume, round},
     units::{HostIops, MegabitsPerSecond},
 };
@@ -150,7 +150,8 @@ fn pool_of(choice: &Choice, group: &GroupChoice, set: u32, pool: u32, site: &str
         drives: Some(group.drives / group.pools),
         spares: (!of_cloud)
             .then(|| group.spares / group.pools + u32::from(pool < group.spares % group.pools)),
-        failure_sets: match of_cloud {
+        // Spindle's pools form their sets themselves.
+        failure_sets: match of_cloud || choice.product == spindle::NAME {
             true => Vec::new(),
             false => failure_sets(of_unit).repeat(units as usize),
         },

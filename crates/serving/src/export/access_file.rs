@@ -291,7 +291,9 @@ const MAKE_SECRET: &str = "make it: spindle export --chap-make > FILE";
 pub fn read_secret(path: &Path, remedy: &str) -> Result<Vec<u8>, Refusal> {
     let refuse =
         |problem: String, remedy: &str| Refusal::new(format!("{}: {problem}", path.display()), remedy);
-    let bytes = host_files::read_at_most(path, 4096).map_err(|error| refuse(error.to_string(), remedy))?;
+    // An administrator of a server may name what blocks.
+    let bytes =
+        host_files::read_file_at_most(path, 4096).map_err(|error| refuse(error.to_string(), remedy))?;
     let mode = stat(path).map_err(|error| refuse(error.to_string(), ""))?.st_mode;
     if mode & 0o077 != 0 {
         return Err(refuse("others may read this secret".to_owned(), "chmod 600 it"));

@@ -113,6 +113,29 @@ pub fn write_in_place(path: &Path, bytes: &[u8]) -> IoResult<()> {
     written.map_err(context)
 }
 
+/// As [`read_at_most`], of a regular file alone; `WrongType` of anything else. It does not wait for a pipe's other end, as an
+/// opening of one does: for paths that somebody else has named.
+pub fn read_file_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(fail("reading", path))?;
+    if !file.metadata().map_err(fail("examining", path))?.is_file() {
+        return Err(IoError::new(
+            IoErrorKind::WrongType,
+            format!("reading {}: it is no file", path.display()),
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(fail("reading", path))?;
+    match bytes.len() as u64 > bytes_max {
+        false => Ok(bytes),
+        true => {
+            let story = format!("reading {}: it has more than {bytes_max} bytes", path.display());
+            Err(IoError::new(IoErrorKind::Damaged, story))
+        }
+    }
+}
+
 /// Writes `bytes` to `path` atomically: a reader, or a reboot after power loss, finds the old file or the
 /// whole new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {

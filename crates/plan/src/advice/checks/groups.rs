@@ -3,6 +3,7 @@
 use crate::{
     advice::subject::{Outcome, Subject, hold, holds_mail},
     catalogue::Raid,
+    fit::spindle,
     site::{Group, Role},
     units::{counted, shown},
 };
@@ -78,6 +79,8 @@ pub fn backup_raid(subject: &Subject<'_>) -> Outcome {
     let groups = subject.groups_with(|volume| volume.role == Role::Backup).into_iter();
     // Beside mail, mail decides.
     let alone = groups.filter(|group| !subject.in_group(group).any(|volume| holds_mail(volume.role)));
+    // Spindle's pools have no parity yet.
+    let alone = alone.filter(|group| !group.array.starts_with(spindle::NAME));
     Outcome::among(alone, |group| unless(!group.raid.is_mirrored(), group))
 }
 
