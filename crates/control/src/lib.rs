@@ -34,6 +34,8 @@ pub mod journal;
 pub mod metrics;
 pub mod notice;
 pub mod order;
+#[doc(hidden)]
+pub mod planted;
 pub mod pool_changes;
 pub mod pool_thread;
 pub mod portal;
