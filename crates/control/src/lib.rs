@@ -40,6 +40,8 @@ pub mod metrics;
 pub mod notice;
 pub mod notifying;
 pub mod order;
+#[doc(hidden)]
+pub mod planted;
 pub mod pool_changes;
 pub mod pool_jobs;
 pub mod pool_thread;

@@ -346,7 +346,7 @@ impl Merging<'_> {
             }
             let is_same = |known: &&mut SiteInitiator| known.name.eq_ignore_ascii_case(&initiator.name);
             let Some(known) = self.draft.site.initiators.iter_mut().find(is_same) else {
-                if !is_older || !(uses.is_empty() && reads.is_empty()) {
+                if !(is_older && uses.is_empty() && reads.is_empty()) {
                     self.draft.site.initiators.push(SiteInitiator { uses, reads, ..initiator.clone() });
                 }
                 continue;

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     journal::{ApplyRecord, JournalError, JournalPool},
+    planted::{self, ApplyBug},
     pool_thread::ServedPool,
 };
 use array::{
@@ -94,6 +95,9 @@ impl SiteServer {
         if occasion != PlanOccasion::Online {
             self.open_pools(&wanted.pools).await;
         }
+        if planted::is(ApplyBug::DocumentBeforeItsSteps) {
+            self.keep_documents(&text, &wanted.pools).await?;
+        }
         let (refused, daemon) = (&self.refused, &self.daemon);
         self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         let total = steps.len();
@@ -122,6 +126,9 @@ impl SiteServer {
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
             self.watched.send_replace(Some(Arc::new(wanted.watched)));
+        }
+        if planted::is(ApplyBug::EndedBeforeItsLastStep) {
+            self.journal.end_apply().map_err(|error| error.refusal())?;
         }
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);
@@ -236,9 +243,21 @@ impl SiteServer {
         match step {
             SiteStep::MakePool(pool) => self.make_pool(pool).await,
             SiteStep::RenameVolume { pool, from, to } => {
+                let is_made_anew = planted::is(ApplyBug::MadeInsteadOfRenamed);
+                let id = VolumeId(random_uuid(&self.world));
                 let (from, to) = (from.clone(), to.clone());
                 self.change(pool, "rename volume", move |pool| {
-                    Box::pin(async move { pool.pool.rename_volume(&*from, &to).await })
+                    Box::pin(async move {
+                        if is_made_anew
+                            && let Some(known) = pool.pool.volumes().into_iter().find(|one| one.name == from)
+                        {
+                            pool.pool.delete_volume(&*from, true).await?;
+                            let (size_bytes, setting) = (known.size_bytes, known.setting);
+                            let new = NewVolume { name: to, volume: id, size_bytes, setting };
+                            return pool.pool.create_volume(&new).await;
+                        }
+                        pool.pool.rename_volume(&*from, &to).await
+                    })
                 })
                 .await
             }

@@ -1,7 +1,10 @@
 //! The steps from what is there to what is wanted. Pure: nothing is done here.
 
 use super::wanted::{WantedDrives, WantedPool, WantedSite, WantedVolume};
-use crate::view::VolumeView;
+use crate::{
+    planted::{self, ApplyBug},
+    view::VolumeView,
+};
 use array::{format::row::WriteCache, pool::VolumeSetting};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -212,7 +215,7 @@ impl SiteChanges {
         let mut last = Vec::new();
         for volume in known.iter().filter(|volume| !met.contains(&volume.name)) {
             let path = format!("{}/{}", pool.name, volume.name);
-            if destroy.contains(&path) {
+            if destroy.contains(&path) || planted::is(ApplyBug::DestroyedWithoutName) {
                 let VolumeView { name, size, snapshots, .. } = volume.clone();
                 let step = SiteStep::DestroyVolume { pool: pool.name.clone(), volume: name, size, snapshots };
                 last.push((path, step));

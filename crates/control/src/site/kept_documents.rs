@@ -7,6 +7,7 @@ use super::{SiteServer, WantedPool, server::parse};
 use crate::{
     hexadecimal::hexadecimal,
     journal::recovery::{KeptSite, RecoveryRecord},
+    planted::{self, ApplyBug},
     recovery::{
         PoolDocument, RecoveryKey,
         parts::part_of,
@@ -57,7 +58,8 @@ impl SiteServer {
         let known = self.journal.kept_site().map_err(|error| error.refusal())?;
         let now = self.number_change(known.clone(), fingerprint, kept.values())?;
         let id = SiteId(now.site);
-        for (name, KeptDocument { pool, kept }) in kept {
+        let all = if planted::is(ApplyBug::DocumentOfOnePool) { 1 } else { usize::MAX };
+        for (name, KeptDocument { pool, kept }) in kept.into_iter().take(all) {
             if kept == Some((id, now.generation)) {
                 continue;
             }
@@ -156,7 +158,8 @@ impl SiteServer {
                 format!("the number of the site's last change is {before}, and there is none above it");
             return Err(Refusal::new(problem, "it was forged: find out which pool has it"));
         }
-        let now = KeptSite { site: site.0, generation: before + 1, fingerprint };
+        let raised = if planted::is(ApplyBug::GenerationNotRaised) { before.max(1) } else { before + 1 };
+        let now = KeptSite { site: site.0, generation: raised, fingerprint };
         self.journal.put_kept_site(&now).map_err(|error| error.refusal())?;
         Ok(now)
     }

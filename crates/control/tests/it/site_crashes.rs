@@ -196,6 +196,7 @@ fn lives(seed: u64) -> Result<u64, String> {
         let mut asked = wish.clone();
         let mut left = random.below(4);
         let mut begun_to_destroy = Vec::new();
+        let before = documents::last_change(&file)?;
         let served = journal_of(&file)?.served_site().map_err(|error| error.to_string())?;
         let found = loop {
             let to_destroy = [&asked.destroy[..], &begun_to_destroy].concat();
@@ -218,7 +219,7 @@ fn lives(seed: u64) -> Result<u64, String> {
             }
             crashes += 1;
             left -= 1;
-            documents::check_after_crash(&mut simulation, &drives, &file)
+            documents::check_after_crash(&mut simulation, &drives, (&file, before))
                 .map_err(|why| format!("round {round}: {why}"))?;
             // The journal knows what was begun; the person does not name it again.
             asked.destroy.clear();
@@ -280,4 +281,26 @@ fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
         }
     }
     assert!(crashes > seeds / 2, "{crashes} crashes in {seeds} seeds");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn each_planted_bug_of_an_apply_is_noticed_within_a_few_seeds() {
+    use control::planted::{ApplyBug, with_bug};
+    const SEEDS_MAX: u64 = 40;
+    for bug in ApplyBug::ALL {
+        // One seed of thirty shows these: the others would only take time.
+        let first = match bug {
+            ApplyBug::DocumentBeforeItsSteps => 18,
+            ApplyBug::EndedBeforeItsLastStep => 26,
+            _ => 0,
+        };
+        let found = (first..SEEDS_MAX).find_map(|seed| Some((seed, with_bug(bug, || lives(seed)).err()?)));
+        let (seed, violation) =
+            found.unwrap_or_else(|| panic!("{bug:?} was not noticed by {SEEDS_MAX} seeds"));
+        println!(
+            "note: {bug:?} was noticed by seed {seed}: {}",
+            violation.lines().next().unwrap_or_default()
+        );
+    }
 }

@@ -77,11 +77,18 @@ pub async fn check_applied(drives: &Drives, journal: &DaemonJournal) -> Result<(
     Ok(())
 }
 
-/// Fails unless each pool keeps nothing, or a whole document of a change that the journal knows.
+/// The number of the last change, as the journal knows it.
+pub fn last_change(file: &SimStateFile) -> Result<u64, String> {
+    let kept = journal_of(file)?.kept_site().map_err(|error| error.to_string())?;
+    Ok(kept.map_or(0, |kept| kept.generation))
+}
+
+/// Fails unless each pool keeps nothing, or a whole document of a change that the journal knows; one of a change behind
+/// `before` with all its volumes.
 pub fn check_after_crash(
     simulation: &mut Simulation,
     drives: &Drives,
-    file: &SimStateFile,
+    (file, before): (&SimStateFile, u64),
 ) -> Result<(), String> {
     let known = journal_of(file)?.kept_site().map_err(|error| error.to_string())?;
     let drives = drives.clone();
@@ -91,7 +98,18 @@ pub fn check_after_crash(
     };
     let mut generations = BTreeSet::new();
     for pool in pools {
-        let KeptPart::Document { site, generation, .. } = pool.kept else { continue };
+        let KeptPart::Document { site, generation, document } = pool.kept else { continue };
+        let is_there = |meant: &str| {
+            pool.found.volumes.iter().any(|volume| meant.ends_with(&format!("/{}", volume.name)))
+        };
+        if generation > before
+            && let Some(export) = document.site.exports.iter().find(|export| !is_there(&export.volume))
+        {
+            return Err(format!(
+                "pool {} keeps an export of {}, and has not made that yet",
+                pool.pool, export.volume
+            ));
+        }
         let is_known =
             known.as_ref().is_some_and(|known| known.site == site.0 && generation <= known.generation);
         if !is_known {

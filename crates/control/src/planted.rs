@@ -1,0 +1,65 @@
+//! Planted bugs of an apply, each at the very place where a programmer might make the mistake: a test that does not notice
+//! one is worth nothing (`site_crashes`). They exist in builds with debug assertions alone.
+
+/// A bug to plant.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyBug {
+    /// The pools get their documents before the steps are done.
+    DocumentBeforeItsSteps,
+    /// A change of the site has the number of the one before.
+    GenerationNotRaised,
+    /// Only one pool gets its document.
+    DocumentOfOnePool,
+    /// What the file lacks is destroyed.
+    DestroyedWithoutName,
+    /// A volume is made under its new name, instead of renamed.
+    MadeInsteadOfRenamed,
+    /// An apply ends before what it destroys is gone.
+    EndedBeforeItsLastStep,
+}
+
+impl ApplyBug {
+    pub const ALL: [Self; 6] = [
+        Self::DocumentBeforeItsSteps,
+        Self::GenerationNotRaised,
+        Self::DocumentOfOnePool,
+        Self::DestroyedWithoutName,
+        Self::MadeInsteadOfRenamed,
+        Self::EndedBeforeItsLastStep,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planting {
+    use super::ApplyBug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<ApplyBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all sites of this thread.
+    #[doc(hidden)]
+    pub fn with_bug<T>(bug: ApplyBug, work: impl FnOnce() -> T) -> T {
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let done = work();
+        PLANTED.set(None);
+        done
+    }
+
+    pub(crate) fn is(bug: ApplyBug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use planting::is;
+#[cfg(debug_assertions)]
+pub use planting::with_bug;
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is(_: ApplyBug) -> bool {
+    false
+}
