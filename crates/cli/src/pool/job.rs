@@ -79,7 +79,8 @@ async fn named(world: &World, path: &Path, place: &ServerPlace) -> Result<NamedJ
     if place.state.is_some() {
         let server = place.connection(world)?;
         // In commands to be copied: the verbs of pools know no state folder.
-        let server_address = ServerAddress { server: Some(server.address().to_string()), token_file: None };
+        let server_address =
+            ServerAddress { server: Some(server.address().to_string()), ..ServerAddress::default() };
         let pool = at_server(server, pool, "/JOB").await?;
         return Ok(NamedJob { pool: pool.named_by(&server_address), kind });
     }

@@ -142,9 +142,9 @@ fn the_space_of_a_volume_is_that_of_its_blocks_served_and_stopped() {
     let said = done(&run_here(&bench, &["volume", "space", "mail/store"]));
     for line in [
         "mail/store: 10.0 MiB used, as of ",
-        "  0 bytes kept by its snapshots beyond it\n",
+        "  0 B kept by its snapshots beyond it\n",
         "  2.00 MiB kept by clones and by what rollbacks left\n",
-        "deleting mail/store@tuesday frees 0 bytes\n",
+        "deleting mail/store@tuesday frees 0 B\n",
     ] {
         assert!(said.contains(line), "{said}");
     }

@@ -100,10 +100,10 @@ mod tests {
                 "mail/store: 8.00 MiB used, as of 2026-11-27T03:00:00Z",
                 "  4.00 MiB by the volume itself",
                 "  4.00 MiB kept by its snapshots beyond it",
-                "  0 bytes kept by clones and by what rollbacks left",
+                "  0 B kept by clones and by what rollbacks left",
                 "deleting it with its snapshots frees 8.00 MiB",
                 "deleting mail/store@monday frees 1.00 MiB",
-                "deleting mail/store@tuesday frees 0 bytes",
+                "deleting mail/store@tuesday frees 0 B",
                 "3.00 MiB are kept by several snapshots: only deleting all that keep them frees them",
             ]
         );
