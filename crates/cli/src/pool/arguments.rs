@@ -310,7 +310,7 @@ of two steps do not always add up: what two snapshots keep together is freed whe
 the last seven days, or of as much as is known, at least one day: a server or an export notes the room in use once an \
 hour in the folder of the pool. The first count reads the map of all volumes.")]
     Room {
-        /// The pool
+        /// Folder of the pool, or its name at a server
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },

@@ -2,7 +2,7 @@
 
 use super::{
     arguments::VolumeVerb,
-    volume_access::{VolumeAccess, VolumeFacts},
+    volume_access::{EndangeredVolume, VolumeAccess},
 };
 use crate::console::Console;
 use report::Refusal;
@@ -61,7 +61,7 @@ impl Destruction {
         }
         let volume = VolumeRef::from(wanted.volume.as_str());
         let Some(facts) = access.facts(&volume, wanted.snapshot.as_deref()).await? else { return Ok(None) };
-        let VolumeFacts { size, is_needed, uses, .. } = &facts;
+        let EndangeredVolume { size, is_needed, uses, .. } = &facts;
         let shown = path.display();
         Ok(match (verb, &wanted.snapshot) {
             (VolumeVerb::Resize { size: new, .. }, _) if new < size => Some(Self {

@@ -1,6 +1,6 @@
 //! A pool that a server has open: its volumes are changed through the API.
 
-use super::volume_access::{ChangeFacts, ChangedVolume, VolumeFacts};
+use super::volume_access::{ChangeFacts, ChangedVolume, EndangeredVolume};
 use crate::{
     command_line::quoted,
     server::{connection::ServerConnection, place::ServerAddress},
@@ -206,7 +206,7 @@ impl OnlinePool {
         &self,
         volume: &VolumeRef,
         snapshot: Option<&str>,
-    ) -> Result<Option<VolumeFacts>, Refusal> {
+    ) -> Result<Option<EndangeredVolume>, Refusal> {
         let row = self.volume(volume).await?;
         if let Some(name) = snapshot {
             let path = format!("/v1/volumes/{}/snapshots?name={}", row.id, in_uri(name));
@@ -216,7 +216,7 @@ impl OnlinePool {
             }
         }
         let uses = self.uses(volume).await?;
-        Ok(Some(VolumeFacts {
+        Ok(Some(EndangeredVolume {
             size: ByteCount(row.size_bytes),
             is_needed: row.snapshots > 0 || row.group.is_some() || !uses.services.is_empty(),
             uses: uses_behind_comma(&uses),

@@ -38,7 +38,7 @@ pub struct ChangedVolume {
 }
 
 /// Facts of a volume, for those who are about to destroy some of it.
-pub struct VolumeFacts {
+pub struct EndangeredVolume {
     pub size: ByteCount,
     /// It has snapshots, is in a group, or is served: it is not deleted.
     pub is_needed: bool,
@@ -106,7 +106,7 @@ impl VolumeAccess {
         &self,
         volume: &VolumeRef,
         snapshot: Option<&str>,
-    ) -> Result<Option<VolumeFacts>, Refusal> {
+    ) -> Result<Option<EndangeredVolume>, Refusal> {
         match self {
             Self::Stopped(open) => {
                 let Some(info) = open.pool.volumes().into_iter().find(|info| volume.is(info)) else {
@@ -114,7 +114,7 @@ impl VolumeAccess {
                 };
                 let snapshots = open.pool.snapshots(info.volume).unwrap_or_default();
                 let is_there = |name: &str| snapshots.iter().any(|known| known.name == name);
-                let facts = VolumeFacts {
+                let facts = EndangeredVolume {
                     size: ByteCount(info.size_bytes),
                     is_needed: info.snapshots > 0 || info.group.is_some(),
                     uses: String::new(),
