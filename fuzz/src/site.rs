@@ -18,7 +18,7 @@ pub fn check(text: &str) {
     changes.shown().iter().for_each(|change| assert!(!change.to_string().is_empty()));
 }
 
-/// What a pool keeps of its site: the bytes as the only part that counts, and as the text in it.
+/// The document of a site in a pool: the bytes as the only part that counts, and as the text in it.
 pub fn check_document(bytes: &[u8]) {
     let pool = PoolId([1; 16]);
     if let Ok(document) = PoolDocument::decode(bytes, pool) {

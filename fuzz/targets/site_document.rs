@@ -1,4 +1,4 @@
-//! What a pool keeps of its site.
+//! The document of a site in a pool.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::site::check_document(bytes));

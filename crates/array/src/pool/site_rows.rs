@@ -21,7 +21,7 @@ use crate::{
 use std::collections::BTreeSet;
 
 impl Pool {
-    /// What the pool keeps of the site that serves it.
+    /// The document of the site that serves the pool.
     ///
     /// # Errors
     ///

@@ -170,7 +170,7 @@ fn read_key(file: &Path) -> Result<RecoveryKey, Refusal> {
     RecoveryKey::parse(&text).map_err(|refusal| Refusal::new(format!("{}: {refusal}", file.display()), ""))
 }
 
-/// What a pool says of itself and of its site.
+/// A pool with its part of the site, and the folder where it belongs.
 fn recovered(pool: &PoolOnDrives, state: &Path) -> RecoveredPool {
     let kept = kept_part(&pool.pool, pool);
     let name = match &kept {

@@ -55,7 +55,7 @@ fn fio(served: &Served, more: &[&str]) -> String {
     judge("fio", &[&usual[..], &[&uri, "--rw=randwrite", "--randseed=7"], more].concat())
 }
 
-/// What an initiator with a secret sees of the unit: its serial number and its designators.
+/// Serial number and designators of the unit, as an initiator with this secret sees them.
 fn inquiry(served: &Served, secret: &str) -> Result<String, String> {
     let uri = served.uri("/3").replacen("://", &format!("://host%{secret}@"), 1);
     let page = |page: &str| {

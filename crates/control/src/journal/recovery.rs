@@ -1,4 +1,4 @@
-//! What the journal knows of the documents in the pools: the number of the site's last change, and the recovery key.
+//! The journal's part of the documents in the pools: the number of the site's last change, and the recovery key.
 
 use super::{DaemonJournal, JournalError};
 use crate::{

@@ -20,7 +20,7 @@ pub struct RecoveredPool {
     pub kept: KeptPart,
 }
 
-/// What a pool keeps of its site.
+/// A pool's part of its site.
 pub enum KeptPart {
     /// It was never served by a site, or last by an older program.
     Nothing,
@@ -47,7 +47,7 @@ pub struct RecoveredSite {
     pub lines: Vec<String>,
 }
 
-/// What became of a pool's part.
+/// The outcome for a pool's part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveredPart {
     /// The pool's group has this name, and its part is of the site's last change.
@@ -168,7 +168,7 @@ fn within(site: &Site, group: &str) -> Site {
     own
 }
 
-/// What concerns a site as a whole.
+/// The keys that concern a site as a whole.
 fn whole_of(site: &Site) -> Site {
     Site {
         groups: Vec::new(),
@@ -199,7 +199,7 @@ struct Merging<'p> {
     draft: SiteDraft,
 }
 
-/// What was merged so far.
+/// The site that was merged so far.
 #[derive(Clone, Default)]
 struct SiteDraft {
     site: Site,

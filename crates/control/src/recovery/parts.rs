@@ -28,7 +28,7 @@ pub(crate) fn part_of(site: &Site, group: &str) -> Site {
     part
 }
 
-/// What a pool does not know of a volume; `None` if that is nothing.
+/// The keys of a volume that its pool does not know; `None` if there are none.
 fn remembered(volume: &Volume) -> Option<Volume> {
     let known = Volume {
         was: String::new(),

@@ -20,7 +20,7 @@ pub const SECRET_BYTES_MAX: usize = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SealedSecret {
-    /// What it is the secret of.
+    /// The owner of the secret: `initiator iqn.…`, `targets` or `certificate FILE`.
     pub label: String,
     /// Nonce and ciphertext, hexadecimal.
     pub sealed: String,

@@ -20,7 +20,7 @@ const TARGETS_LABEL: &str = "targets";
 /// A secret, as it lies in its file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SiteSecret {
-    /// What it is the secret of: the same in all pools.
+    /// The owner of the secret, the same in all pools.
     pub label: String,
     pub bytes: Vec<u8>,
 }

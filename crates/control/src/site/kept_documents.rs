@@ -26,7 +26,7 @@ use world::real::host_files;
 /// Folder of the server for documents that it did not write and replaced.
 const SAVED_FOLDER: &str = "replaced-documents";
 
-/// What a pool keeps now.
+/// The document that a pool has now.
 struct KeptDocument {
     pool: PoolId,
     /// Site and generation; `None` without a document, or if it is damaged.

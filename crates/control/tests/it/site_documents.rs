@@ -1,4 +1,4 @@
-//! What pools keep of a site: read from their drives alone, and compared with the journal.
+//! Documents of a site in its pools, read from the drives alone and compared with the journal.
 
 use crate::sim_site::{Drives, journal_of};
 use array::pool::{ReadOnlyPool, open_read_only};

@@ -88,7 +88,7 @@ async fn first_open(world: &World, sightings: &[Sighting]) -> Result<Rc<dyn Bloc
     Err(failures.join("; "))
 }
 
-/// What keeps the pool's rows from being those of now: a list of volumes of last week would have a server make the others
+/// The reason why the pool's rows may not be the newest: a list of volumes of last week would have a server make the others
 /// again, empty.
 fn lacking(pool: &ReadOnlyPool) -> Option<String> {
     let condition = pool.condition();

@@ -20,7 +20,7 @@ pub const SITE_BYTES_MAX: usize = 4 << 20;
 /// The highest number of a change, so that there is always a next one.
 pub const SITE_GENERATION_MAX: u64 = 1 << 62;
 
-/// What a pool keeps of the site that serves it. The bytes mean nothing to the pool.
+/// The document of the site that serves a pool. Its bytes mean nothing to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteDocument {
     pub site: SiteId,

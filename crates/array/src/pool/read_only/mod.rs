@@ -369,7 +369,7 @@ impl ReadOnlyPool {
         Ok(ReadOnlyVolume::new(Rc::clone(self), (branch, Some(stamp)), row.sectors))
     }
 
-    /// What the pool keeps of the site that serves it.
+    /// The document of the site that serves the pool.
     ///
     /// # Errors
     ///
