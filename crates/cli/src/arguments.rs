@@ -15,6 +15,7 @@ use crate::{
     remote_arguments::RemoteArguments,
     server::arguments::{AuditArguments, EventArguments, TokenArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
+    top::TopArguments,
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
@@ -77,6 +78,8 @@ pub enum Verb {
     Audit(AuditArguments),
     /// Print what happened in a server, and what happens
     Event(EventArguments),
+    /// Show what a server does: pools, volumes and drives by rate, with latencies
+    Top(TopArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

@@ -21,6 +21,7 @@ mod report;
 mod server;
 mod site;
 mod state_folder;
+mod top;
 mod verb_arguments;
 mod verify;
 
@@ -67,6 +68,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Token(arguments) => server::token(&arguments),
         Verb::Audit(arguments) => server::audit(&arguments),
         Verb::Event(arguments) => server::event(&arguments),
+        Verb::Top(arguments) => top::top(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

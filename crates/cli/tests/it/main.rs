@@ -66,6 +66,7 @@ mod spindle;
 mod step_times;
 mod storage;
 mod sweeps;
+mod top;
 mod verify;
 mod verify_counts;
 mod verify_torn;
