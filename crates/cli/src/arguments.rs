@@ -22,6 +22,7 @@ use crate::{
     },
     service::arguments::{InitiatorArguments, ScheduleArguments, SessionArguments, TargetArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
+    top::TopArguments,
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
@@ -96,6 +97,8 @@ pub enum Verb {
     Drive(DriveArguments),
     /// Tell a server the power of its machine, as NUT does
     Power(PowerArguments),
+    /// Show what a server does: pools, volumes and drives by rate, with latencies
+    Top(TopArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

@@ -22,6 +22,7 @@ mod server;
 mod service;
 mod site;
 mod state_folder;
+mod top;
 mod verb_arguments;
 mod verify;
 
@@ -75,6 +76,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Initiator(arguments) => service::initiator(&arguments),
         Verb::Session(arguments) => service::session(&arguments),
         Verb::Schedule(arguments) => service::schedule(&arguments),
+        Verb::Top(arguments) => top::top(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }

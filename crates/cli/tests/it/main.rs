@@ -72,6 +72,7 @@ mod spindle;
 mod step_times;
 mod storage;
 mod sweeps;
+mod top;
 mod verb_table;
 mod verify;
 mod verify_counts;
