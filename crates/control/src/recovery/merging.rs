@@ -3,7 +3,7 @@
 use super::{
     document::PoolDocument,
     key::RecoveryKey,
-    secrets::{self, CLIENTS_LABEL, SiteSecret},
+    secrets::{self, SiteSecret},
 };
 use crate::site::adoption::{FoundPool, refreshed};
 use array::format::{PoolId, SiteId};
@@ -403,7 +403,7 @@ impl Merging<'_> {
             }
             let sealed = document.secrets.iter().find(|secret| secret.label == label);
             let opened = match (sealed, self.key) {
-                (None, _) if label == CLIENTS_LABEL => continue,
+                (None, _) if secrets::is_of_clients(&label) => continue,
                 (None, _) => Err(Refusal::new(
                     "it could not be read when the pool was written",
                     "put it there from elsewhere",
