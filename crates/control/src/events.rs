@@ -14,7 +14,7 @@ use crate::{
     conditions::{ConditionBoard, ConditionClaim, OpenCondition},
     journal::events::{EventChanges, EventRecords},
     notice::Notice,
-    notifying::{NotifierPlace, NotifierState, TestRequest},
+    notifying::{NotifierPlace, NotifierState, TestRefusal, TestRequest},
 };
 use report::{Severity, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,12 @@ struct KeptEvents {
     /// Number of the newest event that was dropped for want of room.
     dropped_to: u64,
     board: ConditionBoard,
+    /// The time that a caller said last.
+    seen_at: WallTime,
+    /// The thread that evaluates and notifies has ended by an error.
+    has_failed: bool,
+    /// Conditions were evaluated since the server started.
+    is_evaluated: bool,
     /// Ids of conditions that were raised, or raised again, since the server started.
     touched: BTreeSet<String>,
     places: BTreeMap<String, NotifierPlace>,
@@ -94,6 +100,9 @@ impl DaemonEventLog {
             next_id,
             dropped_to,
             board: ConditionBoard::of(conditions),
+            seen_at: now,
+            has_failed: false,
+            is_evaluated: false,
             touched: BTreeSet::new(),
             places,
             states: BTreeMap::new(),
@@ -110,14 +119,21 @@ impl DaemonEventLog {
         if notice.is_kept {
             return;
         }
+        self.kept().seen_at = now;
         self.append(notice.event.clone().unwrap_or_else(|| report_of(notice, now)));
+    }
+
+    /// Keeps a line of a thread that has no clock, with the time that was seen last.
+    pub(crate) fn keep_late(&self, notice: &Notice) {
+        let now = self.kept().seen_at;
+        self.keep(notice, now);
     }
 
     /// Keeps an event.
     pub fn append(&self, report: EventReport) -> Arc<NumberedEvent> {
         let mut kept = self.kept();
         let event = kept.append(report);
-        drop(kept);
+        // With the lock held: the newest number never goes back.
         self.newest.send_replace(event.id);
         event
     }
@@ -147,6 +163,10 @@ impl DaemonEventLog {
         claims: &[ConditionClaim],
         now: WallTime,
     ) -> Vec<Arc<NumberedEvent>> {
+        let mut kept = self.kept();
+        kept.seen_at = now;
+        kept.touched.extend(claims.iter().map(ConditionClaim::id));
+        drop(kept);
         // The scope may look at this log.
         let in_scope: BTreeSet<String> =
             self.conditions().into_iter().filter(is_in_scope).map(|open| open.id).collect();
@@ -174,13 +194,13 @@ impl DaemonEventLog {
         change: impl FnOnce(&mut ConditionBoard) -> Vec<EventReport>,
     ) -> Vec<Arc<NumberedEvent>> {
         let mut kept = self.kept();
-        let before = kept.board.clone();
+        let before = kept.board.outline();
         let reports = change(&mut kept.board);
-        if kept.board != before {
+        // Texts that change, such as the time left, come to the journal with the next change.
+        if kept.board.outline() != before {
             kept.revision += 1;
         }
         let events: Vec<_> = reports.into_iter().map(|report| kept.append(report)).collect();
-        drop(kept);
         if let Some(last) = events.last() {
             self.newest.send_replace(last.id);
         }
@@ -228,6 +248,20 @@ impl DaemonEventLog {
         place
     }
 
+    /// Begins with these lanes of a notifier, and forgets its others. A lane that is new among others begins with what happens
+    /// next; if none of the others stays, where the last of them was.
+    pub fn begin_lanes(&self, notifier: &str, lanes: &[&str]) {
+        let mut kept = self.kept();
+        let newest = kept.next_id - 1;
+        let place = kept.places.entry(notifier.to_owned());
+        let place = place.or_insert_with(|| NotifierPlace::beginning(newest));
+        let before = place.clone();
+        place.begin_lanes(lanes, newest);
+        if *place != before {
+            kept.revision += 1;
+        }
+    }
+
     /// The places of all notifiers, by name.
     pub fn places(&self) -> BTreeMap<String, NotifierPlace> {
         self.kept().places.clone()
@@ -262,9 +296,36 @@ impl DaemonEventLog {
         self.kept().states.insert(notifier.to_owned(), state);
     }
 
-    /// Asks for a test of a notifier. `None` if too many wait.
-    pub fn ask_test(&self, request: TestRequest) -> Option<()> {
-        self.tests.try_send(request).ok()
+    /// Asks for a test of a notifier.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait, or nobody answers any more.
+    pub fn ask_test(&self, request: TestRequest) -> Result<(), TestRefusal> {
+        self.tests.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => TestRefusal::Full,
+            mpsc::error::TrySendError::Closed(_) => TestRefusal::Ended,
+        })
+    }
+
+    /// The thread that evaluates conditions and delivers has ended by an error of the program.
+    pub(crate) fn note_failed(&self) {
+        self.kept().has_failed = true;
+    }
+
+    /// True if nothing is evaluated or delivered any more.
+    pub fn has_failed(&self) -> bool {
+        self.kept().has_failed
+    }
+
+    /// All conditions of an open site were looked at.
+    pub(crate) fn note_evaluated(&self) {
+        self.kept().is_evaluated = true;
+    }
+
+    /// True once all conditions were looked at since the server started.
+    pub(crate) fn is_evaluated(&self) -> bool {
+        self.kept().is_evaluated
     }
 
     /// The tests that are asked for; once.

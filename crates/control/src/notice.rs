@@ -1,21 +1,27 @@
 //! Notices of the daemon's threads: lines for its log.
 
 use crate::{
-    conditions::ConditionClaim,
+    conditions::{ConditionClaim, OpenCondition},
     events::{DaemonEventLog, NumberedEvent},
     kinds,
 };
 use report::Severity;
 use serving::pool::events::EventReport;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::mpsc;
-use world::{WallTime, World};
+use world::{Moment, WallTime, World};
 
 /// Notices that wait to be read; more are counted and dropped.
 pub const NOTICES_MAX: usize = 1024;
+
+/// Time from one line about lost lines to the next.
+const LOST_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// A line about something that happened on a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub struct NoticeReader {
     log: Arc<OnceLock<DaemonEventLog>>,
     /// The clock of that log.
     clock: Option<World>,
+    /// Lines that were lost are said again then at the earliest.
+    lost_said_from: Moment,
 }
 
 /// A queue of notices; the sender is that of the thread `thread`.
@@ -64,7 +72,15 @@ pub fn channel(thread: &str) -> (NoticeSender, NoticeReader) {
         lost: Arc::clone(&lost),
         log: Arc::clone(&log),
     };
-    (sender, NoticeReader { queue, lost, log, clock: None })
+    (sender, NoticeReader { queue, lost, log, clock: None, lost_said_from: Moment(0) })
+}
+
+impl Notice {
+    /// It is recorded also if there are too many lines.
+    fn matters(&self) -> bool {
+        let is_single = |kind| kinds::kind(kind).is_some_and(|kind| kind.covered_by.is_none());
+        self.is_warning || self.event.is_some() || self.kind.is_some_and(is_single)
+    }
 }
 
 impl NoticeSender {
@@ -95,10 +111,13 @@ impl NoticeSender {
         self.send(Notice { text: text.into(), kind: Some(kind), ..self.line(true) });
     }
 
-    /// An event of the pool whose thread this is. Never waits.
+    /// An event of the pool whose thread this is. Never waits; the log has it however many lines wait to be shown.
     pub fn event(&self, event: EventReport) {
         // By the name that the site gives it, not by its folder.
         let event = EventReport { pool: self.thread.clone(), ..event };
+        if let Some(log) = self.log.get() {
+            return self.print(&log.append(event));
+        }
         let line = self.line(event.severity != Severity::Note);
         self.send(Notice { text: event.line(), event: Some(event), ..line });
     }
@@ -118,6 +137,11 @@ impl NoticeSender {
         }
     }
 
+    /// A condition that is open.
+    pub(crate) fn condition(&self, id: &str) -> Option<OpenCondition> {
+        self.log.get()?.condition(id)
+    }
+
     /// Shows an event that the log has.
     pub(crate) fn print(&self, event: &NumberedEvent) {
         let NumberedEvent { report, .. } = event;
@@ -134,9 +158,13 @@ impl NoticeSender {
     }
 
     fn send(&self, notice: Notice) {
-        let is_kept = notice.is_kept;
-        if self.queue.try_send(notice).is_err() && !is_kept {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        let Err(refused) = self.queue.try_send(notice) else { return };
+        let notice = refused.into_inner();
+        match self.log.get() {
+            _ if notice.is_kept => {}
+            // Nobody shows it, but notifiers have it.
+            Some(log) if notice.matters() => log.keep_late(&notice),
+            _ => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
         }
     }
 }
@@ -171,10 +199,11 @@ impl NoticeReader {
         self.keep(notice)
     }
 
-    fn keep(&self, notice: Option<Notice>) -> Option<Notice> {
+    fn keep(&mut self, notice: Option<Notice>) -> Option<Notice> {
         if let (Some(events), Some(world), Some(notice)) = (self.log.get(), &self.clock, &notice) {
-            let lost = self.take_lost();
+            let lost = if world.now() < self.lost_said_from { 0 } else { self.take_lost() };
             if lost > 0 {
+                self.lost_said_from = world.now() + LOST_SAID_EVERY;
                 let text = format!("{lost} lines came faster than they could be recorded");
                 events.keep(&Notice { text, kind: Some("notices_lost"), ..lost_line() }, world.wall());
             }
@@ -209,5 +238,30 @@ mod tests {
         assert_eq!((first.thread.as_str(), first.text.as_str(), first.is_warning), ("logs", "0", false));
         pool.warn("room again");
         assert_eq!(reader.take_lost(), 0);
+    }
+
+    #[test]
+    fn errors_of_pools_and_warnings_are_kept_although_nobody_reads() {
+        let (pool, reader) = channel("mail");
+        let log = DaemonEventLog::new(WallTime { seconds: 7, nanos: 0 });
+        reader.log.set(log.clone()).ok().unwrap();
+        (0..NOTICES_MAX).for_each(|_| pool.note("a line"));
+        let error = EventReport {
+            event: "pool_stopped".to_owned(),
+            severity: Severity::Error,
+            time: "2026-11-27T02:00:00Z".to_owned(),
+            pool: String::new(),
+            text: "it has stopped".to_owned(),
+            next_step: String::new(),
+            details: serde_json::Map::new(),
+        };
+        pool.event(error);
+        pool.warn("a warning");
+        pool.occurred("server_stopped", "the end");
+        pool.occurred("login_failed", "one of many");
+        pool.note("another line");
+        let kept: Vec<String> = log.after(0, 9).iter().map(|event| event.report.event.clone()).collect();
+        assert_eq!(kept, ["pool_stopped", "warning", "server_stopped"]);
+        assert_eq!(reader.take_lost(), 2);
     }
 }

@@ -43,7 +43,7 @@ print(json.dumps({"port": server.server_port}), flush=True)
 server.serve_forever()
 "#;
 
-/// Takes mail as RFC 5321 says, and prints each as a JSON object on a line, read by Python's own parser.
+/// Takes mail as RFC 5321 says, but says no goodbye, and prints each as a JSON object on a line, read by Python's own parser.
 const MAIL_SINK: &str = r#"
 import base64, email, email.policy, json, socketserver, ssl, sys
 context = None
@@ -69,6 +69,7 @@ class Handler(socketserver.StreamRequestHandler):
                 is_open = not is_plain and line.decode().split()[1:] == ["PLAIN", LOGIN]
                 self.say("235 ok" if is_open else "535 who are you")
             elif not is_open and verb in (b"MAIL", b"RCPT", b"DATA"): self.say("530 log in")
+            elif verb == b"RCPT" and b"gone@" in line: self.say("550 no such person")
             elif verb == b"RCPT": to.append(line.strip().decode()); self.say("250 ok")
             elif verb == b"DATA":
                 self.say("354 go on"); body = b""
@@ -79,7 +80,7 @@ class Handler(socketserver.StreamRequestHandler):
                 print(json.dumps({"to": to, "subject": mail["subject"], "id": mail["message-id"],
                     "date": mail["date"].datetime.isoformat(), "text": mail.get_content()}), flush=True)
                 self.say("250 taken")
-            elif verb == b"QUIT": self.say("221 bye"); return
+            elif verb == b"QUIT": pass
             else: self.say("250 ok")
 socketserver.ThreadingTCPServer.allow_reuse_address = True
 server = socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Handler)
@@ -459,6 +460,36 @@ fn many_wrong_tokens_are_one_condition() {
         assert!(Instant::now() < end, "{}", conditions());
         thread::sleep(Duration::from_millis(200));
     }
+    served.end();
+}
+
+#[test]
+fn a_receiver_that_is_gone_keeps_the_others_from_nothing() {
+    if !is_here("python3", "python3") {
+        return;
+    }
+    let bench = Bench::new();
+    let sink = PythonServer::begin(MAIL_SINK, 0);
+    let mail = format!(
+        "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:{}'\nfrom = 'spindle@example.org'\n\
+         to = ['gone@example.org', 'ops@example.org']\n",
+        sink.port
+    );
+    site_with(&bench, &mail);
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let said = here(&["event", "test"]).stdout;
+    assert!(said.contains("to some alone: the mail server refused RCPT TO gone@example.org: 550"), "{said}");
+    assert_eq!(sink.until("the test", |_| true)["to"], serde_json::json!(["RCPT TO:<ops@example.org>"]));
+    done(&here(&["drive", "warn", &drive_of_mail(&bench), "it is warm"]));
+    sink.until("the warning", |mail| mail["text"].as_str().unwrap().contains("it is warm"));
+    let end = Instant::now() + Duration::from_secs(20);
+    let conditions = || here(&["event", "conditions"]).stdout;
+    while !conditions().contains("[receiver:notify:post]") {
+        assert!(Instant::now() < end, "{}", conditions());
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(!conditions().contains("notifier_failing"), "{}", conditions());
     served.end();
 }
 

@@ -8,6 +8,7 @@ use super::{
     wanted::WantedPool,
 };
 use crate::{
+    conditions::ConditionClaim,
     journal::{ApplyRecord, JournalError, JournalPool},
     pool_thread::ServedPool,
 };
@@ -41,7 +42,20 @@ impl SiteServer {
         // Also after a step that failed: others are done.
         self.show_changes().await;
         self.publish();
+        self.note_outcome(&done);
         done
+    }
+
+    /// An apply that did not come to its end lasts until one does, whoever asked for it.
+    fn note_outcome(&self, done: &Result<(), Refusal>) {
+        let (claim, now) = (ConditionClaim::new("apply_incomplete", "serve", ""), self.world.wall());
+        match done {
+            Ok(()) => self.notices.clear(&claim.id(), now),
+            Err(refusal) => {
+                let text = refusal.problem().to_owned();
+                self.notices.raise(&ConditionClaim { text, ..claim }.with_next(refusal.remedy()), now);
+            }
+        }
     }
 
     /// Waits until the pools' views show what was done: the one who asked for it looks for it next.
@@ -105,7 +119,7 @@ impl SiteServer {
         // Fewer to be kept is destruction as well: it waits until all has been done.
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
-            self.watched.send_replace(Some(Arc::new(wanted.watched)));
+            self.watched.send_replace(Arc::new(wanted.watched));
         }
         for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
             tell(step);
@@ -160,6 +174,7 @@ impl SiteServer {
         let is_wanted = |name: &String| all.iter().any(|pool| pool.name == *name);
         let open = self.daemon.pools().iter().map(|pool| pool.name.clone());
         for name in open.filter(|name| !is_wanted(name)).collect::<Vec<_>>() {
+            self.publish_without(Some(&name));
             self.daemon.remove_pool(&name).await;
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }

@@ -24,6 +24,7 @@ use world::{
     network::accept_next,
     sim::{
         DriveOptions, FaultPlan, NetworkOptions, SimLimits, SimNetwork, SimStateFile, SimThreads, Simulation,
+        StateFileFaults,
     },
 };
 
@@ -61,8 +62,21 @@ impl SeenSite {
         file: &SimStateFile,
         text: &str,
     ) -> Self {
+        Self::begin_on(world, network, (drives, made), (file, StateFileFaults::default()), text).await
+    }
+
+    /// With these faults of the state file once it is open.
+    async fn begin_on(
+        world: &World,
+        network: SimNetwork,
+        (drives, made): (Drives, MadePools),
+        (file, faults): (&SimStateFile, StateFileFaults),
+        text: &str,
+    ) -> Self {
         let journal = Arc::new(journal_of(file).unwrap());
         let log = DaemonEventLog::of(journal.event_records().unwrap(), world.wall());
+        let is_new = journal.served_site().unwrap().is_none();
+        file.set_faults(faults);
         let threads = Rc::new(SimThreads(world.clone()));
         let (own, other) = (Fragile::new(network.clone()), Fragile::new(network));
         let setting = SiteServerSetting {
@@ -75,8 +89,10 @@ impl SeenSite {
         let (notices, reader) = notice::channel("serve");
         let mut reader = reader.keeping(&log, world);
         let mut server = SiteServer::start(world, setting, text, PortalUse::None, &notices).await.unwrap();
-        let plan = server.plan(text, &[], PlanOccasion::Apply).await.unwrap();
-        server.apply(plan, |_| ()).await.unwrap();
+        let occasion = if is_new { PlanOccasion::Apply } else { PlanOccasion::Start };
+        let plan = server.plan(text, &[], occasion).await.unwrap();
+        let applied = server.apply(plan, |_| ()).await;
+        assert!(applied.is_ok() || !is_new, "{applied:?}");
         server.open();
         let setting = EventThreadSetting {
             network: Box::new(move || other.get().host("server")),
@@ -280,6 +296,43 @@ fn write_caches_are_suspended_on_a_battery_and_pools_are_closed_when_it_is_low()
         assert!(site.write("store", 1).await, "it is served again");
         let told = ["on_battery raised", "on_battery cleared", "battery_low raised", "battery_low cleared"];
         assert_eq!(site.told(""), told.map(|told| format!("power:power {told}")));
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+}
+
+/// A pool that is served again by a server whose state disk is full.
+#[test]
+fn a_start_on_a_full_disk_is_a_condition_and_the_others_are_seen() {
+    let mut simulation = Simulation::new(5);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..3).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let (file, made) = (SimStateFile::new("journal", 5), MadePools::default());
+    let parts = (network.clone(), drives.clone(), file.clone(), Rc::clone(&made));
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let (network, drives, file, made) = parts;
+        let mut site = SeenSite::begin_with(&world, network, (drives, made), &file, SITE).await;
+        site.tell(SitePower::OnBattery).await;
+        site.sleep(5).await;
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+    let full = StateFileFaults { no_space: 0..u64::MAX, ..StateFileFaults::default() };
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let mut site = SeenSite::begin_on(&world, network, (drives, made), (&file, full), SITE).await;
+        site.sleep(5).await;
+        assert_eq!(site.open(), ["journal:serve", "power:power", "site_file:serve"]);
+        assert_eq!(site.server.handle().look().power, SitePower::OnBattery, "nobody has said otherwise");
+        file.set_faults(StateFileFaults::default());
+        let plan = site.server.plan(SITE, &[], PlanOccasion::Apply).await.unwrap();
+        site.server.apply(plan, |_| ()).await.unwrap();
+        site.tell(SitePower::OnLine).await;
+        site.sleep(60).await;
+        assert_eq!(site.open(), Vec::<String>::new());
         site.server.stop().await;
         site.events.stop().await.unwrap();
     });
