@@ -11,7 +11,7 @@
 //! 4. A condition changes together with its event.
 
 use crate::{
-    conditions::{ConditionBoard, ConditionClaim, OpenCondition},
+    conditions::{ConditionBoard, ConditionClaim, LoginTally, OpenCondition},
     journal::events::{EventChanges, EventRecords},
     notice::Notice,
     notifying::{NotifierPlace, NotifierState, TestRefusal, TestRequest},
@@ -33,6 +33,8 @@ pub const EVENTS_MAX: usize = 100_000;
 pub const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Numbers that the journal allows in advance.
 pub const NUMBERS_AHEAD: u64 = 1 << 20;
+/// Detail of a failed login: the address that it came from.
+pub const SOURCE: &str = "source";
 /// Tests of notifiers that wait.
 const TESTS_MAX: usize = 8;
 
@@ -59,8 +61,11 @@ struct KeptEvents {
     /// Number of the newest event that was dropped for want of room.
     dropped_to: u64,
     board: ConditionBoard,
+    /// Events of this run of the server come after this number.
+    before_start: u64,
     /// The time that a caller said last.
     seen_at: WallTime,
+    logins: LoginTally,
     /// The thread that evaluates and notifies has ended by an error.
     has_failed: bool,
     /// Conditions were evaluated since the server started.
@@ -87,7 +92,7 @@ impl DaemonEventLog {
 
     /// The log that a journal has, of a server that starts now.
     pub fn of(records: EventRecords, now: WallTime) -> Self {
-        let EventRecords { events, conditions, places, numbers_below, dropped_to } = records;
+        let EventRecords { events, conditions, places, numbers_below, dropped_to, unreadable } = records;
         let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
         let last = events.last().map_or(0, |event| event.id);
         let next_id = numbers_below.max(last + 1).max(micros + 1);
@@ -100,7 +105,9 @@ impl DaemonEventLog {
             next_id,
             dropped_to,
             board: ConditionBoard::of(conditions),
+            before_start: next_id - 1,
             seen_at: now,
+            logins: LoginTally::default(),
             has_failed: false,
             is_evaluated: false,
             touched: BTreeSet::new(),
@@ -111,7 +118,17 @@ impl DaemonEventLog {
             flushed_revision: 0,
             wanted_tests: Some(wanted_tests),
         };
-        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests }
+        let log = Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests };
+        if unreadable > 0 {
+            let text =
+                format!("{unreadable} records of events in the journal cannot be read, and are left out");
+            let (thread, is_warning) = ("serve".to_owned(), true);
+            log.keep(
+                &Notice { thread, is_warning, text, event: None, kind: None, source: None, is_kept: false },
+                now,
+            );
+        }
+        log
     }
 
     /// Keeps what a thread has told, unless it was kept when it was told.
@@ -119,8 +136,18 @@ impl DaemonEventLog {
         if notice.is_kept {
             return;
         }
-        self.kept().seen_at = now;
-        self.append(notice.event.clone().unwrap_or_else(|| report_of(notice, now)));
+        let mut kept = self.kept();
+        kept.seen_at = now;
+        let mut report = notice.event.clone().unwrap_or_else(|| report_of(notice, now));
+        if let Some(source) = &notice.source {
+            let Some(others) = kept.logins.add(&notice.thread, source, now.seconds) else { return };
+            if others > 0 {
+                report.text += &format!("; {others} more of this address were not recorded");
+            }
+            report.details.insert(SOURCE.to_owned(), source.as_str().into());
+        }
+        drop(kept);
+        self.append(report);
     }
 
     /// Keeps a line of a thread that has no clock, with the time that was seen last.
@@ -223,6 +250,11 @@ impl DaemonEventLog {
     /// Number of the newest event.
     pub fn newest(&self) -> u64 {
         *self.newest.borrow()
+    }
+
+    /// Events of this run of the server come after this number.
+    pub(crate) fn before_start(&self) -> u64 {
+        self.kept().before_start
     }
 
     /// Number of the newest event that was dropped for want of room; 0 if none was.
@@ -413,6 +445,7 @@ mod tests {
             text: text.to_owned(),
             event: None,
             kind: None,
+            source: None,
             is_kept: false,
         }
     }

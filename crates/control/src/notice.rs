@@ -35,7 +35,9 @@ pub struct Notice {
     pub event: Option<EventReport>,
     /// Kind of a line that is no event of a pool; that of any line if `None`.
     pub kind: Option<&'static str>,
-    /// The log of events has it already.
+    /// Address of a host or client whose login failed.
+    pub source: Option<String>,
+    /// The log of events has it already, or does not need it.
     pub is_kept: bool,
 }
 
@@ -106,9 +108,15 @@ impl NoticeSender {
         self.send(Notice { text: text.into(), kind: Some(kind), ..line });
     }
 
-    /// A warning of a kind that is usually a note. Never waits.
-    pub fn warn_of(&self, kind: &'static str, text: impl Into<String>) {
-        self.send(Notice { text: text.into(), kind: Some(kind), ..self.line(true) });
+    /// A login that was refused, with the address that it came from. Never waits.
+    pub fn login_failed(&self, source: &str, text: impl Into<String>) {
+        let (kind, source) = (Some("login_failed"), Some(source.to_owned()));
+        self.send(Notice { text: text.into(), kind, source, ..self.line(false) });
+    }
+
+    /// A warning that is a condition as well, and no event of its own. Never waits.
+    pub fn show(&self, text: impl Into<String>) {
+        self.send(Notice { text: text.into(), is_kept: true, ..self.line(true) });
     }
 
     /// An event of the pool whose thread this is. Never waits; the log has it however many lines wait to be shown.
@@ -153,8 +161,7 @@ impl NoticeSender {
     }
 
     fn line(&self, is_warning: bool) -> Notice {
-        let (thread, text) = (self.thread.clone(), String::new());
-        Notice { thread, is_warning, text, event: None, kind: None, is_kept: false }
+        Notice { thread: self.thread.clone(), ..empty_line(is_warning) }
     }
 
     fn send(&self, notice: Notice) {
@@ -205,7 +212,7 @@ impl NoticeReader {
             if lost > 0 {
                 self.lost_said_from = world.now() + LOST_SAID_EVERY;
                 let text = format!("{lost} lines came faster than they could be recorded");
-                events.keep(&Notice { text, kind: Some("notices_lost"), ..lost_line() }, world.wall());
+                events.keep(&Notice { text, kind: Some("notices_lost"), ..empty_line(true) }, world.wall());
             }
             events.keep(notice, world.wall());
         }
@@ -218,9 +225,10 @@ impl NoticeReader {
     }
 }
 
-fn lost_line() -> Notice {
+/// A line of the server itself.
+fn empty_line(is_warning: bool) -> Notice {
     let (thread, text) = ("serve".to_owned(), String::new());
-    Notice { thread, is_warning: true, text, event: None, kind: None, is_kept: false }
+    Notice { thread, is_warning, text, event: None, kind: None, source: None, is_kept: false }
 }
 
 #[cfg(test)]
@@ -258,7 +266,7 @@ mod tests {
         pool.event(error);
         pool.warn("a warning");
         pool.occurred("server_stopped", "the end");
-        pool.occurred("login_failed", "one of many");
+        pool.login_failed("10.0.0.7", "one of many");
         pool.note("another line");
         let kept: Vec<String> = log.after(0, 9).iter().map(|event| event.report.event.clone()).collect();
         assert_eq!(kept, ["pool_stopped", "warning", "server_stopped"]);

@@ -14,7 +14,7 @@ use super::{
     space_level::space_kind,
 };
 use crate::{
-    events::{DaemonEventLog, NumberedEvent},
+    events::{DaemonEventLog, NumberedEvent, SOURCE},
     site::{
         handle::{PoolHandle, SiteView},
         power::SitePower,
@@ -52,6 +52,8 @@ const EXPIRING_SECONDS: i64 = 30 * 86_400;
 const ENDED_TIMES: u32 = 3;
 /// Events that are looked at for failed logins at once.
 const LOOKED_AT: usize = 4096;
+/// Addresses of failed logins that a text names.
+const SOURCES_SHOWN: usize = 8;
 
 /// Evaluates the conditions of one server.
 pub(crate) struct ConditionEvaluator {
@@ -70,7 +72,7 @@ impl ConditionEvaluator {
         Self {
             paces: BTreeMap::new(),
             logins: LoginRate::default(),
-            looked_at: log.newest(),
+            looked_at: log.before_start(),
             started_at,
             ended: BTreeMap::new(),
         }
@@ -104,8 +106,12 @@ impl ConditionEvaluator {
         }
         self.paces.retain(|name, _| site.pools.contains_key(name));
         self.ended.retain(|name, _| site.pools.contains_key(name));
-        for thread in self.logins.threads(now) {
-            let text = "ten or more logins failed within a minute";
+        for (thread, mut sources) in self.logins.threads(now) {
+            let others = sources.len().saturating_sub(SOURCES_SHOWN);
+            sources.truncate(SOURCES_SHOWN);
+            let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+            let text =
+                format!("ten or more logins failed within a minute, from {}{others}", sources.join(", "));
             claims.push(ConditionClaim::new("logins_failing", &thread, text));
         }
         for certificate in &watched.certificates {
@@ -185,7 +191,8 @@ impl ConditionEvaluator {
         for event in log.after(self.looked_at, LOOKED_AT) {
             self.looked_at = event.id;
             if event.report.event == "login_failed" {
-                self.logins.add(&event.report.pool, now);
+                let source = event.report.details.get(SOURCE).and_then(|source| source.as_str());
+                self.logins.add(&event.report.pool, source.unwrap_or_default(), now);
             }
         }
     }

@@ -26,4 +26,4 @@ mod webhook;
 pub use place::{NotifierPlace, NotifierState, TestRefusal, TestRequest};
 pub use thread::{EventThread, EventThreadSetting};
 pub use wanted::{NotifierChannel, WantedNotifier};
-pub(crate) use wanted::{notifier_texts, wanted_notifiers};
+pub(crate) use wanted::{notifier_texts, wanted_notifiers, without_urls};

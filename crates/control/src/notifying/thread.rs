@@ -68,6 +68,8 @@ impl EventThread {
         setting: EventThreadSetting,
         notices: NoticeSender,
     ) -> Result<Self, Refusal> {
+        // Whoever asks from now on finds them.
+        begin_notifiers(&setting.log, &setting.watched.borrow());
         let (stop, stopped) = oneshot::channel::<()>();
         let (own, log) = (notices.clone(), setting.log.clone());
         let main = move |world: World| -> LocalFuture<()> { Box::pin(run(world, setting, stopped, own)) };
@@ -142,9 +144,6 @@ struct RunningNotifier {
 async fn run_notifier(context: NotifierContext, site: SiteHandle, stopped: oneshot::Receiver<()>) {
     let notifier = &context.notifier;
     let lanes = Lane::of(notifier);
-    let names: Vec<&str> = lanes.iter().map(|lane| lane.name()).collect();
-    // It begins with what happens next, also if nothing is delivered to it yet.
-    context.log.begin_lanes(&notifier.name, &names);
     // It may have been corrected.
     let mut state = context.log.notifier_state(&notifier.name);
     state.failing.clear();
@@ -161,6 +160,15 @@ async fn run_notifier(context: NotifierContext, site: SiteHandle, stopped: onesh
     };
     // One that is stopped begins nothing more.
     with_deadline(running, async { drop(stopped.await) }).await;
+}
+
+/// Gives each notifier its place, which is what happens next for one that is new, and forgets the others.
+fn begin_notifiers(log: &DaemonEventLog, site: &WatchedSite) {
+    log.keep_places(|name| site.notifiers.iter().any(|one| one.name == name));
+    for notifier in &site.notifiers {
+        let lanes: Vec<&str> = Lane::of(notifier).into_iter().map(Lane::name).collect();
+        log.begin_lanes(&notifier.name, &lanes);
+    }
 }
 
 fn fallback_of(site: &WatchedSite, notifier: &WantedNotifier) -> Option<WantedNotifier> {
@@ -247,7 +255,7 @@ impl EventKeeper {
         let mut flows = FuturesUnordered::<LocalFuture<()>>::new();
         loop {
             let wanted = Arc::clone(&watched.borrow_and_update());
-            self.log.keep_places(|name| wanted.notifiers.iter().any(|one| one.name == name));
+            begin_notifiers(&self.log, &wanted);
             running.retain(|name, one| {
                 let still = wanted.notifiers.iter().find(|still| still.name == *name);
                 still.is_some_and(|still| *still == one.wanted && fallback_of(&wanted, still) == one.fallback)

@@ -198,7 +198,8 @@ impl SiteServer {
     pub(super) fn stop_pool(&mut self, name: &str, refusal: Refusal) {
         if self.stopped.get(name) != Some(&refusal) {
             let line = format!("{refusal}; the other pools are served without what it lacks");
-            self.notices.of(name).warn(line);
+            // Its condition is the event.
+            self.notices.of(name).show(line);
         }
         self.stopped.insert(name.to_owned(), refusal);
     }

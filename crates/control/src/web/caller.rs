@@ -177,7 +177,7 @@ impl FromRequestParts<ApiState> for Caller {
         }
         api.failed_logins.add(&peer.source, now);
         let text = format!("{}: a token that is unknown or has expired", peer.source);
-        api.notices.warn_of("login_failed", text);
+        api.notices.login_failed(&peer.source, text);
         Err(refused("the token is unknown or has expired"))
     }
 }
