@@ -403,10 +403,10 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
     occurrence(
         "message_passed",
         Warning,
-        "A notifier's receiver refused a message for good, again and again for 10 minutes.",
+        "The receiver of a notifier without a second channel refused a message for good for 10 minutes.",
         [
             NOTHING,
-            "It goes on with what happened after that; the second channel was tried, if there is one.",
+            "It goes on with what happened after that.",
             "It stays so.",
             "'spindle event' has what was not delivered. See why the receiver refuses it.",
         ],

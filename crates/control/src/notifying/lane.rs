@@ -152,6 +152,7 @@ pub(super) async fn run_lane(context: NotifierContext, lane: Lane) {
             world.sleep_until(pace.next_mail_at).await;
             continue;
         }
+        let mut given_up = None;
         if world.now() >= pace.retry_at {
             let message = message_of(&notifier.channel, &next, world.wall().seconds);
             match deliver(&context, notifier, &message).await {
@@ -165,10 +166,7 @@ pub(super) async fn run_lane(context: NotifierContext, lane: Lane) {
                     pace.failed(world.now());
                     note_failure(&context, lane.name(), &pace, &why);
                     if is_for_good && pace.refused_for_good(world.now()) {
-                        move_on(log, name, lane, next.scanned_to);
-                        note_passed(&context, &message, &why);
-                        pace.passed(world.now());
-                        continue;
+                        given_up = Some((message, why));
                     }
                 }
             }
@@ -176,11 +174,20 @@ pub(super) async fn run_lane(context: NotifierContext, lane: Lane) {
         let why =
             log.notifier_state(name).failing.remove(lane.name()).map_or_else(String::new, |(_, why)| why);
         if let Some(second) = fallback
-            && pace.failing_for(world.now()) >= notifier.fallback_after
+            && (given_up.is_some() || pace.failing_for(world.now()) >= notifier.fallback_after)
             && let Some(scanned_to) = fall_back(&context, (second, lane), (after, &why), &pace).await
         {
             move_on(log, name, lane, scanned_to);
             pace.fell_back(world.now(), self::is_mail(second));
+            continue;
+        }
+        // With a second channel, that one takes it once it can.
+        if fallback.is_none()
+            && let Some((message, why)) = given_up
+        {
+            move_on(log, name, lane, next.scanned_to);
+            note_passed(&context, &message, &why);
+            pace.passed(world.now());
             continue;
         }
         world.sleep_until(pace.retry_at).await;
