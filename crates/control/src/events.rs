@@ -11,10 +11,10 @@
 //! 4. A condition changes together with its event.
 
 use crate::{
-    conditions::{ConditionBoard, ConditionClaim, OpenCondition},
+    conditions::{ConditionBoard, ConditionClaim, LoginTally, OpenCondition},
     journal::events::{EventChanges, EventRecords},
     notice::Notice,
-    notifying::{NotifierPlace, NotifierState, TestRequest},
+    notifying::{NotifierPlace, NotifierState, TestRefusal, TestRequest},
 };
 use report::{Severity, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,8 @@ pub const EVENTS_MAX: usize = 100_000;
 pub const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Numbers that the journal allows in advance.
 pub const NUMBERS_AHEAD: u64 = 1 << 20;
+/// Detail of a failed login: the address that it came from.
+pub const SOURCE: &str = "source";
 /// Tests of notifiers that wait.
 const TESTS_MAX: usize = 8;
 
@@ -59,6 +61,15 @@ struct KeptEvents {
     /// Number of the newest event that was dropped for want of room.
     dropped_to: u64,
     board: ConditionBoard,
+    /// Events of this run of the server come after this number.
+    before_start: u64,
+    /// The time that a caller said last.
+    seen_at: WallTime,
+    logins: LoginTally,
+    /// The thread that evaluates and notifies has ended by an error.
+    has_failed: bool,
+    /// Conditions were evaluated since the server started.
+    is_evaluated: bool,
     /// Ids of conditions that were raised, or raised again, since the server started.
     touched: BTreeSet<String>,
     places: BTreeMap<String, NotifierPlace>,
@@ -81,7 +92,7 @@ impl DaemonEventLog {
 
     /// The log that a journal has, of a server that starts now.
     pub fn of(records: EventRecords, now: WallTime) -> Self {
-        let EventRecords { events, conditions, places, numbers_below, dropped_to } = records;
+        let EventRecords { events, conditions, places, numbers_below, dropped_to, unreadable } = records;
         let micros = u64::try_from(now.seconds).unwrap_or_default() * 1_000_000 + u64::from(now.nanos / 1000);
         let last = events.last().map_or(0, |event| event.id);
         let next_id = numbers_below.max(last + 1).max(micros + 1);
@@ -94,6 +105,11 @@ impl DaemonEventLog {
             next_id,
             dropped_to,
             board: ConditionBoard::of(conditions),
+            before_start: next_id - 1,
+            seen_at: now,
+            logins: LoginTally::default(),
+            has_failed: false,
+            is_evaluated: false,
             touched: BTreeSet::new(),
             places,
             states: BTreeMap::new(),
@@ -102,7 +118,17 @@ impl DaemonEventLog {
             flushed_revision: 0,
             wanted_tests: Some(wanted_tests),
         };
-        Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests }
+        let log = Self { kept: Arc::new(Mutex::new(kept)), newest: watch::Sender::new(newest), tests };
+        if unreadable > 0 {
+            let text =
+                format!("{unreadable} records of events in the journal cannot be read, and are left out");
+            let (thread, is_warning) = ("serve".to_owned(), true);
+            log.keep(
+                &Notice { thread, is_warning, text, event: None, kind: None, source: None, is_kept: false },
+                now,
+            );
+        }
+        log
     }
 
     /// Keeps what a thread has told, unless it was kept when it was told.
@@ -110,14 +136,31 @@ impl DaemonEventLog {
         if notice.is_kept {
             return;
         }
-        self.append(notice.event.clone().unwrap_or_else(|| report_of(notice, now)));
+        let mut kept = self.kept();
+        kept.seen_at = now;
+        let mut report = notice.event.clone().unwrap_or_else(|| report_of(notice, now));
+        if let Some(source) = &notice.source {
+            let Some(others) = kept.logins.add(&notice.thread, source, now.seconds) else { return };
+            if others > 0 {
+                report.text += &format!("; {others} more of this address were not recorded");
+            }
+            report.details.insert(SOURCE.to_owned(), source.as_str().into());
+        }
+        drop(kept);
+        self.append(report);
+    }
+
+    /// Keeps a line of a thread that has no clock, with the time that was seen last.
+    pub(crate) fn keep_late(&self, notice: &Notice) {
+        let now = self.kept().seen_at;
+        self.keep(notice, now);
     }
 
     /// Keeps an event.
     pub fn append(&self, report: EventReport) -> Arc<NumberedEvent> {
         let mut kept = self.kept();
         let event = kept.append(report);
-        drop(kept);
+        // With the lock held: the newest number never goes back.
         self.newest.send_replace(event.id);
         event
     }
@@ -147,6 +190,10 @@ impl DaemonEventLog {
         claims: &[ConditionClaim],
         now: WallTime,
     ) -> Vec<Arc<NumberedEvent>> {
+        let mut kept = self.kept();
+        kept.seen_at = now;
+        kept.touched.extend(claims.iter().map(ConditionClaim::id));
+        drop(kept);
         // The scope may look at this log.
         let in_scope: BTreeSet<String> =
             self.conditions().into_iter().filter(is_in_scope).map(|open| open.id).collect();
@@ -174,13 +221,13 @@ impl DaemonEventLog {
         change: impl FnOnce(&mut ConditionBoard) -> Vec<EventReport>,
     ) -> Vec<Arc<NumberedEvent>> {
         let mut kept = self.kept();
-        let before = kept.board.clone();
+        let before = kept.board.outline();
         let reports = change(&mut kept.board);
-        if kept.board != before {
+        // Texts that change, such as the time left, come to the journal with the next change.
+        if kept.board.outline() != before {
             kept.revision += 1;
         }
         let events: Vec<_> = reports.into_iter().map(|report| kept.append(report)).collect();
-        drop(kept);
         if let Some(last) = events.last() {
             self.newest.send_replace(last.id);
         }
@@ -205,6 +252,11 @@ impl DaemonEventLog {
         *self.newest.borrow()
     }
 
+    /// Events of this run of the server come after this number.
+    pub(crate) fn before_start(&self) -> u64 {
+        self.kept().before_start
+    }
+
     /// Number of the newest event that was dropped for want of room; 0 if none was.
     pub fn dropped_to(&self) -> u64 {
         self.kept().dropped_to
@@ -226,6 +278,20 @@ impl DaemonEventLog {
         kept.places.insert(notifier.to_owned(), place.clone());
         kept.revision += 1;
         place
+    }
+
+    /// Begins with these lanes of a notifier, and forgets its others. A lane that is new among others begins with what happens
+    /// next; if none of the others stays, where the last of them was.
+    pub fn begin_lanes(&self, notifier: &str, lanes: &[&str]) {
+        let mut kept = self.kept();
+        let newest = kept.next_id - 1;
+        let place = kept.places.entry(notifier.to_owned());
+        let place = place.or_insert_with(|| NotifierPlace::beginning(newest));
+        let before = place.clone();
+        place.begin_lanes(lanes, newest);
+        if *place != before {
+            kept.revision += 1;
+        }
     }
 
     /// The places of all notifiers, by name.
@@ -262,9 +328,36 @@ impl DaemonEventLog {
         self.kept().states.insert(notifier.to_owned(), state);
     }
 
-    /// Asks for a test of a notifier. `None` if too many wait.
-    pub fn ask_test(&self, request: TestRequest) -> Option<()> {
-        self.tests.try_send(request).ok()
+    /// Asks for a test of a notifier.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait, or nobody answers any more.
+    pub fn ask_test(&self, request: TestRequest) -> Result<(), TestRefusal> {
+        self.tests.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => TestRefusal::Full,
+            mpsc::error::TrySendError::Closed(_) => TestRefusal::Ended,
+        })
+    }
+
+    /// The thread that evaluates conditions and delivers has ended by an error of the program.
+    pub(crate) fn note_failed(&self) {
+        self.kept().has_failed = true;
+    }
+
+    /// True if nothing is evaluated or delivered any more.
+    pub fn has_failed(&self) -> bool {
+        self.kept().has_failed
+    }
+
+    /// All conditions of an open site were looked at.
+    pub(crate) fn note_evaluated(&self) {
+        self.kept().is_evaluated = true;
+    }
+
+    /// True once all conditions were looked at since the server started.
+    pub(crate) fn is_evaluated(&self) -> bool {
+        self.kept().is_evaluated
     }
 
     /// The tests that are asked for; once.
@@ -352,6 +445,7 @@ mod tests {
             text: text.to_owned(),
             event: None,
             kind: None,
+            source: None,
             is_kept: false,
         }
     }

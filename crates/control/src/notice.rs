@@ -1,21 +1,27 @@
 //! Notices of the daemon's threads: lines for its log.
 
 use crate::{
-    conditions::ConditionClaim,
+    conditions::{ConditionClaim, OpenCondition},
     events::{DaemonEventLog, NumberedEvent},
     kinds,
 };
 use report::Severity;
 use serving::pool::events::EventReport;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::mpsc;
-use world::{WallTime, World};
+use world::{Moment, WallTime, World};
 
 /// Notices that wait to be read; more are counted and dropped.
 pub const NOTICES_MAX: usize = 1024;
+
+/// Time from one line about lost lines to the next.
+const LOST_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// A line about something that happened on a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +35,9 @@ pub struct Notice {
     pub event: Option<EventReport>,
     /// Kind of a line that is no event of a pool; that of any line if `None`.
     pub kind: Option<&'static str>,
-    /// The log of events has it already.
+    /// Address of a host or client whose login failed.
+    pub source: Option<String>,
+    /// The log of events has it already, or does not need it.
     pub is_kept: bool,
 }
 
@@ -51,6 +59,8 @@ pub struct NoticeReader {
     log: Arc<OnceLock<DaemonEventLog>>,
     /// The clock of that log.
     clock: Option<World>,
+    /// Lines that were lost are said again then at the earliest.
+    lost_said_from: Moment,
 }
 
 /// A queue of notices; the sender is that of the thread `thread`.
@@ -64,7 +74,15 @@ pub fn channel(thread: &str) -> (NoticeSender, NoticeReader) {
         lost: Arc::clone(&lost),
         log: Arc::clone(&log),
     };
-    (sender, NoticeReader { queue, lost, log, clock: None })
+    (sender, NoticeReader { queue, lost, log, clock: None, lost_said_from: Moment(0) })
+}
+
+impl Notice {
+    /// It is recorded also if there are too many lines.
+    fn matters(&self) -> bool {
+        let is_single = |kind| kinds::kind(kind).is_some_and(|kind| kind.covered_by.is_none());
+        self.is_warning || self.event.is_some() || self.kind.is_some_and(is_single)
+    }
 }
 
 impl NoticeSender {
@@ -90,15 +108,24 @@ impl NoticeSender {
         self.send(Notice { text: text.into(), kind: Some(kind), ..line });
     }
 
-    /// A warning of a kind that is usually a note. Never waits.
-    pub fn warn_of(&self, kind: &'static str, text: impl Into<String>) {
-        self.send(Notice { text: text.into(), kind: Some(kind), ..self.line(true) });
+    /// A login that was refused, with the address that it came from. Never waits.
+    pub fn login_failed(&self, source: &str, text: impl Into<String>) {
+        let (kind, source) = (Some("login_failed"), Some(source.to_owned()));
+        self.send(Notice { text: text.into(), kind, source, ..self.line(false) });
     }
 
-    /// An event of the pool whose thread this is. Never waits.
+    /// A warning that is a condition as well, and no event of its own. Never waits.
+    pub fn show(&self, text: impl Into<String>) {
+        self.send(Notice { text: text.into(), is_kept: true, ..self.line(true) });
+    }
+
+    /// An event of the pool whose thread this is. Never waits; the log has it however many lines wait to be shown.
     pub fn event(&self, event: EventReport) {
         // By the name that the site gives it, not by its folder.
         let event = EventReport { pool: self.thread.clone(), ..event };
+        if let Some(log) = self.log.get() {
+            return self.print(&log.append(event));
+        }
         let line = self.line(event.severity != Severity::Note);
         self.send(Notice { text: event.line(), event: Some(event), ..line });
     }
@@ -118,6 +145,11 @@ impl NoticeSender {
         }
     }
 
+    /// A condition that is open.
+    pub(crate) fn condition(&self, id: &str) -> Option<OpenCondition> {
+        self.log.get()?.condition(id)
+    }
+
     /// Shows an event that the log has.
     pub(crate) fn print(&self, event: &NumberedEvent) {
         let NumberedEvent { report, .. } = event;
@@ -129,14 +161,17 @@ impl NoticeSender {
     }
 
     fn line(&self, is_warning: bool) -> Notice {
-        let (thread, text) = (self.thread.clone(), String::new());
-        Notice { thread, is_warning, text, event: None, kind: None, is_kept: false }
+        Notice { thread: self.thread.clone(), ..empty_line(is_warning) }
     }
 
     fn send(&self, notice: Notice) {
-        let is_kept = notice.is_kept;
-        if self.queue.try_send(notice).is_err() && !is_kept {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        let Err(refused) = self.queue.try_send(notice) else { return };
+        let notice = refused.into_inner();
+        match self.log.get() {
+            _ if notice.is_kept => {}
+            // Nobody shows it, but notifiers have it.
+            Some(log) if notice.matters() => log.keep_late(&notice),
+            _ => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
         }
     }
 }
@@ -171,12 +206,13 @@ impl NoticeReader {
         self.keep(notice)
     }
 
-    fn keep(&self, notice: Option<Notice>) -> Option<Notice> {
+    fn keep(&mut self, notice: Option<Notice>) -> Option<Notice> {
         if let (Some(events), Some(world), Some(notice)) = (self.log.get(), &self.clock, &notice) {
-            let lost = self.take_lost();
+            let lost = if world.now() < self.lost_said_from { 0 } else { self.take_lost() };
             if lost > 0 {
+                self.lost_said_from = world.now() + LOST_SAID_EVERY;
                 let text = format!("{lost} lines came faster than they could be recorded");
-                events.keep(&Notice { text, kind: Some("notices_lost"), ..lost_line() }, world.wall());
+                events.keep(&Notice { text, kind: Some("notices_lost"), ..empty_line(true) }, world.wall());
             }
             events.keep(notice, world.wall());
         }
@@ -189,9 +225,10 @@ impl NoticeReader {
     }
 }
 
-fn lost_line() -> Notice {
+/// A line of the server itself.
+fn empty_line(is_warning: bool) -> Notice {
     let (thread, text) = ("serve".to_owned(), String::new());
-    Notice { thread, is_warning: true, text, event: None, kind: None, is_kept: false }
+    Notice { thread, is_warning, text, event: None, kind: None, source: None, is_kept: false }
 }
 
 #[cfg(test)]
@@ -209,5 +246,30 @@ mod tests {
         assert_eq!((first.thread.as_str(), first.text.as_str(), first.is_warning), ("logs", "0", false));
         pool.warn("room again");
         assert_eq!(reader.take_lost(), 0);
+    }
+
+    #[test]
+    fn errors_of_pools_and_warnings_are_kept_although_nobody_reads() {
+        let (pool, reader) = channel("mail");
+        let log = DaemonEventLog::new(WallTime { seconds: 7, nanos: 0 });
+        reader.log.set(log.clone()).ok().unwrap();
+        (0..NOTICES_MAX).for_each(|_| pool.note("a line"));
+        let error = EventReport {
+            event: "pool_stopped".to_owned(),
+            severity: Severity::Error,
+            time: "2026-11-27T02:00:00Z".to_owned(),
+            pool: String::new(),
+            text: "it has stopped".to_owned(),
+            next_step: String::new(),
+            details: serde_json::Map::new(),
+        };
+        pool.event(error);
+        pool.warn("a warning");
+        pool.occurred("server_stopped", "the end");
+        pool.login_failed("10.0.0.7", "one of many");
+        pool.note("another line");
+        let kept: Vec<String> = log.after(0, 9).iter().map(|event| event.report.event.clone()).collect();
+        assert_eq!(kept, ["pool_stopped", "warning", "server_stopped"]);
+        assert_eq!(reader.take_lost(), 2);
     }
 }

@@ -11,10 +11,13 @@ use crate::{
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
 use array::pool::Pool;
-use iscsi::target::{
-    ListedSession, ListedTarget, SessionFailure, Target, TargetEvent, Targets,
-    access::AccessList,
-    portal::{MovingConnection, ThreadTargets},
+use iscsi::{
+    session::login::LoginRefusal,
+    target::{
+        ListedSession, ListedTarget, SessionFailure, Target, TargetEvent, Targets,
+        access::AccessList,
+        portal::{MovingConnection, ThreadTargets},
+    },
 };
 use nbd::{
     Export, Exports, ListedExport, ServerOptions,
@@ -416,6 +419,11 @@ async fn run(
     }
 }
 
+/// Address of a peer, without its port.
+fn source_of(peer: &str) -> &str {
+    peer.rsplit_once(':').map_or(peer, |(address, _)| address)
+}
+
 pub(crate) fn nbd_reporter(notices: &NoticeSender) -> Rc<dyn Fn(ServerEvent)> {
     let notices = notices.clone();
     Rc::new(move |event| match event {
@@ -427,7 +435,9 @@ pub(crate) fn nbd_reporter(notices: &NoticeSender) -> Rc<dyn Fn(ServerEvent)> {
         ServerEvent::Disconnected { peer, why: Some(why) } => {
             let text = format!("{peer}: {why}");
             match why {
-                ConnectionEnd::Tls(_) | ConnectionEnd::Refused(_) => notices.occurred("login_failed", text),
+                ConnectionEnd::Tls(_) | ConnectionEnd::Refused(_) => {
+                    notices.login_failed(source_of(&peer), text);
+                }
                 _ => notices.note(text),
             }
         }
@@ -448,14 +458,18 @@ pub(crate) fn iscsi_reporter(notices: &NoticeSender) -> Rc<dyn Fn(TargetEvent)> 
         TargetEvent::Ended { peer, why: Some(SessionFailure::LoginsThrottled(throttled)) } => {
             // Once a minute.
             if throttled.is_news {
-                notices.warn_of("login_failed", format!("{peer}: {throttled}"));
+                notices.login_failed(source_of(&peer), format!("{peer}: {throttled}"));
             }
         }
         TargetEvent::Ended { peer, why: Some(why) } => {
             let text = format!("{peer}: {why}");
             match why {
+                // A pool that has stopped, or another portal: the host has done nothing wrong.
+                SessionFailure::LoginRefused(LoginRefusal::UNAVAILABLE | LoginRefusal::MOVED) => {
+                    notices.note(text);
+                }
                 SessionFailure::LoginRefused(_) | SessionFailure::CommandBeforeLogin => {
-                    notices.occurred("login_failed", text);
+                    notices.login_failed(source_of(&peer), text);
                 }
                 _ => notices.note(text),
             }

@@ -16,6 +16,6 @@ pub struct WatchedCertificate {
 pub struct WatchedSite {
     pub notifiers: Vec<WantedNotifier>,
     pub certificates: Vec<WatchedCertificate>,
-    /// Names of the schedules of snapshots.
-    pub schedules: Vec<String>,
+    /// Pools, and the names of schedules of snapshots in them.
+    pub schedules: Vec<(String, String)>,
 }

@@ -114,10 +114,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             };
             let done = match wanted {
                 None => {
-                    let reloading = reload(server, &file, &console);
-                    let reloaded = with_notices(&mut reader, &console, reloading).await;
-                    note_reload(&reloaded, &file, (&notices, world.wall()));
-                    reloaded
+                    let reloading = reload(server, &file, &console, (&notices, world.wall()));
+                    with_notices(&mut reader, &console, reloading).await
                 }
                 Some(request) => {
                     // An apply that is cut short goes on with the next one.
@@ -178,16 +176,11 @@ fn event_thread(
     EventThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("serve"))
 }
 
-/// A site file with an error lasts until it is applied without one.
-fn note_reload(reloaded: &Result<(), Refusal>, file: &Path, (notices, now): (&NoticeSender, WallTime)) {
-    let claim = ConditionClaim::new("site_file_broken", "serve", "");
-    match reloaded {
-        Ok(()) => notices.clear(&claim.id(), now),
-        Err(refusal) => {
-            let text = format!("{}: {}", file.display(), refusal.problem());
-            notices.raise(&ConditionClaim { text, ..claim }.with_next(refusal.remedy()), now);
-        }
-    }
+/// A site file with an error lasts until one is applied without.
+fn note_broken(refusal: &Refusal, file: &Path, (notices, now): (&NoticeSender, WallTime)) {
+    let text = format!("{}: {}", file.display(), refusal.problem());
+    let claim = ConditionClaim::new("site_file_broken", "serve", text);
+    notices.raise(&claim.with_next(refusal.remedy()), now);
 }
 
 /// Shows the changes at the start, and does them. One that fails does not keep what is there from being served.
@@ -208,12 +201,20 @@ async fn begin(server: &mut SiteServer, text: &str, file: &Path, console: &Conso
 }
 
 /// Applies the file again.
-async fn reload(server: &mut SiteServer, file: &Path, console: &Console) -> Result<(), Refusal> {
+async fn reload(
+    server: &mut SiteServer,
+    file: &Path,
+    console: &Console,
+    noting: (&NoticeSender, WallTime),
+) -> Result<(), Refusal> {
     let planned = async {
         let text = read_site(file)?;
         server.plan(&text, &[], PlanOccasion::Reload).await
     };
-    let plan = planned.await.map_err(|refusal| Refusal::new(refusal.to_string(), "what is served stays"))?;
+    let plan = planned.await.map_err(|refusal| {
+        note_broken(&refusal, file, noting);
+        Refusal::new(refusal.to_string(), "what is served stays")
+    })?;
     shown_changes::show(&shown_changes::shown(&plan), &file.display().to_string(), console)?;
     server.apply(plan, |step| shown_changes::show_step(step, console)).await?;
     shown_services::show(server, console)

@@ -43,7 +43,7 @@ print(json.dumps({"port": server.server_port}), flush=True)
 server.serve_forever()
 "#;
 
-/// Takes mail as RFC 5321 says, and prints each as a JSON object on a line, read by Python's own parser.
+/// Takes mail as RFC 5321 says, but says no goodbye, and prints each as a JSON object on a line, read by Python's own parser.
 const MAIL_SINK: &str = r#"
 import base64, email, email.policy, json, socketserver, ssl, sys
 context = None
@@ -69,6 +69,7 @@ class Handler(socketserver.StreamRequestHandler):
                 is_open = not is_plain and line.decode().split()[1:] == ["PLAIN", LOGIN]
                 self.say("235 ok" if is_open else "535 who are you")
             elif not is_open and verb in (b"MAIL", b"RCPT", b"DATA"): self.say("530 log in")
+            elif verb == b"RCPT" and b"gone@" in line: self.say("550 no such person")
             elif verb == b"RCPT": to.append(line.strip().decode()); self.say("250 ok")
             elif verb == b"DATA":
                 self.say("354 go on"); body = b""
@@ -79,7 +80,7 @@ class Handler(socketserver.StreamRequestHandler):
                 print(json.dumps({"to": to, "subject": mail["subject"], "id": mail["message-id"],
                     "date": mail["date"].datetime.isoformat(), "text": mail.get_content()}), flush=True)
                 self.say("250 taken")
-            elif verb == b"QUIT": self.say("221 bye"); return
+            elif verb == b"QUIT": pass
             else: self.say("250 ok")
 socketserver.ThreadingTCPServer.allow_reuse_address = True
 server = socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Handler)
@@ -411,7 +412,10 @@ fn webhooks_and_mail_go_over_tls_to_those_who_should_get_them_and_certificates_a
         mail("post", "tls = true\nuser = 'spindle'\nsecret_file = 'secret'\n"),
         mail("nobody", "tls = true\nuser = 'other'\nsecret_file = 'secret'\n"),
         mail("clear", ""),
+        webhook("hidden", "tls/ca-cert.pem").replacen("url = ", "url_file = 'url'\n# ", 1),
     ];
+    let url = bench.make_file("url", format!("https://localhost:{}/T0/secret\n", receiver.port).as_bytes());
+    fs::set_permissions(url, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     site_with(&bench, &all.concat());
     let site = fs::read_to_string(bench.path("site.toml")).unwrap();
     bench.make_file("site.toml", site.replace("[serve]", "[serve]\nnbd_tls = 'old'").as_bytes());
@@ -422,8 +426,9 @@ fn webhooks_and_mail_go_over_tls_to_those_who_should_get_them_and_certificates_a
         (outcome("ops"), outcome("post")),
         ("ops: delivered".to_owned(), "post: delivered".to_owned())
     );
-    assert_eq!(receiver.until("the test", |_| true)["body"]["event"], "test");
-    assert_eq!(sink.until("the test", |_| true)["subject"], "[Spindle] test");
+    // The old certificate is told as well.
+    receiver.until("the test", |line| line["body"]["event"] == "test");
+    sink.until("the test", |mail| mail["subject"] == "[Spindle] test");
     let fooled = outcome("fooled");
     assert!(
         fooled.starts_with("fooled: not delivered: TLS: ") && fooled.contains("UnknownIssuer"),
@@ -432,6 +437,7 @@ fn webhooks_and_mail_go_over_tls_to_those_who_should_get_them_and_certificates_a
     let refused = "nobody: not delivered: the mail server refused AUTH: 535 who are you";
     assert_eq!(outcome("nobody"), refused);
     assert_eq!(outcome("clear"), "clear: not delivered: the mail server refused MAIL FROM: 530 log in");
+    assert_eq!(outcome("hidden"), "hidden: delivered");
     let conditions = here(&["event", "conditions"]).stdout;
     assert!(conditions.contains("server-cert.pem expired 1990-01-01 00:00:00 UTC"), "{conditions}");
     served.end();
@@ -459,6 +465,36 @@ fn many_wrong_tokens_are_one_condition() {
         assert!(Instant::now() < end, "{}", conditions());
         thread::sleep(Duration::from_millis(200));
     }
+    served.end();
+}
+
+#[test]
+fn a_receiver_that_is_gone_keeps_the_others_from_nothing() {
+    if !is_here("python3", "python3") {
+        return;
+    }
+    let bench = Bench::new();
+    let sink = PythonServer::begin(MAIL_SINK, 0);
+    let mail = format!(
+        "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:{}'\nfrom = 'spindle@example.org'\n\
+         to = ['gone@example.org', 'ops@example.org']\n",
+        sink.port
+    );
+    site_with(&bench, &mail);
+    let served = Served::begin(&bench);
+    let here = |arguments: &[&str]| bench.run(&[arguments, &["--state", "state"]].concat());
+    let said = here(&["event", "test"]).stdout;
+    assert!(said.contains("to some alone: the mail server refused RCPT TO gone@example.org: 550"), "{said}");
+    assert_eq!(sink.until("the test", |_| true)["to"], serde_json::json!(["RCPT TO:<ops@example.org>"]));
+    done(&here(&["drive", "warn", &drive_of_mail(&bench), "it is warm"]));
+    sink.until("the warning", |mail| mail["text"].as_str().unwrap().contains("it is warm"));
+    let end = Instant::now() + Duration::from_secs(20);
+    let conditions = || here(&["event", "conditions"]).stdout;
+    while !conditions().contains("[receiver:notify:post]") {
+        assert!(Instant::now() < end, "{}", conditions());
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(!conditions().contains("notifier_failing"), "{}", conditions());
     served.end();
 }
 

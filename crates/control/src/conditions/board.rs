@@ -159,6 +159,14 @@ impl ConditionBoard {
         self.open.values()
     }
 
+    /// All that is known but the texts.
+    pub(crate) fn outline(&self) -> Vec<(String, String, String, Option<Acknowledgement>)> {
+        let outline = |open: &OpenCondition| {
+            (open.id.clone(), open.kind.clone(), open.worst.clone(), open.acknowledged.clone())
+        };
+        self.open.values().map(outline).collect()
+    }
+
     pub fn get(&self, id: &str) -> Option<&OpenCondition> {
         self.open.get(id)
     }

@@ -3,8 +3,9 @@
 //! Invariants:
 //!
 //! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts, or power is low.
-//! 2. Conditions that others raise (`TOLD_TOPICS`) are left alone, but for those of pools and notifiers that are gone; and for
-//!    those that were open before a restart and were not raised again: their end would be said by nobody.
+//! 2. Conditions that others raise and clear (`TOLD_TOPICS`) are left alone, but for those of pools, schedules and notifiers that
+//!    are gone.
+//! 3. After a restart, what needs time to be known stays open for that time (`SLOWLY_SEEN`).
 
 use super::{
     board::{ConditionClaim, OpenCondition, condition_id},
@@ -13,7 +14,7 @@ use super::{
     space_level::space_kind,
 };
 use crate::{
-    events::{DaemonEventLog, NumberedEvent},
+    events::{DaemonEventLog, NumberedEvent, SOURCE},
     site::{
         handle::{PoolHandle, SiteView},
         power::SitePower,
@@ -36,16 +37,23 @@ use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
 const SEEN_TOPICS: [&str; 6] = ["space", "drive", "redundancy", "data", "rebuild", "slow"];
-/// Topics that others raise and clear, while the server runs.
-const TOLD_TOPICS: [&str; 5] = ["power", "site_file", "notifier", "journal", "schedule"];
-/// Time for them to be raised again after a restart.
-const TOLD_AGAIN_WITHIN: Duration = Duration::from_secs(180);
+/// Topics that others raise and clear.
+const TOLD_TOPICS: [&str; 2] = ["power", "site_file"];
+/// Topics of conditions that a server that starts does not see at once, with the time after which it would have.
+const SLOWLY_SEEN: [(&str, Duration); 4] = [
+    ("slow", Duration::from_secs(180)),
+    ("rebuild", Duration::from_secs(180)),
+    ("journal", Duration::from_secs(180)),
+    ("logins", Duration::from_secs(600)),
+];
 /// Time before its end at which a certificate is reported.
 const EXPIRING_SECONDS: i64 = 30 * 86_400;
 /// Times in a row at which a pool's thread must have ended.
 const ENDED_TIMES: u32 = 3;
 /// Events that are looked at for failed logins at once.
 const LOOKED_AT: usize = 4096;
+/// Addresses of failed logins that a text names.
+const SOURCES_SHOWN: usize = 8;
 
 /// Evaluates the conditions of one server.
 pub(crate) struct ConditionEvaluator {
@@ -64,7 +72,7 @@ impl ConditionEvaluator {
         Self {
             paces: BTreeMap::new(),
             logins: LoginRate::default(),
-            looked_at: log.newest(),
+            looked_at: log.before_start(),
             started_at,
             ended: BTreeMap::new(),
         }
@@ -98,34 +106,45 @@ impl ConditionEvaluator {
         }
         self.paces.retain(|name, _| site.pools.contains_key(name));
         self.ended.retain(|name, _| site.pools.contains_key(name));
-        for thread in self.logins.threads(now) {
-            let text = "ten or more logins failed within a minute";
+        for (thread, mut sources) in self.logins.threads(now) {
+            let others = sources.len().saturating_sub(SOURCES_SHOWN);
+            sources.truncate(SOURCES_SHOWN);
+            let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+            let text =
+                format!("ten or more logins failed within a minute, from {}{others}", sources.join(", "));
             claims.push(ConditionClaim::new("logins_failing", &thread, text));
         }
         for certificate in &watched.certificates {
             claims.extend(certificate_claim(certificate, wall.seconds));
         }
         let is_known = |name: &str| site.pools.contains_key(name) || site.stopped.contains_key(name);
-        let has_time = now.since(self.started_at) < TOLD_AGAIN_WITHIN;
-        let is_told = |open: &OpenCondition| has_time || log.is_touched(&open.id);
+        let age = now.since(self.started_at);
+        // It was open before, and may not be known yet.
+        let is_early = |open: &OpenCondition| {
+            let needed = SLOWLY_SEEN.iter().find(|(topic, _)| *topic == open.topic).map(|(_, time)| *time);
+            needed.is_some_and(|needed| age < needed) && !log.is_touched(&open.id)
+        };
         let is_notifier = |name: &str| watched.notifiers.iter().any(|one| one.name == name);
         // Without a subject it is about all of a pool's.
-        let has_schedule = |name: &str| match name {
-            "" => !watched.schedules.is_empty(),
-            name => watched.schedules.iter().any(|known| known == name),
+        let has_schedule = |pool: &str, name: &str| {
+            watched.schedules.iter().any(|known| known.0 == pool && (name.is_empty() || known.1 == name))
         };
         let is_in_scope = |open: &OpenCondition| match open.topic.as_str() {
+            _ if is_early(open) => false,
             // A pool that is in neither list is served no more.
             "warned" => {
                 !is_known(&open.pool) || (seen.contains(&open.pool) && !drives.contains(&open.subject))
             }
-            "schedule" => !is_known(&open.pool) || !has_schedule(&open.subject) || !is_told(open),
-            "notifier" => !is_notifier(&open.subject) || !is_told(open),
-            topic if TOLD_TOPICS.contains(&topic) => !is_told(open),
+            "schedule" => !is_known(&open.pool) || !has_schedule(&open.pool, &open.subject),
+            "notifier" | "receiver" => !is_notifier(&open.subject),
+            "journal" => !log.is_touched(&open.id),
+            topic if TOLD_TOPICS.contains(&topic) => false,
             topic if SEEN_TOPICS.contains(&topic) => seen.contains(&open.pool) || !is_known(&open.pool),
             _ => true,
         };
-        log.evaluate(is_in_scope, &claims, wall)
+        let events = log.evaluate(is_in_scope, &claims, wall);
+        log.note_evaluated();
+        events
     }
 
     fn claim_pool(
@@ -172,7 +191,8 @@ impl ConditionEvaluator {
         for event in log.after(self.looked_at, LOOKED_AT) {
             self.looked_at = event.id;
             if event.report.event == "login_failed" {
-                self.logins.add(&event.report.pool, now);
+                let source = event.report.details.get(SOURCE).and_then(|source| source.as_str());
+                self.logins.add(&event.report.pool, source.unwrap_or_default(), now);
             }
         }
     }
@@ -242,4 +262,91 @@ fn certificate_claim(certificate: &crate::watched::WatchedCertificate, now: i64)
     let file = certificate.file.display().to_string();
     let text = format!("the certificate {file} {verb} {}", shown_time(certificate.ends_unix_s));
     Some(ConditionClaim::new(kind, "serve", text).of(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::events::EventRecords;
+    use report::Refusal;
+    use std::path::PathBuf;
+
+    const WALL: WallTime = WallTime { seconds: 1_795_782_896, nanos: 0 };
+
+    fn at(seconds: u64) -> Moment {
+        Moment(seconds * 1_000_000_000)
+    }
+
+    fn open_site() -> SiteView {
+        let stopped = BTreeMap::from([("mail".to_owned(), Refusal::new("no drives", "connect them"))]);
+        SiteView { is_open: true, stopped, ..SiteView::default() }
+    }
+
+    fn ids(log: &DaemonEventLog) -> Vec<String> {
+        log.conditions().into_iter().map(|open| open.id).collect()
+    }
+
+    /// The log of a server that is started again, with these conditions.
+    fn restarted(claims: &[ConditionClaim]) -> DaemonEventLog {
+        let before = DaemonEventLog::new(WALL);
+        claims.iter().for_each(|claim| drop(before.raise(claim, WALL)));
+        let conditions = before.conditions();
+        DaemonEventLog::of(EventRecords { conditions, ..EventRecords::default() }, WALL)
+    }
+
+    #[test]
+    fn a_restart_ends_nothing_that_it_cannot_know_yet() {
+        let claim = |kind| ConditionClaim::new(kind, "mail", "as before");
+        let log = restarted(&[
+            claim("drive_slow").of("a"),
+            claim("rebuild"),
+            ConditionClaim::new("logins_failing", "portal", "many"),
+            ConditionClaim::new("on_battery", "power", "so"),
+            ConditionClaim::new("notifier_failing", "notify", "no answer").of("ops"),
+            ConditionClaim::new("notifier_failing", "notify", "no answer").of("gone"),
+        ]);
+        let mut evaluator = ConditionEvaluator::new(&log, at(0));
+        let ops = "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1/'\n";
+        let site = plan::site::Site::from_toml(ops).unwrap();
+        let folder = PathBuf::from("/");
+        let notifiers = crate::notifying::wanted_notifiers(&site, (&folder, false)).unwrap();
+        let watched = WatchedSite { notifiers, ..WatchedSite::default() };
+        evaluator.evaluate(&log, (&SiteView::default(), &watched), (at(1), WALL));
+        assert!(!log.is_evaluated() && ids(&log).len() == 6, "nothing is seen before the site is open");
+        evaluator.evaluate(&log, (&open_site(), &watched), (at(2), WALL));
+        let told = ["logins:portal", "notifier:notify:ops", "pool:mail", "power:power"];
+        assert!(log.is_evaluated());
+        assert_eq!(ids(&log), [&told[..], &["rebuild:mail", "slow:mail:a"]].concat());
+        evaluator.evaluate(
+            &log,
+            (&SiteView { is_open: true, ..SiteView::default() }, &watched),
+            (at(601), WALL),
+        );
+        assert_eq!(ids(&log), ["notifier:notify:ops", "power:power"]);
+    }
+
+    #[test]
+    fn a_schedule_that_a_pool_has_no_more_misses_nothing() {
+        let claim = |schedule: &str| ConditionClaim::new("schedule_missed", "mail", "no room").of(schedule);
+        let log = restarted(&[claim("hourly"), claim("daily"), claim("")]);
+        let mut evaluator = ConditionEvaluator::new(&log, at(0));
+        let pair = |pool: &str, name: &str| (pool.to_owned(), name.to_owned());
+        let schedules = vec![pair("mail", "hourly"), pair("logs", "daily")];
+        let mut watched = WatchedSite { schedules, ..WatchedSite::default() };
+        evaluator.evaluate(&log, (&open_site(), &watched), (at(1), WALL));
+        assert_eq!(ids(&log), ["pool:mail", "schedule:mail", "schedule:mail:hourly"]);
+        watched.schedules.remove(0);
+        evaluator.evaluate(&log, (&open_site(), &watched), (at(2), WALL));
+        assert_eq!(ids(&log), ["pool:mail"]);
+    }
+
+    #[test]
+    fn a_pool_that_is_served_no_more_has_not_failed() {
+        let log = restarted(&[ConditionClaim::new("space_80", "mail", "81 % full")]);
+        let mut evaluator = ConditionEvaluator::new(&log, at(0));
+        let (gone, watched) = (SiteView { is_open: true, ..SiteView::default() }, WatchedSite::default());
+        let events = evaluator.evaluate(&log, (&gone, &watched), (at(1), WALL));
+        assert!(events.len() == 1 && crate::kinds::is_cleared(&events[0].report));
+        assert_eq!(ids(&log), Vec::<String>::new());
+    }
 }

@@ -11,3 +11,4 @@ mod space_level;
 
 pub use board::{Acknowledgement, ConditionBoard, ConditionClaim, OpenCondition, condition_id};
 pub(crate) use evaluation::ConditionEvaluator;
+pub(crate) use login_rate::LoginTally;

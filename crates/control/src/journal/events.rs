@@ -9,7 +9,7 @@
 use super::{DaemonJournal, JournalError, SETTINGS};
 use crate::{conditions::OpenCondition, events::NumberedEvent, notifying::NotifierPlace};
 use redb::{ReadableTable, TableDefinition};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Events by their numbers, as JSON.
@@ -33,6 +33,8 @@ pub struct EventRecords {
     pub numbers_below: u64,
     /// Number of the newest event that was removed.
     pub dropped_to: u64,
+    /// Records that cannot be read, and are left out.
+    pub unreadable: usize,
 }
 
 /// A change of what is known of events.
@@ -72,23 +74,13 @@ impl DaemonJournal {
                 |key| Ok::<_, redb::StorageError>(settings.get(key)?.map_or(0, |number| number.value()));
             Ok((events, conditions, places, number(NUMBERS_KEY)?, number(DROPPED_KEY)?))
         })?;
-        let parse = || {
-            Ok(EventRecords {
-                events: events.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?,
-                conditions: conditions
-                    .iter()
-                    .map(|text| serde_json::from_str(text))
-                    .collect::<Result<_, _>>()?,
-                places: places
-                    .into_iter()
-                    .map(|(name, text)| Ok((name, serde_json::from_str(&text)?)))
-                    .collect::<Result<_, _>>()?,
-                numbers_below,
-                dropped_to,
-            })
-        };
-        let parsed: Result<_, serde_json::Error> = parse();
-        parsed.map_err(|error| database.damaged(format!("its events: {error}")))
+        // One record that cannot be read keeps nobody from being served.
+        let mut unreadable = 0;
+        let events = events.iter().filter_map(|text| read(text, &mut unreadable)).collect();
+        let conditions = conditions.iter().filter_map(|text| read(text, &mut unreadable)).collect();
+        let place = |(name, text): (String, String)| Some((name, read(&text, &mut unreadable)?));
+        let places = places.into_iter().filter_map(place).collect();
+        Ok(EventRecords { events, conditions, places, numbers_below, dropped_to, unreadable })
     }
 
     /// Records a change, as a whole.
@@ -124,6 +116,12 @@ impl DaemonJournal {
             Ok(before.is_some_and(|before| before.value() == 1))
         })
     }
+}
+
+fn read<T: DeserializeOwned>(text: &str, unreadable: &mut usize) -> Option<T> {
+    let record = serde_json::from_str(text).ok();
+    *unreadable += usize::from(record.is_none());
+    record
 }
 
 fn text(record: &impl Serialize) -> String {
@@ -181,5 +179,23 @@ mod tests {
         assert!(journal.set_running(true).unwrap(), "it did not end in order");
         assert!(journal.set_running(false).unwrap());
         assert!(!journal.set_running(true).unwrap());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_left_out_and_said() {
+        let journal = DaemonJournal::open(Arc::new(SimStateFile::new("journal", 0).open())).unwrap();
+        let log = DaemonEventLog::new(NOW);
+        log.raise(&ConditionClaim::new("space_80", "mail", "81 % full"), NOW);
+        journal.put_events(&log.pending().unwrap().0).unwrap();
+        let write = |transaction: &redb::WriteTransaction| {
+            transaction.open_table(EVENTS)?.insert(1, "{}")?;
+            transaction.open_table(NOTIFIERS)?.insert("ops", "")?;
+            Ok(())
+        };
+        journal.lock().change(write).unwrap();
+        let records = journal.event_records().unwrap();
+        assert_eq!((records.events.len(), records.places.len(), records.unreadable), (1, 0, 2));
+        let said = DaemonEventLog::of(records, NOW).after(0, 9).pop().unwrap();
+        assert!(said.report.text.starts_with("2 records of events"), "{said:?}");
     }
 }

@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// Events of one mail that are told in full; of the others, the first lines.
 const IN_FULL: usize = 20;
 const SUBJECT_CHARS_MAX: usize = 120;
+const MISSING: &str = "Events before these are missing: more happened than the server keeps. 'spindle event conditions' has the \
+                       present state.\n";
 
 /// A message to a notifier.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +79,8 @@ pub(super) fn events_message(events: &[Arc<NumberedEvent>], missing: bool, unix_
     };
     let mut text = String::new();
     if missing {
-        text += "Events before these are missing: more happened than the server keeps. 'spindle event \
-                 conditions' has the present state.\n\n";
+        text += MISSING;
+        text.push('\n');
     }
     for event in events.iter().take(IN_FULL) {
         text += &format!("{}  {}", event.report.time, kinds::message(&event.report));
@@ -132,6 +134,11 @@ pub(super) fn check_mailbox(text: &str) -> Result<(), String> {
     text.parse::<Mailbox>().map(drop).map_err(|error| error.to_string())
 }
 
+/// The address of a mailbox that was checked, `ADDRESS` or `NAME <ADDRESS>`.
+pub(super) fn mail_address(mailbox: &str) -> String {
+    mailbox.parse::<Mailbox>().expect("it was checked with the site file").email.to_string()
+}
+
 /// The message as RFC 5322 has it. Its Message-ID is the same when it is sent again.
 pub(super) fn mail_bytes(
     message: &NotifierMessage,
@@ -153,6 +160,11 @@ pub(super) fn mail_bytes(
         .header(ContentType::TEXT_PLAIN)
         .body(message.text.clone());
     built.expect("it has a sender and receivers").formatted()
+}
+
+/// A message about events that were dropped before they could be delivered, up to this number.
+pub(super) fn missing_message(to: u64, unix_s: i64) -> NotifierMessage {
+    plain_message("events_missing", format!("missing-{to}"), "events are missing", MISSING.to_owned(), unix_s)
 }
 
 #[cfg(test)]
@@ -184,6 +196,15 @@ mod tests {
         assert!(text.contains("To: ops@example.org\r\n"), "{text}");
         let (headers, _) = text.split_once("\r\n\r\n").unwrap();
         assert!(!headers.contains("\nBcc") && headers.is_ascii(), "{headers}");
+    }
+
+    #[test]
+    fn the_address_of_a_mailbox_is_the_parsed_one() {
+        for mailbox in
+            ["Spindle <spindle@example.org>", "\"a <b@c>\" <spindle@example.org>", "spindle@example.org"]
+        {
+            assert_eq!(mail_address(mailbox), "spindle@example.org");
+        }
     }
 
     #[test]

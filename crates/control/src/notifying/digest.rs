@@ -2,7 +2,8 @@
 
 use super::{
     composing::{NotifierMessage, plain_message, redirected},
-    lane::{NotifierContext, deliver, note_failure, note_success},
+    delivery::deliver,
+    lane::{NotifierContext, note_failure, note_success},
     pace::LanePace,
 };
 use crate::{
@@ -17,6 +18,8 @@ use report::{
 use std::time::Duration;
 
 const DAY_SECONDS: i64 = 86_400;
+/// Digests among the lanes of a notifier.
+const LANE: &str = "digest";
 /// The clock may be set: it is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Events that are counted, at most.
@@ -31,23 +34,26 @@ pub(super) async fn run_digest(context: NotifierContext, site: SiteHandle, time:
         let today = day_of(world.wall().seconds, time);
         let last = log.place(name).digest_day;
         match last {
-            // The first one comes at its time.
+            // The first one comes at its time. After a clock that was ahead, the next one does.
             None => log.change_place(name, |place| place.digest_day = Some(today)),
-            Some(last) if last < today && world.now() >= pace.retry_at => {
+            Some(last) if last > today => log.change_place(name, |place| place.digest_day = Some(today)),
+            // Whether all is well is not known before.
+            Some(last) if last < today && log.is_evaluated() && world.now() >= pace.retry_at => {
                 let message = digest(log, &site.look(), world.wall().seconds, today);
                 let mut sent = deliver(&context, notifier, &message).await;
                 match &sent {
-                    Ok(()) => {
-                        note_success(&context, &pace);
+                    Ok(receipt) => {
+                        note_success(&context, LANE, receipt);
                         pace.succeeded(world.now());
                     }
-                    Err(why) => {
+                    Err(failure) => {
                         pace.failed(world.now());
-                        note_failure(&context, &pace, why);
+                        note_failure(&context, LANE, &pace, &failure.why);
                         if let Some(second) = fallback
                             && pace.failing_for(world.now()) >= notifier.fallback_after
                         {
-                            sent = deliver(&context, second, &redirected(&message, name, why)).await;
+                            let message = redirected(&message, name, &failure.why);
+                            sent = deliver(&context, second, &message).await;
                         }
                     }
                 }

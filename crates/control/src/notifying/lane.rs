@@ -1,11 +1,10 @@
-//! A lane of a notifier: events in order, each until it is accepted.
+//! A lane of a notifier: events in order, each until it is accepted, or refused for good.
 
 use super::{
-    composing::{NotifierMessage, event_message, events_message, mail_bytes, redirected},
+    composing::{NotifierMessage, event_message, events_message, missing_message, redirected},
+    delivery::{DeliveryFailure, DeliveryReceipt, deliver},
     pace::{LanePace, SAID_AFTER},
-    smtp::{self, SmtpEnvelope},
     wanted::{NotifierChannel, WantedNotifier, severity_word},
-    webhook::{self, WebhookTarget},
 };
 use crate::{
     conditions::{ConditionClaim, condition_id},
@@ -13,12 +12,15 @@ use crate::{
     kinds::{is_notified, notified_severity},
     notice::NoticeSender,
 };
-use report::Severity;
+use report::{Severity, calendar::utc_time};
+use serde_json::Map;
+use serving::pool::events::EventReport;
 use std::{rc::Rc, sync::Arc, time::Duration};
-use world::{Network, World, with_deadline};
+use world::{Network, World};
 
-/// Time for a message to be accepted.
-const ACCEPTED_WITHIN: Duration = Duration::from_secs(30);
+/// Kind of the event about a message that is not tried any more, and its detail.
+const PASSED: &str = "message_passed";
+const NOTIFIER: &str = "notifier";
 /// Events of one incident are told together.
 const GATHERED_FOR: Duration = Duration::from_secs(2);
 /// Events of one mail.
@@ -66,10 +68,14 @@ impl Lane {
         }
     }
 
-    fn wants(self, event: &NumberedEvent, least: Severity) -> bool {
+    fn wants(self, event: &NumberedEvent, (notifier, least): (&str, Severity)) -> bool {
         let severity = notified_severity(&event.report);
+        // A notifier that refuses messages is not told so in another one.
+        let is_own = event.report.event == PASSED
+            && event.report.details.get(NOTIFIER).is_some_and(|name| name == notifier);
         // Errors are the smallest.
         is_notified(&event.report)
+            && !is_own
             && match self {
                 Self::All => severity <= least,
                 Self::Of(own) => severity == own,
@@ -86,7 +92,19 @@ struct NextEvents {
     missing: bool,
 }
 
-fn next_events(log: &DaemonEventLog, (lane, least): (Lane, Severity), after: u64, most: usize) -> NextEvents {
+impl NextEvents {
+    /// Nothing is to be told.
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && !self.missing
+    }
+}
+
+fn next_events(
+    NotifierContext { log, notifier, .. }: &NotifierContext,
+    (lane, least): (Lane, Severity),
+    after: u64,
+    most: usize,
+) -> NextEvents {
     let mut next = NextEvents { events: Vec::new(), scanned_to: after, missing: false };
     while next.events.len() < most {
         let page = log.after(next.scanned_to, SCANNED_AT_ONCE);
@@ -97,7 +115,7 @@ fn next_events(log: &DaemonEventLog, (lane, least): (Lane, Severity), after: u64
         }
         for event in page {
             next.scanned_to = event.id;
-            if lane.wants(&event, least) {
+            if lane.wants(&event, (&notifier.name, least)) {
                 next.events.push(event);
                 if next.events.len() == most {
                     break;
@@ -114,15 +132,14 @@ fn next_events(log: &DaemonEventLog, (lane, least): (Lane, Severity), after: u64
 pub(super) async fn run_lane(context: NotifierContext, lane: Lane) {
     let NotifierContext { world, log, notifier, fallback, .. } = &context;
     let (name, wanted) = (&notifier.name, (lane, notifier.severity));
-    let is_mail = matches!(&*notifier.channel, NotifierChannel::Mail { .. });
+    let is_mail = is_mail(notifier);
     let own_most = if is_mail { MAIL_EVENTS_MAX } else { 1 };
     let mut pace = LanePace::new();
     loop {
         let after = log.place(name).of_lane(lane.name());
-        let next = next_events(log, wanted, after, own_most);
-        if next.events.is_empty() {
-            // What is missing is said with the next event.
-            if next.scanned_to > after && !next.missing {
+        let next = next_events(&context, wanted, after, own_most);
+        if next.is_empty() {
+            if next.scanned_to > after {
                 move_on(log, name, lane, next.scanned_to);
             }
             log.wait_after(next.scanned_to).await;
@@ -135,32 +152,50 @@ pub(super) async fn run_lane(context: NotifierContext, lane: Lane) {
             world.sleep_until(pace.next_mail_at).await;
             continue;
         }
+        let mut given_up = None;
         if world.now() >= pace.retry_at {
             let message = message_of(&notifier.channel, &next, world.wall().seconds);
             match deliver(&context, notifier, &message).await {
-                Ok(()) => {
+                Ok(receipt) => {
                     move_on(log, name, lane, next.scanned_to);
-                    note_success(&context, &pace);
+                    note_success(&context, lane.name(), &receipt);
                     pace.succeeded(world.now());
                     continue;
                 }
-                Err(why) => {
+                Err(DeliveryFailure { why, is_for_good }) => {
                     pace.failed(world.now());
-                    note_failure(&context, &pace, &why);
+                    note_failure(&context, lane.name(), &pace, &why);
+                    if is_for_good && pace.refused_for_good(world.now()) {
+                        given_up = Some((message, why));
+                    }
                 }
             }
         }
-        let why = log.notifier_state(name).failing.map_or_else(String::new, |(_, why)| why);
+        let why =
+            log.notifier_state(name).failing.remove(lane.name()).map_or_else(String::new, |(_, why)| why);
         if let Some(second) = fallback
-            && pace.failing_for(world.now()) >= notifier.fallback_after
+            && (given_up.is_some() || pace.failing_for(world.now()) >= notifier.fallback_after)
             && let Some(scanned_to) = fall_back(&context, (second, lane), (after, &why), &pace).await
         {
             move_on(log, name, lane, scanned_to);
-            pace.fell_back(world.now());
+            pace.fell_back(world.now(), self::is_mail(second));
+            continue;
+        }
+        // With a second channel, that one takes it once it can.
+        if fallback.is_none()
+            && let Some((message, why)) = given_up
+        {
+            move_on(log, name, lane, next.scanned_to);
+            note_passed(&context, &message, &why);
+            pace.passed(world.now());
             continue;
         }
         world.sleep_until(pace.retry_at).await;
     }
+}
+
+fn is_mail(notifier: &WantedNotifier) -> bool {
+    matches!(&*notifier.channel, NotifierChannel::Mail { .. })
 }
 
 /// Delivers what is next over the second channel. Returns the number of the last event.
@@ -170,22 +205,30 @@ async fn fall_back(
     (after, why): (u64, &str),
     pace: &LanePace,
 ) -> Option<u64> {
-    let NotifierContext { world, log, notifier, .. } = context;
+    let NotifierContext { world, notifier, .. } = context;
     let most = match &*second.channel {
         NotifierChannel::Webhook { .. } => 1,
         NotifierChannel::Mail { .. } if world.now() < pace.next_mail_at => return None,
         NotifierChannel::Mail { .. } => MAIL_EVENTS_MAX,
     };
-    let next = next_events(log, (lane, notifier.severity), after, most);
+    // What was next may have been dropped meanwhile.
+    let next = next_events(context, (lane, notifier.severity), after, most);
+    if next.is_empty() {
+        return None;
+    }
     let message = message_of(&second.channel, &next, world.wall().seconds);
     let message = redirected(&message, &notifier.name, why);
     deliver(context, second, &message).await.is_ok().then_some(next.scanned_to)
 }
 
+/// # Panics
+///
+/// If nothing is next.
 fn message_of(channel: &NotifierChannel, next: &NextEvents, unix_s: i64) -> NotifierMessage {
-    match channel {
-        NotifierChannel::Webhook { .. } => event_message(&next.events[0], next.missing, unix_s),
-        NotifierChannel::Mail { .. } => events_message(&next.events, next.missing, unix_s),
+    match (channel, &*next.events) {
+        (_, []) => missing_message(next.scanned_to, unix_s),
+        (NotifierChannel::Webhook { .. }, [first, ..]) => event_message(first, next.missing, unix_s),
+        (NotifierChannel::Mail { .. }, events) => events_message(events, next.missing, unix_s),
     }
 }
 
@@ -195,25 +238,32 @@ fn move_on(log: &DaemonEventLog, notifier: &str, lane: Lane, to: u64) {
     });
 }
 
-/// Records that a notifier's own channel has accepted a message.
-pub(super) fn note_success(context: &NotifierContext, pace: &LanePace) {
+/// Records that a notifier's own channel has accepted a message of a lane, or a digest.
+pub(super) fn note_success(context: &NotifierContext, lane: &str, receipt: &DeliveryReceipt) {
     let NotifierContext { world, log, notices, notifier, .. } = context;
-    let mut state = log.notifier_state(&notifier.name);
-    state.delivered_unix_s = Some(world.wall().seconds);
+    let (name, now) = (&notifier.name, world.wall());
+    let mut state = log.notifier_state(name);
+    state.delivered_unix_s = Some(now.seconds);
+    state.failing.remove(lane);
     // Another lane may go on to fail.
-    if pace.failing_for(world.now()) > Duration::ZERO || state.failing.is_none() {
-        state.failing = None;
-        notices.clear(&condition_id("notifier", "notify", &notifier.name), world.wall());
+    if state.failing.is_empty() {
+        notices.clear(&condition_id("notifier", "notify", name), now);
     }
-    log.set_notifier_state(&notifier.name, state);
+    log.set_notifier_state(name, state);
+    if receipt.refused.is_empty() {
+        notices.clear(&condition_id("receiver", "notify", name), now);
+    } else {
+        let text = format!("notifier {name} does not reach everybody: {}", receipt.refused.join("; "));
+        notices.raise(&ConditionClaim::new("receiver_refused", "notify", text).of(&**name), now);
+    }
 }
 
-/// Records that a notifier's own channel has failed.
-pub(super) fn note_failure(context: &NotifierContext, pace: &LanePace, why: &str) {
+/// Records that a notifier's own channel has failed with a message of a lane, or a digest.
+pub(super) fn note_failure(context: &NotifierContext, lane: &str, pace: &LanePace, why: &str) {
     let NotifierContext { world, log, notices, notifier, .. } = context;
     let mut state = log.notifier_state(&notifier.name);
-    let since = state.failing.map_or(world.wall().seconds, |(since, _)| since);
-    state.failing = Some((since, why.to_owned()));
+    let since = state.failing.get(lane).map_or(world.wall().seconds, |(since, _)| *since);
+    state.failing.insert(lane.to_owned(), (since, why.to_owned()));
     log.set_notifier_state(&notifier.name, state);
     if pace.failing_for(world.now()) >= SAID_AFTER {
         let text = format!("notifier {} does not deliver: {why}", notifier.name);
@@ -224,28 +274,26 @@ pub(super) fn note_failure(context: &NotifierContext, pace: &LanePace, why: &str
     }
 }
 
-/// Sends a message over the channel of `notifier`. The error is the reason for which it was not accepted.
-pub(super) async fn deliver(
-    NotifierContext { world, network, .. }: &NotifierContext,
-    notifier: &WantedNotifier,
+/// Records that a message is not tried any more.
+fn note_passed(
+    NotifierContext { world, log, notices, notifier, .. }: &NotifierContext,
     message: &NotifierMessage,
-) -> Result<(), String> {
-    let surroundings = (world, &**network);
-    let sending = async {
-        match &*notifier.channel {
-            NotifierChannel::Webhook { address, host, path, tls, secret, .. } => {
-                let (tls, secret) = (tls.as_ref(), secret.as_ref());
-                let target = WebhookTarget { address, host, path, tls, secret };
-                webhook::post(surroundings, &target, message).await
-            }
-            NotifierChannel::Mail { address, tls, login, from, to, .. } => {
-                let (tls, login) = (tls.as_ref(), login.as_ref());
-                let envelope = SmtpEnvelope { address, tls, login, from, to };
-                let mail = mail_bytes(message, &notifier.name, (from, to));
-                smtp::send(surroundings, &envelope, &mail).await
-            }
-        }
-    };
-    let timeout = || Err(format!("no answer within {} s", ACCEPTED_WITHIN.as_secs()));
-    with_deadline(world.sleep(ACCEPTED_WITHIN), sending).await.unwrap_or_else(timeout)
+    why: &str,
+) {
+    let mut details = Map::new();
+    details.insert(NOTIFIER.to_owned(), notifier.name.as_str().into());
+    details.insert("message".to_owned(), message.id.as_str().into());
+    let passed = log.append(EventReport {
+        event: PASSED.to_owned(),
+        severity: Severity::Warning,
+        time: utc_time(world.wall().seconds),
+        pool: "notify".to_owned(),
+        text: format!(
+            "notifier {} refuses {:?} (number {}) for good: {why}",
+            notifier.name, message.subject, message.id
+        ),
+        next_step: String::new(),
+        details,
+    });
+    notices.print(&passed);
 }

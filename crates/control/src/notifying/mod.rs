@@ -1,7 +1,7 @@
 //! Notifiers: events go to people and programs that do not look by themselves, as webhooks or mail.
 //!
 //! Reading order: `wanted` (the notifiers of a site file, checked), `place` (how far each has come), `composing` (events as
-//! messages), `webhook` and `smtp` (the two ways out), `pace` (when to try again, and when another channel takes over; plain
+//! messages), `delivery` (one attempt), `webhook` and `smtp` (the two ways out), `pace` (when to try again, and when another channel takes over; plain
 //! state), `lane` (the flow), `digest` (once a day), `thread` (all of it, with the conditions, on a thread of its own).
 //!
 //! Invariants:
@@ -13,6 +13,7 @@
 //! 4. Nothing here starts a program.
 
 mod composing;
+mod delivery;
 mod digest;
 mod lane;
 mod pace;
@@ -22,7 +23,7 @@ mod thread;
 mod wanted;
 mod webhook;
 
-pub use place::{NotifierPlace, NotifierState, TestRequest};
+pub use place::{NotifierPlace, NotifierState, TestRefusal, TestRequest};
 pub use thread::{EventThread, EventThreadSetting};
 pub use wanted::{NotifierChannel, WantedNotifier};
-pub(crate) use wanted::{notifier_texts, wanted_notifiers};
+pub(crate) use wanted::{notifier_texts, wanted_notifiers, without_urls};

@@ -1,15 +1,32 @@
 //! A mail to a mail server over SMTP (RFC 5321), with STARTTLS (RFC 3207) and AUTH PLAIN (RFC 4954).
 //!
+//! Each step has a time limit of its own: a server that looks into mail may answer its end late, and would have it twice if nobody
+//! waited. With that answer the mail is delivered, whatever becomes of the connection.
+//!
 //! lettre's own transports open sockets of tokio themselves, which the simulated world does not have; so lettre composes the
 //! mail, and this sends it.
 
-use std::io;
+use super::{
+    composing::mail_address,
+    delivery::{DeliveryFailure, DeliveryReceipt},
+};
+use std::{io, time::Duration};
 use tls::ClientTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use world::{Address, Network, Stream, World};
+use world::{Address, Network, Stream, World, with_deadline};
 
 /// Bytes of a reply, at most.
 const REPLY_BYTES_MAX: usize = 16 << 10;
+/// Time to connect, and for TLS.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
+/// Time for the reply to a command.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+/// Time for the mail to be sent (RFC 5321, 4.5.3.2.5).
+const SENT_WITHIN: Duration = Duration::from_secs(180);
+/// Time for the reply to the end of the mail (RFC 5321, 4.5.3.2.6).
+const TAKEN_WITHIN: Duration = Duration::from_secs(600);
+/// Time to say goodbye.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Characters of a reply that are shown.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -23,7 +40,8 @@ pub(super) struct SmtpEnvelope<'a> {
     pub to: &'a [String],
 }
 
-struct Conversation {
+struct Conversation<'w> {
+    world: &'w World,
     stream: Stream,
     /// Bytes that were read and not used.
     rest: Vec<u8>,
@@ -35,55 +53,71 @@ struct SmtpReply {
     lines: Vec<String>,
 }
 
-/// Sends a mail, and waits until the server has taken it over for all receivers.
+/// Sends a mail, and waits until the server has taken it over, for one receiver at least.
 pub(super) async fn send(
     (world, network): (&World, &dyn Network),
     envelope: &SmtpEnvelope<'_>,
     mail: &[u8],
-) -> Result<(), String> {
-    let stream = network.connect(envelope.address).await.map_err(|error| error.to_string())?;
-    let mut server = Conversation { stream, rest: Vec::new() };
-    server.reply().await?.expect_code(220, "greeting")?;
+) -> Result<DeliveryReceipt, DeliveryFailure> {
+    let connecting = network.connect(envelope.address);
+    let stream = within(world, CONNECTED_WITHIN, connecting).await?.map_err(|error| error.to_string())?;
+    let mut server = Conversation { world, stream, rest: Vec::new() };
+    server.reply(ANSWERED_WITHIN).await?.expect_code(220, "greeting")?;
     let mut offered = server.ask("EHLO spindle").await?.expect_code(250, "EHLO")?;
     if let Some(tls) = envelope.tls {
         if !offered.offers("STARTTLS") {
-            return Err("the mail server offers no STARTTLS".to_owned());
+            return Err("the mail server offers no STARTTLS".into());
         }
         server.ask("STARTTLS").await?.expect_code(220, "STARTTLS")?;
         if !server.rest.is_empty() {
             // Somebody may have put it there before TLS began.
-            return Err("the mail server sent something before TLS began".to_owned());
+            return Err("the mail server sent something before TLS began".into());
         }
-        let stream = tls.connect(world, server.stream).await.map_err(|error| format!("TLS: {error}"))?;
-        server = Conversation { stream, rest: Vec::new() };
+        let stream = within(world, CONNECTED_WITHIN, tls.connect(world, server.stream)).await?;
+        let stream = stream.map_err(|error| format!("TLS: {error}"))?;
+        server = Conversation { world, stream, rest: Vec::new() };
         offered = server.ask("EHLO spindle").await?.expect_code(250, "EHLO")?;
     }
     if let Some((user, password)) = envelope.login {
         if !offered.offers("AUTH") {
-            return Err("the mail server takes no passwords here".to_owned());
+            return Err("the mail server takes no passwords here".into());
         }
         let plain = base64(format!("\0{user}\0{password}").as_bytes());
         server.ask(&format!("AUTH PLAIN {plain}")).await?.expect_code(235, "AUTH")?;
     }
-    server.ask(&format!("MAIL FROM:<{}>", bare(envelope.from))).await?.expect_code(250, "MAIL FROM")?;
+    let from = mail_address(envelope.from);
+    server.ask(&format!("MAIL FROM:<{from}>")).await?.expect_code(250, "MAIL FROM")?;
+    let mut refused = Vec::new();
     for to in envelope.to {
-        let reply = server.ask(&format!("RCPT TO:<{}>", bare(to))).await?;
+        let reply = server.ask(&format!("RCPT TO:<{}>", mail_address(to))).await?;
         if reply.code != 251 {
-            reply.expect_code(250, &format!("RCPT TO {to}"))?;
+            refused.extend(reply.expect_code(250, &format!("RCPT TO {to}")).err());
         }
     }
+    if refused.len() == envelope.to.len() {
+        return Err(refused.swap_remove(0).into());
+    }
     server.ask("DATA").await?.expect_code(354, "DATA")?;
-    server.write(&stuffed(mail)).await?;
-    server.reply().await?.expect_code(250, "the mail")?;
+    let stuffed = stuffed(mail);
+    within(world, SENT_WITHIN, server.write(&stuffed)).await??;
+    let reply = server.reply(TAKEN_WITHIN).await?;
+    let is_for_good = reply.code >= 500;
+    reply.expect_code(250, "the mail").map_err(|why| DeliveryFailure { why, is_for_good })?;
     // It has the mail; how the conversation ends does not matter.
-    let _ = server.ask("QUIT").await;
-    Ok(())
+    let _ = within(world, ENDED_WITHIN, server.write(b"QUIT\r\n")).await;
+    Ok(DeliveryReceipt { refused })
 }
 
-impl Conversation {
+async fn within<T>(world: &World, time: Duration, work: impl Future<Output = T>) -> Result<T, String> {
+    let answered = with_deadline(world.sleep(time), work).await;
+    answered.ok_or_else(|| format!("the mail server did not answer within {} s", time.as_secs()))
+}
+
+impl Conversation<'_> {
     async fn ask(&mut self, command: &str) -> Result<SmtpReply, String> {
-        self.write(format!("{command}\r\n").as_bytes()).await?;
-        self.reply().await
+        let line = format!("{command}\r\n");
+        within(self.world, ANSWERED_WITHIN, self.write(line.as_bytes())).await??;
+        self.reply(ANSWERED_WITHIN).await
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -94,7 +128,11 @@ impl Conversation {
         written.await.map_err(|error: io::Error| error.to_string())
     }
 
-    async fn reply(&mut self) -> Result<SmtpReply, String> {
+    async fn reply(&mut self, time: Duration) -> Result<SmtpReply, String> {
+        within(self.world, time, self.whole_reply()).await?
+    }
+
+    async fn whole_reply(&mut self) -> Result<SmtpReply, String> {
         let mut lines = Vec::new();
         loop {
             let line = self.line().await?;
@@ -147,11 +185,6 @@ fn shown(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(SHOWN_CHARS_MAX).collect()
 }
 
-/// The address of `NAME <ADDRESS>`.
-fn bare(mailbox: &str) -> &str {
-    mailbox.rsplit_once('<').map_or(mailbox, |(_, rest)| rest.trim_end_matches('>')).trim()
-}
-
 /// A mail with its end, and the dots at the beginning of its lines doubled (RFC 5321, 4.5.2).
 fn stuffed(mail: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(mail.len() + 16);
@@ -198,7 +231,5 @@ mod tests {
         {
             assert_eq!(base64(plain.as_bytes()), encoded);
         }
-        assert_eq!(bare("Spindle <spindle@example.org>"), "spindle@example.org");
-        assert_eq!(bare("spindle@example.org"), "spindle@example.org");
     }
 }

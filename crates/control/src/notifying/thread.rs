@@ -7,9 +7,11 @@
 
 use super::{
     composing::plain_message,
+    delivery::{DeliveryFailure, deliver},
     digest::run_digest,
-    lane::{Lane, NotifierContext, deliver, run_lane},
+    lane::{Lane, NotifierContext, run_lane},
     place::TestRequest,
+    wanted::WantedNotifier,
 };
 use crate::{
     conditions::{ConditionClaim, ConditionEvaluator, condition_id},
@@ -20,9 +22,13 @@ use crate::{
     site::handle::SiteHandle,
     watched::WatchedSite,
 };
-use futures_util::future::join_all;
+use futures_util::{
+    StreamExt,
+    future::join_all,
+    stream::{self, FuturesUnordered},
+};
 use report::Refusal;
-use std::{cell::RefCell, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use world::{JoinHandle, LocalFuture, Moment, Network, ThreadStarter, World, with_deadline};
 
@@ -30,11 +36,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// Pause after a journal that could not be written.
 const JOURNAL_PAUSE: Duration = Duration::from_secs(15);
 
+/// Tests that are under way at the same time.
+const TESTS_AT_ONCE: usize = 8;
+/// Time for the outcome of a test: a person waits for it.
+const TESTED_WITHIN: Duration = Duration::from_secs(12);
+
 /// Surroundings of the thread.
 pub struct EventThreadSetting {
     pub network: NetworkMaker,
     pub site: SiteHandle,
-    pub watched: watch::Receiver<Option<Arc<WatchedSite>>>,
+    pub watched: watch::Receiver<Arc<WatchedSite>>,
     pub journal: Arc<DaemonJournal>,
     pub log: DaemonEventLog,
 }
@@ -57,13 +68,16 @@ impl EventThread {
         setting: EventThreadSetting,
         notices: NoticeSender,
     ) -> Result<Self, Refusal> {
+        // Whoever asks from now on finds them.
+        begin_notifiers(&setting.log, &setting.watched.borrow());
         let (stop, stopped) = oneshot::channel::<()>();
-        let own = notices.clone();
+        let (own, log) = (notices.clone(), setting.log.clone());
         let main = move |world: World| -> LocalFuture<()> { Box::pin(run(world, setting, stopped, own)) };
         let ended = threads.start("events", Box::new(main)).map_err(|error| no_thread(&error))?;
         let end = world.spawn("events watch", async move {
             let end = ended.await;
             if let Err(panic) = &end {
+                log.note_failed();
                 notices.warn(format!(
                     "events are not kept and nobody is notified, by an error of the program: {panic}; hosts are served on; \
                      start again to have them back"
@@ -120,11 +134,53 @@ async fn run(
     keeper.end();
 }
 
+/// A notifier whose flow goes on until this is dropped.
+struct RunningNotifier {
+    wanted: WantedNotifier,
+    fallback: Option<WantedNotifier>,
+    _stop: oneshot::Sender<()>,
+}
+
+async fn run_notifier(context: NotifierContext, site: SiteHandle, stopped: oneshot::Receiver<()>) {
+    let notifier = &context.notifier;
+    let lanes = Lane::of(notifier);
+    // It may have been corrected.
+    let mut state = context.log.notifier_state(&notifier.name);
+    state.failing.clear();
+    context.log.set_notifier_state(&notifier.name, state);
+    let mut all: Vec<LocalFuture<()>> = Vec::new();
+    for lane in lanes {
+        all.push(Box::pin(run_lane(context.clone(), lane)));
+    }
+    if let Some(time) = notifier.digest {
+        all.push(Box::pin(run_digest(context.clone(), site, time)));
+    }
+    let running = async {
+        join_all(all).await;
+    };
+    // One that is stopped begins nothing more.
+    with_deadline(running, async { drop(stopped.await) }).await;
+}
+
+/// Gives each notifier its place, which is what happens next for one that is new, and forgets the others.
+fn begin_notifiers(log: &DaemonEventLog, site: &WatchedSite) {
+    log.keep_places(|name| site.notifiers.iter().any(|one| one.name == name));
+    for notifier in &site.notifiers {
+        let lanes: Vec<&str> = Lane::of(notifier).into_iter().map(Lane::name).collect();
+        log.begin_lanes(&notifier.name, &lanes);
+    }
+}
+
+fn fallback_of(site: &WatchedSite, notifier: &WantedNotifier) -> Option<WantedNotifier> {
+    let name = notifier.fallback.as_ref()?;
+    site.notifiers.iter().find(|one| one.name == *name).cloned()
+}
+
 struct EventKeeper {
     world: World,
     network: Rc<dyn Network>,
     site: SiteHandle,
-    watched: watch::Receiver<Option<Arc<WatchedSite>>>,
+    watched: watch::Receiver<Arc<WatchedSite>>,
     journal: Arc<DaemonJournal>,
     log: DaemonEventLog,
     notices: NoticeSender,
@@ -133,9 +189,12 @@ struct EventKeeper {
 }
 
 impl EventKeeper {
-    /// A server that starts takes the power as being there, until somebody says otherwise.
+    /// A server that was stopped for low power is started when that is back.
     fn begin(&self) {
-        self.notices.clear(&condition_id("power", "power", ""), self.world.wall());
+        let power = condition_id("power", "power", "");
+        if self.log.condition(&power).is_some_and(|open| open.kind != "on_battery") {
+            self.notices.clear(&power, self.world.wall());
+        }
         match self.journal.set_running(true) {
             Ok(false) => self.notices.occurred("server_started", "the server has started"),
             Ok(true) => {
@@ -157,13 +216,10 @@ impl EventKeeper {
     async fn tick(&self) {
         let mut evaluator = ConditionEvaluator::new(&self.log, self.world.now());
         loop {
-            let watched = self.watched.borrow().clone();
-            if let Some(watched) = watched {
-                let site = self.site.look();
-                let times = (self.world.now(), self.world.wall());
-                for event in evaluator.evaluate(&self.log, (&site, &watched), times) {
-                    self.notices.print(&event);
-                }
+            let (watched, site) = (Arc::clone(&self.watched.borrow()), self.site.look());
+            let times = (self.world.now(), self.world.wall());
+            for event in evaluator.evaluate(&self.log, (&site, &watched), times) {
+                self.notices.print(&event);
             }
             self.flush();
             self.world.sleep(TICK).await;
@@ -192,16 +248,31 @@ impl EventKeeper {
         self.notices.raise(&claim, self.world.wall());
     }
 
-    /// Runs the notifiers of the site file that was applied last.
+    /// Runs the notifiers of the site file that was applied last. Those that an apply leaves as they were go on with what they do.
     async fn notify(&self) {
         let mut watched = self.watched.clone();
+        let mut running = BTreeMap::<String, RunningNotifier>::new();
+        let mut flows = FuturesUnordered::<LocalFuture<()>>::new();
         loop {
-            let wanted = watched.borrow_and_update().clone();
-            let running = async {
-                if let Some(wanted) = &wanted {
-                    self.log.keep_places(|name| wanted.notifiers.iter().any(|one| one.name == name));
-                    self.run_all(wanted).await;
+            let wanted = Arc::clone(&watched.borrow_and_update());
+            begin_notifiers(&self.log, &wanted);
+            running.retain(|name, one| {
+                let still = wanted.notifiers.iter().find(|still| still.name == *name);
+                still.is_some_and(|still| *still == one.wanted && fallback_of(&wanted, still) == one.fallback)
+            });
+            for notifier in &wanted.notifiers {
+                if running.contains_key(&notifier.name) {
+                    continue;
                 }
+                let (stop, stopped) = oneshot::channel();
+                let context = self.context(&wanted, notifier);
+                let fallback = context.fallback.clone();
+                flows.push(Box::pin(run_notifier(context, self.site.clone(), stopped)));
+                let one = RunningNotifier { wanted: notifier.clone(), fallback, _stop: stop };
+                running.insert(notifier.name.clone(), one);
+            }
+            let flowing = async {
+                while flows.next().await.is_some() {}
                 std::future::pending::<()>().await;
             };
             let changed = async {
@@ -210,56 +281,49 @@ impl EventKeeper {
                     std::future::pending::<()>().await;
                 }
             };
-            with_deadline(changed, running).await;
+            with_deadline(changed, flowing).await;
         }
     }
 
-    async fn run_all(&self, site: &WatchedSite) {
-        let mut all: Vec<LocalFuture<()>> = Vec::new();
-        for notifier in &site.notifiers {
-            let context = self.context(site, notifier);
-            // It begins with what happens next, also if nothing is delivered to it yet.
-            self.log.place(&notifier.name);
-            for lane in Lane::of(notifier) {
-                all.push(Box::pin(run_lane(context.clone(), lane)));
-            }
-            if let Some(time) = notifier.digest {
-                all.push(Box::pin(run_digest(context, self.site.clone(), time)));
-            }
-        }
-        join_all(all).await;
-    }
-
-    fn context(&self, site: &WatchedSite, notifier: &super::WantedNotifier) -> NotifierContext {
-        let fallback = notifier.fallback.as_ref();
+    fn context(&self, site: &WatchedSite, notifier: &WantedNotifier) -> NotifierContext {
         NotifierContext {
             world: self.world.clone(),
             network: Rc::clone(&self.network),
             log: self.log.clone(),
             notices: self.notices.clone(),
             notifier: notifier.clone(),
-            fallback: fallback.and_then(|name| site.notifiers.iter().find(|one| one.name == *name)).cloned(),
+            fallback: fallback_of(site, notifier),
         }
     }
 
     async fn answer_tests(&self, mut tests: mpsc::Receiver<TestRequest>) {
-        while let Some(TestRequest { notifier: name, outcome }) = tests.recv().await {
-            let site = self.watched.borrow().clone().unwrap_or_default();
-            let answer = match site.notifiers.iter().find(|one| one.name == name) {
-                None => None,
-                Some(notifier) => {
-                    let now = self.world.wall().seconds;
-                    let text = format!(
-                        "This is a test of the notifier {name}, sent on request. {} It tells events from {} on.\n",
-                        "Mail is not affected, and there is nothing to do.",
-                        super::wanted::severity_word(notifier.severity)
-                    );
-                    let message = plain_message("test", format!("test-{now}"), "test", text, now);
-                    Some(deliver(&self.context(&site, notifier), notifier, &message).await)
-                }
-            };
+        // A receiver that is silent keeps no other test waiting.
+        let all = stream::poll_fn(move |context| tests.poll_recv(context));
+        all.for_each_concurrent(TESTS_AT_ONCE, async |TestRequest { notifier, outcome }| {
             // The caller may have given up.
-            let _ = outcome.send(answer);
-        }
+            let _ = outcome.send(self.test(&notifier).await);
+        })
+        .await;
+    }
+
+    async fn test(&self, name: &str) -> Option<Result<(), String>> {
+        let site = Arc::clone(&self.watched.borrow());
+        let notifier = site.notifiers.iter().find(|one| one.name == name)?;
+        let now = self.world.wall().seconds;
+        let text = format!(
+            "This is a test of the notifier {name}, sent on request. {} It tells events from {} on.\n",
+            "Mail is not affected, and there is nothing to do.",
+            super::wanted::severity_word(notifier.severity)
+        );
+        let message = plain_message("test", format!("test-{now}"), "test", text, now);
+        let context = self.context(&site, notifier);
+        let sending = deliver(&context, notifier, &message);
+        let timeout = || Err(format!("no answer within {} s", TESTED_WITHIN.as_secs()).into());
+        let sent = with_deadline(self.world.sleep(TESTED_WITHIN), sending).await.unwrap_or_else(timeout);
+        Some(match sent {
+            Ok(receipt) if receipt.refused.is_empty() => Ok(()),
+            Ok(receipt) => Err(format!("to some alone: {}", receipt.refused.join("; "))),
+            Err(DeliveryFailure { why, .. }) => Err(why),
+        })
     }
 }

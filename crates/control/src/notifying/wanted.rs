@@ -1,8 +1,9 @@
 //! The notifiers of a site file: checked, with their secrets read.
 
+use crate::hexadecimal::hexadecimal;
 use plan::site::{Site, SiteNotifier};
 use report::{Refusal, Severity};
-use ring::hmac;
+use ring::{digest, hmac};
 use serving::export::read_secret;
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 use tls::ClientTls;
@@ -40,6 +41,7 @@ pub enum NotifierChannel {
         tls: Option<ClientTls>,
         secret: Option<hmac::Key>,
         text: String,
+        secrets: SecretsDigest,
     },
     Mail {
         address: Address,
@@ -50,14 +52,24 @@ pub enum NotifierChannel {
         from: String,
         to: Vec<String>,
         text: String,
+        secrets: SecretsDigest,
     },
 }
+
+/// SHA-256 of all that is secret: two of the same text differ by it.
+type SecretsDigest = Vec<u8>;
 
 impl NotifierChannel {
     /// The channel in words, without secrets.
     pub fn text(&self) -> &str {
         match self {
             Self::Webhook { text, .. } | Self::Mail { text, .. } => text,
+        }
+    }
+
+    fn secrets(&self) -> &SecretsDigest {
+        match self {
+            Self::Webhook { secrets, .. } | Self::Mail { secrets, .. } => secrets,
         }
     }
 }
@@ -68,11 +80,9 @@ impl fmt::Debug for NotifierChannel {
     }
 }
 
-/// By what the file says of it; a secret that changed in its file counts with the next apply that changes something else, or a
-/// new start.
 impl PartialEq for NotifierChannel {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        (self.text(), self.secrets()) == (other.text(), other.secrets())
     }
 }
 
@@ -173,15 +183,24 @@ fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<N
     if let Some((key, _)) = unused.iter().find(|(_, value)| !value.is_empty()) {
         return Err(refuse(format!("a webhook has no {key}"), "leave it out, or say kind = \"mail\""));
     }
-    if one.tls || !one.to.is_empty() {
+    if one.tls || one.unencrypted || !one.to.is_empty() {
         return Err(refuse("a webhook has neither to nor tls".to_owned(), "its URL says both"));
     }
-    let (scheme, rest) = one.url.split_once("://").unwrap_or(("", ""));
+    let url = match (&*one.url, &*one.url_file) {
+        (url, "") => url.to_owned(),
+        ("", file) if has_secrets => {
+            let url = read_secret(&folder.join(file), "write the URL of the webhook")?;
+            String::from_utf8(url).map_err(|_| refuse("its URL is no text".to_owned(), "correct url_file"))?
+        }
+        ("", _) => "https://localhost".to_owned(),
+        _ => return Err(refuse("it has two URLs".to_owned(), "say url or url_file")),
+    };
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", ""));
     let port = match scheme {
         "http" => 80,
         "https" => 443,
         _ => {
-            let problem = format!("{:?} is no URL of a webhook", one.url);
+            let problem = "what it says is no URL of a webhook".to_owned();
             return Err(refuse(problem, "say url = \"https://HOST/PATH\""));
         }
     };
@@ -189,7 +208,7 @@ fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<N
     let (host, path) = rest.split_at(split);
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if host.is_empty() || host.contains('@') || !is_plain(rest) || path.contains('#') {
-        let problem = format!("{:?} is no URL of a webhook", one.url);
+        let problem = "what it says is no URL of a webhook".to_owned();
         return Err(refuse(problem, "say url = \"https://HOST/PATH\", without user, blanks or #"));
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -197,7 +216,7 @@ fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<N
         .map_err(|error| refuse(format!("url: {error}"), "say url = \"https://HOST:PORT/PATH\""))?;
     if scheme == "http" && !address.is_local() {
         return Err(refuse(
-            format!("{} would tell everyone on the way what happens here", one.url),
+            format!("{scheme}://{host} would tell everyone on the way what happens here"),
             "say https, or http to a loopback address",
         ));
     }
@@ -212,14 +231,61 @@ fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<N
         false => None,
     };
     let signed = if one.secret_file.is_empty() { ", unsigned" } else { "" };
-    let text = format!("webhook {}{signed}", one.url);
-    Ok(NotifierChannel::Webhook { address, host: host.to_owned(), path, tls, secret, text })
+    let text = match &*one.url_file {
+        "" => format!("webhook {}{signed}", shown_url(scheme, host, &path)),
+        file => format!("webhook of {file}{signed}"),
+    };
+    let secrets = secrets_digest(one, (folder, has_secrets), url.as_bytes())?;
+    Ok(NotifierChannel::Webhook { address, host: host.to_owned(), path, tls, secret, text, secrets })
+}
+
+/// A URL as everybody may see it: paths of webhooks are passwords with some services. Two paths are told apart.
+fn shown_url(scheme: &str, host: &str, path: &str) -> String {
+    if path == "/" {
+        return format!("{scheme}://{host}");
+    }
+    let digest = digest::digest(&digest::SHA256, path.as_bytes());
+    format!("{scheme}://{host}/… (path {})", hexadecimal(&digest.as_ref()[..4]))
+}
+
+/// A site's text with the URLs of its webhooks as everybody may see them. It cannot be applied.
+///
+/// # Errors
+///
+/// It is no site file.
+pub(crate) fn without_urls(text: &str) -> Result<String, Refusal> {
+    let mut site = crate::site::server::parse(text)?;
+    for notifier in &mut site.notifiers {
+        let Some((scheme, rest)) = notifier.url.split_once("://") else { continue };
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        notifier.url = shown_url(scheme, host, &path);
+    }
+    Ok(site.to_toml())
+}
+
+fn secrets_digest(
+    one: &SiteNotifier,
+    (folder, has_secrets): (&Path, bool),
+    url: &[u8],
+) -> Result<SecretsDigest, Refusal> {
+    let mut all = digest::Context::new(&digest::SHA256);
+    all.update(url);
+    for file in [&one.secret_file, &one.ca_file] {
+        if has_secrets && !file.is_empty() {
+            let bytes = host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX);
+            let bytes = bytes.map_err(|error| Refusal::new(format!("{file}: {error}"), ""))?;
+            all.update(&bytes.len().to_le_bytes());
+            all.update(&bytes);
+        }
+    }
+    Ok(all.finish().as_ref().to_vec())
 }
 
 fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<NotifierChannel, Refusal> {
     let refuse =
         |problem: String, next: &str| Refusal::new(format!("notifier {:?}: {problem}", one.name), next);
-    if !one.url.is_empty() {
+    if !one.url.is_empty() || !one.url_file.is_empty() {
         return Err(refuse("mail has no url".to_owned(), "say smtp = \"HOST:PORT\""));
     }
     if one.smtp.is_empty() || one.from.is_empty() || one.to.is_empty() {
@@ -238,6 +304,13 @@ fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<Noti
     if !one.user.is_empty() && !one.tls && !address.is_local() {
         return Err(refuse("its password would pass the network in the clear".to_owned(), "say tls = true"));
     }
+    if !one.tls && !one.unencrypted && !address.is_local() {
+        let problem = format!("mail to {address} would pass the network in the clear");
+        return Err(refuse(
+            problem,
+            "say tls = true; or unencrypted = true, if everyone on the way may read it",
+        ));
+    }
     let login = match has_secrets && !one.user.is_empty() {
         true => {
             let secret = read_secret(&folder.join(&one.secret_file), "write the password of that user")?;
@@ -248,10 +321,15 @@ fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<Noti
         false => None,
     };
     let tls = (one.tls && has_secrets).then(|| client_tls(one, &address, folder)).transpose()?;
-    let over = if one.tls { " over TLS" } else { "" };
+    let over = match (one.tls, address.is_local()) {
+        (true, _) => " over TLS",
+        (false, true) => "",
+        (false, false) => ", unencrypted",
+    };
+    let secrets = secrets_digest(one, (folder, has_secrets), b"")?;
     let text = format!("mail to {} by {address}{over}", one.to.join(", "));
     let (from, to) = (one.from.clone(), one.to.clone());
-    Ok(NotifierChannel::Mail { address, tls, login, from, to, text })
+    Ok(NotifierChannel::Mail { address, tls, login, from, to, text, secrets })
 }
 
 fn client_tls(one: &SiteNotifier, address: &Address, folder: &Path) -> Result<ClientTls, Refusal> {
@@ -282,7 +360,7 @@ mod tests {
     }
 
     const WEBHOOK: &str = "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1:8080/hook?a=b'\nsecret_file = 's'\n";
-    const MAIL: &str = "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = 'mail.example.org'\n\
+    const MAIL: &str = "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = 'mail.example.org'\nunencrypted = true\n\
                         from = 'spindle@example.org'\nto = ['ops@example.org']\n";
 
     #[test]
@@ -293,8 +371,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "webhook http://127.0.0.1:8080/hook?a=b, from warning on; post after 10 min",
-                "mail to ops@example.org by mail.example.org:25, from error on; digest at 07:00",
+                "webhook http://127.0.0.1:8080/… (path 2c036d47), from warning on; post after 10 min",
+                "mail to ops@example.org by mail.example.org:25, unencrypted, from error on; digest at 07:00",
             ]
         );
         let NotifierChannel::Webhook { address, host, path, .. } = &*wanted[0].channel else { panic!() };
@@ -314,6 +392,7 @@ mod tests {
             ("name = 'ops'", "name = 'ops'\ndigest = '7:00'", "\"7:00\" is no time"),
             ("name = 'ops'", "name = 'ops'\ndigest = '24:00'", "\"24:00\" is no time"),
             ("name = 'ops'", "name = 'ops'\nuser = 'x'", "a webhook has no user"),
+            ("name = 'ops'", "name = 'ops'\nurl_file = 'u'", "it has two URLs"),
         ] {
             let refused = read(&WEBHOOK.replacen(from, to, 1)).unwrap_err();
             assert!(refused.starts_with("notifier \"ops\": ") && refused.contains(problem), "{refused}");
@@ -323,9 +402,23 @@ mod tests {
             ("smtp =", "user = 'u'\nsecret_file = 's'\nsmtp =", "in the clear; say tls = true"),
             ("smtp =", "user = 'u'\nsmtp =", "user and secret_file go together"),
             ("to = ['ops@example.org']", "", "mail needs smtp, from and to"),
+            ("unencrypted = true\n", "", "in the clear; say tls = true; or unencrypted = true"),
+            ("smtp =", "url_file = 'u'\nsmtp =", "mail has no url"),
         ] {
             let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();
             assert!(refused.starts_with("notifier \"post\": ") && refused.contains(problem), "{refused}");
         }
+    }
+
+    #[test]
+    fn nobody_is_told_the_path_of_a_webhook_and_another_one_is_a_change() {
+        let texts = |text: &str| notifier_texts(&read(text).unwrap()).into_values().next().unwrap();
+        let (one, other) = (texts(WEBHOOK), texts(&WEBHOOK.replace("hook?a=b", "hook?a=c")));
+        assert!(one != other && !one.contains("/hook") && !other.contains("a=c"), "{one} {other}");
+        let refused = read(&WEBHOOK.replace("http://127.0.0.1:8080", "http://10.0.0.1")).unwrap_err();
+        assert!(!refused.contains("a=b"), "{refused}");
+        let shown = without_urls(WEBHOOK).unwrap();
+        assert!(shown.contains("http://127.0.0.1:8080/…") && !shown.contains("a=b"), "{shown}");
+        assert!(read(&shown).is_err(), "it is not applied by mistake");
     }
 }

@@ -7,7 +7,7 @@ use super::{
     wanted::WantedSchedule,
 };
 use crate::{
-    conditions::ConditionClaim,
+    conditions::{ConditionClaim, condition_id},
     notice::NoticeSender,
     order::OrderRefusal,
     site::handle::{SiteHandle, SiteView},
@@ -125,8 +125,13 @@ impl Flow {
     }
 
     fn note_answer(&self, pool: &str, answer: Result<RoundAnswer, OrderRefusal>) {
+        let well = answer.iter().flat_map(|answer| &answer.schedules).filter(|one| one.failure.is_none());
+        // Also those that failed before a restart, or before they were changed.
+        let mut over: Vec<String> = well.map(|one| condition_id("schedule", pool, &one.name)).collect();
+        over.extend(answer.iter().map(|_| condition_id("schedule", pool, "")));
         let lines = self.progress.borrow_mut().note_answer(pool, answer, self.world.now());
         self.say(lines);
+        over.iter().for_each(|id| self.notices.clear(id, self.world.wall()));
     }
 
     fn say(&self, lines: Vec<ScheduleLine>) {

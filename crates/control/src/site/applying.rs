@@ -9,6 +9,7 @@ use super::{
     wanted::WantedPool,
 };
 use crate::{
+    conditions::ConditionClaim,
     journal::{ApplyRecord, JournalError, JournalPool},
     planted::{self, ApplyBug},
     pool_thread::ServedPool,
@@ -45,6 +46,7 @@ impl SiteServer {
         self.show_changes().await;
         self.read_served_site();
         self.publish();
+        self.note_outcome(&done);
         done
     }
 
@@ -54,6 +56,18 @@ impl SiteServer {
         let text = self.journal.served_site().ok().flatten();
         if let Some(site) = text.and_then(|text| parse(&text).ok()) {
             self.served_site = Arc::new(with_groups_in_references(site));
+        }
+    }
+
+    /// An apply that did not come to its end lasts until one does, whoever asked for it.
+    fn note_outcome(&self, done: &Result<(), Refusal>) {
+        let (claim, now) = (ConditionClaim::new("apply_incomplete", "serve", ""), self.world.wall());
+        match done {
+            Ok(()) => self.notices.clear(&claim.id(), now),
+            Err(refusal) => {
+                let text = refusal.problem().to_owned();
+                self.notices.raise(&ConditionClaim { text, ..claim }.with_next(refusal.remedy()), now);
+            }
         }
     }
 
@@ -125,7 +139,7 @@ impl SiteServer {
         // Fewer to be kept is destruction as well: it waits until all has been done.
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
-            self.watched.send_replace(Some(Arc::new(wanted.watched)));
+            self.watched.send_replace(Arc::new(wanted.watched));
         }
         if planted::is(ApplyBug::EndedBeforeItsLastStep) {
             self.journal.end_apply().map_err(|error| error.refusal())?;
@@ -191,6 +205,7 @@ impl SiteServer {
             if let Err(refusal) = self.forget_document(&name).await {
                 self.notices.of(&name).warn(format!("it goes on keeping what was served of it: {refusal}"));
             }
+            self.publish_without(Some(&name));
             self.daemon.remove_pool(&name).await;
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }

@@ -6,7 +6,7 @@
 //!    acknowledged before is flushed. This holds for pools that are opened meanwhile, from the end of the apply that opens them.
 //! 2. When power is low, all pools are closed, as at the end of the server, and none is opened before somebody says that power
 //!    is better.
-//! 3. A server that starts takes the power as being there.
+//! 3. A server that starts takes the power as being there, unless it ended on a battery: then it is on it still.
 
 use super::{handle::SiteAnswer, planning::PlanOccasion, server::SiteServer};
 use crate::conditions::{ConditionClaim, condition_id};

@@ -70,6 +70,11 @@ impl SiteServer {
 
     /// Shows other threads the pools that there are now.
     pub(super) fn publish(&self) {
+        self.publish_without(None);
+    }
+
+    /// The same without a pool that is about to be closed: it has not failed.
+    pub(super) fn publish_without(&self, closing: Option<&str>) {
         // A journal that cannot be read has said so.
         let records = self.journal.pools().unwrap_or_default();
         let handle = |pool: &crate::pool_thread::PoolThread| {
@@ -82,7 +87,13 @@ impl SiteServer {
             ))
         };
         self.requests.view.send_replace(Arc::new(SiteView {
-            pools: self.daemon.pools().iter().filter_map(handle).collect(),
+            pools: self
+                .daemon
+                .pools()
+                .iter()
+                .filter(|pool| closing != Some(&*pool.name))
+                .filter_map(handle)
+                .collect(),
             stopped: self.stopped.clone(),
             is_open: self.daemon.is_open(),
             power: self.power,

@@ -15,6 +15,7 @@ use super::{
     wanted::{SiteContext, WantedPool, WantedSite},
 };
 use crate::{
+    conditions::condition_id,
     daemon::Daemon,
     journal::{DaemonJournal, JournalError, JournalPool},
     metrics::MetricsSetting,
@@ -80,8 +81,8 @@ pub struct SiteServer {
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
     pub(super) power: SitePower,
-    /// `None` before the first apply.
-    pub(super) watched: watch::Sender<Option<Arc<WatchedSite>>>,
+    /// At the start what the file says, whatever becomes of its apply.
+    pub(super) watched: watch::Sender<Arc<WatchedSite>>,
     /// As the journal has it.
     pub(super) served_site: Arc<Site>,
     /// Of the file that was applied.
@@ -156,8 +157,8 @@ impl SiteServer {
             addresses,
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
-            power: SitePower::default(),
-            watched: watch::Sender::new(None),
+            power: power_of_before(notices),
+            watched: watch::Sender::new(Arc::new(wanted.watched.clone())),
             served_site: Arc::default(),
             metrics: Arc::new(wanted.metrics),
             has_tls,
@@ -198,8 +199,12 @@ impl SiteServer {
     /// Records where an open pool is. A group may have had another name.
     fn record(&self, pool: &WantedPool) -> Result<(), JournalError> {
         let known = JournalPool { folder: pool.folder.clone(), being_made: None };
-        self.journal.put_pool(&pool.name, &known)?;
-        for (name, record) in self.journal.pools()? {
+        let records = self.journal.pools()?;
+        // A start whose disk is full has nothing to write about pools that are as they were.
+        if records.get(&pool.name) != Some(&known) {
+            self.journal.put_pool(&pool.name, &known)?;
+        }
+        for (name, record) in records {
             if name != pool.name && self.places.is_one_folder(&record.folder, &pool.folder) {
                 self.journal.forget_pool(&name)?;
             }
@@ -211,7 +216,8 @@ impl SiteServer {
     pub(super) fn stop_pool(&mut self, name: &str, refusal: Refusal) {
         if self.stopped.get(name) != Some(&refusal) {
             let line = format!("{refusal}; the other pools are served without what it lacks");
-            self.notices.of(name).warn(line);
+            // Its condition is the event.
+            self.notices.of(name).show(line);
         }
         self.stopped.insert(name.to_owned(), refusal);
     }
@@ -273,8 +279,8 @@ impl SiteServer {
         &self.stopped
     }
 
-    /// Notifiers and certificates of the site file that was applied last; `None` before that.
-    pub fn watched(&self) -> watch::Receiver<Option<Arc<WatchedSite>>> {
+    /// Notifiers and certificates of the site file that was applied last, or with which the server starts.
+    pub fn watched(&self) -> watch::Receiver<Arc<WatchedSite>> {
         self.watched.subscribe()
     }
 
@@ -319,6 +325,15 @@ impl SiteServer {
         // Callers of the API may fill the queue; the site waits for a place.
         let answer = thread.orders.give_when_free(name, work).await;
         answer.map_err(|error| refused(error.to_string()))?
+    }
+}
+
+/// A server that was restarted on a battery is on it still, until somebody says otherwise; after low power, it is started because
+/// the power is back.
+fn power_of_before(notices: &NoticeSender) -> SitePower {
+    match notices.condition(&condition_id("power", "power", "")) {
+        Some(open) if open.kind == "on_battery" => SitePower::OnBattery,
+        _ => SitePower::OnLine,
     }
 }
 

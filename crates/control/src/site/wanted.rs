@@ -157,8 +157,12 @@ impl WantedSite {
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
         let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
         services.append(&mut notifier_texts(&notifiers));
-        let names = schedules.iter().map(|schedule| schedule.name.clone()).collect();
-        let watched = WatchedSite { notifiers, certificates: Vec::new(), schedules: names };
+        let in_pools = |one: &WantedSchedule| {
+            let name = one.name.clone();
+            one.volumes.keys().map(move |pool| (pool.clone(), name.clone())).collect::<Vec<_>>()
+        };
+        let in_pools = schedules.iter().flat_map(in_pools).collect();
+        let watched = WatchedSite { notifiers, certificates: Vec::new(), schedules: in_pools };
         let api_tls = match &api {
             Some(_) if has_secrets => api_certificates(site, context)?,
             _ => None,

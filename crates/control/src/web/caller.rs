@@ -200,7 +200,8 @@ pub(super) fn proven_token(
         return Err(ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "throttled", &refusal));
     }
     api.failed_logins.add(&peer.source, now);
-    api.notices.warn_of("login_failed", format!("{}: a token that is unknown or has expired", peer.source));
+    let text = format!("{}: a token that is unknown or has expired", peer.source);
+    api.notices.login_failed(&peer.source, text);
     Err(refused("the token is unknown or has expired"))
 }
 

@@ -157,7 +157,7 @@ fn page(api: &ApiState, caller: &Caller, after: u64, rows_max: usize) -> EventPa
     let next = found.last().map_or(after.max(api.events.oldest() - 1), |last| last.id);
     let seen = found.iter().filter(|event| may_see(caller, event));
     let events = seen.map(|event| EventRow::of(event)).collect();
-    EventPage { events, next, has_gap: after > 0 && after < api.events.oldest() - 1 }
+    EventPage { events, next, has_gap: after > 0 && after < api.events.dropped_to() }
 }
 
 /// A caller for some pools sees their events alone.

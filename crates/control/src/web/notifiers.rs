@@ -3,7 +3,7 @@
 use super::{ApiState, caller::Caller, problem::ApiProblem};
 use crate::{
     journal::tokens::CallerRole,
-    notifying::{NotifierState, TestRequest},
+    notifying::{NotifierState, TestRefusal, TestRequest},
 };
 use axum::{
     Json,
@@ -14,6 +14,8 @@ use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
+
+const ENDED: &str = "the thread of events has ended: nothing is delivered";
 
 /// A notifier of the site file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,7 +56,12 @@ pub(super) async fn list(
     caller.need_all_pools()?;
     let row = |(name, place): (String, crate::notifying::NotifierPlace)| {
         let NotifierState { delivered_unix_s, failing } = api.events.notifier_state(&name);
-        let (failing_since, reason) = failing.map(|(since, why)| (utc_time(since), why)).unzip();
+        // That which lasts longest.
+        let failing = failing.into_values().min();
+        let (failing_since, mut reason) = failing.map(|(since, why)| (utc_time(since), why)).unzip();
+        if api.events.has_failed() {
+            reason = Some(ENDED.to_owned());
+        }
         let delivered_at = delivered_unix_s.map(utc_time);
         NotifierRow { name, delivered_to: place.earliest(), delivered_at, failing_since, reason }
     };
@@ -74,15 +81,18 @@ pub(super) async fn test(
     caller.need_all_pools()?;
     let (outcome, answer) = oneshot::channel();
     let request = TestRequest { notifier: notifier.clone(), outcome };
-    let busy = || {
-        let refusal = Refusal::new("other tests wait already", "try again");
-        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", &refusal)
-    };
-    api.events.ask_test(request).ok_or_else(busy)?;
-    let answer = answer.await.map_err(|_| {
-        let refusal = Refusal::new("the thread of events has ended", "see the server's log");
+    let ended = || {
+        let refusal = Refusal::new(ENDED, "see the server's log, and start it again");
         ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", &refusal)
+    };
+    api.events.ask_test(request).map_err(|refused| match refused {
+        TestRefusal::Full => {
+            let refusal = Refusal::new("other tests wait already", "try again");
+            ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", &refusal)
+        }
+        TestRefusal::Ended => ended(),
     })?;
+    let answer = answer.await.map_err(|_| ended())?;
     let answer = answer.ok_or_else(|| {
         let mut problem = ApiProblem::not_found(format!("there is no notifier {notifier:?}"));
         problem.next = Some("the site file lists them as [[notify]]; 'spindle site' prints it".to_owned());

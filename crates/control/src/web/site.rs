@@ -3,6 +3,7 @@
 use super::{ApiState, caller::Caller, problem::ApiProblem, rows::SitePlan};
 use crate::{
     journal::tokens::CallerRole,
+    notifying::without_urls,
     site::{
         handle::{SiteAnswer, SiteText, WantedAnswer},
         printed_site,
@@ -44,15 +45,23 @@ impl From<SiteBody> for SiteText {
     }
 }
 
-/// Prints the site as a file whose plan is empty; of an apply that is under way, the one before it.
+/// Prints the site as a file whose plan is empty; of an apply that is under way, the one before it; without the paths of
+/// webhooks, unless the role is admin.
 #[utoipa::path(get, path = "/v1/site", tag = "site",
     responses((status = 200, description = "A site file; the header spindle-left-out tells what it lacks", body = String, content_type = "application/toml"),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
-    let SiteAnswer { text, notes, .. } = printed_site(&api.journal, &api.site.look())?;
-    let text = text.expect("a file was asked for");
+    let SiteAnswer { text, mut notes, .. } = printed_site(&api.journal, &api.site.look())?;
+    let mut text = text.expect("a file was asked for");
+    if caller.need(CallerRole::Admin).is_err() {
+        let shown = without_urls(&text)?;
+        if shown != text {
+            text = shown;
+            notes.push("paths of webhooks, which are for the role admin".to_owned());
+        }
+    }
     let mut response = ([(header::CONTENT_TYPE, "application/toml")], text).into_response();
     // Headers are ASCII.
     let left_out: String = notes

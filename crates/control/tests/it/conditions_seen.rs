@@ -17,13 +17,19 @@ use control::{
     },
 };
 use fragile::Fragile;
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Stability, World,
     network::accept_next,
     sim::{
         DriveOptions, FaultPlan, NetworkOptions, SimLimits, SimNetwork, SimStateFile, SimThreads, Simulation,
+        StateFileFaults,
     },
 };
 
@@ -61,8 +67,21 @@ impl SeenSite {
         file: &SimStateFile,
         text: &str,
     ) -> Self {
+        Self::begin_on(world, network, (drives, made), (file, StateFileFaults::default()), text).await
+    }
+
+    /// With these faults of the state file once it is open.
+    async fn begin_on(
+        world: &World,
+        network: SimNetwork,
+        (drives, made): (Drives, MadePools),
+        (file, faults): (&SimStateFile, StateFileFaults),
+        text: &str,
+    ) -> Self {
         let journal = Arc::new(journal_of(file).unwrap());
         let log = DaemonEventLog::of(journal.event_records().unwrap(), world.wall());
+        let is_new = journal.served_site().unwrap().is_none();
+        file.set_faults(faults);
         let threads = Rc::new(SimThreads(world.clone()));
         let (own, other) = (Fragile::new(network.clone()), Fragile::new(network));
         let setting = SiteServerSetting {
@@ -75,8 +94,10 @@ impl SeenSite {
         let (notices, reader) = notice::channel("serve");
         let mut reader = reader.keeping(&log, world);
         let mut server = SiteServer::start(world, setting, text, PortalUse::None, &notices).await.unwrap();
-        let plan = server.plan(text, &[], PlanOccasion::Apply).await.unwrap();
-        server.apply(plan, |_| ()).await.unwrap();
+        let occasion = if is_new { PlanOccasion::Apply } else { PlanOccasion::Start };
+        let plan = server.plan(text, &[], occasion).await.unwrap();
+        let applied = server.apply(plan, |_| ()).await;
+        assert!(applied.is_ok() || !is_new, "{applied:?}");
         server.open();
         let setting = EventThreadSetting {
             network: Box::new(move || other.get().host("server")),
@@ -286,8 +307,50 @@ fn write_caches_are_suspended_on_a_battery_and_pools_are_closed_when_it_is_low()
     run.completed();
 }
 
-/// Each request that a receiver accepts, as text; the digest alone is wanted.
+/// A pool that is served again by a server whose state disk is full.
+#[test]
+fn a_start_on_a_full_disk_is_a_condition_and_the_others_are_seen() {
+    let mut simulation = Simulation::new(5);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..3).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let (file, made) = (SimStateFile::new("journal", 5), MadePools::default());
+    let parts = (network.clone(), drives.clone(), file.clone(), Rc::clone(&made));
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let (network, drives, file, made) = parts;
+        let mut site = SeenSite::begin_with(&world, network, (drives, made), &file, SITE).await;
+        site.tell(SitePower::OnBattery).await;
+        site.sleep(5).await;
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+    let full = StateFileFaults { no_space: 0..u64::MAX, ..StateFileFaults::default() };
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let mut site = SeenSite::begin_on(&world, network, (drives, made), (&file, full), SITE).await;
+        site.sleep(5).await;
+        assert_eq!(site.open(), ["journal:serve", "power:power", "site_file:serve"]);
+        assert_eq!(site.server.handle().look().power, SitePower::OnBattery, "nobody has said otherwise");
+        file.set_faults(StateFileFaults::default());
+        let plan = site.server.plan(SITE, &[], PlanOccasion::Apply).await.unwrap();
+        site.server.apply(plan, |_| ()).await.unwrap();
+        site.tell(SitePower::OnLine).await;
+        site.sleep(60).await;
+        assert_eq!(site.open(), Vec::<String>::new());
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+}
+
+/// Each request that a receiver gets, as text.
 async fn receive(world: World, network: SimNetwork, told: Rc<RefCell<Vec<String>>>) {
+    answer(world, network, told, Rc::new(Cell::new(200))).await;
+}
+
+/// The same, with this status.
+async fn answer(world: World, network: SimNetwork, told: Rc<RefCell<Vec<String>>>, status: Rc<Cell<u16>>) {
     let host = network.host("127.0.0.1");
     let listener = host.listen(&Address::parse("127.0.0.1:9000", 80).unwrap()).await.unwrap();
     loop {
@@ -303,7 +366,8 @@ async fn receive(world: World, network: SimNetwork, told: Rc<RefCell<Vec<String>
             }
         };
         told.borrow_mut().push(text);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let head = format!("HTTP/1.1 {} So\r\ncontent-length: 0\r\n\r\n", status.get());
+        let _ = stream.write_all(head.as_bytes()).await;
     }
 }
 
@@ -342,6 +406,191 @@ fn a_digest_comes_once_a_day_also_over_a_restart() {
     let told = told.borrow();
     assert!(told[0].contains("\"event\":\"digest\"") && told[0].contains("digest: all well"), "{told:?}");
     assert!(told[0].contains("* mail: "), "{told:?}");
+}
+
+const OPS: &str = "[[notify]]\nname = 'ops'\nkind = 'webhook'\nurl = 'http://127.0.0.1:9000/'\n";
+
+#[test]
+fn a_failing_notifier_goes_on_over_applies_and_passes_what_is_refused_for_good() {
+    let mut simulation = Simulation::new(6);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let file = SimStateFile::new("journal", 6);
+    let limits = SimLimits { span: Duration::from_secs(90_000), ..SimLimits::generous() };
+    let run = simulation.run(limits, |world| async move {
+        let (told, status) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(500)));
+        world.spawn("receiver", answer(world.clone(), network.clone(), Rc::clone(&told), Rc::clone(&status)));
+        let text = format!("{SITE}{OPS}");
+        let made = MadePools::default();
+        let mut site = SeenSite::begin_with(&world, network, (drives, made), &file, &text).await;
+        site.sleep(1).await;
+        let log = site.log.clone();
+        let warning = || {
+            let mut report = log.after(0, 1)[0].report.clone();
+            (report.event, report.severity) = ("warning".to_owned(), report::Severity::Warning);
+            log.append(report).id
+        };
+        let is_failing = |log: &DaemonEventLog| log.condition("notifier:notify:ops").is_some();
+        warning();
+        world.sleep(Duration::from_secs(100)).await;
+        assert!(is_failing(&site.log));
+        // An apply that leaves it as it was is no new beginning: the next try is minutes away.
+        let tried = told.borrow().len();
+        let plan = site.server.plan(&text, &[], PlanOccasion::Apply).await.unwrap();
+        site.server.apply(plan, |_| ()).await.unwrap();
+        world.sleep(Duration::from_secs(5)).await;
+        assert_eq!(told.borrow().len(), tried);
+        // One that changes it is, and its failures end with the first success.
+        status.set(200);
+        let changed = format!("{text}fallback_minutes = 5\n");
+        let plan = site.server.plan(&changed, &[], PlanOccasion::Apply).await.unwrap();
+        site.server.apply(plan, |_| ()).await.unwrap();
+        world.sleep(Duration::from_secs(5)).await;
+        assert!(!is_failing(&site.log) && told.borrow().len() > tried);
+        status.set(400);
+        let refused = warning();
+        world.sleep(Duration::from_secs(590)).await;
+        assert!(site.log.place("ops").of_lane("all") < refused, "it is tried for ten minutes");
+        world.sleep(Duration::from_secs(400)).await;
+        assert!(site.log.place("ops").of_lane("all") >= refused);
+        let events = site.log.after(refused, 100);
+        let passed = events.iter().find(|event| event.report.event == "message_passed").unwrap();
+        assert!(passed.report.text.contains("400"), "{passed:?}");
+        status.set(200);
+        world.sleep(Duration::from_secs(400)).await;
+        assert!(!is_failing(&site.log));
+        assert!(!told.borrow().iter().any(|told| told.contains("message_passed")), "it refuses such news");
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+}
+
+/// A mail server that looks into each mail for five minutes before it takes it, and says no goodbye.
+async fn take_mail(world: World, network: SimNetwork, taken: Rc<RefCell<Vec<String>>>) {
+    let host = network.host("127.0.0.1");
+    let listener = host.listen(&Address::parse("127.0.0.1:2525", 25).unwrap()).await.unwrap();
+    loop {
+        let mut stream = accept_next(&world, &*listener, drop).await.stream;
+        stream.write_all(b"220 sink\r\n").await.unwrap();
+        let (mut text, mut is_mail) = (String::new(), false);
+        loop {
+            let mut some = [0; 4096];
+            let Ok(count @ 1..) = stream.read(&mut some).await else { break };
+            text += &String::from_utf8_lossy(&some[..count]);
+            let end = if is_mail { "\r\n.\r\n" } else { "\r\n" };
+            let Some((said, rest)) = text.split_once(end) else { continue };
+            let (said, rest) = (said.to_owned(), rest.to_owned());
+            text = rest;
+            let answer = match (is_mail, said.get(..4).unwrap_or_default()) {
+                (true, _) => {
+                    taken.borrow_mut().push(said);
+                    world.sleep(Duration::from_secs(300)).await;
+                    "250 taken\r\n"
+                }
+                (false, "DATA") => "354 go on\r\n",
+                (false, "QUIT") => "",
+                (false, _) => "250 ok\r\n",
+            };
+            is_mail = answer.starts_with("354");
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mail_that_is_taken_late_is_sent_once() {
+    let mut simulation = Simulation::new(9);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let file = SimStateFile::new("journal", 9);
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let taken = Rc::new(RefCell::new(Vec::new()));
+        world.spawn("mail server", take_mail(world.clone(), network.clone(), Rc::clone(&taken)));
+        let mail = "[[notify]]\nname = 'post'\nkind = 'mail'\nsmtp = '127.0.0.1:2525'\n\
+                    from = 'spindle@example.org'\nto = ['ops@example.org']\n";
+        let text = format!("{SITE}{mail}");
+        let site = SeenSite::begin_with(&world, network, (drives, MadePools::default()), &file, &text).await;
+        site.sleep(1).await;
+        let mut report = site.log.after(0, 1)[0].report.clone();
+        (report.event, report.severity) = ("warning".to_owned(), report::Severity::Warning);
+        let warning = site.log.append(report).id;
+        site.sleep(1_200).await;
+        assert_eq!(taken.borrow().len(), 1, "{taken:?}");
+        assert!(site.log.place("post").of_lane("warning") >= warning);
+        assert_eq!(site.open(), Vec::<String>::new());
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+}
+
+/// The second one's drives are slow: the thread of the first one has ended for longer than a pool's may that has not failed.
+#[test]
+fn pools_that_the_site_has_no_more_are_closed_and_have_not_failed() {
+    let mut simulation = Simulation::new(8);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let slow: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+    let mail = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+    let first = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+    let drives: Drives =
+        [("mail".to_owned(), mail), ("first".to_owned(), first), ("logs".to_owned(), slow.clone())].into();
+    let file = SimStateFile::new("journal", 8);
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let one = SITE.replace("gb = 0.0625", "gb = 0.0625\n    group = 'mail'");
+        let group = |name: &str| {
+            format!(
+                "[[group]]\nname = '{name}'\n[[volume]]\nname = '{name}s'\ngb = 0.0625\ngroup = '{name}'\n"
+            )
+        };
+        let all = format!("{one}{}{}", group("first"), group("logs"));
+        let made = MadePools::default();
+        let mut site = SeenSite::begin_with(&world, network, (drives, made), &file, &all).await;
+        site.sleep(5).await;
+        let plan = site.server.plan(&one, &[], PlanOccasion::Apply).await.unwrap();
+        let spans = FaultPlan { slow_percent: 100.0, slow_span: Duration::from_secs(3), ..FaultPlan::none() };
+        slow.iter().for_each(|drive| drive.set_faults(spans.clone()));
+        let begun = world.now();
+        site.server.apply(plan, |_| ()).await.unwrap();
+        let span = world.now().since(begun);
+        site.sleep(5).await;
+        assert!(span > Duration::from_secs(5), "{span:?}");
+        assert_eq!(site.told("pool"), Vec::<String>::new());
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
+}
+
+#[test]
+fn a_clock_that_was_ahead_does_not_end_the_digests() {
+    let mut simulation = Simulation::new(7);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives =
+        [("mail".to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect())].into();
+    let file = SimStateFile::new("journal", 7);
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        world.spawn("receiver", receive(world.clone(), network.clone(), Rc::clone(&told)));
+        let minutes = (world.wall().seconds / 60 + 3).rem_euclid(24 * 60);
+        let text = format!("{SITE}{OPS}digest = '{:02}:{:02}'\n", minutes / 60, minutes % 60);
+        let site = SeenSite::begin_with(&world, network, (drives, MadePools::default()), &file, &text).await;
+        site.sleep(5).await;
+        site.log.change_place("ops", |place| place.digest_day = place.digest_day.map(|day| day + 400));
+        site.sleep(300).await;
+        assert_eq!(told.borrow().len(), 1, "{told:?}");
+        site.server.stop().await;
+        site.events.stop().await.unwrap();
+    });
+    run.completed();
 }
 
 /// The notifiers of the site file that was applied last.

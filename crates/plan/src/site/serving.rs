@@ -123,12 +123,18 @@ pub struct SiteNotifier {
     /// URL of a webhook, https, or http to a loopback address.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
+    /// File with that URL instead, which only its owner can read: the URLs of some services are secrets.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub url_file: String,
     /// Mail server, HOST:PORT; port 25 if none is said.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub smtp: String,
     /// True if mail goes over TLS (STARTTLS).
     #[serde(skip_serializing_if = "is_false")]
     pub tls: bool,
+    /// True if mail may go to another machine without TLS, where everyone on the way can read it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unencrypted: bool,
     /// User name at the mail server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub user: String,

@@ -287,7 +287,7 @@ const MAKE_SECRET: &str = "make it: spindle export --chap-make > FILE";
 ///
 /// # Errors
 ///
-/// The file is missing (`remedy` says how to make it), or others may read it.
+/// The file is missing or empty (`remedy` says how to make it), or others may read it.
 pub fn read_secret(path: &Path, remedy: &str) -> Result<Vec<u8>, Refusal> {
     let refuse =
         |problem: String, remedy: &str| Refusal::new(format!("{}: {problem}", path.display()), remedy);
@@ -299,7 +299,11 @@ pub fn read_secret(path: &Path, remedy: &str) -> Result<Vec<u8>, Refusal> {
         return Err(refuse("others may read this secret".to_owned(), "chmod 600 it"));
     }
     let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    Ok(secret.strip_suffix(b"\r").unwrap_or(secret).to_vec())
+    let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
+    if secret.is_empty() {
+        return Err(refuse("it is empty".to_owned(), remedy));
+    }
+    Ok(secret.to_vec())
 }
 
 #[cfg(test)]
