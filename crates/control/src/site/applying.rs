@@ -72,7 +72,11 @@ impl SiteServer {
         plan: PlannedSite,
         mut tell: impl FnMut(&SiteStep),
     ) -> Result<(), Refusal> {
-        let PlannedSite { text, file, online, destroy, forgotten, wanted, refused, occasion, changes } = plan;
+        let PlannedSite { text, file, said, online, destroy, forgotten, wanted, refused, occasion, changes } =
+            plan;
+        for line in said {
+            self.notices.warn(line);
+        }
         let mut steps = changes.steps;
         self.refused = refused;
         for (pool, refusal) in self.refused.clone() {

@@ -24,6 +24,7 @@ pub mod planning;
 mod requests;
 pub mod row_change;
 mod row_changing;
+mod row_merge;
 pub mod row_refusal;
 pub mod server;
 pub mod wanted;
