@@ -12,9 +12,9 @@ use super::{
     adoption::{FoundPool, listed_volumes, refreshed_volumes, with_groups_in_references},
     changes::SiteStep,
     file_merge::{FileDifference, difference, implicitly_open, served_names},
-    handle::{OnlineChange, RowAnswer, SiteAnswer},
+    handle::{NewSecret, OnlineChange, RowAnswer, SiteAnswer},
     planning::{PlanOccasion, PlannedSite},
-    row_change::{RowEffect, SiteRow, SiteRowChange},
+    row_change::{RowEffect, SiteRow, SiteRowChange, find_initiator},
     row_refusal::RowRefusal,
     server::{SiteServer, parse},
     wanted::WantedSite,
@@ -27,11 +27,16 @@ use plan::site::{Site, SiteInitiator};
 use report::Refusal;
 use ring::digest::{SHA256, digest};
 use serving::export::{WantedExports, name_of};
-use std::{collections::BTreeSet, path::PathBuf};
-use world::real::host_files;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use world::real::host_files::{self, PathKind};
 
 /// Folder of secrets that came over the API, in the state folder.
 const SECRETS: &str = "secrets";
+/// Most bytes of a secret's file that are read.
+const SECRET_BYTES_MAX: u64 = 4096;
 
 impl SiteRow<'_> {
     /// The version of the row, as `ETag` and `If-Match` have it.
@@ -51,14 +56,11 @@ impl SiteServer {
     /// Changes one row, or shows what that would change.
     pub(super) async fn change_row(&mut self, wanted: OnlineChange) -> Result<SiteAnswer, RowRefusal> {
         let OnlineChange { mut change, secret, if_match, is_forced, is_dry_run } = wanted;
-        let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?;
+        let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?.flatten();
         let changed = self.change_row_with((change, if_match), is_forced, is_dry_run).await;
         if let Some(file) = file.filter(|_| is_dry_run || changed.is_err()) {
             // The refusal is the news; a secret that stays is known to nobody.
             let _ = host_files::remove_file(&file);
-        }
-        if changed.is_ok() && !is_dry_run {
-            self.forget_secrets();
         }
         changed
     }
@@ -250,34 +252,40 @@ impl SiteServer {
         }
     }
 
-    /// Keeps a secret in a file of its own, which the initiator's row names. Returns the file.
-    fn keep_secret(&self, change: &mut SiteRowChange, secret: &str) -> Result<PathBuf, RowRefusal> {
-        let text = match change {
-            SiteRowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => secret_file,
-            SiteRowChange::SetInitiator { patch, .. } => patch.secret_file.insert(String::new()),
-            _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
+    /// Keeps a secret in a file of its own, which the initiator's row names; the file of before, if it has this secret. Returns
+    /// the file if it is new. None is ever removed that was served: a site file may name it that this server has not seen.
+    fn keep_secret(
+        &self,
+        change: &mut SiteRowChange,
+        secret: &NewSecret,
+    ) -> Result<Option<PathBuf>, RowRefusal> {
+        let folder = self.context.state.join(SECRETS);
+        let known = find_initiator(&self.served_site, change.initiator().unwrap_or_default());
+        let known =
+            known.map(|row| row.secret_file.clone()).filter(|file| Path::new(file).starts_with(&folder));
+        let is_same = |file: &String| {
+            let bytes = host_files::read_file_at_most(Path::new(file), SECRET_BYTES_MAX);
+            bytes.is_ok_and(|bytes| bytes == secret.text.as_bytes())
         };
-        let folder = self.context.state.join(SECRETS);
-        let mut name = [0; 8];
-        self.world.fill_secret(&mut name);
-        let file = folder.join(hexadecimal(&name));
-        let written = host_files::create_private_dir_all(&folder)
-            .and_then(|()| host_files::write_secret(&file, secret.as_bytes()));
-        written.map_err(|error| Refusal::new(error.to_string(), "see the state folder of the server"))?;
-        *text = file.display().to_string();
-        Ok(file)
-    }
-
-    /// Removes secrets that no row names any more.
-    fn forget_secrets(&self) {
-        let folder = self.context.state.join(SECRETS);
-        let Ok(names) = host_files::list(&folder) else { return };
-        let texts = [self.journal.served_site(), self.journal.applied_file()];
-        let texts: Vec<String> = texts.into_iter().filter_map(|text| text.ok().flatten()).collect();
-        for name in names.iter().filter(|name| !texts.iter().any(|text| text.contains(name.as_str()))) {
-            // One that stays is known to nobody.
-            let _ = host_files::remove_file(&folder.join(name));
+        let known = known.filter(is_same);
+        let file = folder.join(hexadecimal(&secret.uuid));
+        match change {
+            SiteRowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => {
+                *secret_file = known.clone().unwrap_or_else(|| file.display().to_string());
+            }
+            SiteRowChange::SetInitiator { patch, .. } => {
+                patch.secret_file = known.is_none().then(|| file.display().to_string());
+            }
+            _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
         }
+        if known.is_some() {
+            return Ok(None);
+        }
+        let is_new = !matches!(host_files::kind(&file), Ok(PathKind::File));
+        let written = host_files::create_private_dir_all(&folder)
+            .and_then(|()| host_files::write_secret(&file, secret.text.as_bytes()));
+        written.map_err(|error| Refusal::new(error.to_string(), "see the state folder of the server"))?;
+        Ok(is_new.then_some(file))
     }
 }
 
