@@ -355,7 +355,7 @@ fn add_volumes(site: &mut Site, served: &Site) {
 }
 
 /// The volumes that services refer to.
-pub(super) fn served_names(site: &Site) -> Vec<String> {
+pub fn served_names(site: &Site) -> Vec<String> {
     let units = site.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume);
     let exports = site.exports.iter().map(|export| &export.volume);
     let scheduled = site.snapshots.iter().flat_map(|schedule| &schedule.volumes);

@@ -84,7 +84,7 @@ impl SiteServer {
         }
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
         let forgotten = self.forgotten(&mut destroy)?;
-        let (known, mut refused) = self.known(&wanted, &forgotten).await?;
+        let (known, mut refused) = self.known(&wanted, &forgotten, occasion).await?;
         wanted.notes.extend(known.notes.iter().cloned());
         match (begun, occasion) {
             ((true, names), PlanOccasion::Apply) => {
@@ -199,11 +199,17 @@ impl SiteServer {
         &self,
         wanted: &WantedSite,
         forgotten: &[String],
+        occasion: PlanOccasion,
     ) -> Result<(KnownSite, BTreeMap<String, Refusal>), Refusal> {
         let (mut known, mut refused) = (KnownSite::default(), BTreeMap::new());
         let records = self.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
             let record = records.get(&pool.name).filter(|_| !forgotten.contains(&pool.name));
+            // Volumes stay as they are, and a pool that does not answer hinders no other.
+            if occasion == PlanOccasion::Online {
+                known.pools.insert(pool.name.clone(), None);
+                continue;
+            }
             if let Err(refusal) = self.check_place(pool, record, &records) {
                 known.pools.insert(pool.name.clone(), None);
                 refused.insert(pool.name.clone(), refusal);

@@ -86,7 +86,11 @@ impl SiteServer {
         let opened = implicitly_open(&site).into_iter().find(|name| !implicitly_open(&before).contains(name));
         if let Some(name) = opened.filter(|_| !is_creation) {
             let problem = format!("target {name} would be open to every initiator: no other one uses it");
-            return Err(Refusal::new(problem, "delete the target first, or set it open").into());
+            return Err(Refusal::new(
+                problem,
+                "give another initiator a right on it first, or delete the target",
+            )
+            .into());
         }
         let mut plan = self.plan(&site.to_toml(), &[], PlanOccasion::Online).await?;
         plan.changes.steps.retain(|step| matches!(step, SiteStep::Serve { .. }));
@@ -121,7 +125,11 @@ impl SiteServer {
         let shown = plan.changes.shown();
         let mut done = answer(&plan, FileDifference::default());
         if let Err(refusal) = self.apply(plan, |_| ()).await {
-            return Err(self.take_back(&before, refusal).await.into());
+            // A journal that takes no change has begun none.
+            if self.journal.apply_under_way().is_ok_and(|apply| apply.is_none()) {
+                return Err(nothing_changed(&refusal, "nothing was changed").into());
+            }
+            return Err(self.take_back(&before, refusal, !ended.is_empty()).await.into());
         }
         for change in &shown {
             self.notices.note(format!("changed online: {change}"));
@@ -137,7 +145,9 @@ impl SiteServer {
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         if under_way.is_some_and(|apply| apply.online.is_none()) {
             let problem = "a site file was not applied to its end, so nobody knows what is served";
-            return Err(Refusal::new(problem, "apply it again first: it goes on where it was").into());
+            let next = "send the server SIGHUP: it goes on where it was, and keeps what was changed online; 'spindle apply' \
+                        undoes that";
+            return Err(Refusal::new(problem, next).into());
         }
         let text = self.journal.served_site().map_err(|error| error.refusal())?;
         let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
@@ -210,7 +220,8 @@ impl SiteServer {
         }
         let mut ended = Vec::new();
         for pool in &plan.wanted.pools {
-            if self.daemon.pool(&pool.name).is_none() {
+            // One that has stopped has no sessions.
+            if self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none()) {
                 continue;
             }
             let sessions =
@@ -225,7 +236,7 @@ impl SiteServer {
     }
 
     /// Serves what was served before. Returns the refusal, with what has become of the change.
-    async fn take_back(&mut self, before: &Site, refusal: Refusal) -> Refusal {
+    async fn take_back(&mut self, before: &Site, refusal: Refusal, has_ended: bool) -> Refusal {
         let serving_before = async {
             let mut plan = self.plan(&before.to_toml(), &[], PlanOccasion::Online).await?;
             plan.changes.steps.clear();
@@ -233,10 +244,14 @@ impl SiteServer {
             self.apply(plan, |_| ()).await
         };
         match serving_before.await {
-            Ok(()) => Refusal::new(format!("{}; nothing was changed", refusal.problem()), refusal.remedy()),
+            Ok(()) if has_ended => nothing_changed(
+                &refusal,
+                "what was served before is served again; hosts whose sessions ended may log in",
+            ),
+            Ok(()) => nothing_changed(&refusal, "nothing was changed"),
             Err(error) => Refusal::new(
                 format!("{}; and what was before is not served either: {error}", refusal.problem()),
-                "apply the site file again",
+                "send the server SIGHUP: it serves the site file with what was changed online",
             ),
         }
     }
@@ -289,6 +304,11 @@ impl SiteServer {
     }
 }
 
+/// A refusal, with what has become of the change.
+fn nothing_changed(refusal: &Refusal, words: &str) -> Refusal {
+    Refusal::new(format!("{}; {words}", refusal.problem()), refusal.remedy())
+}
+
 /// Takes volumes out that the site did not have, and that nothing refers to.
 fn keep_needed_volumes(site: &mut Site, before: &Site) {
     let known = site.clone();
@@ -313,8 +333,16 @@ fn lost_by(
     gone: &BTreeSet<(&str, &str)>,
 ) -> Option<String> {
     if session.protocol == SessionProtocol::Nbd {
-        let is_gone = gone.contains(&("nbd export", session.service.as_str()));
-        return is_gone.then(|| format!("NBD export {}", session.service));
+        if gone.contains(&("nbd export", session.service.as_str())) {
+            return Some(format!("NBD export {}", session.service));
+        }
+        // All clients of a volume are disconnected with one of its exports.
+        let volume =
+            |name: &str| before.exports.iter().find(|export| export.name == name).map(|row| &row.volume);
+        let own = volume(&session.service)?;
+        let other = gone.iter().find(|(kind, name)| *kind == "nbd export" && volume(name) == Some(own));
+        return other
+            .map(|(_, other)| format!("NBD export {}, of one volume with {other},", session.service));
     }
     let target = before.targets.iter().find(|target| name_of(&target.name) == session.service)?;
     let initiator = session.initiator.as_deref().unwrap_or_default();

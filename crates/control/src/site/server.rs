@@ -26,6 +26,7 @@ use crate::{
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
 use report::Refusal;
+use serving::export::WantedExports;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -74,8 +75,10 @@ pub struct SiteServer {
     pub(super) addresses: WantedAddresses,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
-    /// As the journal has it.
+    /// As the journal has it; after a start that failed in part, as that was to serve it.
     pub(super) served_site: Arc<Site>,
+    /// Exports of the pools that serve all that was wanted of them.
+    pub(super) served_exports: BTreeMap<String, WantedExports>,
     /// NBD is served over TLS alone.
     has_tls: bool,
 }
@@ -138,6 +141,7 @@ impl SiteServer {
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
             served_site: Arc::default(),
+            served_exports: BTreeMap::new(),
             has_tls,
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
