@@ -26,7 +26,7 @@ use crate::{
 use plan::site::{Site, SiteInitiator};
 use report::Refusal;
 use ring::digest::{SHA256, digest};
-use serving::export::{WantedExports, name_of};
+use serving::export::{EndedServices, WantedExports, name_of};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -215,19 +215,26 @@ impl SiteServer {
                 gone.insert((kind, name));
             }
         }
-        if gone.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut ended = Vec::new();
         for pool in &plan.wanted.pools {
-            // One that has stopped has no sessions.
-            if self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none()) {
+            // One that has stopped has no sessions, and one of which nothing changes keeps them.
+            if self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none())
+                || self.served_exports.get(&pool.name) == Some(&pool.exports)
+            {
                 continue;
             }
-            let sessions =
-                self.order(&pool.name, "sessions", |served| Box::pin(async move { Ok(served.sessions()) }));
-            for session in sessions.await? {
-                if let Some(what) = lost_by(&session, before, &plan.wanted, &gone) {
+            let wanted = pool.exports.clone();
+            let sessions = self.order(&pool.name, "sessions", |served| {
+                Box::pin(async move {
+                    // What is not there is refused, or left out with a warning, when it is served.
+                    let other = served.exports.ended_by(&wanted).unwrap_or_default();
+                    Ok((served.sessions(), other))
+                })
+            });
+            let (sessions, other) = sessions.await?;
+            for session in sessions {
+                let what = lost_by(&session, before, &plan.wanted, &gone);
+                if let Some(what) = what.or_else(|| changed_under(&session, &other)) {
                     ended.push((session, what));
                 }
             }
@@ -323,6 +330,18 @@ fn keep_needed_volumes(site: &mut Site, before: &Site) {
             before.volumes.iter().any(|known| known.group == volume.group && known.name == volume.name);
         is_known || served.contains(&(volume.group.as_str(), volume.name.as_str()))
     });
+}
+
+/// The first thing that a session uses and that is served anew, with what its volume was set to since.
+fn changed_under(session: &SessionView, ended: &EndedServices) -> Option<String> {
+    if session.protocol == SessionProtocol::Nbd {
+        let is_ended = ended.exports.contains(&session.service);
+        return is_ended.then(|| format!("NBD export {}", session.service));
+    }
+    let is_used = |(target, number): &&(String, u64)| {
+        name_of(target) == session.service && session.units.iter().any(|(unit, _)| unit == number)
+    };
+    ended.units.iter().find(is_used).map(|(target, number)| format!("unit {target}/{number}"))
 }
 
 /// The first thing that a session uses and would lose.

@@ -52,6 +52,8 @@ pub(super) const SITE_BYTES_MAX: usize = 16 << 20;
 const WHAT_BYTES: usize = 1024;
 /// Bytes of a body that the audit keeps.
 const AUDITED_BYTES: usize = 4096;
+/// Fields of requests about initiators that the audit keeps.
+const INITIATOR_FIELDS: [&str; 6] = ["name", "user", "secret_file", "without_chap", "uses", "reads"];
 const KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
 
@@ -307,8 +309,10 @@ fn without_secret(body: &Bytes) -> String {
     }
     match serde_json::from_slice::<serde_json::Value>(body) {
         Ok(serde_json::Value::Object(mut fields)) => {
-            if let Some(secret) = fields.get_mut("secret") {
-                *secret = "(not recorded)".into();
+            // One that is misspelled, too.
+            for (_, value) in fields.iter_mut().filter(|(name, _)| !INITIATOR_FIELDS.contains(&name.as_str()))
+            {
+                *value = "(not recorded)".into();
             }
             serde_json::Value::Object(fields).to_string()
         }
