@@ -141,6 +141,14 @@ fn a_unit_comes_and_goes_under_its_hosts_and_others_notice_nothing() {
             refused(&bench, &["export", "delete", "store"])
                 .contains("NBD export store is used by the NBD client")
         );
+        // A setting of the volume since reaches its clients with the next change that its pool serves; they are counted.
+        done(&bench.run(&["volume", "set", "state/mail/store", "--write-cache", "on"]));
+        spindle(&bench, &["schedule", "create", "daily", "--every", "24h", "--keep", "2", "--pool", "mail"]);
+        nbd.says("read 4k 4k", "read", 2).await;
+        assert!(
+            refused(&bench, &["export", "create", "log", "mail/log"])
+                .contains("NBD export store is used by the NBD client")
+        );
         let clients = answer(&bench, &["session", "list", "--service", "store"]);
         let id = clients[0]["id"].as_str().unwrap().to_owned();
         spindle(&bench, &["session", "end", &id]);
