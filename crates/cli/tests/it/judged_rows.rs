@@ -141,6 +141,14 @@ fn a_unit_comes_and_goes_under_its_hosts_and_others_notice_nothing() {
             refused(&bench, &["export", "delete", "store"])
                 .contains("NBD export store is used by the NBD client")
         );
+        // A setting of the volume since reaches its clients with the next change that its pool serves; they are counted.
+        done(&bench.run(&["volume", "set", "state/mail/store", "--write-cache", "on"]));
+        spindle(&bench, &["schedule", "create", "daily", "--every", "24h", "--keep", "2", "--pool", "mail"]);
+        nbd.says("read 4k 4k", "read", 2).await;
+        assert!(
+            refused(&bench, &["export", "create", "log", "mail/log"])
+                .contains("NBD export store is used by the NBD client")
+        );
         let clients = answer(&bench, &["session", "list", "--service", "store"]);
         let id = clients[0]["id"].as_str().unwrap().to_owned();
         spindle(&bench, &["session", "end", &id]);
@@ -245,9 +253,57 @@ fn what_verbs_changed_outlives_kills_and_starts_with_the_same_file_and_a_file_th
     let said = bench.run(&["apply", "site.toml", "--state", "state", "--dry-run"]);
     assert_eq!(said.code, Some(1));
     assert!(said.stderr.contains("the file undoes what was changed online: unit third/7"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("the file gives back what was taken away online: NBD export store"),
+        "{}",
+        said.stderr
+    );
     spindle(&bench, &["apply", "site.toml"]);
     assert_eq!(answer(&bench, &["target", "list"]).as_array().unwrap().len(), 2);
     spindle(&bench, &["export", "create", "log", "log"]);
-    assert_eq!(fs::read_dir(bench.path("state/secrets")).unwrap().count(), 0, "nobody needs it any more");
+    // The file that was printed names the secret, whether anybody has applied it or not.
+    assert_eq!(fs::read_dir(bench.path("state/secrets")).unwrap().count(), 1);
     served.end();
+    bench.make_file("site.toml", &printed.stdout);
+    Served::begin(&bench).end();
+}
+
+#[test]
+fn what_was_taken_away_stays_away_over_a_kill_and_edits_of_the_file() {
+    const EVIL: &str = "iqn.2026-11.org.example:evil";
+    let bench = Bench::new();
+    let file = SITE
+        .replace("uses = ['own']", "uses = ['own', 'other']")
+        .replace("[[nbd]]", &format!("[[initiator]]\nname = '{EVIL}'\nuses = ['other']\n[[nbd]]"));
+    bench.make_file("site.toml", file.as_bytes());
+    let served = Served::begin(&bench);
+    spindle(&bench, &["initiator", "delete", EVIL]);
+    spindle(&bench, &["initiator", "set", A, "--uses", "own"]);
+    spindle(&bench, &["export", "create", "nx", "mail/store"]);
+    spindle(&bench, &["target", "create", "third", "--unit", "0=mail/new", "--initiator", B]);
+    drop(served);
+    // The file renames a volume, and changes another part of the row.
+    let edited = file
+        .replace("name = 'store'\ngb", "name = 'archive'\nwas = 'store'\ngb")
+        .replace("volume = 'store'", "volume = 'archive'")
+        .replace("uses = ['own', 'other']", "uses = ['own', 'other']\nreads = ['other/0']");
+    for text in [&file, &edited, &edited] {
+        bench.make_file("site.toml", text.as_bytes());
+        let served = Served::begin(&bench);
+        let names: Vec<Value> = answer(&bench, &["initiator", "list"]).as_array().unwrap().clone();
+        let uses =
+            |name: &str| names.iter().find(|row| row["name"] == name).map(|row| row["uses"].to_string());
+        assert_eq!(uses(EVIL), None, "{names:?}");
+        assert_eq!(uses(A).as_deref(), Some("[\"own\"]"), "{names:?}");
+        assert_eq!(uses(B).as_deref(), Some("[\"other\",\"third\"]"), "{names:?}");
+        assert_eq!(names[0]["reads"], serde_json::json!([]), "{names:?}");
+        let exports = answer(&bench, &["export", "list"]);
+        assert_eq!(exports.as_array().unwrap().len(), 2, "{exports}");
+        if is_here("iscsi-ls", "libiscsi-bin") {
+            let portal = served.uri(":own/0").split('/').nth(2).unwrap().to_owned();
+            let list = |host: &str| judge("iscsi-ls", &["-i", host, &format!("iscsi://{portal}")]);
+            assert!(list(B).contains(":other") && !list(A).contains(":other"), "{}", list(A));
+            assert!(!list(EVIL).contains(":other"), "{}", list(EVIL));
+        }
+    }
 }

@@ -37,6 +37,8 @@ impl SiteServer {
     /// A step failed: the next apply goes on from there.
     pub async fn apply(&mut self, plan: PlannedSite, tell: impl FnMut(&SiteStep)) -> Result<(), Refusal> {
         self.renew_certificates(&plan.wanted);
+        // At the start, all that is there is served even if a step fails.
+        let at_start = (plan.occasion == PlanOccasion::Start).then(|| plan.text.clone());
         let done = self.apply_steps(plan, tell).await;
         if self.power == SitePower::OnBattery {
             // Pools may have been opened or made.
@@ -44,16 +46,16 @@ impl SiteServer {
         }
         // Also after a step that failed: others are done.
         self.show_changes().await;
-        self.read_served_site();
+        let shown = self.journal.served_site().ok().flatten();
+        // A journal that cannot be read has said so, and its texts were understood when they were written.
+        self.read_served_site(at_start.filter(|_| done.is_err()).or(shown));
         self.publish();
         self.note_outcome(&done);
         done
     }
 
-    /// Reads what is served now, for other threads.
-    fn read_served_site(&mut self) {
-        // A journal that cannot be read has said so, and its texts were understood when they were written.
-        let text = self.journal.served_site().ok().flatten();
+    /// Takes what is served now, for other threads.
+    fn read_served_site(&mut self, text: Option<String>) {
         if let Some(site) = text.and_then(|text| parse(&text).ok()) {
             self.served_site = Arc::new(with_groups_in_references(site));
         }
@@ -93,11 +95,18 @@ impl SiteServer {
         plan: PlannedSite,
         mut tell: impl FnMut(&SiteStep),
     ) -> Result<(), Refusal> {
-        let PlannedSite { text, file, online, destroy, forgotten, wanted, refused, occasion, changes } = plan;
+        let PlannedSite { text, file, said, online, destroy, forgotten, wanted, refused, occasion, changes } =
+            plan;
+        for line in said {
+            self.notices.warn(line);
+        }
         let mut steps = changes.steps;
-        self.refused = refused;
-        for (pool, refusal) in self.refused.clone() {
-            self.stop_pool(&pool, refusal);
+        let is_online = occasion == PlanOccasion::Online;
+        if !is_online {
+            self.refused = refused;
+            for (pool, refusal) in self.refused.clone() {
+                self.stop_pool(&pool, refusal);
+            }
         }
         self.check_new(&mut steps, occasion).await?;
         let begun = self.journal.begin_apply(&ApplyRecord { text: text.clone(), destroy, file, online });
@@ -106,14 +115,14 @@ impl SiteServer {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
         }
         // What is served of open pools is changed online, and nothing else.
-        if occasion != PlanOccasion::Online {
+        if !is_online {
             self.open_pools(&wanted.pools).await;
+            let (refused, daemon) = (&self.refused, &self.daemon);
+            self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         }
         if planted::is(ApplyBug::DocumentBeforeItsSteps) {
             self.keep_documents(&text, &wanted.pools).await?;
         }
-        let (refused, daemon) = (&self.refused, &self.daemon);
-        self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         let total = steps.len();
         let (last, first): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));
@@ -130,9 +139,17 @@ impl SiteServer {
                 Err(refusal) => drop(failed.insert(pool, refusal)),
             }
         }
-        let is_kept = |pool: &WantedPool| occasion != PlanOccasion::Start && failed.contains_key(&pool.name);
-        let served = wanted.pools.iter().filter(|pool| !is_kept(pool));
-        failed.extend(self.serve(&wanted.pools, &served.collect::<Vec<_>>()).await);
+        let is_kept = |pool: &WantedPool| match occasion {
+            PlanOccasion::Start => false,
+            // Of a pool of which nothing changes, hosts feel nothing; one that has stopped serves nobody.
+            PlanOccasion::Online => {
+                let has_stopped = self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none());
+                has_stopped || self.served_exports.get(&pool.name) == Some(&pool.exports)
+            }
+            _ => failed.contains_key(&pool.name),
+        };
+        let served: Vec<_> = wanted.pools.iter().filter(|pool| !is_kept(pool)).collect();
+        failed.extend(self.serve(&wanted.pools, &served).await);
         self.metrics = Arc::new(wanted.metrics);
         // A pool that was made is seen by its schedules.
         self.publish();
@@ -153,8 +170,16 @@ impl SiteServer {
         }
         match failed.into_iter().next() {
             Some((pool, refusal)) => {
+                if is_online {
+                    return Err(Refusal::new(format!("pool {pool}: {refusal}"), "repeat the change then"));
+                }
                 let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
-                Err(Refusal::new(problem, "then apply the file again: it goes on from here"))
+                let next = match occasion {
+                    PlanOccasion::Apply => "then apply the file again: it goes on from here",
+                    // An apply would undo what was changed online.
+                    _ => "then send the server SIGHUP: it goes on from here",
+                };
+                Err(Refusal::new(problem, next))
             }
             None => {
                 // Killed before the end, it is done again by the next apply, with the same number.
@@ -192,7 +217,10 @@ impl SiteServer {
     /// closed. Returns the pools that serve what they served before, with the reasons.
     async fn serve(&mut self, all: &[WantedPool], pools: &[&WantedPool]) -> BTreeMap<String, Refusal> {
         let mut failed = BTreeMap::new();
-        for pool in pools.iter().filter(|pool| self.daemon.pool(&pool.name).is_some()) {
+        for pool in pools {
+            if self.daemon.pool(&pool.name).is_none() {
+                continue;
+            }
             if let Err(refusal) = self.serve_pool(pool).await {
                 self.notices.of(&pool.name).warn(format!("not served as the file says: {refusal}"));
                 failed.insert(pool.name.clone(), refusal);
@@ -207,13 +235,16 @@ impl SiteServer {
             }
             self.publish_without(Some(&name));
             self.daemon.remove_pool(&name).await;
+            self.served_exports.remove(&name);
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }
         failed
     }
 
-    async fn serve_pool(&self, pool: &WantedPool) -> Result<(), Refusal> {
+    async fn serve_pool(&mut self, pool: &WantedPool) -> Result<(), Refusal> {
         let exports = pool.exports.clone();
+        // Until it is served as a whole.
+        self.served_exports.remove(&pool.name);
         let names = pool.volumes.iter().filter_map(|volume| Some((volume.name.clone(), volume.was.clone()?)));
         let names_of_before: BTreeMap<String, String> = names.collect();
         let (warnings, revision) = self
@@ -225,6 +256,9 @@ impl SiteServer {
                 })
             })
             .await?;
+        if warnings.is_empty() {
+            self.served_exports.insert(pool.name.clone(), pool.exports.clone());
+        }
         if let Some(thread) = self.daemon.pool(&pool.name) {
             thread.shows_services(revision).await;
         }

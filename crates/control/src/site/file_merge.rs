@@ -6,10 +6,16 @@
 //! Invariants:
 //!
 //! 1. A row that was changed online, and that the file says as it did before, stays as it was changed. If the file says something
-//!    else by now, the file counts.
+//!    else by now, both changes count as far as they can ([`super::row_merge`]), and else the file does.
 //! 2. Each difference between the result and the file is named, and each online change that does not count any more.
+//! 3. What was taken away online never comes back by itself. If the site cannot be served with all that was changed, rows of
+//!    which something was added are left out, one by one; a target that would be open to all is not served.
 
-use super::{adoption::with_groups_in_references, row_change::find_target};
+use super::{
+    adoption::with_groups_in_references,
+    row_change::find_target,
+    row_merge::{MergedRow, OnlineOutcome, RowVersions},
+};
 use plan::site::{Site, SiteIndex, SiteInitiator, SiteTarget, SiteUnit};
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,17 +28,19 @@ pub struct MergedSite {
     pub kept: Vec<String>,
     /// Online changes that do not count any more, in words with the reasons.
     pub lost: Vec<String>,
+    /// Decisions between both, in words.
+    pub said: Vec<String>,
 }
 
-/// The rows of a site by kind and name.
+/// The rows of a site by kind, name and unit number, which is 0 of those that have none.
 #[derive(Clone, Debug, Default)]
 struct SiteRows {
-    /// True if open.
-    targets: BTreeMap<String, (String, bool)>,
+    /// Without their units.
+    targets: BTreeMap<(String, u64), SiteTarget>,
     units: BTreeMap<(String, u64), SiteUnit>,
-    initiators: BTreeMap<String, SiteInitiator>,
-    exports: BTreeMap<String, plan::site::SiteExport>,
-    schedules: BTreeMap<String, plan::site::Snapshots>,
+    initiators: BTreeMap<(String, u64), SiteInitiator>,
+    exports: BTreeMap<(String, u64), plan::site::SiteExport>,
+    schedules: BTreeMap<(String, u64), plan::site::Snapshots>,
 }
 
 impl SiteRows {
@@ -40,141 +48,289 @@ impl SiteRows {
         let mut rows = Self::default();
         for SiteTarget { name, open, units } in &site.targets {
             let key = name_of(name);
-            rows.targets.insert(key.clone(), (name.clone(), *open));
+            let row = SiteTarget { name: name.clone(), open: *open, units: Vec::new() };
+            rows.targets.insert((key.clone(), 0), row);
             rows.units.extend(units.iter().map(|unit| ((key.clone(), unit.number), unit.clone())));
         }
         let initiators = site.initiators.iter();
-        rows.initiators = initiators.map(|row| (row.name.to_ascii_lowercase(), row.clone())).collect();
-        rows.exports = site.exports.iter().map(|row| (row.name.clone(), row.clone())).collect();
-        rows.schedules = site.snapshots.iter().map(|row| (row.name.clone(), row.clone())).collect();
+        rows.initiators = initiators.map(|row| ((row.name.to_ascii_lowercase(), 0), row.clone())).collect();
+        rows.exports = site.exports.iter().map(|row| ((row.name.clone(), 0), row.clone())).collect();
+        rows.schedules = site.snapshots.iter().map(|row| ((row.name.clone(), 0), row.clone())).collect();
         rows
     }
 }
 
-/// A row as it was applied, as it was served, and as the file has it now.
-struct RowVersions<'r, T> {
-    applied: Option<&'r T>,
-    served: Option<&'r T>,
-    file: Option<&'r T>,
+/// The kind, the name and the unit number of a row.
+type RowKey = (u8, String, u64);
+
+/// The merge of some rows; of those that are left out, the file's version without what was taken away online counts.
+struct RowMerge<'s> {
+    applied: &'s Site,
+    served: &'s Site,
+    file: &'s Site,
+    left_out: BTreeMap<RowKey, String>,
 }
 
-impl<'r, T: PartialEq + Clone> RowVersions<'r, T> {
-    /// The version that counts, and whether an online change is kept or lost by that.
-    fn merged(&self) -> (Option<T>, Option<OnlineOutcome>) {
-        let Self { applied, served, file } = self;
-        let is_changed_online = served != applied && served != file;
-        match is_changed_online {
-            false => (file.cloned(), None),
-            true if file == applied => (served.cloned(), Some(OnlineOutcome::Kept)),
-            true => (file.cloned(), Some(OnlineOutcome::Lost)),
-        }
-    }
+/// A merge, which may contradict itself.
+#[derive(Clone, Default)]
+struct RowMergeOutcome {
+    merged: MergedSite,
+    /// Rows of which something was added online, which can be left out.
+    additions: Vec<RowKey>,
+    /// Rows of which something was taken away online that the file has.
+    taken: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OnlineOutcome {
-    Kept,
-    Lost,
-}
-
-/// Merges the rows of one kind; `say` puts a row in words.
-fn merge<K: Ord + Clone, T: PartialEq + Clone>(
-    [applied, served, file]: [&BTreeMap<K, T>; 3],
-    say: impl Fn(&K) -> String,
-    merged: &mut MergedSite,
-) -> BTreeMap<K, T> {
-    let keys: BTreeSet<&K> = applied.keys().chain(served.keys()).chain(file.keys()).collect();
-    let mut rows = BTreeMap::new();
-    for key in keys {
-        let versions =
-            RowVersions { applied: applied.get(key), served: served.get(key), file: file.get(key) };
-        let (row, change) = versions.merged();
-        let is_gone = served.get(key).is_none();
-        match change {
-            Some(OnlineOutcome::Kept) if is_gone => merged.kept.push(format!("{}: it was deleted", say(key))),
-            Some(OnlineOutcome::Kept) => merged.kept.push(say(key)),
-            Some(OnlineOutcome::Lost) => {
-                merged.lost.push(format!("{}: the file says something else by now, and counts", say(key)));
+impl RowMerge<'_> {
+    fn rows<T: MergedRow>(
+        &self,
+        kind: u8,
+        [applied, served, file]: [&BTreeMap<(String, u64), T>; 3],
+        say: impl Fn(&str, u64) -> String,
+        outcome: &mut RowMergeOutcome,
+    ) -> BTreeMap<(String, u64), T> {
+        let keys: BTreeSet<&(String, u64)> = applied.keys().chain(served.keys()).chain(file.keys()).collect();
+        let mut rows = BTreeMap::new();
+        for key in keys {
+            let versions =
+                RowVersions { applied: applied.get(key), served: served.get(key), file: file.get(key) };
+            let shown = say(&key.0, key.1);
+            let row_key = (kind, key.0.clone(), key.1);
+            let restricted = versions.restricted();
+            let RowMergeOutcome { merged, additions, taken } = outcome;
+            if let Some(why) = self.left_out.get(&row_key) {
+                merged.lost.push(format!("{shown}: it does not go with the file: {why}"));
+                if restricted.as_ref() != versions.file {
+                    merged.kept.push(format!("{shown}: what was taken away online stays away"));
+                }
+                rows.extend(restricted.map(|row| (key.clone(), row)));
+                continue;
             }
-            None => {}
+            if restricted.as_ref() != versions.file {
+                taken.push(shown.clone());
+            }
+            let mut said = Vec::new();
+            let (row, change) = versions.merged(&mut |line| said.push(format!("{shown}: {line}")));
+            merged.said.append(&mut said);
+            match change {
+                Some(OnlineOutcome::Kept) if row.is_none() => {
+                    merged.kept.push(format!("{shown}: it was deleted"));
+                }
+                Some(OnlineOutcome::Kept) => merged.kept.push(shown),
+                Some(OnlineOutcome::KeptWithFile) => {
+                    merged.kept.push(format!("{shown}: the file changes it as well"));
+                }
+                Some(OnlineOutcome::StaysAway) => {
+                    merged.said.push(format!(
+                        "{shown}: it was deleted online, and stays away although the file changes it by now"
+                    ));
+                    merged.kept.push(format!("{shown}: it was deleted"));
+                }
+                Some(OnlineOutcome::Lost) => {
+                    merged.lost.push(format!("{shown}: the file says something else by now, and counts"));
+                }
+                None => {}
+            }
+            if row != restricted {
+                additions.push(row_key);
+            }
+            rows.extend(row.map(|row| (key.clone(), row)));
         }
-        rows.extend(row.map(|row| (key.clone(), row)));
+        rows
     }
-    rows
+
+    /// The site that the rows make.
+    fn outcome(&self) -> RowMergeOutcome {
+        let rows = [self.applied, self.served, self.file].map(SiteRows::of);
+        let [was, now, said] = &rows;
+        let mut outcome = RowMergeOutcome::default();
+        let target_name = |key: &str| {
+            let key = (key.to_owned(), 0);
+            let known = [now, said, was].into_iter().find_map(|rows| rows.targets.get(&key));
+            known.map_or(key.0, |target| target.name.clone())
+        };
+        let initiators = self.rows(
+            0,
+            rows.each_ref().map(|rows| &rows.initiators),
+            |name, _| format!("initiator {name}"),
+            &mut outcome,
+        );
+        let targets = self.rows(
+            1,
+            rows.each_ref().map(|rows| &rows.targets),
+            |key, _| format!("target {}", target_name(key)),
+            &mut outcome,
+        );
+        let units = self.rows(
+            2,
+            rows.each_ref().map(|rows| &rows.units),
+            |key, number| format!("unit {}/{number}", target_name(key)),
+            &mut outcome,
+        );
+        let exports = self.rows(
+            3,
+            rows.each_ref().map(|rows| &rows.exports),
+            |name, _| format!("NBD export {name}"),
+            &mut outcome,
+        );
+        let schedules = self.rows(
+            4,
+            rows.each_ref().map(|rows| &rows.schedules),
+            |name, _| format!("snapshots {name}"),
+            &mut outcome,
+        );
+        let mut site = self.file.clone();
+        site.targets = targets.into_values().collect();
+        let mut orphans = Vec::new();
+        for ((key, number), unit) in units {
+            match site.targets.iter_mut().find(|target| name_of(&target.name) == key) {
+                Some(target) => target.units.push(unit),
+                // One of the file went with its target.
+                None if said.units.contains_key(&(key.clone(), number)) => {}
+                None => orphans.push(format!("unit {}/{number}", target_name(&key))),
+            }
+        }
+        // Not kept, for want of its target.
+        outcome.merged.kept.retain(|line| !orphans.contains(line));
+        let why = |unit: String| format!("{unit}: its target is not there any more");
+        outcome.merged.lost.extend(orphans.into_iter().map(why));
+        site.initiators = initiators.into_values().collect();
+        site.exports = exports.into_values().collect();
+        site.snapshots = schedules.into_values().collect();
+        add_volumes(&mut site, self.served);
+        drop_dangling(&mut site, &mut outcome.merged.lost);
+        outcome.merged.site = site;
+        outcome
+    }
+
+    /// Targets that would be open to all, and that neither were so nor are so by the file alone.
+    fn opened(&self, site: &Site) -> BTreeSet<String> {
+        let before = implicitly_open(self.served);
+        let by_file = implicitly_open(self.file);
+        let users = |site: &Site, name: &str| {
+            let own = format!("{name}/");
+            let is_own = |meant: &String| meant == name || meant.starts_with(&own);
+            let has = |row: &&SiteInitiator| row.uses.iter().chain(&row.reads).any(is_own);
+            site.initiators
+                .iter()
+                .filter(has)
+                .map(|row| row.name.to_ascii_lowercase())
+                .collect::<BTreeSet<_>>()
+        };
+        // Online changes have restricted it.
+        let is_restricted = |name: &str| {
+            let is_served = find_target(self.served, name).is_some_and(|target| !target.open);
+            is_served && users(self.served, name) != users(self.applied, name)
+        };
+        let opened = implicitly_open(site).into_iter();
+        opened
+            .filter(|name| !before.contains(name))
+            .filter(|name| !by_file.contains(name) || is_restricted(name))
+            .collect()
+    }
 }
 
 /// The site that counts at a start: `file`, with what was changed online from `applied` to `served`. Volumes of `served` are as
-/// they are in the pools; all paths are whole.
-pub fn merged(applied: Site, served: Site, file: Site) -> MergedSite {
-    let [applied, served] = [applied, served].map(with_groups_in_references);
+/// they are in the pools; all paths are whole. `check` refuses a site that cannot be served.
+pub fn merged(
+    applied: Site,
+    served: Site,
+    file: Site,
+    check: impl Fn(&Site) -> Result<(), String>,
+) -> MergedSite {
+    let [mut applied, mut served] = [applied, served].map(with_groups_in_references);
     let original = file;
     let file = with_groups_in_references(original.clone());
-    let rows = [&applied, &served, &file].map(SiteRows::of);
-    let [was, now, said] = &rows;
-    let mut merged = MergedSite::default();
-    let target_name = |key: &String| {
-        let known = [now, said, was].into_iter().find_map(|rows| rows.targets.get(key));
-        known.map_or(key.clone(), |(name, _)| name.clone())
+    follow_renames(&file, &mut applied, &mut served);
+    let mut merge = RowMerge { applied: &applied, served: &served, file: &file, left_out: BTreeMap::new() };
+    let is_refused = |merge: &RowMerge<'_>, site: &Site, allowed: &BTreeSet<String>| {
+        let opened = merge.opened(site);
+        let new = opened.iter().find(|name| !allowed.contains(*name));
+        let mut site = site.clone();
+        site.targets.retain(|target| !opened.contains(&target.name));
+        new.map(|name| format!("target {name} would be open to every initiator"))
+            .or_else(|| site.fault())
+            .or_else(|| check(&site).err())
     };
-    let targets = merge(
-        [&was.targets, &now.targets, &said.targets],
-        |key| format!("target {}", target_name(key)),
-        &mut merged,
-    );
-    let units = merge(
-        [&was.units, &now.units, &said.units],
-        |(target, number)| format!("unit {}/{number}", target_name(target)),
-        &mut merged,
-    );
-    let initiators = merge(
-        [&was.initiators, &now.initiators, &said.initiators],
-        |name| format!("initiator {name}"),
-        &mut merged,
-    );
-    let exports =
-        merge([&was.exports, &now.exports, &said.exports], |name| format!("NBD export {name}"), &mut merged);
-    let schedules = merge(
-        [&was.schedules, &now.schedules, &said.schedules],
-        |name| format!("snapshots {name}"),
-        &mut merged,
-    );
-    if merged.kept.is_empty() {
-        return MergedSite { site: original, ..merged };
-    }
-    let mut site = file;
-    site.targets = targets
-        .iter()
-        .map(|(_, (name, open))| SiteTarget { name: name.clone(), open: *open, units: Vec::new() })
-        .collect();
-    for ((key, number), unit) in units {
-        match site.targets.iter_mut().find(|target| name_of(&target.name) == key) {
-            Some(target) => target.units.push(unit),
-            None => merged.lost.push(format!("unit {key}/{number}: its target is not there any more")),
-        }
-    }
-    site.initiators = initiators.into_values().collect();
-    site.exports = exports.into_values().collect();
-    site.snapshots = schedules.into_values().collect();
-    add_volumes(&mut site, &served);
-    drop_dangling(&mut site, &mut merged.lost);
-    let problem = site.fault().or_else(|| {
-        // A right that was taken away must not open a target to all.
-        let before = implicitly_open(&served);
-        let mut opened = implicitly_open(&site).into_iter();
-        let opened = opened.find(|name| !before.contains(name) && !implicitly_open(&original).contains(name));
-        opened.map(|name| format!("target {name} would be open to every initiator"))
-    });
-    match problem {
-        None => MergedSite { site, ..merged },
-        Some(problem) => {
-            let lost =
-                merged.kept.iter().map(|row| format!("{row}: it does not go with the file: {problem}"));
-            MergedSite {
-                lost: merged.lost.iter().cloned().chain(lost).collect(),
-                site: original,
-                kept: Vec::new(),
+    let mut outcome = merge.outcome();
+    if let Some(why) = is_refused(&merge, &outcome.merged.site, &BTreeSet::new()) {
+        // Row by row: what was taken away, and as much of what was added as goes with the file.
+        let additions = std::mem::take(&mut outcome.additions);
+        merge.left_out = additions.iter().map(|key| (key.clone(), why.clone())).collect();
+        let mut opened = merge.opened(&merge.outcome().merged.site);
+        // Twice: one may need another.
+        for key in additions.iter().chain(&additions) {
+            if merge.left_out.remove(key).is_none() {
+                continue;
+            }
+            let site = merge.outcome().merged.site;
+            match is_refused(&merge, &site, &opened) {
+                Some(why) => drop(merge.left_out.insert(key.clone(), why)),
+                None => opened = merge.opened(&site),
             }
         }
+        outcome = merge.outcome();
+        withhold(&mut outcome.merged, &opened);
+    }
+    let MergedSite { kept, .. } = &outcome.merged;
+    match kept.is_empty() {
+        true => MergedSite { site: original, ..outcome.merged },
+        false => outcome.merged,
+    }
+}
+
+/// The online changes that a file undoes if it is applied as it is, in words; those first that took something away.
+pub fn undone(applied: Site, served: Site, file: Site) -> Vec<String> {
+    let [mut applied, mut served, file] = [applied, served, file].map(with_groups_in_references);
+    follow_renames(&file, &mut applied, &mut served);
+    let merge = RowMerge { applied: &applied, served: &served, file: &file, left_out: BTreeMap::new() };
+    let RowMergeOutcome { merged, taken, .. } = merge.outcome();
+    let is_among =
+        |line: &String| taken.iter().any(|row| line == row || line.starts_with(&format!("{row}: ")));
+    let others = merged.kept.into_iter().chain(merged.lost).filter(|line| !is_among(line));
+    let back = taken.iter().map(|row| format!("the file gives back what was taken away online: {row}"));
+    back.chain(others.map(|line| format!("the file undoes what was changed online: {line}"))).collect()
+}
+
+/// Takes targets out that would be open to all.
+fn withhold(merged: &mut MergedSite, opened: &BTreeSet<String>) {
+    for name in opened {
+        merged.site.targets.retain(|target| target.name != *name);
+        let why = "it is not served: it would be open to every initiator, and was not";
+        merged.kept.push(format!("target {name}: {why}"));
+        merged.said.push(format!("target {name}: {why}; 'spindle target create' serves it again"));
+    }
+}
+
+/// Has references follow volumes that the file renames, unless the pools have both names.
+fn follow_renames(file: &Site, applied: &mut Site, served: &mut Site) {
+    let mut renames = BTreeMap::new();
+    for volume in file.volumes.iter().filter(|volume| !volume.was.is_empty()) {
+        let [was, now] = [&volume.was, &volume.name].map(|name| format!("{}/{name}", volume.group));
+        let has_both = served.volume(&was).is_some() && served.volume(&now).is_some();
+        if file.volume(&was).is_none() && !has_both {
+            renames.insert(was, (now, volume.name.clone()));
+        }
+    }
+    for site in [applied, served] {
+        for volume in &mut site.volumes {
+            if let Some((_, name)) = renames.get(&format!("{}/{}", volume.group, volume.name)) {
+                volume.name.clone_from(name);
+                volume.was.clear();
+            }
+        }
+        let follow = |meant: &mut String| {
+            let (volume, snapshot) = plan::site::split_snapshot(meant);
+            if let Some((now, _)) = renames.get(volume) {
+                *meant = snapshot.map_or(now.clone(), |snapshot| format!("{now}@{snapshot}"));
+            }
+        };
+        site.exports.iter_mut().for_each(|export| follow(&mut export.volume));
+        site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(follow);
+        site.targets
+            .iter_mut()
+            .flat_map(|target| &mut target.units)
+            .for_each(|unit| follow(&mut unit.volume));
     }
 }
 
@@ -200,7 +356,7 @@ fn add_volumes(site: &mut Site, served: &Site) {
 }
 
 /// The volumes that services refer to.
-pub(super) fn served_names(site: &Site) -> Vec<String> {
+pub fn served_names(site: &Site) -> Vec<String> {
     let units = site.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume);
     let exports = site.exports.iter().map(|export| &export.volume);
     let scheduled = site.snapshots.iter().flat_map(|schedule| &schedule.volumes);
@@ -233,9 +389,11 @@ fn drop_dangling(site: &mut Site, lost: &mut Vec<String>) {
     let known = site.clone();
     let known = SiteIndex::of(&known);
     for initiator in &mut site.initiators {
-        let is_there = |meant: &String| known.units_meant(meant).is_some();
-        initiator.uses.retain(is_there);
-        initiator.reads.retain(is_there);
+        let name = initiator.name.clone();
+        let is_gone = |meant: &mut String| known.units_meant(meant).is_none();
+        for meant in initiator.uses.extract_if(.., is_gone).chain(initiator.reads.extract_if(.., is_gone)) {
+            lost.push(format!("initiator {name}: its right on {meant}, which is not there any more"));
+        }
     }
 }
 
@@ -255,11 +413,12 @@ pub fn difference(file: Site, served: Site) -> FileDifference {
     let mut site = Site::default();
     let is_same_target = |target: &&SiteTarget| find_target(&file, &target.name) == Some(*target);
     site.targets = served.targets.iter().filter(|target| !is_same_target(target)).cloned().collect();
-    let same = |row: &&SiteInitiator| said.initiators.get(&row.name.to_ascii_lowercase()) == Some(*row);
+    let same = |row: &&SiteInitiator| said.initiators.get(&(row.name.to_ascii_lowercase(), 0)) == Some(*row);
     site.initiators = served.initiators.iter().filter(|row| !same(row)).cloned().collect();
-    let exports = served.exports.iter().filter(|row| said.exports.get(&row.name) != Some(*row));
+    let exports = served.exports.iter().filter(|row| said.exports.get(&(row.name.clone(), 0)) != Some(*row));
     site.exports = exports.cloned().collect();
-    let schedules = served.snapshots.iter().filter(|row| said.schedules.get(&row.name) != Some(*row));
+    let schedules =
+        served.snapshots.iter().filter(|row| said.schedules.get(&(row.name.clone(), 0)) != Some(*row));
     site.snapshots = schedules.cloned().collect();
     let is_new = |meant: &String| file.served_volume(meant).is_none();
     let new: BTreeSet<(String, String)> = served_names(&served)
@@ -281,10 +440,10 @@ pub fn difference(file: Site, served: Site) -> FileDifference {
     let exports = said.exports.keys().filter(|name| !now.exports.contains_key(*name));
     let schedules = said.schedules.keys().filter(|name| !now.schedules.contains_key(*name));
     let gone = [
-        gone("[[target]]", targets.map(|(_, (name, _))| name).collect()),
+        gone("[[target]]", targets.map(|(_, row)| &row.name).collect()),
         gone("[[initiator]]", initiators.map(|(_, row)| &row.name).collect()),
-        gone("[[nbd]]", exports.collect()),
-        gone("[[snapshots]]", schedules.collect()),
+        gone("[[nbd]]", exports.map(|(name, _)| name).collect()),
+        gone("[[snapshots]]", schedules.map(|(name, _)| name).collect()),
     ];
     FileDifference { tables, gone: gone.concat() }
 }
@@ -292,6 +451,7 @@ pub fn difference(file: Site, served: Site) -> FileDifference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::site::SiteExport;
 
     const FILE: &str = "
         [[group]]
@@ -312,6 +472,10 @@ mod tests {
         name = 'store'
         volume = 'store'
     ";
+
+    fn merged(applied: Site, served: Site, file: Site) -> MergedSite {
+        super::merged(applied, served, file, |_| Ok(()))
+    }
 
     fn site(text: &str) -> Site {
         Site::from_toml(text).unwrap()
@@ -357,7 +521,7 @@ mod tests {
         assert_eq!(merged.site.initiators[0].uses, ["disks", "disks/1"]);
         assert_eq!(merged.lost, [""; 0]);
         let new = site(&FILE.replace("number = 0\n", "number = 1\n"));
-        let merged = super::merged(site(FILE), served(), new);
+        let merged = super::merged(site(FILE), served(), new, |_| Ok(()));
         assert_eq!(merged.lost, ["unit disks/1: the file says something else by now, and counts"]);
         assert_eq!(merged.site.targets[0].units.len(), 1);
         assert_eq!(merged.site.targets[0].units[0].volume, "mail/store");
@@ -376,7 +540,10 @@ mod tests {
         // The file drops the only initiator: its target of the file is open to all of this machine then, as the file says.
         let new = site(&FILE.replace("name = 'iqn.x:a'", "name = 'iqn.x:b'"));
         let merged = merged(site(FILE), online, new.clone());
-        assert_eq!((merged.site, merged.kept.len()), (new, 0));
+        // The others stay.
+        assert_eq!(merged.kept, ["unit disks/1", "NBD export store: it was deleted"]);
+        assert_eq!(merged.site.initiators, new.initiators);
+        assert_eq!(merged.site.targets.len(), 1);
         assert!(
             merged.lost.iter().any(|line| line.contains("target own would be open to every initiator")),
             "{:?}",
@@ -395,5 +562,63 @@ mod tests {
             said.tables
         );
         assert_eq!(difference(site(FILE), site(FILE)), FileDifference::default());
+    }
+
+    #[test]
+    fn what_was_taken_away_stays_away_when_what_was_added_does_not_go_with_the_file() {
+        let two = FILE.replace("[[nbd]]", "[[initiator]]\nname = 'iqn.evil'\nuses = ['disks']\n[[nbd]]");
+        let mut online = with_groups_in_references(site(&two));
+        online.initiators.retain(|row| row.name != "iqn.evil");
+        online.exports.push(SiteExport { name: "nx".into(), volume: "mail/store".into(), read_only: false });
+        // The file renames the volume: its references follow.
+        let renamed = two
+            .replace(
+                "name = 'store'\n        group",
+                "name = 'archive'\n        was = 'store'\n        group",
+            )
+            .replace("volume = 'store'", "volume = 'archive'");
+        let good = merged(site(&two), online.clone(), site(&renamed));
+        assert_eq!(good.kept, ["initiator iqn.evil: it was deleted", "NBD export nx"]);
+        assert_eq!((good.site.exports.len(), &*good.site.exports[1].volume), (2, "mail/archive"));
+        assert_eq!(good.site.fault(), None);
+        assert_eq!(good.lost, [""; 0]);
+        // The export is refused: it alone goes.
+        let check = |site: &Site| match site.exports.len() {
+            1 => Ok(()),
+            _ => Err("no".to_owned()),
+        };
+        let bad = super::merged(site(&two), online, site(&renamed), check);
+        assert_eq!(bad.kept, ["initiator iqn.evil: it was deleted"]);
+        assert_eq!(bad.lost, ["NBD export nx: it does not go with the file: no"]);
+        assert_eq!(bad.site.initiators.len(), 1);
+    }
+
+    #[test]
+    fn an_initiator_whose_new_secret_cannot_be_read_is_not_served_with_the_old_one() {
+        let secret = |text: &str, file: &str| {
+            let mut site = site(text);
+            (site.initiators[0].user, site.initiators[0].secret_file) = ("u".into(), file.into());
+            site
+        };
+        let check = |site: &Site| match site.initiators.iter().any(|row| row.secret_file == "new") {
+            true => Err("it cannot be read".to_owned()),
+            false => Ok(()),
+        };
+        let merged = super::merged(secret(FILE, "old"), secret(FILE, "new"), secret(FILE, "old"), check);
+        assert_eq!(merged.site.initiators, []);
+        assert_eq!(merged.site.targets, [], "it would be open to all");
+        assert!(merged.said.iter().any(|line| line.contains("target disks: it is not served")), "{merged:?}");
+    }
+
+    #[test]
+    fn a_right_that_has_nothing_to_be_on_is_said_and_opens_nothing() {
+        // Disks is open to its machine by the file, and was restricted online; the file renumbers its unit.
+        let open = FILE.replace("uses = ['disks']", "");
+        let mut online = with_groups_in_references(site(&open));
+        online.initiators[0].uses.push("disks/0".into());
+        let merged = merged(site(&open), online, site(&open.replace("number = 0", "number = 1")));
+        assert_eq!(merged.site.targets, []);
+        assert!(merged.lost.iter().any(|line| line.contains("its right on disks/0")), "{merged:?}");
+        assert!(merged.said.iter().any(|line| line.contains("target disks: it is not served")), "{merged:?}");
     }
 }

@@ -23,7 +23,7 @@ use array::format::PoolId;
 use plan::site::Site;
 use report::Refusal;
 use serving::figures::PoolFigures;
-use std::{collections::BTreeMap, path::PathBuf, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, rc::Rc, sync::Arc};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use world::LocalFuture;
@@ -91,12 +91,25 @@ pub enum WantedAnswer {
 pub struct OnlineChange {
     pub change: SiteRowChange,
     /// Secret of the initiator, to be kept in a file of the server.
-    pub secret: Option<String>,
+    pub secret: Option<NewSecret>,
     /// The change is made only if the row is of this version.
     pub if_match: Option<String>,
     /// Hosts may lose what they use.
     pub is_forced: bool,
     pub is_dry_run: bool,
+}
+
+/// A secret, and the identity of its file: the same request, repeated, names the same file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewSecret {
+    pub text: String,
+    pub uuid: [u8; 16],
+}
+
+impl fmt::Debug for NewSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewSecret").finish_non_exhaustive()
+    }
 }
 
 /// The answer to a change of one row.

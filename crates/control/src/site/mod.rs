@@ -26,6 +26,7 @@ pub mod power;
 mod requests;
 pub mod row_change;
 mod row_changing;
+mod row_merge;
 pub mod row_refusal;
 pub mod server;
 pub mod wanted;

@@ -3,7 +3,7 @@
 use super::{
     adoption::refreshed_volumes,
     changes::{KnownSite, SiteChanges},
-    file_merge::{MergedSite, merged},
+    file_merge::{MergedSite, merged, undone},
     server::{SiteServer, WantedAddresses, parse},
     wanted::{WantedDrives, WantedPool, WantedSite},
 };
@@ -19,6 +19,8 @@ pub struct PlannedSite {
     pub(super) text: String,
     /// The file, if `text` differs from it by what was changed online.
     pub(super) file: Option<String>,
+    /// Decisions between the file and what was changed online, which are events.
+    pub(super) said: Vec<String>,
     /// Of one row without a file: the change in words.
     pub(super) online: Option<String>,
     pub(super) destroy: Vec<String>,
@@ -68,16 +70,8 @@ impl SiteServer {
         self.check_power()?;
         let site = parse(text)?;
         let file = with_whole_paths(site.clone(), &self.context.folder);
-        let MergedSite { site: merged, kept, lost } = self.merged(&file, occasion)?;
-        let (text, mut wanted, kept, lost) = match WantedSite::of(&merged, &self.context) {
-            Ok(wanted) => (merged.to_toml(), wanted, kept, lost),
-            Err(refusal) if !kept.is_empty() => {
-                let why = |row| format!("{row}: it does not go with the file: {refusal}");
-                let lost = lost.into_iter().chain(kept.into_iter().map(why)).collect();
-                (file.to_toml(), WantedSite::of(&file, &self.context)?, Vec::new(), lost)
-            }
-            Err(refusal) => return Err(refusal),
-        };
+        let MergedSite { site: merged, kept, lost, said } = self.merged(&file, occasion)?;
+        let (text, mut wanted) = (merged.to_toml(), WantedSite::of(&merged, &self.context)?);
         self.check_addresses(&wanted, &site)?;
         let file = (!kept.is_empty()).then(|| file.to_toml());
         let mut destroy = destroy.to_vec();
@@ -91,7 +85,7 @@ impl SiteServer {
         }
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
         let forgotten = self.forgotten(&mut destroy)?;
-        let (known, mut refused) = self.known((&text, &wanted), &forgotten).await?;
+        let (known, mut refused) = self.known((&text, &wanted), &forgotten, occasion).await?;
         wanted.notes.extend(known.notes.iter().cloned());
         match (begun, occasion) {
             ((true, names), PlanOccasion::Apply) => {
@@ -109,10 +103,12 @@ impl SiteServer {
         }
         let mut changes = SiteChanges::between(&known, &wanted, &destroy)?;
         refused.append(&mut changes.refused);
-        wanted.notes.extend(lost.into_iter().map(|row| match occasion {
-            PlanOccasion::Apply => format!("the file undoes what was changed online: {row}"),
+        let gone = lost.into_iter().map(|row| match occasion {
+            PlanOccasion::Apply => row,
             _ => format!("changed online, and not served any more: {row}"),
-        }));
+        });
+        let said: Vec<String> = said.into_iter().chain(gone).collect();
+        wanted.notes.extend(said.iter().cloned());
         if !kept.is_empty() {
             changes
                 .kept
@@ -126,7 +122,19 @@ impl SiteServer {
         {
             return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
         }
-        Ok(PlannedSite { text, file, online: None, destroy, forgotten, wanted, refused, occasion, changes })
+        let said = if occasion == PlanOccasion::Apply { Vec::new() } else { said };
+        Ok(PlannedSite {
+            text,
+            file,
+            said,
+            online: None,
+            destroy,
+            forgotten,
+            wanted,
+            refused,
+            occasion,
+            changes,
+        })
     }
 
     /// The file with what was changed online since it was applied, at a start or a reload. A person who applies it is told what
@@ -140,18 +148,32 @@ impl SiteServer {
         if occasion == PlanOccasion::Online || applied == served {
             return Ok(alone);
         }
-        // A journal of another version, perhaps.
-        let (Ok(applied), Ok(served)) = (parse(&applied), parse(&served)) else { return Ok(alone) };
+        let [applied, served] = [applied, served].map(|text| parse(&text));
+        let (applied, served) = match (applied, served) {
+            (Ok(applied), Ok(served)) => (applied, served),
+            // The person who applies a file knows what it says, and what was taken away online is not known any more.
+            (Err(refusal), _) | (_, Err(refusal)) if occasion == PlanOccasion::Apply => {
+                let line = format!("what was changed online cannot be read, and is undone: {refusal}");
+                return Ok(MergedSite { lost: vec![line], ..alone });
+            }
+            (Err(refusal), _) | (_, Err(refusal)) => {
+                return Err(Refusal::new(
+                    format!("what was changed online cannot be read: {refusal}"),
+                    "'spindle apply' of the file serves what the file says, and undoes all of it",
+                ));
+            }
+        };
         let is_applied =
             |volume: &Volume| applied.volume(&format!("{}/{}", volume.group, volume.name)).is_some();
         let served = refreshed_volumes(served, &self.found_pools()?, is_applied);
-        let merged = merged(applied, served, file.clone());
-        Ok(match occasion {
-            PlanOccasion::Apply => {
-                MergedSite { lost: merged.kept.into_iter().chain(merged.lost).collect(), ..alone }
-            }
-            _ => merged,
-        })
+        if occasion == PlanOccasion::Apply {
+            return Ok(MergedSite { lost: undone(applied, served, file.clone()), ..alone });
+        }
+        let check = |site: &Site| match WantedSite::of(site, &self.context) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(refusal.to_string()),
+        };
+        Ok(merged(applied, served, file.clone(), check))
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {
@@ -178,11 +200,17 @@ impl SiteServer {
         &self,
         (text, wanted): (&str, &WantedSite),
         forgotten: &[String],
+        occasion: PlanOccasion,
     ) -> Result<(KnownSite, BTreeMap<String, Refusal>), Refusal> {
         let (mut known, mut refused) = (KnownSite::default(), BTreeMap::new());
         let records = self.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
             let record = records.get(&pool.name).filter(|_| !forgotten.contains(&pool.name));
+            // Volumes stay as they are, and a pool that does not answer hinders no other.
+            if occasion == PlanOccasion::Online {
+                known.pools.insert(pool.name.clone(), None);
+                continue;
+            }
             if let Err(refusal) = self.check_place(pool, record, &records) {
                 known.pools.insert(pool.name.clone(), None);
                 refused.insert(pool.name.clone(), refusal);

@@ -193,6 +193,15 @@ impl SiteRowChange {
         }
     }
 
+    /// The initiator that the change is about.
+    pub fn initiator(&self) -> Option<&str> {
+        match self {
+            Self::CreateInitiator { initiator } => Some(&initiator.name),
+            Self::SetInitiator { initiator, .. } | Self::DeleteInitiator { initiator } => Some(initiator),
+            _ => None,
+        }
+    }
+
     /// The row that the change is about, as it is in a site.
     pub fn row<'s>(&self, site: &'s Site) -> Option<SiteRow<'s>> {
         match self {

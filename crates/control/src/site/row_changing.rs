@@ -12,9 +12,9 @@ use super::{
     adoption::{FoundPool, listed_volumes, refreshed_volumes, with_groups_in_references},
     changes::SiteStep,
     file_merge::{FileDifference, difference, implicitly_open, served_names},
-    handle::{OnlineChange, RowAnswer, SiteAnswer},
+    handle::{NewSecret, OnlineChange, RowAnswer, SiteAnswer},
     planning::{PlanOccasion, PlannedSite},
-    row_change::{RowEffect, SiteRow, SiteRowChange},
+    row_change::{RowEffect, SiteRow, SiteRowChange, find_initiator},
     row_refusal::RowRefusal,
     server::{SiteServer, parse},
     wanted::WantedSite,
@@ -26,12 +26,17 @@ use crate::{
 use plan::site::{Site, SiteInitiator};
 use report::Refusal;
 use ring::digest::{SHA256, digest};
-use serving::export::{WantedExports, name_of};
-use std::{collections::BTreeSet, path::PathBuf};
-use world::real::host_files;
+use serving::export::{EndedServices, WantedExports, name_of};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use world::real::host_files::{self, PathKind};
 
 /// Folder of secrets that came over the API, in the state folder.
 const SECRETS: &str = "secrets";
+/// Most bytes of a secret's file that are read.
+const SECRET_BYTES_MAX: u64 = 4096;
 
 impl SiteRow<'_> {
     /// The version of the row, as `ETag` and `If-Match` have it.
@@ -51,14 +56,11 @@ impl SiteServer {
     /// Changes one row, or shows what that would change.
     pub(super) async fn change_row(&mut self, wanted: OnlineChange) -> Result<SiteAnswer, RowRefusal> {
         let OnlineChange { mut change, secret, if_match, is_forced, is_dry_run } = wanted;
-        let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?;
+        let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?.flatten();
         let changed = self.change_row_with((change, if_match), is_forced, is_dry_run).await;
         if let Some(file) = file.filter(|_| is_dry_run || changed.is_err()) {
             // The refusal is the news; a secret that stays is known to nobody.
             let _ = host_files::remove_file(&file);
-        }
-        if changed.is_ok() && !is_dry_run {
-            self.forget_secrets();
         }
         changed
     }
@@ -84,7 +86,11 @@ impl SiteServer {
         let opened = implicitly_open(&site).into_iter().find(|name| !implicitly_open(&before).contains(name));
         if let Some(name) = opened.filter(|_| !is_creation) {
             let problem = format!("target {name} would be open to every initiator: no other one uses it");
-            return Err(Refusal::new(problem, "delete the target first, or set it open").into());
+            return Err(Refusal::new(
+                problem,
+                "give another initiator a right on it first, or delete the target",
+            )
+            .into());
         }
         let mut plan = self.plan(&site.to_toml(), &[], PlanOccasion::Online).await?;
         plan.changes.steps.retain(|step| matches!(step, SiteStep::Serve { .. }));
@@ -119,7 +125,11 @@ impl SiteServer {
         let shown = plan.changes.shown();
         let mut done = answer(&plan, FileDifference::default());
         if let Err(refusal) = self.apply(plan, |_| ()).await {
-            return Err(self.take_back(&before, refusal).await.into());
+            // A journal that takes no change has begun none.
+            if self.journal.apply_under_way().is_ok_and(|apply| apply.is_none()) {
+                return Err(nothing_changed(&refusal, "nothing was changed").into());
+            }
+            return Err(self.take_back(&before, refusal, !ended.is_empty()).await.into());
         }
         for change in &shown {
             self.notices.note(format!("changed online: {change}"));
@@ -135,7 +145,9 @@ impl SiteServer {
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         if under_way.is_some_and(|apply| apply.online.is_none()) {
             let problem = "a site file was not applied to its end, so nobody knows what is served";
-            return Err(Refusal::new(problem, "apply it again first: it goes on where it was").into());
+            let next = "send the server SIGHUP: it goes on where it was, and keeps what was changed online; 'spindle apply' \
+                        undoes that";
+            return Err(Refusal::new(problem, next).into());
         }
         let text = self.journal.served_site().map_err(|error| error.refusal())?;
         let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
@@ -203,18 +215,26 @@ impl SiteServer {
                 gone.insert((kind, name));
             }
         }
-        if gone.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut ended = Vec::new();
         for pool in &plan.wanted.pools {
-            if self.daemon.pool(&pool.name).is_none() {
+            // One that has stopped has no sessions, and one of which nothing changes keeps them.
+            if self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none())
+                || self.served_exports.get(&pool.name) == Some(&pool.exports)
+            {
                 continue;
             }
-            let sessions =
-                self.order(&pool.name, "sessions", |served| Box::pin(async move { Ok(served.sessions()) }));
-            for session in sessions.await? {
-                if let Some(what) = lost_by(&session, before, &plan.wanted, &gone) {
+            let wanted = pool.exports.clone();
+            let sessions = self.order(&pool.name, "sessions", |served| {
+                Box::pin(async move {
+                    // What is not there is refused, or left out with a warning, when it is served.
+                    let other = served.exports.ended_by(&wanted).unwrap_or_default();
+                    Ok((served.sessions(), other))
+                })
+            });
+            let (sessions, other) = sessions.await?;
+            for session in sessions {
+                let what = lost_by(&session, before, &plan.wanted, &gone);
+                if let Some(what) = what.or_else(|| changed_under(&session, &other)) {
                     ended.push((session, what));
                 }
             }
@@ -223,7 +243,7 @@ impl SiteServer {
     }
 
     /// Serves what was served before. Returns the refusal, with what has become of the change.
-    async fn take_back(&mut self, before: &Site, refusal: Refusal) -> Refusal {
+    async fn take_back(&mut self, before: &Site, refusal: Refusal, has_ended: bool) -> Refusal {
         let serving_before = async {
             let mut plan = self.plan(&before.to_toml(), &[], PlanOccasion::Online).await?;
             plan.changes.steps.clear();
@@ -231,10 +251,14 @@ impl SiteServer {
             self.apply(plan, |_| ()).await
         };
         match serving_before.await {
-            Ok(()) => Refusal::new(format!("{}; nothing was changed", refusal.problem()), refusal.remedy()),
+            Ok(()) if has_ended => nothing_changed(
+                &refusal,
+                "what was served before is served again; hosts whose sessions ended may log in",
+            ),
+            Ok(()) => nothing_changed(&refusal, "nothing was changed"),
             Err(error) => Refusal::new(
                 format!("{}; and what was before is not served either: {error}", refusal.problem()),
-                "apply the site file again",
+                "send the server SIGHUP: it serves the site file with what was changed online",
             ),
         }
     }
@@ -250,35 +274,46 @@ impl SiteServer {
         }
     }
 
-    /// Keeps a secret in a file of its own, which the initiator's row names. Returns the file.
-    fn keep_secret(&self, change: &mut SiteRowChange, secret: &str) -> Result<PathBuf, RowRefusal> {
-        let text = match change {
-            SiteRowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => secret_file,
-            SiteRowChange::SetInitiator { patch, .. } => patch.secret_file.insert(String::new()),
-            _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
+    /// Keeps a secret in a file of its own, which the initiator's row names; the file of before, if it has this secret. Returns
+    /// the file if it is new. None is ever removed that was served: a site file may name it that this server has not seen.
+    fn keep_secret(
+        &self,
+        change: &mut SiteRowChange,
+        secret: &NewSecret,
+    ) -> Result<Option<PathBuf>, RowRefusal> {
+        let folder = self.context.state.join(SECRETS);
+        let known = find_initiator(&self.served_site, change.initiator().unwrap_or_default());
+        let known =
+            known.map(|row| row.secret_file.clone()).filter(|file| Path::new(file).starts_with(&folder));
+        let is_same = |file: &String| {
+            let bytes = host_files::read_file_at_most(Path::new(file), SECRET_BYTES_MAX);
+            bytes.is_ok_and(|bytes| bytes == secret.text.as_bytes())
         };
-        let folder = self.context.state.join(SECRETS);
-        let mut name = [0; 8];
-        self.world.fill_secret(&mut name);
-        let file = folder.join(hexadecimal(&name));
-        let written = host_files::create_private_dir_all(&folder)
-            .and_then(|()| host_files::write_secret(&file, secret.as_bytes()));
-        written.map_err(|error| Refusal::new(error.to_string(), "see the state folder of the server"))?;
-        *text = file.display().to_string();
-        Ok(file)
-    }
-
-    /// Removes secrets that no row names any more.
-    fn forget_secrets(&self) {
-        let folder = self.context.state.join(SECRETS);
-        let Ok(names) = host_files::list(&folder) else { return };
-        let texts = [self.journal.served_site(), self.journal.applied_file()];
-        let texts: Vec<String> = texts.into_iter().filter_map(|text| text.ok().flatten()).collect();
-        for name in names.iter().filter(|name| !texts.iter().any(|text| text.contains(name.as_str()))) {
-            // One that stays is known to nobody.
-            let _ = host_files::remove_file(&folder.join(name));
+        let known = known.filter(is_same);
+        let file = folder.join(hexadecimal(&secret.uuid));
+        match change {
+            SiteRowChange::CreateInitiator { initiator: SiteInitiator { secret_file, .. } } => {
+                *secret_file = known.clone().unwrap_or_else(|| file.display().to_string());
+            }
+            SiteRowChange::SetInitiator { patch, .. } => {
+                patch.secret_file = known.is_none().then(|| file.display().to_string());
+            }
+            _ => return Err(RowRefusal::bad("only initiators have secrets".to_owned(), String::new())),
         }
+        if known.is_some() {
+            return Ok(None);
+        }
+        let is_new = !matches!(host_files::kind(&file), Ok(PathKind::File));
+        let written = host_files::create_private_dir_all(&folder)
+            .and_then(|()| host_files::write_secret(&file, secret.text.as_bytes()));
+        written.map_err(|error| Refusal::new(error.to_string(), "see the state folder of the server"))?;
+        Ok(is_new.then_some(file))
     }
+}
+
+/// A refusal, with what has become of the change.
+fn nothing_changed(refusal: &Refusal, words: &str) -> Refusal {
+    Refusal::new(format!("{}; {words}", refusal.problem()), refusal.remedy())
 }
 
 /// Takes volumes out that the site did not have, and that nothing refers to.
@@ -297,6 +332,18 @@ fn keep_needed_volumes(site: &mut Site, before: &Site) {
     });
 }
 
+/// The first thing that a session uses and that is served anew, with what its volume was set to since.
+fn changed_under(session: &SessionView, ended: &EndedServices) -> Option<String> {
+    if session.protocol == SessionProtocol::Nbd {
+        let is_ended = ended.exports.contains(&session.service);
+        return is_ended.then(|| format!("NBD export {}", session.service));
+    }
+    let is_used = |(target, number): &&(String, u64)| {
+        name_of(target) == session.service && session.units.iter().any(|(unit, _)| unit == number)
+    };
+    ended.units.iter().find(is_used).map(|(target, number)| format!("unit {target}/{number}"))
+}
+
 /// The first thing that a session uses and would lose.
 fn lost_by(
     session: &SessionView,
@@ -305,8 +352,16 @@ fn lost_by(
     gone: &BTreeSet<(&str, &str)>,
 ) -> Option<String> {
     if session.protocol == SessionProtocol::Nbd {
-        let is_gone = gone.contains(&("nbd export", session.service.as_str()));
-        return is_gone.then(|| format!("NBD export {}", session.service));
+        if gone.contains(&("nbd export", session.service.as_str())) {
+            return Some(format!("NBD export {}", session.service));
+        }
+        // All clients of a volume are disconnected with one of its exports.
+        let volume =
+            |name: &str| before.exports.iter().find(|export| export.name == name).map(|row| &row.volume);
+        let own = volume(&session.service)?;
+        let other = gone.iter().find(|(kind, name)| *kind == "nbd export" && volume(name) == Some(own));
+        return other
+            .map(|(_, other)| format!("NBD export {}, of one volume with {other},", session.service));
     }
     let target = before.targets.iter().find(|target| name_of(&target.name) == session.service)?;
     let initiator = session.initiator.as_deref().unwrap_or_default();

@@ -30,6 +30,7 @@ use crate::{
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
 use report::Refusal;
+use serving::export::WantedExports;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -83,8 +84,10 @@ pub struct SiteServer {
     pub(super) power: SitePower,
     /// At the start what the file says, whatever becomes of its apply.
     pub(super) watched: watch::Sender<Arc<WatchedSite>>,
-    /// As the journal has it.
+    /// As the journal has it; after a start that failed in part, as that was to serve it.
     pub(super) served_site: Arc<Site>,
+    /// Exports of the pools that serve all that was wanted of them.
+    pub(super) served_exports: BTreeMap<String, WantedExports>,
     /// Of the file that was applied.
     pub(super) metrics: Arc<MetricsSetting>,
     /// NBD is served over TLS alone.
@@ -161,6 +164,7 @@ impl SiteServer {
             watched: watch::Sender::new(Arc::new(wanted.watched.clone())),
             served_site: Arc::default(),
             metrics: Arc::new(wanted.metrics),
+            served_exports: BTreeMap::new(),
             has_tls,
             certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };

@@ -23,6 +23,7 @@ use crate::{
         tokens::CallerRole,
     },
     order::ANSWER_WITHIN,
+    site::row_change::{SiteRow, find_initiator, find_target},
 };
 use array::format::{DriveId, PoolId, VolumeId};
 use axum::{
@@ -51,6 +52,8 @@ pub(super) const SITE_BYTES_MAX: usize = 16 << 20;
 const WHAT_BYTES: usize = 1024;
 /// Bytes of a body that the audit keeps.
 const AUDITED_BYTES: usize = 4096;
+/// Fields of requests about initiators that the audit keeps.
+const INITIATOR_FIELDS: [&str; 6] = ["name", "user", "secret_file", "without_chap", "uses", "reads"];
 const KEY: &str = "idempotency-key";
 /// Most characters of a key.
 pub(super) const KEY_BYTES_MAX: usize = 255;
@@ -215,7 +218,7 @@ async fn change(
     Ok(response)
 }
 
-/// The volume or drive that a path names, if there is one.
+/// The volume, drive or row of the site that a path names, if there is one.
 fn named_before(api: &ApiState, path: &str) -> Option<NamedBefore> {
     let site = api.site.look();
     let parts: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
@@ -237,8 +240,53 @@ fn named_before(api: &ApiState, path: &str) -> Option<NamedBefore> {
             let is_there = rows.iter().any(|row| row.id.as_ref() == Some(&drive));
             is_there.then(|| NamedBefore { pool: pool.id.to_string(), tag: String::new() })
         }
+        ["targets", ref row @ ..] => {
+            let target = find_target(&site.site, &percent_decoded(row.first()?))?;
+            let is_there = match row {
+                [_, "units", number] => {
+                    let number = number.parse::<u64>().ok()?;
+                    target.units.iter().any(|unit| unit.number == number)
+                }
+                _ => true,
+            };
+            is_there.then(|| row_before(SiteRow::Target(target)))
+        }
+        ["initiators", name] => {
+            find_initiator(&site.site, &percent_decoded(name)).map(|row| row_before(SiteRow::Initiator(row)))
+        }
+        ["exports", name] => {
+            let name = percent_decoded(name);
+            site.site.exports.iter().find(|row| row.name == name).map(|row| row_before(SiteRow::Export(row)))
+        }
+        ["schedules", name] => {
+            let name = percent_decoded(name);
+            let row = site.site.snapshots.iter().find(|row| row.name == name);
+            row.map(|row| row_before(SiteRow::Schedule(row)))
+        }
         _ => None,
     }
+}
+
+/// A part of a path as its handler sees it; as it is if it is no such text.
+fn percent_decoded(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let [first, others @ ..] = rest {
+        let coded = match others {
+            [high, low, ..] if *first == b'%' => std::str::from_utf8(&[*high, *low])
+                .ok()
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+            _ => None,
+        };
+        bytes.push(coded.unwrap_or(*first));
+        rest = if coded.is_some() { &others[2..] } else { others };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
+}
+
+/// A row of the site belongs to no pool.
+fn row_before(row: SiteRow<'_>) -> NamedBefore {
+    NamedBefore { pool: String::new(), tag: row.tag() }
 }
 
 /// The wish of a body, as the audit keeps it. Of a site file, what it destroys comes first, and its text is known by its hash.
@@ -262,8 +310,10 @@ fn without_secret(body: &Bytes) -> String {
     }
     match serde_json::from_slice::<serde_json::Value>(body) {
         Ok(serde_json::Value::Object(mut fields)) => {
-            if let Some(secret) = fields.get_mut("secret") {
-                *secret = "(not recorded)".into();
+            // One that is misspelled, too.
+            for (_, value) in fields.iter_mut().filter(|(name, _)| !INITIATOR_FIELDS.contains(&name.as_str()))
+            {
+                *value = "(not recorded)".into();
             }
             serde_json::Value::Object(fields).to_string()
         }
@@ -358,5 +408,19 @@ fn outcome_of(response: &Response) -> String {
         (Some(problem), _) => format!("{status}: {}", problem.detail),
         (None, Some(AuditedChanges(changes))) => shortened(&format!("{status}: {changes}"), AUDITED_BYTES),
         (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths_are_decoded() {
+        for (part, name) in
+            [("iqn.x%3Aa", "iqn.x:a"), ("a%2Fb", "a/b"), ("%", "%"), ("%zz%41", "%zzA"), ("%ff", "%ff")]
+        {
+            assert_eq!(percent_decoded(part), name);
+        }
     }
 }

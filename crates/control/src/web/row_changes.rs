@@ -1,12 +1,18 @@
 //! Changes of one row of the site: parameters and answers that all of them have.
 
-use super::{ApiState, caller::Caller, changing::ChangeIdentity, problem::ApiProblem, site::ask};
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::{ChangeIdentity, FirstSeen},
+    problem::ApiProblem,
+    site::ask,
+};
 use crate::{
     journal::tokens::CallerRole,
     site::{
         SiteChange,
         file_merge::FileDifference,
-        handle::{OnlineChange, RowAnswer, WantedAnswer},
+        handle::{NewSecret, OnlineChange, RowAnswer, WantedAnswer},
         row_change::{RowEffect, SiteRow, SiteRowChange},
         row_refusal::{RowRefusal, RowRefusalKind},
     },
@@ -17,6 +23,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
+use plan::site::Site;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -40,6 +47,8 @@ pub(super) struct RowChanger {
     caller: Caller,
     identity: ChangeIdentity,
     if_match: Option<String>,
+    /// The row's version before the first request with the same key.
+    before: Option<String>,
     way: RowChangeWay,
 }
 
@@ -53,7 +62,12 @@ impl FromRequestParts<ApiState> for RowChanger {
         let Query(way) = Query::from_request_parts(parts, api).await.map_err(IntoResponse::into_response)?;
         let tag = parts.headers.get(header::IF_MATCH).map(|tag| tag.to_str().unwrap_or_default().to_owned());
         let if_match = tag.filter(|tag| tag != "*");
-        Ok(Self { api: Arc::clone(api), caller, identity, if_match, way })
+        // Before the body is looked at: the role that any of these changes takes.
+        let may = caller.need(CallerRole::Operate).and_then(|()| caller.need_all_pools());
+        may.map_err(IntoResponse::into_response)?;
+        let FirstSeen(before) = parts.extensions.get::<FirstSeen>().cloned().expect("every change has one");
+        let before = before.filter(|_| identity.may_be_done).map(|before| before.tag);
+        Ok(Self { api: Arc::clone(api), caller, identity, if_match, before, way })
     }
 }
 
@@ -97,6 +111,19 @@ pub struct SiteFileDifference {
 pub(super) struct AuditedChanges(pub String);
 
 impl RowChanger {
+    /// The served site.
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.api.site.look().site)
+    }
+
+    pub fn api(&self) -> &ApiState {
+        &self.api
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Makes a change, for callers with `role`.
     pub async fn change(
         self,
@@ -104,7 +131,7 @@ impl RowChanger {
         change: SiteRowChange,
         secret: Option<String>,
     ) -> Result<Response, ApiProblem> {
-        let Self { api, caller, identity, if_match, way } = self;
+        let Self { api, caller, identity, if_match, before, way } = self;
         caller.need(role)?;
         caller.need_all_pools()?;
         let is_removal = matches!(
@@ -115,17 +142,22 @@ impl RowChanger {
                 | SiteRowChange::DeleteExport { .. }
                 | SiteRowChange::DeleteSchedule { .. }
         );
+        let was_there = before.is_some();
+        // Once it may be done, a row that is neither as before nor as wanted is somebody else's.
+        let if_match = if_match.or(before);
+        let secret = secret.map(|text| NewSecret { text, uuid: identity.uuid });
         let wanted = OnlineChange { change, secret, if_match, is_forced: way.force, is_dry_run: way.dry_run };
         let answer = match ask(&api, WantedAnswer::Change(Box::new(wanted))).await {
             Ok(answer) => answer,
             // An earlier request with the same key may have removed it.
-            Err(problem) if is_removal && identity.may_be_done && problem.status == 404 => {
+            Err(problem) if is_removal && was_there && problem.status == 404 => {
                 return Ok(Json(RowChangeResult::gone()).into_response());
             }
             Err(problem) => return Err(problem),
         };
         let RowAnswer { effect, ended, difference } = answer.row.expect("a row was changed");
         let words: Vec<String> = answer.changes.iter().map(ToString::to_string).collect();
+        let audited_ends = ended.join(", ");
         let result = RowChangeResult {
             result: effect.into(),
             is_dry_run: way.dry_run,
@@ -138,7 +170,11 @@ impl RowChanger {
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let mut response = (status, Json(result)).into_response();
         let shown = if way.dry_run { "only shown: " } else { "" };
-        response.extensions_mut().insert(AuditedChanges(format!("{shown}{}", words.join("; "))));
+        let ends = match audited_ends.is_empty() {
+            true => String::new(),
+            false => format!("; sessions that end: {audited_ends}"),
+        };
+        response.extensions_mut().insert(AuditedChanges(format!("{shown}{}{ends}", words.join("; "))));
         Ok(response)
     }
 }

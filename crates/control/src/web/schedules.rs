@@ -3,6 +3,7 @@
 use super::{
     ApiState,
     caller::Caller,
+    orders::order,
     problem::ApiProblem,
     row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
 };
@@ -17,7 +18,7 @@ use axum::{
     response::Response,
 };
 use plan::site::Snapshots;
-use protect::UnixSecond;
+use protect::{ScheduleMark, UnixSecond};
 use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -94,7 +95,7 @@ pub struct SchedulePatchBody {
     /// Empty for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// Fewer than before prunes the oldest, which takes the role admin.
+    /// Fewer than before prunes the oldest, which takes the role admin, as a shorter time does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,6 +140,35 @@ impl ScheduleRow {
     fn is_empty(&self) -> bool {
         self.pools.is_empty() && self.volumes.is_empty()
     }
+}
+
+/// True if a schedule keeps as many snapshots, and for as long: else some go before their time.
+fn keeps_as_much(known: &Snapshots, keep: Option<u32>, every_hours: Option<f64>) -> bool {
+    let is_longer = |hours: f64| known.every_hours.is_some_and(|before| hours >= before);
+    keep.is_none_or(|keep| known.keep.is_some_and(|before| keep >= before))
+        && every_hours.is_none_or(is_longer)
+}
+
+/// True if a pool has snapshots of a schedule of this name, or does not answer.
+async fn has_snapshots(changer: &RowChanger, schedule: &str) -> bool {
+    let view = changer.api().site.look();
+    for pool in view.pools.values() {
+        let schedule = schedule.to_owned();
+        let found = order(pool, "look for snapshots of a schedule", move |served| {
+            Box::pin(async move {
+                let mark = ScheduleMark { schedule: &schedule };
+                let has = |volume| {
+                    let snapshots = served.pool.snapshots(volume).unwrap_or_default();
+                    snapshots.iter().any(|snapshot| mark.is_on(&snapshot.note))
+                };
+                Ok(served.pool.volumes().into_iter().any(|volume| has(volume.volume)))
+            })
+        });
+        if found.await.unwrap_or(true) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Lists the schedules of snapshots, with their progress.
@@ -195,7 +225,11 @@ pub(super) async fn create(
         keep: Some(keep),
         ..Snapshots::default()
     };
-    changer.change(CallerRole::Operate, SiteRowChange::CreateSchedule { schedule }, None).await
+    // A name that had another schedule: what that one left would be pruned.
+    let has_old = has_snapshots(&changer, &schedule.name).await;
+    let is_there = changer.site().snapshots.iter().any(|known| known.name == schedule.name);
+    let role = if has_old && !is_there { CallerRole::Admin } else { CallerRole::Operate };
+    changer.change(role, SiteRowChange::CreateSchedule { schedule }, None).await
 }
 
 /// Changes a schedule. Its snapshots stay as far as it keeps them, also of volumes that it has no more.
@@ -208,8 +242,10 @@ pub(super) async fn patch(
     Json(body): Json<SchedulePatchBody>,
 ) -> Result<Response, ApiProblem> {
     let SchedulePatchBody { every_hours, at, keep, pools, volumes } = body;
-    // Fewer that are kept are snapshots that go.
-    let role = if keep.is_some() { CallerRole::Admin } else { CallerRole::Operate };
+    let site = changer.site();
+    let known = site.snapshots.iter().find(|known| known.name == schedule);
+    let is_safe = known.is_some_and(|known| keeps_as_much(known, keep, every_hours));
+    let role = if is_safe { CallerRole::Operate } else { CallerRole::Admin };
     let patch = SchedulePatch { groups: pools, volumes, every_hours, at, keep };
     changer.change(role, SiteRowChange::SetSchedule { schedule, patch }, None).await
 }
@@ -223,4 +259,25 @@ pub(super) async fn delete(
     Path(schedule): Path<String>,
 ) -> Result<Response, ApiProblem> {
     changer.change(CallerRole::Admin, SiteRowChange::DeleteSchedule { schedule }, None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_snapshots_or_a_shorter_time_between_them_is_less() {
+        let known = Snapshots { every_hours: Some(24.0), keep: Some(30), ..Snapshots::default() };
+        for (keep, every_hours, is_safe) in [
+            (None, None, true),
+            (Some(30), Some(24.0), true),
+            (Some(31), Some(48.0), true),
+            (Some(29), None, false),
+            (None, Some(0.0167), false),
+            (Some(31), Some(23.0), false),
+            (None, Some(f64::NAN), false),
+        ] {
+            assert_eq!(keeps_as_much(&known, keep, every_hours), is_safe, "{keep:?} {every_hours:?}");
+        }
+    }
 }

@@ -1,6 +1,12 @@
 //! Sessions: the hosts that use targets and exports now.
 
-use super::{ApiState, caller::Caller, orders::order, problem::ApiProblem, row_changes::missing};
+use super::{
+    ApiState,
+    caller::Caller,
+    orders::order,
+    problem::ApiProblem,
+    row_changes::{AuditedChanges, missing},
+};
 use crate::{
     journal::tokens::CallerRole,
     session_view::{SessionProtocol, SessionView},
@@ -9,6 +15,7 @@ use crate::{
 use axum::{
     Json,
     extract::{Path, Query, State},
+    response::{IntoResponse, Response},
 };
 use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
@@ -151,7 +158,7 @@ pub(super) async fn end(
     State(api): State<ApiState>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Json<SessionRow>, ApiProblem> {
+) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let view = api.site.look();
     let has_it = |pool: &&PoolHandle| pool.last_view().sessions.iter().any(|session| session.id == id);
@@ -163,5 +170,9 @@ pub(super) async fn end(
     });
     let (ended, all) = ended.await?;
     let ended = ended.ok_or_else(|| missing("session", &id))?;
-    Ok(Json(SessionRow::of(&pool.name, &ended, &all, api.world.unix_s())))
+    let row = SessionRow::of(&pool.name, &ended, &all, api.world.unix_s());
+    let words = format!("session of {} with {} ends", ended.host(), ended.service);
+    let mut response = Json(row).into_response();
+    response.extensions_mut().insert(AuditedChanges(words));
+    Ok(response)
 }

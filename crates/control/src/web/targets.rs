@@ -22,7 +22,11 @@ use axum::{
 use plan::site::{SiteTarget, SiteUnit};
 use serde::{Deserialize, Serialize};
 use serving::export::name_of;
+use std::collections::BTreeSet;
 use utoipa::ToSchema;
+
+/// Most units of a target: as many as there are numbers.
+const UNITS_MAX: usize = 16_384;
 
 /// An iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -252,11 +256,17 @@ pub(super) async fn create(
     Json(body): Json<NewTargetBody>,
 ) -> Result<Response, ApiProblem> {
     let NewTargetBody { name, open, units, initiators } = body;
+    changer.caller().need(CallerRole::Admin)?;
+    if units.len() > UNITS_MAX {
+        let problem = format!("a target has at most {UNITS_MAX} units, not {}", units.len());
+        return Err(ApiProblem::bad_request(problem, "make several targets"));
+    }
     let mut target = SiteTarget { name, open, units: Vec::new() };
+    let said: BTreeSet<u64> = units.iter().filter_map(|unit| unit.number).collect();
+    let mut free = (0..).filter(|number| !said.contains(number));
     for unit in units {
-        let free = (0..).find(|number| target.units.iter().all(|unit| unit.number != *number));
         let NewUnit { number, volume, read_only, shared, write_cache } = unit.into();
-        let number = number.or(free).expect("numbers do not end");
+        let number = number.unwrap_or_else(|| free.next().expect("numbers do not end"));
         target.units.push(SiteUnit { number, volume, read_only, shared, write_cache });
     }
     target.units.sort_by_key(|unit| unit.number);

@@ -11,7 +11,11 @@ use super::{
     problem::ApiProblem,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
-use crate::{journal::tokens::CallerRole, site::handle::PoolHandle, view::VolumeView};
+use crate::{
+    journal::tokens::CallerRole,
+    site::{file_merge::served_names, handle::PoolHandle, server::parse},
+    view::VolumeView,
+};
 use array::format::VolumeId;
 use axum::{
     Json,
@@ -19,6 +23,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use plan::site::Site;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::pool::{
@@ -324,10 +329,14 @@ pub(super) async fn patch(
     if (identity.may_be_done || body.name.is_some()) && body.is_done(&meant.row()) {
         return Ok(tagged(StatusCode::OK, &meant.row()));
     }
+    let is_rename = body.name.is_some();
     let wanted = body.change(VolumeRef::Id(meant.id())).ok_or_else(|| {
         let problem = "a request changes the name, the size (with may_shrink) or settings: one of these";
         ApiProblem::bad_request(problem, "send a request for each")
     })?;
+    if is_rename {
+        check_file_lacks(&api, &meant)?;
+    }
     let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
     let end = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
     Ok(tagged(StatusCode::OK, &end.row(&meant.pool)))
@@ -349,10 +358,30 @@ pub(super) async fn delete(
         Ok(meant) => meant,
         Err(problem) => return gone_before(&api, (identity, &first_seen), problem),
     };
+    check_file_lacks(&api, &meant)?;
     let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
     let wanted = VolumeChange::Delete { volume: VolumeRef::Id(meant.id()) };
     change(&api, &meant.pool, "delete volume", (wanted, guard)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses a volume that verbs have unserved, and that the site file serves: a start with that file would make an empty one.
+fn check_file_lacks(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProblem> {
+    let file = api.journal.applied_file()?;
+    // One that cannot be read is refused at the next start.
+    let Some(site) = file.and_then(|text| parse(&text).ok()) else { return Ok(()) };
+    let is_meant =
+        |volume: &plan::site::Volume| volume.group == meant.pool.name && volume.name == meant.volume.name;
+    let serves =
+        |site: &Site| served_names(site).iter().any(|name| site.served_volume(name).is_some_and(is_meant));
+    // The pool refuses what is served still.
+    if serves(&api.site.look().site) || !serves(&site) {
+        return Ok(());
+    }
+    let problem = format!("the site file serves {}/{}", meant.pool.name, meant.volume.name);
+    let next =
+        "apply a file without it first: once verbs have taken away what serves it, 'spindle site' prints one";
+    Err(ApiProblem::new(StatusCode::CONFLICT, "refused", &Refusal::new(problem, next)))
 }
 
 /// The answer for something that is not there: an earlier request with the same key may have deleted it.

@@ -288,7 +288,7 @@ fn lives(seed: u64) -> Result<(usize, usize, usize), String> {
     }));
     let mut left = 3 + random.below(4);
     loop {
-        let polls = (left > 0).then(|| 40 + random.below(500));
+        let polls = (left > 0).then(|| 40 + random.below(320));
         let limits = SimLimits { polls, ..SimLimits::generous() };
         let (world, drives, made) = ((network.clone(), state.clone()), drives.clone(), Rc::clone(&made));
         let operator_now = Rc::clone(&operator);

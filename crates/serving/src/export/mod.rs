@@ -23,7 +23,7 @@ pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_p
 pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
 pub use offers::{ExportOffers, UnitOffer};
 pub use pool_exports::{
-    AssembledExports, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
+    AssembledExports, EndedServices, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
 };
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ForcedRollback, ServedAs, WithheldClients};

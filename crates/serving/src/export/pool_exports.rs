@@ -29,7 +29,7 @@ use nbd::Export;
 use report::Refusal;
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -42,6 +42,14 @@ pub struct WantedExports {
     pub targets: Vec<WantedTarget>,
     /// Rights, by the iSCSI names of the targets.
     pub access: AccessList,
+}
+
+/// What of a pool ends when other exports are assembled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndedServices {
+    /// By target and number.
+    pub units: BTreeSet<(String, u64)>,
+    pub exports: BTreeSet<String>,
 }
 
 /// An NBD export.
@@ -185,6 +193,43 @@ impl PoolExports {
         Ok(AssembledExports { nbd: exports, targets: made, warnings })
     }
 
+    /// The units, by target and number, and the NBD exports of now whose clients are disconnected when `wanted` is assembled.
+    ///
+    /// # Errors
+    ///
+    /// As [`PoolExports::assemble`]. Nothing is changed.
+    pub fn ended_by(&self, wanted: &WantedExports) -> Result<EndedServices, Refusal> {
+        let mut same_units = BTreeSet::new();
+        let (kept_units, kept_exports) = (self.units.borrow(), self.nbd.borrow());
+        for target in &wanted.targets {
+            for unit in &target.units {
+                let place = (target.name.clone(), unit.number);
+                let Some(kept) = kept_units.get(&place) else { continue };
+                let (identity, device) = self.device(&unit.volume)?;
+                if is_same_unit(kept, unit, identity, &device) {
+                    same_units.insert(place);
+                }
+            }
+        }
+        let mut same_exports = BTreeSet::new();
+        for wanted in &wanted.nbd {
+            let Some(kept) = kept_exports.get(&wanted.name) else { continue };
+            let (identity, device) = self.device(&wanted.volume)?;
+            let Export { is_read_only, has_write_cache, .. } = nbd_export(wanted, &device);
+            if *kept == (KeptExport { identity, is_read_only, has_write_cache }) {
+                same_exports.insert(&wanted.name);
+            }
+        }
+        // All clients of a volume are disconnected with one of its exports.
+        let others = kept_exports.iter().filter(|(name, _)| !same_exports.contains(name));
+        let volumes: BTreeSet<_> = others.map(|(_, export)| export.identity).collect();
+        let exports = kept_exports.iter().filter(|(_, export)| volumes.contains(&export.identity));
+        Ok(EndedServices {
+            units: kept_units.keys().filter(|place| !same_units.contains(*place)).cloned().collect(),
+            exports: exports.map(|(name, _)| name.clone()).collect(),
+        })
+    }
+
     /// Ends the clients of exports that are gone or are others now; those that may come back find what there is.
     fn end_nbd_clients(&self, now: BTreeMap<String, KeptExport>) {
         let before = self.nbd.replace(now);
@@ -267,6 +312,13 @@ fn nbd_export(wanted: &WantedExport, device: &SharedDevice) -> Export {
     Export { name: wanted.name.clone(), is_read_only: export.is_read_only || wanted.is_read_only, ..export }
 }
 
+fn is_same_unit(kept: &KeptUnit, wanted: &WantedUnit, identity: UnitIdentity, device: &SharedDevice) -> bool {
+    let has_write_cache = EffectiveWriteCache::of(device, None, wanted.write_cache).is_on;
+    let is_read_only = wanted.is_read_only || device.is_read_only;
+    (kept.identity, kept.is_read_only, kept.is_shared, kept.has_write_cache)
+        == (identity, is_read_only, wanted.is_shared, has_write_cache)
+}
+
 /// The unit of before, if it is the same; else a new one.
 fn kept_unit(
     wanted: &WantedUnit,
@@ -274,15 +326,11 @@ fn kept_unit(
     before: Option<KeptUnit>,
 ) -> KeptUnit {
     let WantedUnit { number, volume, is_read_only, is_shared, write_cache } = wanted;
-    let has_write_cache = EffectiveWriteCache::of(&device, None, *write_cache).is_on;
-    let is_read_only = *is_read_only || device.is_read_only;
-    let is_same = |kept: &KeptUnit| {
-        (kept.identity, kept.is_read_only, kept.is_shared, kept.has_write_cache)
-            == (identity, is_read_only, *is_shared, has_write_cache)
-    };
-    if let Some(kept) = before.filter(is_same) {
+    if let Some(kept) = before.filter(|kept| is_same_unit(kept, wanted, identity, &device)) {
         return kept;
     }
+    let has_write_cache = EffectiveWriteCache::of(&device, None, *write_cache).is_on;
+    let is_read_only = *is_read_only || device.is_read_only;
     let planned =
         PlannedUnit { export: volume.clone(), number: *number, write_cache: *write_cache, is_read_only };
     let settings = ExportSettings::of_volumes();
