@@ -303,9 +303,10 @@ impl SiteServer {
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
     pub async fn stop(self) -> Vec<(String, String)> {
+        // It would miss the pools.
+        self.schedules.stop().await;
         // Pools that are closed have not failed.
         self.requests.view.send_replace(Arc::default());
-        self.schedules.stop().await;
         self.daemon.stop().await
     }
 
