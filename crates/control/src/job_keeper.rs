@@ -32,7 +32,7 @@ pub struct JobKeeper {
     known: StdMutex<BTreeMap<PoolId, Arc<Mutex<KnownPool>>>>,
 }
 
-/// What the journal knows of a pool.
+/// A pool, as the journal knows it.
 #[derive(Default)]
 struct KnownPool {
     /// The pool whose thread has the journal's jobs; `None` before it has.

@@ -11,7 +11,7 @@ pub enum ApplyBug {
     GenerationNotRaised,
     /// Only one pool gets its document.
     DocumentOfOnePool,
-    /// What the file lacks is destroyed.
+    /// Destroys what the file lacks.
     DestroyedWithoutName,
     /// A volume is made under its new name, instead of renamed.
     MadeInsteadOfRenamed,

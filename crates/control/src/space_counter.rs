@@ -21,7 +21,7 @@ const ANSWERS_MAX: usize = 16;
 /// The space of a volume at one moment.
 #[derive(Clone, Debug)]
 pub struct CountedSpace {
-    /// When the count began: what it says is not older.
+    /// Begin of the count: what it says is not older.
     pub as_of: WallTime,
     begun: Moment,
     pub space: VolumeSpace,

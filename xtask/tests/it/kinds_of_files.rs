@@ -14,7 +14,7 @@ const KINDS: [(&str, &[&str]); 14] = [
     ("yml", &["docs/monitoring/"]),
     ("html", &["crates/report/"]),
     ("css", &["crates/report/src/html/"]),
-    ("txt", &["crates/cli/tests/it/"]),
+    ("txt", &["crates/cli/tests/it/", "crates/control/tests/it/"]),
     ("sh", &["xtask/guest/", ".cargo/"]),
     ("lock", &["Cargo.lock", "fuzz/Cargo.lock"]),
     ("", &[".ci/run", ".gitignore", "fuzz/.gitignore", "LICENSE", "xtask/guest/init"]),

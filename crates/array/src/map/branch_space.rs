@@ -30,11 +30,11 @@ struct PointSet {
 pub struct BranchSpace {
     /// All that some point sees.
     pub past: i64,
-    /// What one point alone sees: the points ascend.
+    /// Grains that one point alone sees: the points ascend.
     pub by_point: Vec<(Stamp, i64)>,
-    /// What would go with each set of points, in the order of the question.
+    /// Grains that would go with each set of points, in the order of the question.
     pub by_set: Vec<i64>,
-    /// What nothing sees, and is still counted in trees and tables.
+    /// Grains that nothing sees, and that are still counted in trees and tables.
     pub dead: i64,
 }
 

@@ -31,7 +31,7 @@ pub struct VolumeSpace {
     pub snapshots_bytes: u64,
     /// The part that clones and volumes left by rollbacks keep beyond both.
     pub others_bytes: u64,
-    /// What deleting the volume with its snapshots would free.
+    /// Freed by deleting the volume with its snapshots.
     pub reclaimable_bytes: u64,
     /// In the order in which they were taken.
     pub snapshots: Vec<SnapshotSpace>,
@@ -42,7 +42,7 @@ pub struct VolumeSpace {
 pub struct SnapshotSpace {
     pub name: String,
     pub snapshot: SnapshotId,
-    /// What deleting this snapshot alone would free of its volume's data; nothing if a clone or a rollback began at it. What
+    /// Freed of its volume's data by deleting this snapshot alone; nothing if a clone or a rollback began at it. What
     /// several snapshots keep together is in no one's.
     pub reclaimable_bytes: u64,
 }

@@ -127,7 +127,7 @@ enum Victim {
     Snapshot(String, String),
 }
 
-/// What can be deleted, with the bytes that this is said to free; all figures are checked against each other. Of a deleted
+/// Deletions, with the bytes that this is said to free; all figures are checked against each other. Of a deleted
 /// volume, clones may keep data that is no volume's.
 async fn victims(pool: &Rc<Pool>, all_are_there: bool) -> Vec<(Victim, u64)> {
     let (mut victims, mut used) = (Vec::new(), 0);

@@ -104,7 +104,7 @@ machine may use the target; where other machines reach it, that is refused. Its 
         #[arg(value_name = "TARGET")]
         target: String,
 
-        /// Whether every initiator may use it
+        /// True if every initiator may use it
         #[arg(long, value_name = "STATE")]
         open: OnOff,
 
@@ -175,11 +175,11 @@ Hosts that are logged in and may use the target learn of it at once (REPORTED LU
         #[arg(long, value_name = "VOLUME")]
         volume: Option<String>,
 
-        /// Whether it refuses writes
+        /// True if it refuses writes
         #[arg(long, value_name = "STATE")]
         read_only: Option<OnOff>,
 
-        /// Whether several initiators may use it at the same time
+        /// True if several initiators may use it at the same time
         #[arg(long, value_name = "STATE")]
         shared: Option<OnOff>,
 

@@ -5,7 +5,7 @@
 //! 1. A rate is over the time between the pool's own counts, not between the requests: a pool counts once a second.
 //! 2. A counter that has become smaller began again, because the pool was opened again: it counts from zero.
 
-use super::reading::{IoCounters, PoolReading, ServerReading};
+use super::reading::{IoReading, PoolReading, ServerReading};
 use serde::Serialize;
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -134,24 +134,24 @@ fn counted_seconds(before: &PoolReading, now: &PoolReading, seconds: f64) -> f64
     if is_known { counted.min(seconds + FIGURES_AGE_MAX) } else { seconds }
 }
 
-/// What each device did between two readings.
-struct Deltas<'n>(Vec<(&'n str, IoCounters)>);
+/// Work of each device between two readings.
+struct Deltas<'n>(Vec<(&'n str, IoReading)>);
 
 impl<'n> Deltas<'n> {
-    fn of(before: &BTreeMap<String, IoCounters>, now: &'n BTreeMap<String, IoCounters>) -> Self {
-        let delta = |(name, now): (&'n String, &IoCounters)| {
-            (name.as_str(), now.since(before.get(name).unwrap_or(&IoCounters::default())))
+    fn of(before: &BTreeMap<String, IoReading>, now: &'n BTreeMap<String, IoReading>) -> Self {
+        let delta = |(name, now): (&'n String, &IoReading)| {
+            (name.as_str(), now.since(before.get(name).unwrap_or(&IoReading::default())))
         };
         Self(now.iter().map(delta).collect())
     }
 
     /// Of all; a device that is gone meanwhile did nothing.
-    fn sum(&self) -> IoCounters {
-        self.0.iter().fold(IoCounters::default(), |sum, (_, delta)| sum.with(delta, |one, other| one + other))
+    fn sum(&self) -> IoReading {
+        self.0.iter().fold(IoReading::default(), |sum, (_, delta)| sum.with(delta, |one, other| one + other))
     }
 
     fn rates(&self, pool: &str, seconds: f64) -> impl Iterator<Item = DeviceRates> {
-        let of = move |(name, delta): &(&str, IoCounters)| DeviceRates {
+        let of = move |(name, delta): &(&str, IoReading)| DeviceRates {
             pool: pool.to_owned(),
             name: (*name).to_owned(),
             io: IoRates::of(delta, seconds),
@@ -160,8 +160,8 @@ impl<'n> Deltas<'n> {
     }
 }
 
-impl IoCounters {
-    /// What was counted since; operations under way are those of now.
+impl IoReading {
+    /// Counts since; operations under way are those of now.
     fn since(&self, before: &Self) -> Self {
         Self { in_flight: self.in_flight, ..self.with(before, |now, before| grown(before, now)) }
     }
@@ -182,7 +182,7 @@ impl IoCounters {
 }
 
 impl IoRates {
-    fn of(delta: &IoCounters, seconds: f64) -> Self {
+    fn of(delta: &IoReading, seconds: f64) -> Self {
         Self {
             reads_per_second: delta.reads / seconds,
             writes_per_second: delta.writes / seconds,
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn reading(counted_at: f64, reads: f64, writes: f64) -> ServerReading {
-        let store = IoCounters {
+        let store = IoReading {
             reads,
             writes,
             read_bytes: reads * 4096.0,
@@ -234,9 +234,9 @@ mod tests {
             read_seconds: reads * 0.002,
             write_seconds: writes * 0.004,
             in_flight: 3.0,
-            ..IoCounters::default()
+            ..IoReading::default()
         };
-        let other = IoCounters { reads: 1.0, ..IoCounters::default() };
+        let other = IoReading { reads: 1.0, ..IoReading::default() };
         let mail = PoolReading {
             is_up: true,
             counted_at,

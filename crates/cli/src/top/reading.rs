@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 /// Counters of the I/O of a volume or a drive, since its pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct IoCounters {
+pub struct IoReading {
     pub reads: f64,
     pub writes: f64,
     /// Flushes, discards and zeroes.
@@ -31,9 +31,9 @@ pub struct PoolReading {
     /// Sum and number of latencies by stage.
     pub stages: BTreeMap<String, (f64, f64)>,
     /// By name.
-    pub volumes: BTreeMap<String, IoCounters>,
+    pub volumes: BTreeMap<String, IoReading>,
     /// By name.
-    pub drives: BTreeMap<String, IoCounters>,
+    pub drives: BTreeMap<String, IoReading>,
 }
 
 /// The pools of a server by name.
@@ -107,7 +107,7 @@ impl PoolReading {
     }
 }
 
-impl IoCounters {
+impl IoReading {
     fn add(&mut self, name: &str, operation: &str, value: f64) {
         match (name, operation) {
             ("operations_total", "read") => self.reads = value,

@@ -43,7 +43,7 @@ pub struct Screen {
     problem: Option<String>,
 }
 
-/// What a key asks for.
+/// Wish of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenAnswer {
     Nothing,
@@ -190,7 +190,7 @@ impl Screen {
             Cell::from(Text::from(text.to_owned()).alignment(alignment))
         };
         let head = words.head.iter().take(columns).enumerate().map(|(column, text)| cell(column, text));
-        let row = |row: &super::table::TableRow| {
+        let row = |row: &super::table::ScreenRow| {
             let style = if row.is_bad { self.style(Color::Red, Modifier::BOLD) } else { Style::new() };
             let cells = row.cells.iter().take(columns).enumerate();
             Row::new(cells.map(|(column, text)| cell(column, text))).style(style)

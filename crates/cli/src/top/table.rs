@@ -9,17 +9,17 @@ pub struct WordTable {
     /// Columns of names.
     pub names: usize,
     pub head: Vec<&'static str>,
-    pub rows: Vec<TableRow>,
+    pub rows: Vec<ScreenRow>,
 }
 
 /// A row of words.
-pub struct TableRow {
+pub struct ScreenRow {
     pub cells: Vec<String>,
     /// It needs somebody: a pool that is down, errors.
     pub is_bad: bool,
 }
 
-/// What most people look for first: on a narrow terminal the last columns are left out.
+/// First the columns that most people look for: on a narrow terminal the last columns are left out.
 const IO_HEAD: [&str; 8] =
     ["read/s", "write/s", "read ms", "write ms", "read", "written", "other/s", "active"];
 
@@ -44,7 +44,7 @@ impl WordTable {
             let mut cells = vec![pool.name.clone(), state, clients];
             cells.extend(io_cells(&pool.io));
             cells.extend(pool.stage_milliseconds.iter().map(|stage| milliseconds(*stage)));
-            TableRow { cells, is_bad: !pool.is_up || pool.io.errors_per_second > 0.0 }
+            ScreenRow { cells, is_bad: !pool.is_up || pool.io.errors_per_second > 0.0 }
         };
         Self { title: "Pools", names: 1, head, rows: rates.pools.iter().map(row).collect() }
     }
@@ -65,7 +65,7 @@ impl WordTable {
             let mut cells = vec![device.pool.clone(), device.name.clone()];
             cells.extend(io_cells(&device.io));
             cells.push(per_second(device.io.errors_per_second));
-            TableRow { cells, is_bad: device.io.errors_per_second > 0.0 }
+            ScreenRow { cells, is_bad: device.io.errors_per_second > 0.0 }
         };
         Self { title, names: 2, head, rows: rows.iter().map(row).collect() }
     }

@@ -51,7 +51,15 @@ fn lose_the_machine(bench: &Bench) -> PathBuf {
 
 fn fio(served: &Served, more: &[&str]) -> String {
     let uri = format!("--uri={}", served.uri("/store"));
-    let usual = ["--name=v", "--ioengine=nbd", "--bs=4k", "--size=4m", "--verify=crc32c", "--iodepth=8"];
+    let usual = [
+        "--name=v",
+        "--verify_state_save=0",
+        "--ioengine=nbd",
+        "--bs=4k",
+        "--size=4m",
+        "--verify=crc32c",
+        "--iodepth=8",
+    ];
     judge("fio", &[&usual[..], &[&uri, "--rw=randwrite", "--randseed=7"], more].concat())
 }
 

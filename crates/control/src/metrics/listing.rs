@@ -16,8 +16,8 @@ once, whatever the pool makes of it. A volume is shown with I/O once it was serv
 is the volume `VOLUME@SNAPSHOT`.
 
 Latency histograms have buckets from 16 µs to 17 s, each twice the one before. Their sums are exact, so
-`_sum / _count` is the mean. They are shown of the first 256 volumes that are served, or of those that the site
-file selects; counters, and with them mean latencies of reads and writes, of all:
+`_sum / _count` is the mean. They are shown of the first 256 volumes that are served, or of those that the
+site file selects; counters, and with them mean latencies of reads and writes, of all:
 
 ```toml
 [metrics]
@@ -62,5 +62,21 @@ fn shown(family: &MetricFamily) -> String {
         MetricKind::Info => "info, always 1",
     };
     let labels = family.labels().join(", ");
-    format!("* **`{}`** ({kind}; {labels})\n  {}\n", family.sample_name(), family.help)
+    format!("* **`{}`** ({kind}; {labels})\n{}", family.sample_name(), wrapped(family.help))
+}
+
+/// Indented lines of at most 110 columns.
+fn wrapped(text: &str) -> String {
+    let mut page = String::new();
+    let mut line = " ".to_owned();
+    for word in text.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > 110 {
+            page += &line;
+            page += "\n";
+            line = " ".to_owned();
+        }
+        line += " ";
+        line += word;
+    }
+    page + &line + "\n"
 }

@@ -406,7 +406,7 @@ pub struct FileDifference {
     pub gone: Vec<String>,
 }
 
-/// What a file is to say so that it says what is served.
+/// Changes of a file that make it say what is served.
 pub fn difference(file: Site, served: Site) -> FileDifference {
     let [file, served] = [file, served].map(with_groups_in_references);
     let [said, now] = [&file, &served].map(SiteRows::of);

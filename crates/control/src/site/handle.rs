@@ -118,7 +118,7 @@ pub struct RowAnswer {
     pub effect: RowEffect,
     /// Hosts whose sessions end, with what they lose.
     pub ended: Vec<String>,
-    /// What the site file is to say.
+    /// Tables for the site file.
     pub difference: FileDifference,
 }
 

@@ -137,7 +137,7 @@ impl SiteRowChange {
     ///
     /// # Errors
     ///
-    /// What it names is not there, or something else has its name. The site is not to be used then.
+    /// It names something that is not there, or whose name something else has. The site is not to be used then.
     pub fn make(self, site: &mut Site) -> Result<RowEffect, RowRefusal> {
         match self {
             Self::CreateTarget { target, initiators } => create_target(site, target, &initiators),

@@ -263,7 +263,7 @@ impl SiteServer {
         }
     }
 
-    /// What the file that was applied last is to say.
+    /// Tables for the file that was applied last.
     pub(super) fn difference_from_file(&self) -> Result<FileDifference, Refusal> {
         let refused = |error: crate::journal::JournalError| error.refusal();
         let file = self.journal.applied_file().map_err(refused)?;

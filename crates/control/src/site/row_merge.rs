@@ -16,7 +16,7 @@ pub(super) struct RowVersions<'r, T> {
     pub file: Option<&'r T>,
 }
 
-/// What becomes of the online change of a row.
+/// Fate of the online change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnlineOutcome {
     Kept,

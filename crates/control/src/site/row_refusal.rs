@@ -12,7 +12,7 @@ pub struct RowRefusal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowRefusalKind {
-    /// What it names is not there.
+    /// It names something that is not there.
     NotFound,
     /// Something else has its name.
     Exists,

@@ -26,7 +26,7 @@ pub struct ConditionRow {
     /// The drive, schedule, notifier or file, if there may be several; may be empty.
     pub subject: String,
     pub text: String,
-    /// The next step.
+    /// Advice for the person who looks at it.
     pub next_step: String,
     pub raised_at: String,
     /// The caller who has taken it on; left out if nobody has.

@@ -44,7 +44,7 @@ pub struct NewDriveBody {
     /// Name of its failure domain; without it, a replacement has that of the drive it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// What the server of a device on another machine asks for.
+    /// Credentials for the server of a device on another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<DeviceAccessBody>,
 }

@@ -29,7 +29,7 @@ pub struct NotifierRow {
     /// Since when it fails; left out if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<String>,
-    /// The reason.
+    /// The reason for which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

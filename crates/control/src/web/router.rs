@@ -36,7 +36,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 )]
 struct ApiDescription;
 
-/// What is made there is not kept to be repeated, or changes nothing.
+/// Paths whose answers are not kept to be repeated, or that change nothing.
 const WITHOUT_KEYS: [&str; 3] = [super::tokens::PATH, super::site::PLAN_PATH, "/v1/session"];
 
 struct TokenScheme;

@@ -71,7 +71,7 @@ impl FromRequestParts<ApiState> for RowChanger {
     }
 }
 
-/// What a change of a row did.
+/// Outcome of a change of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RowChangeResult {
     pub result: RowChangeOutcome,
@@ -96,7 +96,7 @@ pub enum RowChangeOutcome {
     Unchanged,
 }
 
-/// What the site file is to say, so that it says what is served. A start with the same file keeps what is served; `POST
+/// Tables for the site file, so that it says what is served. A start with the same file keeps what is served; `POST
 /// /v1/site/apply` of it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteFileDifference {

@@ -39,7 +39,7 @@ pub(super) struct SpaceAge {
 pub struct VolumeSpaceRow {
     /// UUID of the volume.
     pub volume_id: String,
-    /// When it was counted.
+    /// Time of the count.
     pub as_of: String,
     /// All data of the volume, its snapshots and what its rollbacks left: the sum of the three below. Data that a clone shares
     /// with the volume it was made of counts there; data of a deleted volume that its clones read counts to none.
@@ -50,7 +50,7 @@ pub struct VolumeSpaceRow {
     pub snapshots_bytes: u64,
     /// The part that clones, and volumes left by rollbacks, keep beyond both.
     pub others_bytes: u64,
-    /// What deleting the volume with its snapshots would free.
+    /// Freed by deleting the volume with its snapshots.
     pub reclaimable_bytes: u64,
 }
 

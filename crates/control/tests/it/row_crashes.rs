@@ -126,7 +126,7 @@ fn draw(random: &mut Random) -> SiteRowChange {
     }
 }
 
-/// What is served of a site, in an order of its own.
+/// Services of a site, in an order of their own.
 fn rows(site: &Site) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for SiteTarget { name, open, units } in &site.targets {

@@ -271,7 +271,7 @@ impl Session {
 struct Reply {
     head: Vec<u8>,
     data: Option<Buffer>,
-    /// When the export's device answered, if the reply is timed.
+    /// Moment at which the export's device answered, if the reply is timed.
     timed: Option<Moment>,
 }
 

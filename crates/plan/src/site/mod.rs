@@ -96,7 +96,7 @@ pub struct Site {
     /// Addresses, and the part that is served here.
     #[serde(skip_serializing_if = "is_default")]
     pub serve: Serving,
-    /// What Prometheus sees.
+    /// Figures as Prometheus sees them.
     #[serde(skip_serializing_if = "is_default")]
     pub metrics: SiteMetrics,
     /// iSCSI targets.

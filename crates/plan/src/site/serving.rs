@@ -37,7 +37,7 @@ pub struct Serving {
     pub chap_secret_file: String,
 }
 
-/// What Prometheus sees.
+/// Figures as Prometheus sees them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SiteMetrics {

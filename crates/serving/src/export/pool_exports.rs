@@ -44,7 +44,7 @@ pub struct WantedExports {
     pub access: AccessList,
 }
 
-/// What of a pool ends when other exports are assembled.
+/// Clients of a pool that end when other exports are assembled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndedServices {
     /// By target and number.

@@ -18,7 +18,7 @@ pub struct PoolFigures {
     /// By name.
     pub drives: Arc<Vec<DriveTraffic>>,
     pub space: SpaceFigures,
-    /// When these were counted: the first ones that are so, for figures without changes stay. Set by who publishes them.
+    /// Time of these counts: the first ones that are so, for figures without changes stay. Set by who publishes them.
     pub counted_at: Option<WallTime>,
     /// Latencies of sampled commands by stage, by the stage's name.
     pub stages: [(&'static str, LatencyCounts); 4],

@@ -7,7 +7,7 @@ use world::ByteCount;
 /// Space of a volume in bytes: data of one copy, without the map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VolumeSpaceStatus {
-    /// When it was counted, if that is not now.
+    /// Time of the count, if that is not now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
     /// The sum of the three below.
@@ -15,7 +15,7 @@ pub struct VolumeSpaceStatus {
     pub volume_bytes: u64,
     pub snapshots_bytes: u64,
     pub others_bytes: u64,
-    /// What deleting the volume with its snapshots would free.
+    /// Freed by deleting the volume with its snapshots.
     pub reclaimable_bytes: u64,
     /// Oldest first.
     pub snapshots: Vec<SnapshotSpaceStatus>,
@@ -25,7 +25,7 @@ pub struct VolumeSpaceStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SnapshotSpaceStatus {
     pub name: String,
-    /// What deleting this snapshot alone would free.
+    /// Freed by deleting this snapshot alone.
     pub reclaimable_bytes: u64,
 }
 
