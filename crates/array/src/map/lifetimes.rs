@@ -91,7 +91,7 @@ impl Lifetimes {
             ControlFlow::Continue(())
         };
         match history {
-            HistoryScope::All => trees.scan_by_leaves(TreeKind::History, root, (from, to), past).await?,
+            HistoryScope::All => trees.scan(TreeKind::History, root, from, to, past).await?,
             HistoryScope::SeenBy(points) => trees.scan_lives(root, self.branch, points, from, past).await?,
         }
         for blocks in self.head_ranges(head) {
@@ -102,7 +102,7 @@ impl Lifetimes {
             };
             let [from, to] =
                 [blocks.start, blocks.end].map(|block| NodeKey::of_block(self.branch, BlockIndex(block)));
-            trees.scan_by_leaves(TreeKind::Head, self.roots.head, (from, to), newest).await?;
+            trees.scan(TreeKind::Head, self.roots.head, from, to, newest).await?;
         }
         Ok(())
     }

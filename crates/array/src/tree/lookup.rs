@@ -126,37 +126,6 @@ impl Trees {
         self.scan_spans(tree, root, &[Span { from, to }], &mut visit).await.map(drop)
     }
 
-    /// As [`Trees::scan`], leaf by leaf: hosts on the same thread wait for one at most, as in a merge.
-    pub async fn scan_by_leaves(
-        &self,
-        tree: TreeKind,
-        root: Option<NodePointer>,
-        (from, to): (NodeKey, NodeKey),
-        mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        assert!(tree != TreeKind::Catalogue, "a catalogue has no runs");
-        let Some(root) = root.filter(|_| from < to) else { return Ok(()) };
-        let span = Span { from, to };
-        let mut all = Changes::new([span].into_iter());
-        let mut walker = Walker::new(self, tree);
-        let mut step = walker.enter_root(root).await?;
-        while let Some(reached) = step {
-            if let Step::Leaf(leaf) = reached {
-                for run in map_leaf(&leaf.bytes).seek(from) {
-                    if to <= run.first_key_in(tree) {
-                        return Ok(());
-                    }
-                    if from <= run.last_key_in(tree) && visit(&run).is_break() {
-                        return Ok(());
-                    }
-                }
-                world::yield_now().await;
-            }
-            step = walker.next(&mut all, None).await?;
-        }
-        Ok(())
-    }
-
     /// As [`Trees::scan`] for at most 1,024 ascending, disjoint ranges. Returns true if `visit` broke.
     pub(super) async fn scan_spans(
         &self,

@@ -136,7 +136,7 @@ fn the_space_of_a_volume_is_that_of_its_blocks_served_and_stopped() {
     let space = space_of("mail/store");
     assert_eq!(figures(&space), wanted, "{space}");
     assert!(space["as_of"].is_string(), "{space}");
-    done(&run_here(&bench, &["volume", "delete", "mail/store@monday"]));
+    done(&run_here(&bench, &["volume", "delete", "mail/store@monday", "--yes", "monday"]));
     assert_eq!(figures(&space_of("mail/store")), [10, 8, 2, 0, 10, 2]);
     done(&run_here(&bench, &["volume", "clone", "mail/store@tuesday", "mail/try"]));
     let said = done(&run_here(&bench, &["volume", "space", "mail/store"]));

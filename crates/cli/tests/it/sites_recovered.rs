@@ -183,7 +183,7 @@ fn a_pool_that_may_have_newer_drives_is_not_believed() {
     fs::write(bench.path("state/recovery-key"), "").unwrap();
     // The pool goes on with one drive of its two.
     fs::rename(bench.path("drives/mail/drive-2.spindle"), bench.path("old")).unwrap();
-    done(&bench.run(&["pool", "force-open", "drives/mail"]));
+    done(&bench.run(&["pool", "force-open", "drives/mail", "--yes", "mail"]));
     done(&bench.run(&["volume", "create", "drives/mail/new", "1MiB"]));
     lose_the_machine(&bench);
     fs::rename(bench.path("drives/mail/drive-1.spindle"), bench.path("newer")).unwrap();
