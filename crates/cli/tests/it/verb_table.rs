@@ -222,8 +222,8 @@ fn each_verb_has_its_operation_or_a_reason_and_each_operation_its_verb() {
 
 fn page(bench: &Bench, path_of: &dyn Fn(&str, &str) -> Vec<String>) -> String {
     let mut text = "# Nouns and verbs\n\nAll verbs of the program, made from one table. A verb about a pool asks the \
-                    server that has the pool open,\nby the operations of [the API](api.md) in its row; their paths begin \
-                    with `/v1`. Other verbs say why no server does\nthem.\n"
+                    server that has the pool open, by\nthe operations of [the API](api.md) in its row; their paths begin \
+                    with `/v1`. Other verbs say why no\nserver does them.\n"
         .to_owned();
     let mut nouns: Vec<&str> = Vec::new();
     for (noun, ..) in TABLE {
