@@ -43,7 +43,7 @@ const CHECKED_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub enum DriveChangeOutcome {
     Done(PoolDone),
-    /// Nothing is done yet: the drive is to be forgotten once copies are made, with [`FolderDrives::conclude_copies`].
+    /// Nothing is done yet: the drive is to be forgotten once copies are made, with `conclude_copies`.
     ForgottenLater(NamedDrive),
 }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. An order begins a count, and does not wait for it: changes have their orders meanwhile.
 //! 2. One volume is counted at a time. Who asks for one that is waiting or being counted gets the same answer.
-//! 3. An answer is given again for as long as its caller allows; the answers of [`ANSWERS_MAX`] volumes are kept.
+//! 3. An answer is given again for as long as its caller allows; the answers of `ANSWERS_MAX` volumes are kept.
 
 use array::{
     error::Error,

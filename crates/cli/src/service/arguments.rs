@@ -81,7 +81,7 @@ machine may use the target; where other machines reach it, that is refused. Its 
         #[arg(value_name = "TARGET")]
         target: String,
 
-        /// Volume or snapshot as a unit: [NUMBER=][POOL/]VOLUME[@SNAPSHOT] (repeatable) [default number: the lowest free one]
+        /// Unit: VOLUME or POOL/VOLUME, also with @SNAPSHOT; NUMBER= in front sets its number (repeatable) [default number: the lowest free one]
         #[arg(long = "unit", value_name = "UNIT", value_parser = unit)]
         units: Vec<NewUnitBody>,
 
@@ -171,7 +171,7 @@ Hosts that are logged in and may use the target learn of it at once (REPORTED LU
         #[arg(value_name = "NUMBER")]
         number: u64,
 
-        /// Another volume or snapshot: [POOL/]VOLUME[@SNAPSHOT]
+        /// Another volume or snapshot: VOLUME or POOL/VOLUME, also with @SNAPSHOT
         #[arg(long, value_name = "VOLUME")]
         volume: Option<String>,
 

@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! 1. A row that was changed online, and that the file says as it did before, stays as it was changed. If the file says something
-//!    else by now, both changes count as far as they can ([`super::row_merge`]), and else the file does.
+//!    else by now, both changes count as far as they can (`row_merge`), and else the file does.
 //! 2. Each difference between the result and the file is named, and each online change that does not count any more.
 //! 3. What was taken away online never comes back by itself. If the site cannot be served with all that was changed, rows of
 //!    which something was added are left out, one by one; a target that would be open to all is not served.

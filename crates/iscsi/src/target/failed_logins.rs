@@ -5,7 +5,7 @@
 //! 1. Failures are counted for an initiator's name at an address, without its port. After [`FAILURES_MAX`] within
 //!    [`WINDOW`], further logins of that name from there are refused unchecked until the window is over. Nobody else
 //!    waits: a host with another name, or elsewhere, is checked as ever.
-//! 2. At most [`SOURCES_MAX`] are known; then the oldest is forgotten.
+//! 2. At most `SOURCES_MAX` are known; then the oldest is forgotten.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, time::Duration};
 use world::Moment;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. At most a sample an hour, and none older than [`KEPT`]: the file has a few KiB.
+//! 1. At most a sample an hour, and none older than `KEPT`: the file has a few KiB.
 //! 2. It is never flushed, and one that cannot be read counts as empty: only the forecast is lost.
 //! 3. A pool that is open for less than [`FIRST_AFTER`] notes nothing.
 
