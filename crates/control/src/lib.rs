@@ -40,6 +40,7 @@ pub mod metrics;
 pub mod notice;
 pub mod notifying;
 pub mod order;
+mod page_lines;
 #[doc(hidden)]
 pub mod planted;
 pub mod pool_changes;

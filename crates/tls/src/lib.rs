@@ -183,11 +183,39 @@ impl ClientTls {
         authorities_pem: &[u8],
         identity: Option<TlsIdentity<'_>>,
     ) -> Result<Self, TlsError> {
+        let what = "the authority's certificate";
+        Self::trusting(server, (authorities(authorities_pem)?, what), identity)
+    }
+
+    /// Trusts a server that presents a certificate for `server` (a host name or IP address) issued by an authority that this
+    /// machine trusts.
+    ///
+    /// # Errors
+    ///
+    /// The name cannot be used, or the machine trusts nobody.
+    pub fn trusting_system(server: &str) -> Result<Self, TlsError> {
+        let what = "the machine's authorities";
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        // Machines have some that are too old to be read.
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = found.errors.first().map_or("none is installed".to_owned(), ToString::to_string);
+            return Err(TlsError::of(what)(&why));
+        }
+        Self::trusting(server, (roots.into(), what), None)
+    }
+
+    fn trusting(
+        server: &str,
+        (roots, what): (Arc<RootCertStore>, &'static str),
+        identity: Option<TlsIdentity<'_>>,
+    ) -> Result<Self, TlsError> {
         let server = ServerName::try_from(server.to_owned());
         let server = server.map_err(|error| TlsError::of("the server's name")(&error))?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(authorities(authorities_pem)?, provider())
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
             .build()
-            .map_err(|error| TlsError::of("the authority's certificate")(&error))?;
+            .map_err(|error| TlsError::of(what)(&error))?;
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("the provider knows them")
@@ -202,35 +230,6 @@ impl ClientTls {
             }
         };
         config.resumption = Resumption::disabled();
-        Ok(Self { config: config.into(), server })
-    }
-
-    /// Trusts a server that presents a certificate for `server` (a host name or IP address) issued by an authority that this
-    /// machine trusts.
-    ///
-    /// # Errors
-    ///
-    /// The name cannot be used, or the machine trusts nobody.
-    pub fn trusting_system(server: &str) -> Result<Self, TlsError> {
-        let what = "the machine's authorities";
-        let server = ServerName::try_from(server.to_owned());
-        let server = server.map_err(|error| TlsError::of("the server's name")(&error))?;
-        let mut roots = RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        // Machines have some that are too old to be read.
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = found.errors.first().map_or("none is installed".to_owned(), ToString::to_string);
-            return Err(TlsError::of(what)(&why));
-        }
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
-            .build()
-            .map_err(|error| TlsError::of(what)(&error))?;
-        let config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .expect("the provider knows them")
-            .with_webpki_verifier(verifier)
-            .with_no_client_auth();
         Ok(Self { config: config.into(), server })
     }
 

@@ -10,7 +10,7 @@ use crate::{
     format::{
         BranchNumber, RowKey, VolumeId, VolumeNumber,
         features::{INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING},
-        row::{BRANCH_DEPTH_MAX, BranchRow, PointUses, VolumeState},
+        row::{BRANCH_DEPTH_MAX, BranchRow, PointUses},
     },
     log::LogItem,
 };
@@ -98,11 +98,9 @@ impl Pool {
 
     /// Fails if a live volume has this identity: hosts know volumes by it.
     pub(super) fn check_new_identity(&self, volume: VolumeId) -> Result<()> {
-        let state = self.shared.state.borrow();
-        let mut live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        match live.any(|(_, row)| row.volume == volume) {
-            true => Err(Error::NameTaken(volume.to_string())),
-            false => Ok(()),
+        match self.number_of(volume.into()) {
+            Ok(_) => Err(Error::NameTaken(volume.to_string())),
+            Err(_) => Ok(()),
         }
     }
 

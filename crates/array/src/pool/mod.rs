@@ -192,11 +192,6 @@ impl Pool {
         self.shared.are_caches_suspended.set(is_suspended);
     }
 
-    /// True while [`Pool::suspend_write_caches`] holds.
-    pub fn are_write_caches_suspended(&self) -> bool {
-        self.shared.are_caches_suspended.get()
-    }
-
     /// Hits, misses and size of the cache of the trees' nodes.
     pub fn node_cache(&self) -> NodeCacheCounts {
         self.map.trees.cache_counts()

@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// Logs items in as many records as they take; after a crash, a first part of the records is found.
-    async fn log_in_order<L: Unpin + 'static>(&self, locks: L, items: Vec<LogItem>) -> Result<()> {
+    pub(super) async fn log_in_order<L: Unpin + 'static>(&self, locks: L, items: Vec<LogItem>) -> Result<()> {
         // All are in the log's queue before anything awaits.
         let records: Vec<Vec<LogItem>> = items.chunks(ENTRIES_MAX).map(<[LogItem]>::to_vec).collect();
         let logged: Vec<_> = records.into_iter().map(|record| self.log.append_together(record)).collect();

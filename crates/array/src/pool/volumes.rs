@@ -107,6 +107,18 @@ impl VolumeOrigin {
 }
 
 impl Pool {
+    /// The identity of the live volume of this name.
+    ///
+    /// # Errors
+    ///
+    /// No such volume.
+    pub fn volume_id(&self, name: &str) -> Result<VolumeId> {
+        let state = self.shared.state.borrow();
+        let number = state.catalogue.volume_named(name);
+        let number = number.ok_or_else(|| Error::NoVolume(name.to_owned()))?;
+        Ok(state.catalogue.volume(number).expect("a name is that of a volume").volume)
+    }
+
     /// Creates a volume. It takes no space until it is written.
     ///
     /// # Errors

@@ -70,17 +70,8 @@ impl Pool {
             let rows = rows.filter(|(_, row)| is_readmitted(&row.client));
             rows.map(|(number, row)| (number, row.client.clone())).unzip()
         };
-        let remove = |&row: &u64| LogItem::Remove(RowKey::of_withholding(number, row));
-        // All are in the log's queue before anything awaits.
-        let records = numbers.chunks(ENTRIES_MAX).map(|rows| rows.iter().map(remove).collect());
-        let logged: Vec<_> = records.map(|record| self.log.append_together(record)).collect();
-        let all = async move {
-            for logged in logged {
-                logged.await?;
-            }
-            Ok(())
-        };
-        self.answer(one_at_a_time, Box::pin(all)).await?;
+        let remove = |row: u64| LogItem::Remove(RowKey::of_withholding(number, row));
+        self.log_in_order(one_at_a_time, numbers.into_iter().map(remove).collect()).await?;
         Ok(clients)
     }
 

@@ -2,9 +2,12 @@
 
 use super::online_pool::OnlinePool;
 use crate::{console::Console, progress::ProgressView};
-use control::web::{
-    health_rows::{JobName, JobOutcomeName, JobRequestRow, JobRow, JobUnit},
-    rows::{PoolRow, PoolState},
+use control::{
+    view::VIEWS_EVERY,
+    web::{
+        health_rows::{JobName, JobOutcomeName, JobRequestRow, JobRow, JobUnit},
+        rows::{PoolRow, PoolState},
+    },
 };
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
@@ -59,7 +62,9 @@ impl OnlineWait<'_> {
                         view.tell(self.world.now().since(begun), status.as_ref(), &[]);
                     }
                 }
-                self.world.sleep(LOOK_EVERY).await;
+                // Pools publish once a second; only short waits would notice.
+                let is_short = self.world.now().since(begun) < LOST_AFTER;
+                self.world.sleep(if is_short { LOOK_EVERY } else { VIEWS_EVERY }).await;
             }
         };
         let ended = with_deadline(Box::pin(async move { _ = signal.await }), waiting).await;

@@ -118,7 +118,7 @@ impl ServerAddress {
             text += &format!(" --token-file {}", quoted(&file.display().to_string()));
         }
         if let Some(folder) = &self.server_tls {
-            text += &format!(" --server-tls {}", folder.display());
+            text += &format!(" --server-tls {}", quoted(&folder.display().to_string()));
         }
         text
     }

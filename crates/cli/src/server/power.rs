@@ -1,6 +1,6 @@
 //! `spindle power`: the power of the machine, for NUT's NOTIFYCMD.
 
-use super::{connection::ServerConnection, place::ServerPlace};
+use super::place::ServerPlace;
 use crate::{console::Console, exit_status::ExitStatus};
 use clap::{Args, ValueEnum};
 use control::{
@@ -8,15 +8,12 @@ use control::{
     web::client::{Method, PowerBody},
 };
 use report::Refusal;
-use std::time::Duration;
 use world::{
     World,
     real::{self, RealOptions},
 };
 
 const PATH: &str = "/v1/power";
-/// Between two questions whether it is done.
-const ASK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
@@ -69,7 +66,11 @@ pub fn power(arguments: &PowerArguments) -> Result<ExitStatus, Refusal> {
         let server = arguments.place.connection(&world)?;
         let answer = match arguments.power {
             None => server.get(PATH).await?,
-            Some(power) => tell((&world, &server), power.power()).await?,
+            Some(power) => {
+                let body = PowerBody { power: power.power(), notes: Vec::new() };
+                // Pools may take a while to close.
+                server.change_to_its_end(Method::POST, PATH, Some(&body)).await?.parsed()?
+            }
         };
         let PowerBody { power, notes } = &answer;
         if arguments.json {
@@ -87,22 +88,6 @@ fn effect_of(power: SitePower) -> &'static str {
         SitePower::OnBattery => "write caches are off, and flushed; hosts are served on",
         SitePower::Low => {
             "hosts are logged out, and all pools are closed; 'spindle power on-line' serves them again"
-        }
-    }
-}
-
-/// Tells the power, and waits until it is done: pools may take a while to close.
-async fn tell((world, server): (&World, &ServerConnection), power: SitePower) -> Result<PowerBody, Refusal> {
-    let reply = server.change(Method::POST, PATH, Some(&PowerBody { power, notes: Vec::new() })).await?;
-    let goes_on = |kind: &str| kind == "urn:spindle:goes-on";
-    if !reply.problem().is_some_and(|problem| goes_on(&problem.kind)) {
-        return reply.parsed();
-    }
-    loop {
-        world.sleep(ASK_EVERY).await;
-        let now: PowerBody = server.get(PATH).await?;
-        if now.power == power {
-            return Ok(now);
         }
     }
 }

@@ -38,9 +38,7 @@ async fn run(world: &World, arguments: &TargetArguments, console: &Console) -> R
         TargetVerb::List { pool } => {
             let rows: Vec<TargetRow> = match source(world, place, console)? {
                 ServiceSource::Server(server) => server.get(PATH).await?,
-                ServiceSource::Journal(view) => {
-                    view.site.targets.iter().map(|target| TargetRow::of(&view, target)).collect()
-                }
+                ServiceSource::Journal(view) => TargetRow::all(&view),
             };
             let is_meant = |row: &TargetRow| pool.as_ref().is_none_or(|pool| row.pool == *pool);
             list(&rows.into_iter().filter(is_meant).collect::<Vec<_>>(), console)

@@ -52,12 +52,13 @@ pub(super) struct SlowDrive {
 
 impl DrivePace {
     /// Measures, if a minute has passed.
-    pub fn measure(&mut self, now: Moment, work: &BTreeMap<String, DriveWork>) {
+    pub fn measure(&mut self, now: Moment, work: impl FnOnce() -> BTreeMap<String, DriveWork>) {
         if self.measured_at.is_some_and(|last| now.since(last) < EVERY) {
             return;
         }
         let is_first = self.measured_at.is_none();
         self.measured_at = Some(now);
+        let work = work();
         let before = std::mem::replace(&mut self.before, work.clone());
         self.drives.retain(|name, _| work.contains_key(name));
         if is_first {
@@ -123,7 +124,7 @@ mod tests {
                 work.time += Duration::from_millis(operations * millis);
             }
             self.minute += 1;
-            self.pace.measure(Moment(self.minute * 60_000_000_000), &self.work);
+            self.pace.measure(Moment(self.minute * 60_000_000_000), || self.work.clone());
             self.pace.slow().into_iter().map(|slow| slow.name).collect()
         }
     }

@@ -175,7 +175,7 @@ impl ConditionEvaluator {
         claims.extend(copies_claims(name, health));
         if let Some(figures) = pool.figures() {
             let pace = self.paces.entry(name.to_owned()).or_default();
-            pace.measure(now, &work_of(&figures));
+            pace.measure(now, || work_of(&figures));
             claims.extend(pace.slow().into_iter().map(|slow| {
                 let (mean, median) = (slow.mean.as_millis(), slow.median.as_millis());
                 let text = format!(

@@ -90,9 +90,7 @@ impl DaemonJournal {
             }
             Ok(lines)
         })?;
-        let parsed: Result<_, serde_json::Error> =
-            lines.iter().map(|line| serde_json::from_str(line)).collect();
-        parsed.map_err(|error| database.damaged(format!("its audit: {error}")))
+        lines.iter().map(|line| database.parsed(line, "its audit")).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
 use redb::{
     Builder, Database, ReadTransaction, ReadableDatabase, StorageBackend, TableHandle, WriteTransaction,
 };
+use serde::de::DeserializeOwned;
 use std::{
     io,
     sync::{Arc, OnceLock},
@@ -71,6 +72,11 @@ impl JournalDatabase {
         change: impl FnOnce(&WriteTransaction) -> TransactionResult<R>,
     ) -> Result<R, JournalError> {
         self.with_database(|database| commit(database, change))
+    }
+
+    /// A record that was read, parsed; `what` names it in the error.
+    pub fn parsed<T: DeserializeOwned>(&self, record: &str, what: &str) -> Result<T, JournalError> {
+        serde_json::from_str(record).map_err(|error| self.damaged(format!("{what}: {error}")))
     }
 
     pub fn damaged(&self, problem: impl Into<String>) -> JournalError {

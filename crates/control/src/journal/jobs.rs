@@ -16,8 +16,7 @@ impl DaemonJournal {
             let jobs = transaction.open_table(JOBS)?;
             Ok(jobs.get(&*pool.to_string())?.map(|record| record.value().to_owned()))
         })?;
-        let jobs = record.map(|record| serde_json::from_str(&record)).transpose();
-        let jobs = jobs.map_err(|error| database.damaged(format!("its record of jobs: {error}")))?;
+        let jobs = record.map(|record| database.parsed(&record, "its record of jobs")).transpose()?;
         Ok(jobs.unwrap_or_default())
     }
 

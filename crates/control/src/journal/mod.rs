@@ -168,9 +168,9 @@ impl DaemonJournal {
             }
             Ok(records)
         })?;
-        let parsed = |(name, record): (String, String)| Ok((name, serde_json::from_str(&record)?));
-        let parsed: Result<_, serde_json::Error> = records.into_iter().map(parsed).collect();
-        parsed.map_err(|error| database.damaged(format!("its record of a pool: {error}")))
+        let parsed =
+            |(name, record): (String, String)| Ok((name, database.parsed(&record, "its record of a pool")?));
+        records.into_iter().map(parsed).collect()
     }
 
     /// Records a pool, in the place of what was known under its name.
@@ -200,6 +200,5 @@ fn read_apply(database: &mut JournalDatabase) -> Result<Option<ApplyRecord>, Jou
         let applies = transaction.open_table(APPLIES)?;
         Ok(applies.get(UNDER_WAY_KEY)?.map(|record| record.value().to_owned()))
     })?;
-    let record = record.map(|record| serde_json::from_str(&record)).transpose();
-    record.map_err(|error| database.damaged(format!("its record of an apply: {error}")))
+    record.map(|record| database.parsed(&record, "its record of an apply")).transpose()
 }

@@ -46,8 +46,7 @@ impl DaemonJournal {
     /// The site as its pools keep it; `None` before the first document.
     pub fn kept_site(&self) -> Result<Option<KeptSite>, JournalError> {
         let record = self.recovery(SITE_KEY)?;
-        let record = record.map(|record| serde_json::from_str(&record)).transpose();
-        record.map_err(|error| self.lock().damaged(format!("its record of the site: {error}")))
+        record.map(|record| self.lock().parsed(&record, "its record of the site")).transpose()
     }
 
     pub fn put_kept_site(&self, site: &KeptSite) -> Result<(), JournalError> {

@@ -63,8 +63,7 @@ impl DaemonJournal {
             Ok(transaction.open_table(REPLIES)?.get(key)?.map(|record| record.value().to_owned()))
         })?;
         if let Some(known) = known {
-            return serde_json::from_str(&known)
-                .map_err(|error| database.damaged(format!("its record of a request: {error}")));
+            return database.parsed(&known, "its record of a request");
         }
         let record = serde_json::to_string(new).expect("plain fields");
         database.change(|transaction| {

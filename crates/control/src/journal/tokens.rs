@@ -53,9 +53,7 @@ impl DaemonJournal {
             }
             Ok(records)
         })?;
-        let parsed: Result<_, serde_json::Error> =
-            records.iter().map(|record| serde_json::from_str(record)).collect();
-        parsed.map_err(|error| database.damaged(format!("its record of a token: {error}")))
+        records.iter().map(|record| database.parsed(record, "its record of a token")).collect()
     }
 
     /// Records a token. False if there is one of its name: nothing is changed then.

@@ -1,7 +1,7 @@
 //! The page of kinds, made from their table.
 
 use super::{KindCourse, ReportedKind, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS};
-use report::Severity;
+use crate::page_lines::page_lines;
 
 const HEAD: &str = "\
 # Kinds of events
@@ -35,11 +35,7 @@ pub fn listing() -> String {
 }
 
 fn entry(kind: &ReportedKind) -> String {
-    let severity = match kind.severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
+    let severity = kind.severity.word();
     let mut text = format!("\n### `{}`\n\n", kind.name);
     let covered = kind.covered_by.map_or_else(String::new, |topic| {
         let of_topic =
@@ -50,27 +46,18 @@ fn entry(kind: &ReportedKind) -> String {
         KindCourse::Condition(topic) => format!("condition, topic {topic}"),
         KindCourse::Occurrence => "occurrence".to_owned(),
     };
-    text += &wrapped(&format!("**{severity}**, {course}. {}{covered}", kind.when), "");
+    text += &lines(&format!("**{severity}**, {course}. {}{covered}", kind.when), "");
     for (label, words) in [
         ("For mail now", kind.for_mail),
         ("Spindle", kind.spindle),
         ("Until", kind.until),
         ("To do", kind.next_step),
     ] {
-        text += &wrapped(&format!("* {label}: {words}"), "  ");
+        text += &lines(&format!("* {label}: {words}"), "  ");
     }
-    text + &wrapped(&format!("* Can it wait till morning: {}.", kind.haste.words()), "  ")
+    text + &lines(&format!("* Can it wait till morning: {}.", kind.haste.words()), "  ")
 }
 
-/// Lines of at most 110 columns; those after the first begin with `indent`.
-fn wrapped(text: &str, indent: &str) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > 108 {
-            lines += &format!("{}\n", line.trim_end());
-            line = indent.to_owned();
-        }
-        line += &format!("{word} ");
-    }
-    lines + &format!("{}\n", line.trim_end())
+fn lines(text: &str, rest: &str) -> String {
+    page_lines(text, ("", rest), 107)
 }

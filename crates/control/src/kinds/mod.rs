@@ -68,6 +68,29 @@ pub enum Haste {
     NoStep,
 }
 
+/// An occurrence that no condition reports. The words are for mail, Spindle's part, its end, and the next step.
+const fn occurrence(
+    name: &'static str,
+    severity: Severity,
+    when: &'static str,
+    [for_mail, spindle, until, next_step]: [&'static str; 4],
+    haste: Haste,
+) -> ReportedKind {
+    let course = KindCourse::Occurrence;
+    ReportedKind {
+        name,
+        severity,
+        course,
+        when,
+        for_mail,
+        spindle,
+        until,
+        next_step,
+        haste,
+        covered_by: None,
+    }
+}
+
 impl Haste {
     pub fn words(self) -> &'static str {
         match self {

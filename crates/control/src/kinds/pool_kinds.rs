@@ -2,7 +2,7 @@
 
 use super::{
     Haste::{self, Morning, NoStep, Now},
-    KindCourse, ReportedKind,
+    ReportedKind, occurrence,
 };
 use report::Severity::{self, Error, Note, Warning};
 
@@ -17,19 +17,7 @@ const fn told(
     next_step: &'static str,
     haste: Haste,
 ) -> ReportedKind {
-    let course = KindCourse::Occurrence;
-    ReportedKind {
-        name,
-        severity,
-        course,
-        when,
-        for_mail,
-        spindle,
-        until,
-        next_step,
-        haste,
-        covered_by: None,
-    }
+    occurrence(name, severity, when, [for_mail, spindle, until, next_step], haste)
 }
 
 const fn noted(name: &'static str, when: &'static str, spindle: &'static str) -> ReportedKind {

@@ -2,7 +2,7 @@
 
 use super::{
     Haste::{self, Morning, NoStep, Now},
-    KindCourse, ReportedKind,
+    KindCourse, ReportedKind, occurrence,
 };
 use report::Severity::{self, Error, Note, Warning};
 
@@ -14,44 +14,10 @@ const fn condition(
     topic: &'static str,
     severity: Severity,
     when: &'static str,
-    [for_mail, spindle, until, next_step]: [&'static str; 4],
+    words: [&'static str; 4],
     haste: Haste,
 ) -> ReportedKind {
-    let course = KindCourse::Condition(topic);
-    ReportedKind {
-        name,
-        severity,
-        course,
-        when,
-        for_mail,
-        spindle,
-        until,
-        next_step,
-        haste,
-        covered_by: None,
-    }
-}
-
-const fn occurrence(
-    name: &'static str,
-    severity: Severity,
-    when: &'static str,
-    [for_mail, spindle, until, next_step]: [&'static str; 4],
-    haste: Haste,
-) -> ReportedKind {
-    let course = KindCourse::Occurrence;
-    ReportedKind {
-        name,
-        severity,
-        course,
-        when,
-        for_mail,
-        spindle,
-        until,
-        next_step,
-        haste,
-        covered_by: None,
-    }
+    ReportedKind { course: KindCourse::Condition(topic), ..occurrence(name, severity, when, words, haste) }
 }
 
 /// Conditions, then occurrences.

@@ -1,6 +1,7 @@
 //! The page of metrics, made from their table.
 
 use super::families::{FAMILIES, MetricFamily, MetricKind};
+use crate::page_lines::page_lines;
 
 const HEAD: &str = "\
 # Metrics
@@ -62,21 +63,9 @@ fn shown(family: &MetricFamily) -> String {
         MetricKind::Info => "info, always 1",
     };
     let labels = family.labels().join(", ");
-    format!("* **`{}`** ({kind}; {labels})\n{}", family.sample_name(), wrapped(family.help))
-}
-
-/// Indented lines of at most 110 columns.
-fn wrapped(text: &str) -> String {
-    let mut page = String::new();
-    let mut line = " ".to_owned();
-    for word in text.split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > 110 {
-            page += &line;
-            page += "\n";
-            line = " ".to_owned();
-        }
-        line += " ";
-        line += word;
-    }
-    page + &line + "\n"
+    format!(
+        "* **`{}`** ({kind}; {labels})\n{}",
+        family.sample_name(),
+        page_lines(family.help, ("  ", "  "), 110)
+    )
 }

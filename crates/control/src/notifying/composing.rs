@@ -1,6 +1,6 @@
 //! Events, digests and tests as messages.
 
-use super::wanted::severity_word;
+use crate::web::client::EventRow;
 use crate::{
     events::NumberedEvent,
     kinds::{self, headline},
@@ -33,27 +33,10 @@ pub(super) struct NotifierMessage {
 }
 
 /// One event, for a program.
-pub(super) fn event_message(event: &NumberedEvent, missing: bool, unix_s: i64) -> NotifierMessage {
-    let mut message = events_message(&[Arc::new(event.clone())], missing, unix_s);
-    let mut json = row(event);
+pub(super) fn event_message(event: &Arc<NumberedEvent>, missing: bool, unix_s: i64) -> NotifierMessage {
+    let mut json = serde_json::to_value(EventRow::of(event)).expect("plain fields");
     json["events_are_missing_before"] = missing.into();
-    message.json = json;
-    message
-}
-
-/// An event as the API lists it.
-fn row(NumberedEvent { id, report }: &NumberedEvent) -> Value {
-    json!({
-        "id": id,
-        "event": report.event,
-        "severity": severity_word(report.severity),
-        "time": report.time,
-        "pool": report.pool,
-        "text": report.text,
-        "next_step": report.next_step,
-        "message": kinds::message(report),
-        "details": report.details,
-    })
+    NotifierMessage { json, ..events_message(std::slice::from_ref(event), missing, unix_s) }
 }
 
 /// Events of one severity, for people.
@@ -62,8 +45,7 @@ pub(super) fn events_message(events: &[Arc<NumberedEvent>], missing: bool, unix_
     let severity = kinds::notified_severity(&first.report);
     let subject = match events {
         [one] => {
-            let word =
-                if kinds::is_cleared(&one.report) { "over" } else { severity_word(one.report.severity) };
+            let word = if kinds::is_cleared(&one.report) { "over" } else { one.report.severity.word() };
             format!("[Spindle] {word}: {}: {}", one.report.pool, one.report.text)
         }
         many => {
@@ -93,7 +75,7 @@ pub(super) fn events_message(events: &[Arc<NumberedEvent>], missing: bool, unix_
         id: if first.id == last.id { first.id.to_string() } else { format!("{}-{}", first.id, last.id) },
         subject: shortened(&subject),
         text,
-        json: json!({ "events": events.iter().map(|event| row(event)).collect::<Vec<_>>() }),
+        json: Value::Null,
         unix_s,
     }
 }

@@ -6,6 +6,7 @@ use super::{
     lane::{NotifierContext, note_failure, note_success},
     pace::LanePace,
 };
+use crate::events::EVENTS_MAX;
 use crate::{
     conditions::OpenCondition,
     events::DaemonEventLog,
@@ -22,8 +23,6 @@ const DAY_SECONDS: i64 = 86_400;
 const LANE: &str = "digest";
 /// The clock may be set: it is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Events that are counted, at most.
-const COUNTED_MAX: usize = 100_000;
 
 /// Sends a digest each day until the future is dropped.
 pub(super) async fn run_digest(context: NotifierContext, site: SiteHandle, time: Duration) {
@@ -114,11 +113,14 @@ fn digest(log: &DaemonEventLog, site: &SiteView, now: i64, day: i64) -> Notifier
         text += "* none\n";
     }
     let since = utc_time(now - DAY_SECONDS);
-    let count = |severity| {
-        let events = log.after(0, COUNTED_MAX).into_iter();
-        events.filter(|event| event.report.time >= since && event.report.severity == severity).count()
-    };
-    let (errors, warnings, notes) = (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
+    let (mut errors, mut warnings, mut notes) = (0, 0, 0);
+    for event in log.after(0, EVENTS_MAX).iter().filter(|event| event.report.time >= since) {
+        match event.report.severity {
+            Severity::Error => errors += 1,
+            Severity::Warning => warnings += 1,
+            Severity::Note => notes += 1,
+        }
+    }
     text += &format!(
         "\nIn the last day: {errors} errors, {warnings} warnings, {notes} notes ('spindle event').\n"
     );

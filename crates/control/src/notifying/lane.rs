@@ -4,7 +4,7 @@ use super::{
     composing::{NotifierMessage, event_message, events_message, missing_message, redirected},
     delivery::{DeliveryFailure, DeliveryReceipt, deliver},
     pace::{LanePace, SAID_AFTER},
-    wanted::{NotifierChannel, WantedNotifier, severity_word},
+    wanted::{NotifierChannel, WantedNotifier},
 };
 use crate::{
     conditions::{ConditionClaim, condition_id},
@@ -64,7 +64,7 @@ impl Lane {
     pub fn name(self) -> &'static str {
         match self {
             Self::All => "all",
-            Self::Of(severity) => severity_word(severity),
+            Self::Of(severity) => severity.word(),
         }
     }
 

@@ -313,7 +313,7 @@ impl EventKeeper {
         let text = format!(
             "This is a test of the notifier {name}, sent on request. {} It tells events from {} on.\n",
             "Mail is not affected, and there is nothing to do.",
-            super::wanted::severity_word(notifier.severity)
+            notifier.severity.word()
         );
         let message = plain_message("test", format!("test-{now}"), "test", text, now);
         let context = self.context(&site, notifier);

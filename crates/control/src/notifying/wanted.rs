@@ -10,9 +10,6 @@ use tls::ClientTls;
 use world::{Address, real::host_files};
 
 const SMTP_PORT: u16 = 25;
-/// Certificates of the authorities that systems trust.
-const SYSTEM_AUTHORITIES: [&str; 2] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 const AUTHORITY_BYTES_MAX: u64 = 4 << 20;
 const FALLBACK_MINUTES_USUAL: u32 = 10;
 
@@ -101,7 +98,7 @@ pub(crate) fn wanted_notifiers(
 /// The notifiers in words, by kind and name.
 pub(crate) fn notifier_texts(notifiers: &[WantedNotifier]) -> BTreeMap<(&'static str, String), String> {
     let text = |one: &WantedNotifier| {
-        let mut text = format!("{}, from {} on", one.channel.text(), severity_word(one.severity));
+        let mut text = format!("{}, from {} on", one.channel.text(), one.severity.word());
         if let Some(digest) = one.digest {
             let minutes = digest.as_secs() / 60;
             text += &format!("; digest at {:02}:{:02}", minutes / 60, minutes % 60);
@@ -112,15 +109,6 @@ pub(crate) fn notifier_texts(notifiers: &[WantedNotifier]) -> BTreeMap<(&'static
         (("notifier", one.name.clone()), text)
     };
     notifiers.iter().map(text).collect()
-}
-
-/// The word of a severity in site files.
-pub(crate) fn severity_word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
 }
 
 fn wanted(one: &SiteNotifier, files: (&Path, bool)) -> Result<WantedNotifier, Refusal> {
@@ -339,15 +327,15 @@ fn client_tls(one: &SiteNotifier, address: &Address, folder: &Path) -> Result<Cl
         return Err(refuse("TLS needs a host".to_owned(), "say HOST:PORT"));
     };
     let next = "say ca_file = \"FILE\" with the certificate of the authority of that server";
-    let authorities = match one.ca_file.as_str() {
-        "" => SYSTEM_AUTHORITIES
-            .iter()
-            .find_map(|file| host_files::read_at_most(Path::new(file), AUTHORITY_BYTES_MAX).ok())
-            .ok_or_else(|| refuse("this system has no list of authorities".to_owned(), next))?,
-        file => host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX)
-            .map_err(|error| refuse(error.to_string(), next))?,
+    let made = match one.ca_file.as_str() {
+        "" => ClientTls::trusting_system(host),
+        file => {
+            let authorities = host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX)
+                .map_err(|error| refuse(error.to_string(), next))?;
+            ClientTls::new(host, &authorities, None)
+        }
     };
-    ClientTls::new(host, &authorities, None).map_err(|error| refuse(error.to_string(), next))
+    made.map_err(|error| refuse(error.to_string(), next))
 }
 
 #[cfg(test)]

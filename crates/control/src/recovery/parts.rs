@@ -7,7 +7,8 @@ use plan::site::{Role, Site, SiteIndex, SiteInitiator, Snapshots, Volume};
 /// of volumes are left out: the pool has them.
 pub(crate) fn part_of(site: &Site, group: &str) -> Site {
     let site = with_groups_in_references(site.clone());
-    let is_here = |meant: &String| site.served_volume(meant).is_some_and(|volume| volume.group == group);
+    let index = SiteIndex::of(&site);
+    let is_here = |meant: &String| index.served_volume(meant).is_some_and(|volume| volume.group == group);
     let mut part = site.clone();
     part.groups.retain(|known| known.name == group);
     part.volumes =

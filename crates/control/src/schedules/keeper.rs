@@ -142,10 +142,7 @@ impl Flow {
             match (is_warning, claim) {
                 (true, Some(claim)) => notices.raise(&claim, self.world.wall()),
                 (true, None) => notices.warn(text),
-                (false, claim) => {
-                    notices.note(text);
-                    claim.iter().for_each(|claim| notices.clear(&claim.id(), self.world.wall()));
-                }
+                (false, _) => notices.note(text),
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct ScheduleLine {
     pub pool: String,
     pub is_warning: bool,
     pub text: String,
-    /// Of a problem that lasts, and of its end: the schedule, or empty for all of the pool.
+    /// Of a problem that lasts: the schedule, or empty for all of the pool.
     pub lasting: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl ScheduleProgress {
                 pool.strays_are_known = true;
                 if pool.problem.end() {
                     let text = "schedules take snapshots again".to_owned();
-                    lines.push(ScheduleLine { lasting: Some(String::new()), ..note(pool_name, text) });
+                    lines.push(note(pool_name, text));
                 }
                 for of_schedule in answer.schedules {
                     if let Some(known) = pool.schedules.get_mut(&of_schedule.name) {
@@ -334,7 +334,7 @@ impl ScheduleInPool {
             }
             None if self.problem.end() => {
                 let text = format!("schedule {name}: snapshots are taken again");
-                lines.push(ScheduleLine { lasting: Some(name.clone()), ..note(pool, text) });
+                lines.push(note(pool, text));
             }
             None => {}
         }

@@ -1,7 +1,10 @@
 //! The progress of schedules, as other threads see it.
 
 use super::progress::{ScheduleInPool, ScheduleProgress, SeenPools};
+use crate::view::VolumeView;
+use array::format::VolumeId;
 use protect::UnixSecond;
+use std::{collections::BTreeMap, sync::Arc};
 use world::WallTime;
 
 /// A schedule in one pool.
@@ -34,17 +37,22 @@ impl ScheduleProgress {
     pub fn views(&self, seen: &SeenPools, wall: WallTime) -> Vec<ScheduleView> {
         let now = UnixSecond(wall.seconds);
         let mut views = Vec::new();
+        let by_name = |volumes: &'_ Arc<Vec<VolumeView>>| -> BTreeMap<String, Option<VolumeId>> {
+            let named = |volume: &VolumeView| {
+                (volume.name.clone(), volume.left_by.is_none().then_some(volume.volume))
+            };
+            volumes.iter().map(named).collect()
+        };
+        // Of a volume that a rollback left, no identity: no schedule takes its snapshots.
+        let seen: BTreeMap<&String, _> = seen.iter().map(|(pool, all)| (pool, by_name(all))).collect();
         for wanted in self.schedules.iter() {
             for (pool, names) in &wanted.volumes {
                 let known = self.pools.get(pool);
                 let progress = known.and_then(|known| known.schedules.get(&wanted.name));
                 let ids = seen.get(pool);
                 let volume = |name: &String| {
-                    let view = ids.and_then(|volumes| {
-                        volumes.iter().find(|volume| volume.name == *name && volume.left_by.is_none())
-                    });
-                    let found =
-                        view.zip(progress).map(|(view, progress)| progress.volume(name, view.volume, now));
+                    let id = ids.and_then(|ids| ids.get(name).copied().flatten());
+                    let found = id.zip(progress).map(|(id, progress)| progress.volume(name, id, now));
                     found.unwrap_or_else(|| ScheduledVolume::unknown(name))
                 };
                 let volumes: Vec<_> = names.iter().map(volume).collect();
@@ -52,7 +60,7 @@ impl ScheduleProgress {
                     None => Some(format!("pool {pool} is not open")),
                     Some(volumes) => names
                         .iter()
-                        .find(|name| !volumes.iter().any(|volume| volume.name == **name))
+                        .find(|name| !volumes.contains_key(*name))
                         .map(|name| format!("there is no volume {name}")),
                 };
                 let problem = known.and_then(|known| known.problem.text());

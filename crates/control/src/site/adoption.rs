@@ -1,5 +1,6 @@
 //! A site file of pools that are there, with the names, rights and unit numbers that initiators know.
 
+use crate::view::PoolView;
 use crate::view::VolumeView;
 use array::format::{RedundancyClass, row::WriteCache};
 use plan::{
@@ -34,6 +35,12 @@ pub struct FoundPool {
 }
 
 impl FoundPool {
+    /// A pool that is served.
+    pub(super) fn served(name: &str, folder: PathBuf, view: &PoolView) -> Self {
+        let volumes = listed_volumes(view.volumes.iter().cloned());
+        Self { name: name.to_owned(), folder, devices: Vec::new(), drives: 0, volumes }
+    }
+
     /// Looks into the pool of a folder. Nothing is written.
     ///
     /// # Errors

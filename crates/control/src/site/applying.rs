@@ -6,7 +6,7 @@ use super::{
     planning::{PlanOccasion, PlannedSite},
     power::SitePower,
     server::{SiteServer, parse},
-    wanted::WantedPool,
+    wanted_pool::WantedPool,
 };
 use crate::{
     conditions::ConditionClaim,
@@ -39,13 +39,17 @@ impl SiteServer {
         self.renew_certificates(&plan.wanted);
         // At the start, all that is there is served even if a step fails.
         let at_start = (plan.occasion == PlanOccasion::Start).then(|| plan.text.clone());
+        let is_online = plan.occasion == PlanOccasion::Online;
         let done = self.apply_steps(plan, tell).await;
-        if self.power == SitePower::OnBattery {
-            // Pools may have been opened or made.
-            self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
+        // A change online makes nothing in pools, and waits for the views of those that it serves.
+        if !is_online {
+            if self.power == SitePower::OnBattery {
+                // Pools may have been opened or made.
+                self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
+            }
+            // Also after a step that failed: others are done.
+            self.show_changes().await;
         }
-        // Also after a step that failed: others are done.
-        self.show_changes().await;
         let shown = self.journal.served_site().ok().flatten();
         // A journal that cannot be read has said so, and its texts were understood when they were written.
         self.read_served_site(at_start.filter(|_| done.is_err()).or(shown));

@@ -1,6 +1,9 @@
 //! The steps from what is there to what is wanted. Pure: nothing is done here.
 
-use super::wanted::{WantedDrives, WantedPool, WantedSite, WantedVolume};
+use super::{
+    wanted::WantedSite,
+    wanted_pool::{WantedDrives, WantedPool, WantedVolume},
+};
 use crate::{
     planted::{self, ApplyBug},
     view::VolumeView,

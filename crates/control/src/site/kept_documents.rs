@@ -20,7 +20,10 @@ use plan::site::Site;
 use report::Refusal;
 use ring::digest::{Context, SHA256};
 use serving::{pool::folder::refusal, uuid::random_uuid};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 use world::real::host_files;
 
 /// Folder of the server for documents that it did not write and replaced.
@@ -73,7 +76,8 @@ impl SiteServer {
                 continue;
             }
             let part = &parts[name];
-            let own = secrets.iter().filter(|secret| secrets::labels(part).contains(&secret.label));
+            let labels: BTreeSet<String> = secrets::labels(part).into_iter().collect();
+            let own = secrets.iter().filter(|secret| labels.contains(&secret.label));
             let seal = |secret: &SiteSecret| {
                 let place = SecretPlace { site: id, pool, label: &secret.label };
                 SealedSecret::seal(

@@ -30,9 +30,11 @@ mod row_merge;
 pub mod row_refusal;
 pub mod server;
 pub mod wanted;
+mod wanted_pool;
 
 pub use changes::{SiteAction, SiteChange, SiteChanges, SiteStep};
 pub use places::{FolderPlaces, PoolPlaces};
 pub use requests::printed_site;
 pub use server::SiteServer;
-pub use wanted::{SiteContext, WantedDrives, WantedPool, WantedSite, WantedVolume};
+pub use wanted::{SiteContext, WantedSite};
+pub use wanted_pool::{WantedDrives, WantedPool, WantedVolume};

@@ -1,6 +1,6 @@
 //! Places of pools: which are there, making them, opening them.
 
-use super::wanted::{WantedDrives, WantedPool};
+use super::wanted_pool::{WantedDrives, WantedPool};
 use crate::{
     folder_drives::FolderDrives,
     notice::NoticeSender,

@@ -5,7 +5,8 @@ use super::{
     changes::{KnownSite, SiteChanges},
     file_merge::{MergedSite, merged, undone},
     server::{SiteServer, WantedAddresses, parse},
-    wanted::{WantedDrives, WantedPool, WantedSite},
+    wanted::WantedSite,
+    wanted_pool::{WantedDrives, WantedPool},
 };
 use crate::journal::JournalPool;
 use plan::site::{Site, Volume};

@@ -56,18 +56,15 @@ impl SiteServer {
     pub(super) async fn set_power(&mut self, power: SitePower) -> Result<SiteAnswer, Refusal> {
         let was = std::mem::replace(&mut self.power, power);
         let mut notes = Vec::new();
+        if was == SitePower::Low && power != SitePower::Low {
+            notes.extend(self.serve_again().await);
+        }
         match power {
             SitePower::OnLine => {
-                if was == SitePower::Low {
-                    notes.extend(self.serve_again().await);
-                }
                 notes.extend(self.suspend_caches(false).await);
                 self.notices.clear(&condition_id("power", "power", ""), self.world.wall());
             }
             SitePower::OnBattery => {
-                if was == SitePower::Low {
-                    notes.extend(self.serve_again().await);
-                }
                 notes.extend(self.suspend_caches(true).await);
                 let text = "the machine runs on its battery: write caches are off and flushed";
                 self.raise_power("on_battery", text, &notes);

@@ -1,7 +1,7 @@
 //! Requests of other threads, answered by the site's server; and the view that it publishes for them.
 
 use super::{
-    adoption::{FoundPool, listed_volumes, refreshed},
+    adoption::{FoundPool, refreshed},
     handle::{PoolHandle, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer},
     planning::{PlanOccasion, PlannedSite},
     row_refusal::RowRefusal,
@@ -112,11 +112,7 @@ impl SiteServer {
 pub fn printed_site(journal: &DaemonJournal, view: &SiteView) -> Result<SiteAnswer, Refusal> {
     let text = journal.served_site().map_err(|error| error.refusal())?;
     let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-    let found = |pool: &PoolHandle| {
-        let volumes = listed_volumes(pool.view()?.volumes.iter().cloned());
-        let (name, folder) = (pool.name.clone(), pool.folder.clone());
-        Some(FoundPool { name, folder, devices: Vec::new(), drives: 0, volumes })
-    };
+    let found = |pool: &PoolHandle| Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?));
     let pools: Vec<FoundPool> = view.pools.values().filter_map(found).collect();
     let (site, notes) = refreshed(parse(&text)?, &pools)?;
     Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })

@@ -9,7 +9,7 @@
 //! 3. No host loses what it uses unless that is forced.
 
 use super::{
-    adoption::{FoundPool, listed_volumes, refreshed_volumes, with_groups_in_references},
+    adoption::{FoundPool, refreshed_volumes, with_groups_in_references},
     changes::SiteStep,
     file_merge::{FileDifference, difference, implicitly_open, served_names},
     handle::{NewSecret, OnlineChange, RowAnswer, SiteAnswer},
@@ -83,7 +83,8 @@ impl SiteServer {
         if let Some(fault) = site.fault() {
             return Err(Refusal::new(fault, "").into());
         }
-        let opened = implicitly_open(&site).into_iter().find(|name| !implicitly_open(&before).contains(name));
+        let open_before = implicitly_open(&before);
+        let opened = implicitly_open(&site).into_iter().find(|name| !open_before.contains(name));
         if let Some(name) = opened.filter(|_| !is_creation) {
             let problem = format!("target {name} would be open to every initiator: no other one uses it");
             return Err(Refusal::new(
@@ -163,14 +164,7 @@ impl SiteServer {
         for pool in self.daemon.pools() {
             let Some(view) = pool.view() else { continue };
             let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
-            let volumes = listed_volumes(view.volumes.iter().cloned());
-            pools.push(FoundPool {
-                name: pool.name.clone(),
-                folder,
-                devices: Vec::new(),
-                drives: 0,
-                volumes,
-            });
+            pools.push(FoundPool::served(&pool.name, folder, &view));
         }
         Ok(pools)
     }

@@ -12,7 +12,8 @@ use super::{
     places::PoolPlaces,
     power::SitePower,
     requests::SiteRequests,
-    wanted::{SiteContext, WantedPool, WantedSite},
+    wanted::{SiteContext, WantedSite},
+    wanted_pool::WantedPool,
 };
 use crate::{
     conditions::condition_id,

@@ -80,7 +80,7 @@ pub struct EventPage {
 }
 
 impl EventRow {
-    fn of(NumberedEvent { id, report }: &NumberedEvent) -> Self {
+    pub(crate) fn of(NumberedEvent { id, report }: &NumberedEvent) -> Self {
         Self {
             id: *id,
             event: report.event.clone(),

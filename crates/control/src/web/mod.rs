@@ -118,13 +118,22 @@ struct Api {
     readers: Semaphore,
     /// Places of statuses with all volumes.
     counts: Semaphore,
-    /// The place of a count of room, and the last counts with the revisions of the catalogues.
+    /// The place of a count of room, and the last counts.
     room_places: Arc<Semaphore>,
-    rooms: Arc<Mutex<BTreeMap<PoolId, (u64, RoomStatus)>>>,
+    rooms: Arc<Mutex<BTreeMap<PoolId, CountedRoom>>>,
     jobs: JobKeeper,
 }
 
 type ApiState = Arc<Api>;
+
+/// A count of a pool's room.
+struct CountedRoom {
+    /// Of the pool's catalogue.
+    revision: u64,
+    /// A count may take longer than it is kept.
+    ended_unix_s: i64,
+    room: RoomStatus,
+}
 
 /// The API's thread, seen from another one.
 pub struct WebThread {

@@ -143,8 +143,6 @@ pub(super) async fn change_pool(
     match ended.await {
         Ok(end) => {
             let (outcome, revision) = end?;
-            // A view that is late shows it later.
-            with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows_changes(revision)).await;
             keeps_its_jobs(api, pool, revision).await?;
             Ok(outcome)
         }

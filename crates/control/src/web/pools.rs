@@ -1,7 +1,7 @@
 //! Pools.
 
 use super::{
-    ApiState,
+    ApiState, CountedRoom,
     caller::Caller,
     changing::ChangeIdentity,
     drives::domain_name,
@@ -184,12 +184,11 @@ pub(super) async fn room(
         // One count at a time: it reads the maps of all volumes.
         let place = Arc::clone(&api.room_places).acquire_owned().await.expect("it is never closed");
         let revision = pool.last_view().catalogue_revision;
-        if let Some((as_of, known)) =
-            api.rooms.lock().expect("nothing panics with the lock held").get(&pool.id)
-            && *as_of == revision
-            && api.world.unix_s() - known.counted_unix_s < ROOM_KEPT_S
+        if let Some(known) = api.rooms.lock().expect("nothing panics with the lock held").get(&pool.id)
+            && known.revision == revision
+            && api.world.unix_s() - known.ended_unix_s < ROOM_KEPT_S
         {
-            return Ok(known.clone());
+            return Ok(known.room.clone());
         }
         let (history, now_unix_s) = (RoomHistory::read(&pool.folder), api.world.unix_s());
         let rooms = Arc::clone(&api.rooms);
@@ -198,16 +197,15 @@ pub(super) async fn room(
             Box::pin(async move {
                 let (tell, counted) = oneshot::channel();
                 let drives = served.changes.drive_statuses();
-                let on = Rc::clone(&served.pool);
+                let (on, on_world) = (Rc::clone(&served.pool), served.world.clone());
                 // The order begins the count, and other orders go on beside it; who asks again finds the result.
                 served.world.spawn("count room", async move {
                     let _place = place;
                     let room = RoomStatus::count(&on, (&drives, &history), now_unix_s).await;
                     if let Ok(room) = &room {
-                        rooms
-                            .lock()
-                            .expect("nothing panics with the lock held")
-                            .insert(id, (revision, room.clone()));
+                        let (ended_unix_s, room) = (on_world.wall().seconds, room.clone());
+                        let counted = CountedRoom { revision, ended_unix_s, room };
+                        rooms.lock().expect("nothing panics with the lock held").insert(id, counted);
                     }
                     // The caller may be gone.
                     let _ = tell.send(room);

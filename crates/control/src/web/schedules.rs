@@ -157,11 +157,14 @@ async fn has_snapshots(changer: &RowChanger, schedule: &str) -> bool {
         let found = order(pool, "look for snapshots of a schedule", move |served| {
             Box::pin(async move {
                 let mark = ScheduleMark { schedule: &schedule };
-                let has = |volume| {
-                    let snapshots = served.pool.snapshots(volume).unwrap_or_default();
-                    snapshots.iter().any(|snapshot| mark.is_on(&snapshot.note))
-                };
-                Ok(served.pool.volumes().into_iter().any(|volume| has(volume.volume)))
+                for volume in served.pool.volumes().into_iter().filter(|volume| volume.snapshots > 0) {
+                    let snapshots = served.pool.snapshots(volume.volume).unwrap_or_default();
+                    if snapshots.iter().any(|snapshot| mark.is_on(&snapshot.note)) {
+                        return Ok(true);
+                    }
+                    served.world.yield_now().await;
+                }
+                Ok(false)
             })
         });
         if found.await.unwrap_or(true) {
@@ -226,9 +229,12 @@ pub(super) async fn create(
         ..Snapshots::default()
     };
     // A name that had another schedule: what that one left would be pruned.
-    let has_old = has_snapshots(&changer, &schedule.name).await;
     let is_there = changer.site().snapshots.iter().any(|known| known.name == schedule.name);
-    let role = if has_old && !is_there { CallerRole::Admin } else { CallerRole::Operate };
+    let may_all = changer.caller().need(CallerRole::Admin).is_ok();
+    let role = match !is_there && !may_all && has_snapshots(&changer, &schedule.name).await {
+        true => CallerRole::Admin,
+        false => CallerRole::Operate,
+    };
     changer.change(role, SiteRowChange::CreateSchedule { schedule }, None).await
 }
 

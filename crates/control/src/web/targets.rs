@@ -165,8 +165,19 @@ impl UnitCache {
 }
 
 impl TargetRow {
+    /// All targets of the served site.
+    pub fn all(view: &SiteView) -> Vec<Self> {
+        let unrestricted = implicitly_open(&view.site);
+        view.site.targets.iter().map(|target| Self::with(view, target, &unrestricted)).collect()
+    }
+
     /// A target of the served site.
     pub fn of(view: &SiteView, target: &SiteTarget) -> Self {
+        Self::with(view, target, &implicitly_open(&view.site))
+    }
+
+    /// The same, where the targets that nobody has rights on are known.
+    fn with(view: &SiteView, target: &SiteTarget, unrestricted: &BTreeSet<String>) -> Self {
         let site = &view.site;
         let name = name_of(&target.name);
         let pool = target.units.first().and_then(|unit| site.served_volume(&unit.volume));
@@ -199,7 +210,7 @@ impl TargetRow {
             luns: target.units.iter().map(unit).collect(),
             initiators: site.initiators.iter().filter_map(user).collect(),
             site_name: target.name.clone(),
-            open: target.open || implicitly_open(site).contains(&target.name),
+            open: target.open || unrestricted.contains(&target.name),
             name,
             pool,
             units,
@@ -222,8 +233,7 @@ pub(super) async fn list(
     caller: Caller,
 ) -> Result<Json<Vec<TargetRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    let view = api.site.look();
-    let rows = view.site.targets.iter().map(|target| TargetRow::of(&view, target));
+    let rows = TargetRow::all(&api.site.look()).into_iter();
     Ok(Json(rows.filter(|row| caller.sees(&row.pool)).collect()))
 }
 

@@ -258,7 +258,7 @@ impl PoolExports {
         let show = format!("see 'spindle pool show {}'", self.folder.display());
         let refused = |error| refusal(&self.folder, &error, &show);
         let snapshots = |volume: &str| self.pool.snapshots(volume);
-        let origin = origin(&self.pool.volumes(), snapshots, &wanted).map_err(refused)?;
+        let origin = origin(|volume| self.pool.volume_id(volume), snapshots, &wanted).map_err(refused)?;
         let identity = origin.of_pool().expect("a volume or a snapshot has an identity of its own");
         if let Some(known) = self.shared.borrow().get(&identity) {
             return Ok((identity, Rc::clone(known)));

@@ -20,7 +20,8 @@ use crate::{
 };
 use array::{
     error::Error,
-    pool::{Pool, Snapshot, VolumeInfo, is_incomplete_copy, is_moved},
+    format::VolumeId,
+    pool::{Pool, Snapshot, is_incomplete_copy, is_moved},
 };
 use iscsi::scsi::thresholds::SpaceUsage;
 use nbd::DirtyBitmaps;
@@ -95,7 +96,7 @@ impl SharedDevice {
                     (Rc::new(device.clone()), Some(Rc::new(ReadOnlyDevice::Snapshot(device))), "a snapshot")
                 }
             };
-        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted)?;
+        let origin = origin(|volume| pool.volume_id(volume), |volume| pool.snapshots(volume), wanted)?;
         let (device, sparse) = match origin {
             IdentityOrigin::Volume(volume) => meters.meter((volume, None), (device, sparse)),
             IdentityOrigin::Snapshot(volume, snapshot) => {
@@ -258,7 +259,11 @@ impl OpenExports {
             None => pool.volume(&wanted.volume),
         };
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
-        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted);
+        let volume_of = |name: &str| {
+            let known = pool.volumes().into_iter().find(|volume| volume.name == name);
+            known.map(|volume| volume.volume).ok_or_else(|| Error::NoVolume(name.to_owned()))
+        };
+        let origin = origin(volume_of, |volume| pool.snapshots(volume), wanted);
         let origin = origin.map_err(|error| refusal(&wanted.folder, &error, &show))?;
         let device = device.map_err(|error| refusal(&wanted.folder, &error, &show))?;
         Ok(SharedDevice {
@@ -308,12 +313,11 @@ impl OpenExports {
 
 /// UUIDs of a volume or a snapshot.
 pub(super) fn origin(
-    volumes: &[VolumeInfo],
+    volume_of: impl FnOnce(&str) -> Result<VolumeId, Error>,
     snapshots_of: impl FnOnce(&str) -> Result<Vec<Snapshot>, Error>,
     wanted: &VolumePath,
 ) -> Result<IdentityOrigin, Error> {
-    let volume = volumes.iter().find(|volume| volume.name == wanted.volume);
-    let volume = volume.ok_or_else(|| Error::NoVolume(wanted.volume.clone()))?.volume;
+    let volume = volume_of(&wanted.volume)?;
     let Some(name) = &wanted.snapshot else { return Ok(IdentityOrigin::Volume(volume)) };
     let snapshots = snapshots_of(&wanted.volume)?;
     let snapshot = snapshots.iter().find(|snapshot| snapshot.name == *name);

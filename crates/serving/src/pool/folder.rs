@@ -193,7 +193,7 @@ impl OpenPool {
     }
 }
 
-const READ_ONLY_CACHE_BYTES: usize = 64 << 20;
+pub(super) const READ_ONLY_CACHE_BYTES: usize = 64 << 20;
 
 /// A pool that this process has locked, and its drives.
 pub struct HeldPool {

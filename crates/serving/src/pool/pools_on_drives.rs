@@ -5,7 +5,7 @@
 use super::{
     drive_opening::{OpenFailure, open_sighted},
     drive_search::check_one_disk,
-    folder::hold,
+    folder::{READ_ONLY_CACHE_BYTES, hold},
     import::{FoundPool, ImportAnswer, ImportRequest, find, folder_for, is_file},
     record::{PoolRecord, is_pool},
     sighting::Sighting,
@@ -27,8 +27,6 @@ use world::{
         host_files::{self, FolderLock, PathKind},
     },
 };
-
-const CACHE_BYTES: usize = 64 << 20;
 
 /// A pool that was found and opened for reading.
 pub struct PoolOnDrives {
@@ -145,7 +143,7 @@ impl PoolOnDrives {
             failures => format!("{problem}; {}", failures.join("; ")),
         };
         let refused = |error: array::error::Error| Refusal::new(with_failures(error.to_string()), remedy);
-        let pool = open_read_only(&devices, CACHE_BYTES).await.map_err(refused)?;
+        let pool = open_read_only(&devices, READ_ONLY_CACHE_BYTES).await.map_err(refused)?;
         if let Some(problem) = lacking(&pool) {
             return Err(Refusal::new(with_failures(problem), remedy));
         }

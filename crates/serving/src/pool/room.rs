@@ -12,7 +12,7 @@ use array::{
     pool::{Pool, is_incomplete_copy},
 };
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Room of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,12 @@ impl RoomStatus {
         now_unix_s: i64,
     ) -> Result<Self> {
         let rooms: Vec<_> = pool.snapshot_room().await?.iter().map(SnapshotRoomStatus::of).collect();
+        let mut kept: BTreeMap<&str, u64> = BTreeMap::new();
+        for room in &rooms {
+            let most = kept.entry(&room.volume).or_default();
+            *most = room.bytes.max(*most);
+        }
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         let mut gains = Vec::new();
         let mut volumes = Vec::new();
         for info in pool.volumes() {
@@ -107,18 +113,16 @@ impl RoomStatus {
                 continue;
             }
             let Some(used_bytes) = unless_gone(pool.used_by(info.volume).await)? else { continue };
-            let of_volume = rooms.iter().filter(|room| room.volume == info.name);
-            let snapshots_bytes = of_volume.map(|room| room.bytes).max().unwrap_or(0);
+            counts.insert(info.name.clone(), info.snapshots);
             volumes.push(VolumeRoom {
                 used_bytes,
                 snapshots: info.snapshots,
-                snapshots_bytes,
+                snapshots_bytes: kept.get(&*info.name).copied().unwrap_or(0),
                 volume: info.name,
             });
         }
         for SnapshotRoomStatus { volume, snapshot, bytes } in rooms {
-            let known = volumes.iter().find(|known| known.volume == volume);
-            let snapshots = known.map_or(0, |known| known.snapshots);
+            let snapshots = counts.get(&volume).copied().unwrap_or(0);
             let step = match snapshot {
                 Some(snapshot) => RoomStep::DeleteSnapshot { volume, snapshot },
                 None => RoomStep::DeleteSnapshots { volume, snapshots },

@@ -93,17 +93,8 @@ pub fn read(path: &Path) -> IoResult<Vec<u8>> {
 
 /// Reads a whole file of at most `bytes_max` bytes; `Damaged` if it is longer.
 pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
-    read.map_err(fail("reading", path))?;
-    if bytes.len() as u64 > bytes_max {
-        Err(IoError::new(
-            IoErrorKind::Damaged,
-            format!("reading {}: it has more than {bytes_max} bytes", path.display()),
-        ))
-    } else {
-        Ok(bytes)
-    }
+    let file = fs::File::open(path).map_err(fail("reading", path))?;
+    read_whole(file, path, bytes_max)
 }
 
 /// Writes `bytes` into a file that is there, as the kernel's own are.
@@ -125,15 +116,17 @@ pub fn read_file_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
             format!("reading {}: it is no file", path.display()),
         ));
     }
+    read_whole(file, path, bytes_max)
+}
+
+fn read_whole(file: fs::File, path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(fail("reading", path))?;
-    match bytes.len() as u64 > bytes_max {
-        false => Ok(bytes),
-        true => {
-            let story = format!("reading {}: it has more than {bytes_max} bytes", path.display());
-            Err(IoError::new(IoErrorKind::Damaged, story))
-        }
+    if bytes.len() as u64 > bytes_max {
+        let story = format!("reading {}: it has more than {bytes_max} bytes", path.display());
+        return Err(IoError::new(IoErrorKind::Damaged, story));
     }
+    Ok(bytes)
 }
 
 /// Writes `bytes` to `path` atomically: a reader, or a reboot after power loss, finds the old file or the
