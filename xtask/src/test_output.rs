@@ -11,6 +11,10 @@ const REMARKS: [&str; 3] = ["skipped: ", "note: ", "warning: "];
 /// Notes that rustc's runtime prints for panics that a test expects.
 const PANICS_SAY: [&str; 2] = ["note: Some details are omitted", "note: run with `RUST_BACKTRACE"];
 
+/// Of each panic, at the end of the run.
+const PANIC_LINES: usize = 8;
+const PANIC_LINE_CHARACTERS: usize = 600;
+
 /// Results so far, over all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -22,6 +26,10 @@ pub(crate) struct Tally {
     pub skipped: u64,
     /// The `note:` lines, each with its test's name.
     pub notes: Vec<String>,
+    /// The panics of failed tests without their backtraces, to be shown again at the end of the run.
+    pub panics: Vec<String>,
+    /// Lines of the last panic that may still be taken.
+    panic_lines_left: usize,
     /// A test program has started and not yet given its result.
     running: bool,
     /// Inside the repeated output of passing tests.
@@ -48,7 +56,26 @@ impl Tally {
         } else if line == "failures:" {
             self.quoting = false;
         }
-        if self.quoting { self.quoted(line) } else { Some(line.to_owned()) }
+        if self.quoting {
+            return self.quoted(line);
+        }
+        self.panic_line(line);
+        Some(line.to_owned())
+    }
+
+    /// Keeps what a failed test says of its panic: the end of a long output is read first, and often alone.
+    fn panic_line(&mut self, line: &str) {
+        if line.starts_with("thread '") && line.contains("panicked at ") {
+            self.panics.push(line.to_owned());
+            self.panic_lines_left = PANIC_LINES;
+        } else if line == "stack backtrace:" || line.starts_with("---- ") {
+            self.panic_lines_left = 0;
+        } else if self.panic_lines_left > 0 && !line.is_empty() {
+            self.panic_lines_left -= 1;
+            let panic = self.panics.last_mut().expect("a panic began");
+            panic.push_str("\n  ");
+            panic.extend(line.chars().take(PANIC_LINE_CHARACTERS));
+        }
     }
 
     /// The output ended: a program that began and gave no result has died.
@@ -139,6 +166,12 @@ failures:
 ---- c stdout ----
 note: this is of a failed test
 
+thread 'c' (7) panicked at tests/it/c.rs:3:9:
+assertion failed: left
+  left: 1
+stack backtrace:
+   0: begin_unwind
+
 failures:
     c
 
@@ -157,6 +190,9 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(tally.notes, ["7 kills [a]"]);
         assert!(shown.contains(&"skipped: fio is not installed [a]".to_owned()), "{shown:#?}");
         assert!(shown.contains(&"note: this is of a failed test".to_owned()), "a failure is shown whole");
+        assert!(shown.contains(&"   0: begin_unwind".to_owned()));
+        let panic = "thread 'c' (7) panicked at tests/it/c.rs:3:9:\n  assertion failed: left\n    left: 1";
+        assert_eq!(tally.panics, [panic], "and its panic once more at the end");
         assert!(
             !shown.iter().any(|line| line.contains("chatter") || line.contains("BACKTRACE")),
             "{shown:#?}"
