@@ -11,6 +11,7 @@
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
 //! | promtool, prometheus | Debian `prometheus` | our metrics, dashboard and alert rules |
+//! | dummy-ups, upsmon | Debian `nut-server`, `nut-client` | `spindle power` |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
 //! | schemathesis | PyPI, in an environment of its own under the target folder, for full runs | the API |
@@ -132,6 +133,8 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("tgtadm", "--version", "tgt"),
         ("ddrescuelog", "--version", "gddrescue"),
         ("promtool", "--version", "prometheus"),
+        ("upsc", "-V", "nut-client"),
+        ("upsd", "-V", "nut-server"),
     ];
     let of_ceph = [
         ("ceph-mon", "--version", "ceph-mon"),

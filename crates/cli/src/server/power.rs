@@ -23,7 +23,8 @@ const PATH: &str = "/v1/power";
   spindle power                what was told last
 
 For NUT, in upsmon.conf: NOTIFYCMD with a script that calls 'spindle power on-battery' for ONBATT, 'spindle power low' for \
-LOWBATT and FSD, and 'spindle power on-line' for ONLINE. A server that starts takes the power as being there.
+LOWBATT and FSD, and 'spindle power on-line' for ONLINE. NUT calls it as its own user, who needs --server and a token with \
+the role operate. A server that starts takes the power as being there.
 
 Ends with 0, with 1 if a part was not done, and with 2 if there is no answer.")]
 pub struct PowerArguments {

@@ -32,6 +32,7 @@ mod judged_by_linux;
 mod judged_by_qemu;
 mod judged_changes;
 mod judged_exports;
+mod judged_power;
 mod judged_rollback;
 mod judged_rows;
 mod killed_server;

@@ -6,7 +6,9 @@
 //!    acknowledged before is flushed. This holds for pools that are opened meanwhile, from the end of the apply that opens them.
 //! 2. When power is low, all pools are closed, as at the end of the server, and none is opened before somebody says that power
 //!    is better.
-//! 3. A server that starts takes the power as being there, unless it ended on a battery: then it is on it still.
+//! 3. Low power ends with the power's return alone: NUT tells a battery that begins low twice, by two processes at once, and the
+//!    later one may say less.
+//! 4. A server that starts takes the power as being there, unless it ended on a battery: then it is on it still.
 
 use super::{handle::SiteAnswer, planning::PlanOccasion, server::SiteServer};
 use crate::conditions::{ConditionClaim, condition_id};
@@ -54,9 +56,13 @@ impl SiteServer {
 
     /// Follows the power. The notes say what could not be done.
     pub(super) async fn set_power(&mut self, power: SitePower) -> Result<SiteAnswer, Refusal> {
+        if self.power == SitePower::Low && power == SitePower::OnBattery {
+            let note = "power is low, and nothing is served, until 'spindle power on-line'".to_owned();
+            return Ok(SiteAnswer { notes: vec![note], ..SiteAnswer::default() });
+        }
         let was = std::mem::replace(&mut self.power, power);
         let mut notes = Vec::new();
-        if was == SitePower::Low && power != SitePower::Low {
+        if was == SitePower::Low && power == SitePower::OnLine {
             notes.extend(self.serve_again().await);
         }
         match power {

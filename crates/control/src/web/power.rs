@@ -35,8 +35,9 @@ pub(super) async fn tell(
     caller: Caller,
     Json(PowerBody { power, .. }): Json<PowerBody>,
 ) -> Result<Json<PowerBody>, ApiProblem> {
-    caller.need(CallerRole::Admin)?;
+    // NUT's user tells it, and should not be able to destroy anything.
+    caller.need(CallerRole::Operate)?;
     caller.need_all_pools()?;
     let answer = ask(&api, WantedAnswer::Power(power)).await?;
-    Ok(Json(PowerBody { power, notes: answer.notes }))
+    Ok(Json(PowerBody { power: api.site.look().power, notes: answer.notes }))
 }
