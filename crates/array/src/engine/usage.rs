@@ -11,6 +11,7 @@ use crate::{
     error::Result,
     format::{BLOCK_GRAINS, BlockLocation, BranchNumber, NodeKey, Stamp, TreeKind, VersionRun, VolumeNumber},
     map::{LiveGrains, Points},
+    tree::WalkPace,
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
 use tokio::sync::Notify;
@@ -144,7 +145,7 @@ impl UsageCounter {
     }
 
     /// Counts the usage of a branch, unless it is known. Reads the whole map of the branch.
-    async fn count(&self, branch: BranchNumber) -> Result<()> {
+    async fn count(&self, branch: BranchNumber, pace: WalkPace) -> Result<()> {
         let _one_at_a_time = self.counting.lock().await;
         if self.usage.borrow().in_trees(branch).is_some() {
             return Ok(());
@@ -162,7 +163,11 @@ impl UsageCounter {
                 grains += grains_of(run);
                 ControlFlow::Continue(())
             };
-            let scanned = self.map.trees.scan(tree, root, from, to, visit).await;
+            let trees = &self.map.trees;
+            let scanned = match pace {
+                WalkPace::Straight => trees.scan(tree, root, from, to, visit).await,
+                WalkPace::LeafByLeaf => trees.scan_by_leaves(tree, root, (from, to), visit).await,
+            };
             if scanned.is_err() {
                 self.usage.borrow_mut().counting.remove(&branch);
                 return scanned;
@@ -180,15 +185,15 @@ impl UsageCounter {
         Box::pin(async move {
             let branches: Vec<_> = self.map.shared.state.borrow().catalogue.branches_of(volume).collect();
             for branch in branches {
-                self.count(branch).await?;
+                self.count(branch, WalkPace::Straight).await?;
             }
             Ok(())
         })
     }
 
     /// Grains used by one branch, counted if necessary, as [`Self::count`].
-    pub async fn count_branch(&self, branch: BranchNumber) -> Result<u64> {
-        self.count(branch).await?;
+    pub async fn count_branch(&self, branch: BranchNumber, pace: WalkPace) -> Result<u64> {
+        self.count(branch, pace).await?;
         Ok(self.taken_by(branch))
     }
 

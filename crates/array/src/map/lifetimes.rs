@@ -8,7 +8,7 @@ use crate::{
         BlockIndex, BlockLocation, BranchNumber, NodeKey, Roots, Stamp, TreeKind, VersionRun,
         node::BRANCH_BLOCKS_MAX,
     },
-    tree::{BlockVersion, Trees},
+    tree::{BlockVersion, Trees, WalkPace},
 };
 use std::ops::{ControlFlow, Range};
 
@@ -91,8 +91,10 @@ impl Lifetimes {
             ControlFlow::Continue(())
         };
         match history {
-            HistoryScope::All => trees.scan(TreeKind::History, root, from, to, past).await?,
-            HistoryScope::SeenBy(points) => trees.scan_lives(root, self.branch, points, from, past).await?,
+            HistoryScope::All => trees.scan_by_leaves(TreeKind::History, root, (from, to), past).await?,
+            HistoryScope::SeenBy(points) => {
+                trees.scan_lives(root, self.branch, points, (from, WalkPace::LeafByLeaf), past).await?
+            }
         }
         for blocks in self.head_ranges(head) {
             let newest = |run: &VersionRun<'_>| {
@@ -102,7 +104,7 @@ impl Lifetimes {
             };
             let [from, to] =
                 [blocks.start, blocks.end].map(|block| NodeKey::of_block(self.branch, BlockIndex(block)));
-            trees.scan(TreeKind::Head, self.roots.head, from, to, newest).await?;
+            trees.scan_by_leaves(TreeKind::Head, self.roots.head, (from, to), newest).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
     },
-    tree::{HeadChange, HistoryChange, Trees},
+    tree::{HeadChange, HistoryChange, Trees, WalkPace},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -189,7 +189,7 @@ impl Removals {
         };
         let (root, end) = (merge.roots.history, NodeKey::end_of(branch));
         match &pass.points {
-            Some(points) => trees.scan_lives(root, branch, points, from, visit).await?,
+            Some(points) => trees.scan_lives(root, branch, points, (from, WalkPace::Straight), visit).await?,
             None => trees.scan(TreeKind::History, root, from, end, visit).await?,
         }
         let is_gone = !merge.branches.has_head(branch) && merge.points.of(branch).is_empty();

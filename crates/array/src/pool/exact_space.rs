@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     format::{BranchNumber, GRAIN_BYTES, SnapshotId, Stamp, VolumeNumber, row::VolumeState},
     map::{BranchSpace, BranchSpaceQuery, ReclaimableQuery},
-    tree::Trees,
+    tree::{Trees, WalkPace},
 };
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let own = own_branches(&self.shared.state.borrow().catalogue, number);
         for branch in own {
-            self.usage.count_branch(branch).await?;
+            self.usage.count_branch(branch, WalkPace::LeafByLeaf).await?;
         }
         let copied = || {
             let state = self.shared.state.borrow();

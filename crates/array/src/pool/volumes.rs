@@ -17,6 +17,7 @@ use crate::{
     },
     log::LogItem,
     simulation::canary::{self, Canary},
+    tree::WalkPace,
     volume::Volume,
 };
 use std::rc::Rc;
@@ -349,7 +350,7 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
         let grains = match row.left_by {
-            Some(_) => self.usage.count_branch(row.branch).await?,
+            Some(_) => self.usage.count_branch(row.branch, WalkPace::Straight).await?,
             None => {
                 self.usage.count_volume(number).await?;
                 self.usage.taken_by_volume(number)

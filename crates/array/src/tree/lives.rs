@@ -6,7 +6,7 @@
 use super::{
     BlockVersion, Trees,
     changes::Span,
-    lookup::{SPANS_MAX, last_of, map_leaf},
+    lookup::{SPANS_MAX, WalkPace, last_of, map_leaf},
     reading::Leaf,
 };
 use crate::{
@@ -118,7 +118,7 @@ impl Trees {
         root: Option<NodePointer>,
         branch: BranchNumber,
         points: &[Stamp],
-        from: NodeKey,
+        (from, pace): (NodeKey, WalkPace),
         mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let pivots: BTreeSet<Stamp> = points.iter().flat_map(|&point| pivots_above(point)).collect();
@@ -131,7 +131,7 @@ impl Trees {
         });
         let spans: Vec<Span> = spans.collect();
         for spans in spans.chunks(SPANS_MAX) {
-            if self.scan_spans(TreeKind::History, root, spans, &mut visit).await?.is_break() {
+            if self.scan_spans(TreeKind::History, root, spans, pace, &mut visit).await?.is_break() {
                 break;
             }
         }

@@ -17,6 +17,15 @@ use std::ops::{ControlFlow, RangeInclusive};
 /// Most ranges of one walk.
 pub(super) const SPANS_MAX: usize = 1 << 10;
 
+/// What a long walk does between two leaves that are in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkPace {
+    /// It goes on: only reads from drives interrupt it.
+    Straight,
+    /// It lets others have the thread.
+    LeafByLeaf,
+}
+
 impl Trees {
     /// The version of a block in a head tree.
     pub async fn version(
@@ -123,7 +132,19 @@ impl Trees {
         mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         assert!(tree != TreeKind::Catalogue, "a catalogue has no runs");
-        self.scan_spans(tree, root, &[Span { from, to }], &mut visit).await.map(drop)
+        self.scan_spans(tree, root, &[Span { from, to }], WalkPace::Straight, &mut visit).await.map(drop)
+    }
+
+    /// As [`Trees::scan`], leaf by leaf: for questions of people, whose hosts are on the same thread.
+    pub async fn scan_by_leaves(
+        &self,
+        tree: TreeKind,
+        root: Option<NodePointer>,
+        (from, to): (NodeKey, NodeKey),
+        mut visit: impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        assert!(tree != TreeKind::Catalogue, "a catalogue has no runs");
+        self.scan_spans(tree, root, &[Span { from, to }], WalkPace::LeafByLeaf, &mut visit).await.map(drop)
     }
 
     /// As [`Trees::scan`] for at most 1,024 ascending, disjoint ranges. Returns true if `visit` broke.
@@ -132,6 +153,7 @@ impl Trees {
         tree: TreeKind,
         root: Option<NodePointer>,
         spans: &[Span],
+        pace: WalkPace,
         visit: &mut impl FnMut(&VersionRun<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         assert!(spans.len() <= SPANS_MAX, "{} spans", spans.len());
@@ -152,6 +174,9 @@ impl Trees {
                     if span.from <= run.last_key_in(tree) && visit(&run).is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
+                }
+                if pace == WalkPace::LeafByLeaf {
+                    world::yield_now().await;
                 }
             }
             step = walker.next(&mut all, None).await?;

@@ -36,6 +36,7 @@ mod writer;
 pub use change::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, RowChange};
 pub use changed_blocks::{BlockChange, ChangedBlocks, PointPair};
 pub use check::TreeCounts;
+pub use lookup::WalkPace;
 pub use version::BlockVersion;
 
 use crate::{

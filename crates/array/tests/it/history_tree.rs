@@ -6,7 +6,7 @@ use array::{
         BlockChecksum, BlockIndex, BlockKey, BlockLocation, BranchNumber, CatalogueTable, CheckpointNumber,
         Move, NodeKey, NodePointer, RowKey, SegmentBlock, SegmentNumber, Stamp, TreeKind,
     },
-    tree::{BlockVersion, HistoryChange, HistoryEvent, RowChange, Trees},
+    tree::{BlockVersion, HistoryChange, HistoryEvent, RowChange, Trees, WalkPace},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -149,7 +149,7 @@ fn check_lives(
 fn check_scan(trees: &Trees, root: Option<NodePointer>, versions: &Versions, points: &[Stamp]) {
     let branch = BranchNumber(2);
     let mut shown = Vec::new();
-    run(trees.scan_lives(root, branch, points, NodeKey::FIRST, |run| {
+    run(trees.scan_lives(root, branch, points, (NodeKey::FIRST, WalkPace::Straight), |run| {
         let blocks = (run.first.0..=run.last().0).map(BlockIndex);
         shown.push((run.first_key(), blocks.map(|block| (block, run.birth)).collect::<Vec<_>>()));
         ControlFlow::Continue(())
@@ -166,7 +166,7 @@ fn check_scan(trees: &Trees, root: Option<NodePointer>, versions: &Versions, poi
     }
     let Some((from, _)) = shown.get(shown.len() / 2) else { return };
     let mut rest = Vec::new();
-    run(trees.scan_lives(root, branch, points, *from, |run| {
+    run(trees.scan_lives(root, branch, points, (*from, WalkPace::LeafByLeaf), |run| {
         rest.push(run.first_key());
         if rest.len() < 20 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }))
