@@ -257,3 +257,19 @@ fn in_use(on: &ChangeablePool<'_>, devices: &[(VolumeInfo, Rc<SharedDevice>)]) -
          client until it has let go of what it cached",
     )
 }
+
+/// Refuses to delete a snapshot of a group that is served of one of its volumes here.
+///
+/// # Errors
+///
+/// It is served.
+pub fn check_unserved(
+    on: &ChangeablePool<'_>,
+    sighting: &GroupSighting,
+    snapshot: (&str, SnapshotId),
+) -> Result<(), Refusal> {
+    sighting.members.iter().try_for_each(|member| {
+        let origin = IdentityOrigin::Snapshot(member.volume, snapshot.1);
+        on.check_unserved(&origin, &format!("{}@{}", member.name, snapshot.0))
+    })
+}
