@@ -85,7 +85,8 @@ pub async fn settle(
 pub async fn show_settled(pools: &[PoolHandle], late: impl Future<Output = ()>) {
     let shown = async {
         for pool in pools {
-            let revision = order(pool, |served| Box::pin(async move { Ok(served.pool.catalogue_revision()) }));
+            let revision =
+                order(pool, |served| Box::pin(async move { Ok(served.pool.catalogue_revision()) }));
             if let Ok(revision) = revision.await {
                 pool.shows(revision).await;
             }

@@ -24,7 +24,9 @@ impl SiteServer {
                     self.notices.occurred("settled", SettledCut::from(settled).text());
                 }
             }
-            Err(refusal) => self.notices.warn(format!("nothing of several pools was settled: {}", refusal.refusal())),
+            Err(refusal) => {
+                self.notices.warn(format!("nothing of several pools was settled: {}", refusal.refusal()))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
-//! `snapshots`, `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
+//! `snapshots`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
 //! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
@@ -20,10 +20,15 @@ mod changing;
 pub mod client;
 mod conditions;
 mod connections;
+mod cuts;
 mod drive_warnings;
 mod drives;
 mod events;
 mod exports;
+mod group_changes;
+mod group_orders;
+pub mod group_rows;
+mod groups;
 mod health;
 pub mod health_rows;
 mod initiators;
