@@ -144,6 +144,11 @@ impl OnlinePool {
         PathBuf::from(format!("{}{}", self.word(), self.repeated))
     }
 
+    /// UUID.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The pool as it was given.
     pub fn place(&self) -> &Path {
         &self.place
@@ -402,7 +407,7 @@ impl OnlinePool {
         }
     }
 
-    async fn volume(&self, volume: &VolumeRef) -> Result<VolumeEntry, Refusal> {
+    pub(super) async fn volume(&self, volume: &VolumeRef) -> Result<VolumeEntry, Refusal> {
         match volume {
             VolumeRef::Id(id) => self.server.get(&format!("/v1/volumes/{id}")).await,
             VolumeRef::Name(name) => {

@@ -1,7 +1,10 @@
 //! Snapshots and operations over several pools that ended early, settled when their pools are opened.
 
 use super::server::SiteServer;
-use crate::several_pools::{GATHER_MAX, PartsRefusal, SettledOnline, settle};
+use crate::{
+    planted::{self, GroupBug},
+    several_pools::{GATHER_MAX, PartsRefusal, SettledOnline, settle},
+};
 use serving::pool::cut::{CutOutcome, SettledCut};
 
 impl SiteServer {
@@ -10,7 +13,7 @@ impl SiteServer {
     pub(super) async fn settle_pools(&self) {
         let pools = self.pool_handles();
         let is_settled = |pool: &crate::site::handle::PoolHandle| pool.last_view().unsettled.is_empty();
-        if pools.iter().all(is_settled) {
+        if pools.iter().all(is_settled) || planted::is_in_groups(GroupBug::NotSettledAtStart) {
             return;
         }
         let ids = pools.iter().map(|pool| pool.id);

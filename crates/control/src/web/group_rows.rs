@@ -20,6 +20,7 @@ pub struct GroupRow {
     /// UUID.
     pub id: String,
     pub name: String,
+    /// Time of its first part that is shown.
     pub created_at: String,
     /// Its parts in the pools that this caller may see and that are open, by the names of the pools.
     pub parts: Vec<GroupPartRow>,
@@ -35,6 +36,8 @@ pub struct GroupPartRow {
     pub pool: String,
     /// UUID of the pool.
     pub pool_id: String,
+    /// The pool made its part.
+    pub made_at: String,
     /// In the order of their creation.
     pub volumes: Vec<GroupVolumeRow>,
     /// In the order in which they were taken.
@@ -214,6 +217,7 @@ impl GroupPartRow {
         Self {
             pool: pool.clone(),
             pool_id: pool_id.to_string(),
+            made_at: time_of(info.created_at.0),
             volumes: volumes.iter().map(volume).collect(),
             snapshots: info.snapshots.iter().map(GroupSnapshotRow::of).collect(),
             unsettled: unsettled.iter().find_map(|cut| UnsettledGroupRow::of(cut, &info.name)),

@@ -4,7 +4,7 @@ use super::{
     ApiState,
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
-    group_orders::{find, group_of, hold},
+    group_orders::{find, group_of, hold, row_in},
     group_rows::{GroupPage, GroupRow},
     orders::{MeantVolume, has_stopped_pools, order, pool_of, volume_of},
     problem::ApiProblem,
@@ -183,7 +183,7 @@ pub(super) async fn create(
     let id = known.unwrap_or(GroupId(identity.uuid));
     if parts.iter().all(|part| part.is_there(&ids)) {
         let status = if id == GroupId(identity.uuid) { StatusCode::CREATED } else { StatusCode::OK };
-        return Ok(tagged(status, &group_of(&api, &caller, &id.to_string())?.row()));
+        return Ok(tagged(status, &row_in(&pools, id).await?));
     }
     let of_several = if ids.len() > 1 { ids.clone() } else { Vec::new() };
     let mut made: Vec<&NewPart> = Vec::new();
@@ -198,7 +198,7 @@ pub(super) async fn create(
         made.push(part);
     }
     drop(places);
-    Ok(tagged(StatusCode::CREATED, &group_of(&api, &caller, &id.to_string())?.row()))
+    Ok(tagged(StatusCode::CREATED, &row_in(&pools, id).await?))
 }
 
 async fn make(api: &ApiState, part: &NewPart, new: NewGroup) -> Result<(), ApiProblem> {
