@@ -22,7 +22,8 @@
 //!
 //! Invariants:
 //!
-//! 1. A pool's thread waits for no other thread: what it sends has room, or is counted and dropped.
+//! 1. A pool's thread waits for no other thread: what it sends has room, or is counted and dropped. Only where pools do
+//!    something together do they wait for one another, for bounded times ([`several_pools`]).
 //! 2. A pool whose thread panics is stopped, and its clients disconnected; all other pools go on.
 //! 3. Reading a view sends a pool nothing.
 

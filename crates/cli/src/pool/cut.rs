@@ -158,7 +158,7 @@ async fn take_online(
 ) -> Result<f64, Refusal> {
     let mut volumes = Vec::new();
     for (pool, request) in pools.iter().zip(requests) {
-        volumes.extend(pool.volume_ids(&request.volumes).await?);
+        volumes.extend(pool.volume_ids(&request.volumes, "see 'spindle volume snapshot --help'").await?);
     }
     pools[0].cut(volumes, (name, note)).await
 }

@@ -103,7 +103,7 @@ fn create(options: VerbOptions<'_>, name: &str, volumes: &[PathBuf]) -> Result<E
             PoolPlaces::Served(pools) => {
                 let mut ids = Vec::new();
                 for (pool, (_, names)) in pools.iter().zip(&requests) {
-                    ids.extend(pool.volume_ids(names).await?);
+                    ids.extend(pool.volume_ids(names, "see 'spindle group --help'").await?);
                 }
                 pools[0].create_group(name, ids).await?;
             }

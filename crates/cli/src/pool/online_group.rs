@@ -11,6 +11,7 @@ use control::web::{
         GroupPage, GroupPartRow, GroupRow, GroupSnapshotRow, MadeByGroup, MadeVolumeRow, SettledRow,
         Settlement, TakenGroupSnapshot, UnsettledGroupRow,
     },
+    rows::VolumePage,
 };
 use report::Refusal;
 use serde::Serialize;
@@ -22,7 +23,6 @@ use serving::{
         group::{GroupStatus, UnsettledOperation},
         note::NoteStatus,
         partner_pools::Partners,
-        volume_change::VolumeRef,
     },
     uuid::parse_uuid,
 };
@@ -270,15 +270,19 @@ impl OnlinePool {
         rows
     }
 
-    /// UUIDs of volumes of this pool by their names.
+    /// UUIDs of volumes of this pool by their names; `remedy` is for names that it does not have.
     ///
     /// # Errors
     ///
     /// There is none of a name; the server does not answer.
-    pub async fn volume_ids(&self, names: &[String]) -> Result<Vec<String>, Refusal> {
+    pub async fn volume_ids(&self, names: &[String], remedy: &str) -> Result<Vec<String>, Refusal> {
         let mut ids = Vec::new();
         for name in names {
-            ids.push(self.volume(&VolumeRef::Name(name.clone())).await?.id);
+            let path = format!("/v1/volumes?pool={}&name={}", self.id(), in_uri(name));
+            let page: VolumePage = self.server().get(&path).await?;
+            let found = page.volumes.into_iter().next().map(|row| row.id);
+            let missing = || refusal(self.place(), &Error::NoVolume(name.clone()), remedy);
+            ids.push(found.ok_or_else(missing)?);
         }
         Ok(ids)
     }

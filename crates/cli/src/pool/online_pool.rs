@@ -407,7 +407,7 @@ impl OnlinePool {
         }
     }
 
-    pub(super) async fn volume(&self, volume: &VolumeRef) -> Result<VolumeEntry, Refusal> {
+    async fn volume(&self, volume: &VolumeRef) -> Result<VolumeEntry, Refusal> {
         match volume {
             VolumeRef::Id(id) => self.server.get(&format!("/v1/volumes/{id}")).await,
             VolumeRef::Name(name) => {

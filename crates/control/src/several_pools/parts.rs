@@ -116,6 +116,11 @@ fn begin<T: Send + 'static>(
 }
 
 impl PartsRefusal {
+    /// True if no pool had begun: there is nothing to settle.
+    pub fn is_before_begin(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::NotTaken { refusal: OrderRefusal::Full, .. })
+    }
+
     /// For the log.
     pub fn refusal(&self) -> Refusal {
         match self {

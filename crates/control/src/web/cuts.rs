@@ -137,6 +137,7 @@ async fn take_in_all(
             }
             Ok(taken.into_iter().map(|(held, _)| held).max().unwrap_or_default())
         }
+        Err(refused) if refused.is_before_begin() => Err(refused.into()),
         Err(refused) => {
             // All pools may have it, and not know that of each other.
             settle_now(api, &pools).await.map_err(|_| ApiProblem::from(refused.clone()))?;

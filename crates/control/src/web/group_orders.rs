@@ -305,6 +305,7 @@ impl HeldGroup {
                 }
                 Some(done.into_iter().map(|(done, _)| done).collect())
             }
+            Err(refused) if refused.is_before_begin() => return Err(refused.into()),
             Err(refused) => {
                 // One pool may have done its part, and the others will; a pool that has stopped is settled when it is opened.
                 if self.is_shared() {
@@ -323,7 +324,7 @@ impl HeldGroup {
 
     /// True if a change with this UUID was made in all pools.
     pub fn has_happened(&self, change: [u8; 16]) -> bool {
-        !planted::is_in_groups(GroupBug::RepeatedBlindly) && has_happened(&self.parts, change)
+        has_happened(&self.parts, change)
     }
 
     /// UUID of a volume of the group in one of its pools.
@@ -364,6 +365,9 @@ fn has_happened(parts: &[(PoolHandle, GroupSighting)], change: [u8; 16]) -> bool
         let is_cut = snapshots.any(|known| known.snapshot == SnapshotId(change) && known.cut.is_none());
         is_cut || (!sighting.members.is_empty() && sighting.made.len() == sighting.members.len())
     };
+    if planted::is_in_groups(GroupBug::RepeatedBlindly) {
+        return false;
+    }
     !parts.is_empty() && parts.iter().all(|(_, sighting)| is_whole(sighting))
 }
 

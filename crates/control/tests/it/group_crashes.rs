@@ -93,8 +93,6 @@ struct Caller {
     open: Option<DrawnChange>,
     repeated: usize,
     refused: usize,
-    /// Starts at which something was settled.
-    settled: usize,
     has_volumes: bool,
 }
 
@@ -147,10 +145,8 @@ async fn look(client: &ApiClient) -> Result<Shown, String> {
 /// Both pools have the same: all of each change, or none of it. Deletions and the making of the group go pool by pool.
 fn check_agreed(shown: &Shown, open: Option<&ChangeKind>) -> Result<(), String> {
     let (logs, mail) = (&shown.by_pool["logs"], &shown.by_pool["mail"]);
-    let is_excused = matches!(
-        open,
-        Some(ChangeKind::Create | ChangeKind::Delete | ChangeKind::DeleteSnapshot(_))
-    );
+    let is_excused =
+        matches!(open, Some(ChangeKind::Create | ChangeKind::Delete | ChangeKind::DeleteSnapshot(_)));
     match logs == mail || is_excused {
         true => Ok(()),
         false => Err(format!("the pools differ: {logs:#?} and {mail:#?}, with {open:?} open")),
@@ -278,7 +274,7 @@ async fn send(world: &World, client: &ApiClient, change: &DrawnChange) -> Result
 /// Sends the open change again, then new ones, until all are answered.
 async fn call(world: World, client: Rc<ApiClient>, caller: Rc<RefCell<Caller>>) -> Result<(), String> {
     if !caller.borrow().has_volumes {
-        make_volumes(&client, "").await?;
+        make_volumes(&client).await?;
         let mut caller = caller.borrow_mut();
         caller.has_volumes = true;
         caller.model.volumes.insert(VOLUME.to_owned());
@@ -312,11 +308,11 @@ async fn call(world: World, client: Rc<ApiClient>, caller: Rc<RefCell<Caller>>) 
 }
 
 /// Makes a volume in each pool. Returns their UUIDs.
-async fn make_volumes(client: &ApiClient, suffix: &str) -> Result<Vec<String>, String> {
+async fn make_volumes(client: &ApiClient) -> Result<Vec<String>, String> {
     let rows: Vec<PoolRow> = client.get("/v1/pools").await.map_err(said)?;
     let mut ids = Vec::new();
     for row in rows {
-        let body = NewVolumeBody { name: format!("{VOLUME}{suffix}"), size_bytes: MIB, ..Default::default() };
+        let body = NewVolumeBody { name: VOLUME.to_owned(), size_bytes: MIB, ..Default::default() };
         let path = format!("/v1/pools/{}/volumes", row.id.unwrap());
         let made: VolumeEntry = client.call(Method::POST, &path, &body).await.map_err(said)?;
         ids.push(made.id);
@@ -331,7 +327,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
     world: World,
     (network, drives, made, file): Place,
     work: impl FnOnce(Rc<ApiClient>, SiteHandle) -> F,
-) -> Result<usize, String> {
+) -> Result<(), String> {
     let journal = Arc::new(journal_of(&file)?);
     let (own, api) = (Fragile::new(network.clone()), Fragile::new(network.clone()));
     let threads = Rc::new(SimThreads(world.clone()));
@@ -370,16 +366,15 @@ async fn serve<F: Future<Output = Result<(), String>>>(
     with_deadline(answering, work(client, handle)).await.expect("answering does not end")?;
     web.stop().await?;
     server.stop().await;
-    let mut settled = 0;
     while let Some(notice) = reader.try_next() {
-        if notice.is_warning {
+        // A test fills the queue of a pool, and its jobs are asked for as well.
+        if notice.is_warning && !notice.text.contains("orders wait for the pool already") {
             return Err(format!("warned of {notice:?}"));
         }
-        settled += usize::from(notice.kind == Some("settled"));
     }
     let audit = journal.audit_lines(0, 5000).map_err(|error| error.to_string())?;
     check_audit(&audit).map_err(|broken| format!("{broken:?}"))?;
-    Ok(settled)
+    Ok(())
 }
 
 /// Facts of a seed.
@@ -411,7 +406,6 @@ fn lives(seed: u64) -> Result<Lives, String> {
         open: None,
         repeated: 0,
         refused: 0,
-        settled: 0,
         has_volumes: false,
     };
     let caller = Rc::new(RefCell::new(caller));
@@ -424,9 +418,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
         let outcome = simulation.run(limits, |own| async move {
             let world = own.clone();
             let of_caller = Rc::clone(&caller_now);
-            let settled = serve(own, of_life, |client, _| call(world, client, of_caller)).await?;
-            caller_now.borrow_mut().settled += settled;
-            Ok::<_, String>(())
+            serve(own, of_life, |client, _| call(world, client, of_caller)).await
         });
         match outcome {
             SimOutcome::Completed(ended) => {
@@ -457,7 +449,7 @@ fn seeds(of_run: u64) -> std::ops::Range<u64> {
 #[test]
 fn a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once() {
     let mut sum = Lives::default();
-    let seeds = seeds(20);
+    let seeds = seeds(16);
     for seed in seeds.clone() {
         match lives(seed) {
             Ok(Lives { crashes, repeated, refused, made }) => {
@@ -478,26 +470,24 @@ fn a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once() {
 #[test]
 fn planted_bugs_of_groups_are_noticed() {
     for bug in GroupBug::ALL {
-        let is_noticed = with_group_bug(bug, || (0..200).any(|seed| lives(seed).is_err()));
+        let is_noticed = with_group_bug(bug, || (0..60).any(|seed| lives(seed).is_err()));
         assert!(is_noticed, "{bug:?}");
     }
 }
 
 /// Runs `work` beside a server with a volume in each pool.
-fn with_server<F: Future<Output = Result<(), String>>>(
+fn with_server<F: Future<Output = Result<(), String>> + 'static>(
     work: impl FnOnce(World, Rc<ApiClient>, SiteHandle, Vec<String>) -> F + 'static,
-) where
-    F: 'static,
-{
+) {
     let mut simulation = Simulation::new(7);
     let place = place(&mut simulation, 7);
     let outcome = simulation.run(SimLimits::generous(), |own| async move {
         let world = own.clone();
         let beside = |client: Rc<ApiClient>, site: SiteHandle| async move {
-            let volumes = make_volumes(&client, "").await?;
+            let volumes = make_volumes(&client).await?;
             work(world, client, site, volumes).await
         };
-        serve(own, place, beside).await.map(|_| ())
+        serve(own, place, beside).await
     });
     match outcome {
         SimOutcome::Completed(ended) => ended.unwrap(),
@@ -543,16 +533,23 @@ fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
             Box::pin(async move { served.world.sleep(Duration::from_secs(60)).await })
         });
         let path = format!("/v1/groups/{}/snapshots", group.id);
-        let snapshot = |name: &str| json(&NewGroupSnapshotBody { name: name.to_owned(), note: String::new() });
+        let snapshot =
+            |name: &str| json(&NewGroupSnapshotBody { name: name.to_owned(), note: String::new() });
         // It cannot even be looked at: the caller is told so after 30 s, and what it asked for goes on.
-        let reply = client.send(Method::POST, &path, snapshot("a"), &[("idempotency-key", "a")]).await.map_err(said)?;
+        let reply = client
+            .send(Method::POST, &path, snapshot("a"), &[("idempotency-key", "a")])
+            .await
+            .map_err(said)?;
         assert_eq!((reply.status, reply.body.contains("goes-on")), (504, true), "{reply:?}");
         let began = world.now();
         logs.begin("quick", |_| Box::pin(async {})).unwrap().await.unwrap();
         assert!(world.now().since(began) < Duration::from_millis(10), "the other pool has orders");
         busy.unwrap().await.unwrap();
         let reply = loop {
-            let reply = client.send(Method::POST, &path, snapshot("a"), &[("idempotency-key", "a")]).await.map_err(said)?;
+            let reply = client
+                .send(Method::POST, &path, snapshot("a"), &[("idempotency-key", "a")])
+                .await
+                .map_err(said)?;
             if !reply.body.contains("under-way") {
                 break reply;
             }
@@ -569,6 +566,7 @@ fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
                 .ok()
             })
             .collect();
+        let began = world.now();
         let cut = NewSnapshotsBody {
             name: "b".to_owned(),
             note: String::new(),
@@ -576,8 +574,13 @@ fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
         };
         let reply = client.send(Method::POST, "/v1/snapshots", json(&cut), &[]).await.map_err(said)?;
         assert_eq!((reply.status, reply.body.contains("busy")), (503, true), "{reply:?}");
+        assert!(world.now().since(began) < Duration::from_secs(6), "nobody waits for the whole queue");
+        let began = world.now();
         logs.begin("quick", |_| Box::pin(async {})).unwrap().await.unwrap();
-        drop(busy);
+        assert!(world.now().since(began) < Duration::from_millis(10), "it waits for its part no more");
+        for order in busy {
+            order.await.unwrap();
+        }
 
         let settled: Settlement =
             client.call(Method::POST, "/v1/settlement", &SettlementBody::default()).await.map_err(said)?;
