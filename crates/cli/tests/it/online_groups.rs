@@ -84,6 +84,11 @@ fn verbs_of_groups_say_the_same_served_or_not() {
         &["volume", "snapshot", mail, logs, "--as", "both"],
         &["volume", "snapshot", mail, logs, "--as", "both"],
         &["volume", "snapshot", mail, logs, "--as", "three", "--json"],
+        &["volume", "diff", &format!("{mail}@both"), &format!("{mail}@three")],
+        &["volume", "diff", &format!("{mail}@three"), &format!("{mail}@both")],
+        &["volume", "diff", &format!("{mail}@nothing")],
+        &["volume", "diff", &format!("{mail}@both"), "--json"],
+        &["volume", "diff", &format!("{mail}@monday"), &format!("{MAIL}/cold-try"), "--json"],
         &["pool", "settle", MAIL, LOGS],
         &["pool", "settle", MAIL, LOGS, "--json"],
         &["pool", "settle", MAIL, "--give-up", "nothing"],
@@ -144,6 +149,12 @@ fn a_group_under_clients_is_cut_cloned_and_rolled_back_by_force() {
             client.says("write -P 2 0 1M", "wrote", 2).await;
         }
         run(&["group", "clone", snapshot, "--suffix", "-try"]);
+        let store = "state/pools/mail/store@monday";
+        let said = run(&["volume", "diff", store]);
+        assert!(said.contains("1.00 MiB of 16.0 MiB changed") && said.contains("data"), "{said}");
+        let ranges: Value = serde_json::from_str(&run(&["volume", "diff", store, "--json"])).unwrap();
+        assert_eq!(ranges["ranges"], json!([{ "at": 0, "length": 1 << 20, "change": "data" }]));
+        assert_eq!(ranges["totals"]["data"], json!({ "bytes": 1 << 20, "ranges": 1 }));
         let rollback = ["group", "rollback", snapshot, "--yes", "all"];
         let refused = bench.run(&rollback);
         assert_eq!(refused.code, Some(2), "{}", refused.stdout);

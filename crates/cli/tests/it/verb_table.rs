@@ -60,7 +60,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "snapshot",
         By(&["POST /volumes/{volume}/snapshots", "POST /pools/{pool}/snapshots", "POST /snapshots"]),
     ),
-    ("volume", "diff", No("reads the map for as long as it takes: end the server")),
+    ("volume", "diff", By(&["GET /volumes/{volume}/difference"])),
     ("volume", "clone", By(&["POST /volumes/{volume}/clones"])),
     ("volume", "fill", By(&["PUT /volumes/{volume}/filling", "DELETE /volumes/{volume}/filling"])),
     ("volume", "move", No(ONE_THREAD)),

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots, the exact space and the uses of a volume, and the whole status of a
+//! 1. A GET sends a pool nothing, but for pages of snapshots, differences, the exact space and the uses of a volume, and the whole status of a
 //!    pool; and once after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
@@ -21,6 +21,7 @@ pub mod client;
 mod conditions;
 mod connections;
 mod cuts;
+pub mod differences;
 mod drive_warnings;
 mod drives;
 mod events;

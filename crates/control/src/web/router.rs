@@ -4,9 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, drive_warnings, drives, events, exports, group_changes, groups, health, initiators,
-    jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets, tokens,
-    uses, volumes,
+    conditions, cuts, differences, drive_warnings, drives, events, exports, group_changes, groups, health,
+    initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
+    tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -104,6 +104,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))
+        .routes(routes!(differences::show))
         .routes(routes!(cuts::create))
         .routes(routes!(cuts::settle_pools))
         .routes(routes!(groups::list, groups::create))
