@@ -16,13 +16,14 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`space_counter`]; [`metrics`], what
+//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`several_pools`], snapshots and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`space_counter`]; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
 //! [`schedules`], its snapshots, and [`web`], the API.
 //!
 //! Invariants:
 //!
-//! 1. A pool's thread waits for no other thread: what it sends has room, or is counted and dropped.
+//! 1. A pool's thread waits for no other thread: what it sends has room, or is counted and dropped. Only where pools do
+//!    something together do they wait for one another, for bounded times ([`several_pools`]).
 //! 2. A pool whose thread panics is stopped, and its clients disconnected; all other pools go on.
 //! 3. Reading a view sends a pool nothing.
 
@@ -50,6 +51,7 @@ pub mod portal;
 pub mod recovery;
 pub mod schedules;
 pub mod session_view;
+pub mod several_pools;
 pub mod site;
 pub mod space_counter;
 pub mod view;

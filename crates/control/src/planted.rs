@@ -30,13 +30,44 @@ impl ApplyBug {
     ];
 }
 
+/// A bug to plant in the changes of groups (`group_crashes`).
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBug {
+    /// What a crash left is not settled when the pools are opened.
+    NotSettledAtStart,
+    /// A repeated request does not look whether the first one was done.
+    RepeatedBlindly,
+    /// A deletion ends after the first pool.
+    DeletedInOnePool,
+}
+
+impl GroupBug {
+    pub const ALL: [Self; 3] = [Self::NotSettledAtStart, Self::RepeatedBlindly, Self::DeletedInOnePool];
+}
+
 #[cfg(debug_assertions)]
 mod planting {
-    use super::ApplyBug;
+    use super::{ApplyBug, GroupBug};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<ApplyBug>> = const { Cell::new(None) };
+        static PLANTED_IN_GROUPS: Cell<Option<GroupBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all changes of groups of this thread.
+    #[doc(hidden)]
+    pub fn with_group_bug<T>(bug: GroupBug, work: impl FnOnce() -> T) -> T {
+        let before = PLANTED_IN_GROUPS.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let done = work();
+        PLANTED_IN_GROUPS.set(None);
+        done
+    }
+
+    pub(crate) fn is_in_groups(bug: GroupBug) -> bool {
+        PLANTED_IN_GROUPS.get() == Some(bug)
     }
 
     /// Runs `work` with a bug planted in all sites of this thread.
@@ -55,11 +86,16 @@ mod planting {
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::is;
+pub(crate) use planting::{is, is_in_groups};
 #[cfg(debug_assertions)]
-pub use planting::with_bug;
+pub use planting::{with_bug, with_group_bug};
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: ApplyBug) -> bool {
+    false
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is_in_groups(_: GroupBug) -> bool {
     false
 }

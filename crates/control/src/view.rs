@@ -17,7 +17,7 @@ use crate::{
 };
 use array::{
     format::{PoolId, VolumeId},
-    pool::{VolumeInfo, VolumeSetting},
+    pool::{GroupInfo, UnsettledCut, UnsettledState, VolumeInfo, VolumeSetting},
 };
 use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
@@ -56,6 +56,10 @@ pub struct PoolView {
     pub order_under_way: Option<&'static str>,
     /// Sorted by name.
     pub volumes: Arc<Vec<VolumeView>>,
+    /// Parts of groups that the pool has.
+    pub groups: Arc<Vec<GroupInfo>>,
+    /// Snapshots of several pools, and operations on groups, of which other pools may not know; without those under way.
+    pub unsettled: Arc<Vec<UnsettledCut>>,
     /// NBD exports.
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
@@ -101,6 +105,8 @@ pub(crate) struct ViewPublisher {
     /// Revision of the catalogue that the rows show.
     rows_of: Option<u64>,
     volumes: Arc<Vec<VolumeView>>,
+    groups: Arc<Vec<GroupInfo>>,
+    unsettled: Arc<Vec<UnsettledCut>>,
     exports: Arc<Vec<ListedExport>>,
     targets: Arc<Vec<ListedTarget>>,
     sessions: Arc<Vec<SessionView>>,
@@ -115,6 +121,8 @@ impl ViewPublisher {
             views,
             rows_of: None,
             volumes: Arc::default(),
+            groups: Arc::default(),
+            unsettled: Arc::default(),
             exports: Arc::default(),
             targets: Arc::default(),
             sessions: Arc::default(),
@@ -138,8 +146,15 @@ impl ViewPublisher {
             let mut rows = map_rows(&self.world, self.pool.pool.volumes(), VolumeView::of).await;
             rows.sort_by(|one, other| one.name.cmp(&other.name));
             self.volumes = Arc::new(rows);
+            self.groups = Arc::new(self.pool.pool.groups());
             self.rows_of = Some(revision);
         }
+        // What is under way ends without a change of the catalogue if it fails.
+        let unsettled = self.pool.pool.unsettled_cuts().into_iter();
+        keep_if_equal(
+            &mut self.unsettled,
+            unsettled.filter(|cut| cut.state != UnsettledState::UnderWay).collect(),
+        );
         let services_revision = self.pool.services_revision();
         let ListedServices { exports, targets, access } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
@@ -163,6 +178,8 @@ impl ViewPublisher {
             orders_done: self.pool.orders_done(),
             order_under_way: self.pool.order_under_way(),
             volumes: Arc::clone(&self.volumes),
+            groups: Arc::clone(&self.groups),
+            unsettled: Arc::clone(&self.unsettled),
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,

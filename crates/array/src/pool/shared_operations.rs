@@ -80,7 +80,7 @@ impl Pool {
         let features = self.begin_operation(fills, true).await?;
         let operation =
             GroupOperation::Clone { suffix: new.suffix.clone(), is_independent: new.is_independent };
-        part.reach(CutStep::Prepared).await.map_err(not_begun)?;
+        part.reach(&self.shared.world, CutStep::Prepared).await.map_err(not_begun)?;
         drop(self.decide_with_others((one_at_a_time, features), goal, (operation, new.seed), part).await?);
         self.shared.wait_for_release().await?;
         Ok(made)
@@ -96,7 +96,7 @@ impl Pool {
         let (one_at_a_time, goal) = self.lock_in_turn(goal, part).await?;
         let (members, fills) = self.check_rollback(goal, is_forced)?;
         let features = self.begin_operation(fills, true).await?;
-        part.reach(CutStep::Prepared).await.map_err(not_begun)?;
+        part.reach(&self.shared.world, CutStep::Prepared).await.map_err(not_begun)?;
         let no_writes = self.close_all(&members).await;
         let locks = (one_at_a_time, features, no_writes);
         let locks = self.decide_with_others(locks, goal, (GroupOperation::RollBack, seed), part).await?;
@@ -112,7 +112,7 @@ impl Pool {
         (group, snapshot): (GroupKey<'_>, SnapshotKey<'_>),
         part: &CutMember,
     ) -> Result<(ChangeLock, (GroupNumber, SnapshotId))> {
-        part.wait_for_turn().await.map_err(not_begun)?;
+        part.wait_for_turn(&self.shared.world).await.map_err(not_begun)?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let goal = self.group_snapshot_of(group, snapshot)?;
         self.check_pools_of(goal.0, part.pools())?;
@@ -139,7 +139,7 @@ impl Pool {
         let decided = if canary::is(Canary::OperationDecidedAlone) {
             Ok(())
         } else {
-            part.reach(CutStep::Durable).await
+            part.reach(&self.shared.world, CutStep::Durable).await
         };
         if let Err(failed) = decided {
             // Then no pool goes on, so nobody will find it decided.
@@ -148,7 +148,7 @@ impl Pool {
         }
         let mut locks = self.confirm(locks, group, intent).await?;
         // It has happened: what fails from here on leaves work to a settlement, and is no error.
-        if part.reach(CutStep::Whole).await.is_ok() {
+        if part.reach(&self.shared.world, CutStep::Whole).await.is_ok() {
             locks = self.shared.logged_under(locks, self.without_intent(group)).await?;
         }
         Ok(locks.0)

@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. The rows of the clients are in the record of the rollback: both have happened, or none.
+//! 1. The rows of the clients are in the record of the rollback: both have happened, or none. Those of a group's rollback
+//!    are durable before its intent ([`Pool::withhold`]): it never happens without them.
 //! 2. A row stays until its client is readmitted, or the volume is deleted.
 
 use super::{Pool, RollbackGoal, VolumeKey};
@@ -38,6 +39,42 @@ impl Pool {
         clients: &[WithheldClient],
     ) -> Result<String> {
         self.roll_back_from(volume.into(), goal, left, Some(clients)).await
+    }
+
+    /// Withholds volumes from clients, before a rollback of their group that is forced: the caller keeps commands of these
+    /// clients away from the volumes, from before this call on. Returns, by volume, the clients that are new to it.
+    ///
+    /// # Errors
+    ///
+    /// No such volume; more than [`WITHHELD_BY_ROLLBACK_MAX`] clients are new to one, or one has an invalid name; or the pool
+    /// cannot write. Volumes before that one may be withheld then.
+    pub async fn withhold(
+        &self,
+        wanted: &[(VolumeId, Vec<WithheldClient>)],
+    ) -> Result<Vec<(VolumeId, Vec<WithheldClient>)>> {
+        let one_at_a_time = self.host.admission.admit_rows().await?;
+        let (mut rows, mut new) = (Vec::new(), Vec::new());
+        for (volume, clients) in wanted {
+            let number = self.number_of((*volume).into())?;
+            let known = self.shared.state.borrow().catalogue.new_withholdings(number, clients);
+            new.push((*volume, known.into_iter().map(|(_, client)| client).collect()));
+            rows.push(self.withholding_rows(number, clients)?);
+        }
+        let features = self.begin_withholding(rows.iter().any(|rows| !rows.is_empty())).await?;
+        // A record for each volume: together they may be more than one has room for.
+        let puts = rows.into_iter().filter(|rows| !rows.is_empty()).map(|rows| {
+            let put = |(row, bytes)| LogItem::Put { row, bytes };
+            self.log.append_together(rows.into_iter().map(put).collect())
+        });
+        let logged: Vec<_> = puts.collect();
+        let all = async move {
+            for logged in logged {
+                logged.await?;
+            }
+            Ok(())
+        };
+        self.answer((one_at_a_time, features), Box::pin(all)).await?;
+        Ok(new)
     }
 
     /// Clients from which a volume is withheld.

@@ -1,7 +1,9 @@
 //! `spindle volume snapshot` and `spindle pool settle`: snapshots of volumes in one pool or several.
 
 use super::{
-    pool_place::refuse_served,
+    online_group,
+    online_pool::OnlinePool,
+    pool_place::PoolPlaces,
     reporter::{close_all, open_all},
     volume::VolumeAnswer,
     volume_access::{VerbOptions, VolumeAccess},
@@ -70,14 +72,17 @@ pub fn snapshot(options: VerbOptions<'_>, wanted: &WantedSnapshot<'_>) -> Result
             }
             _ => {
                 let folders: Vec<&Path> = requests.iter().map(|request| request.folder.as_path()).collect();
-                let what = "a snapshot over several pools";
-                refuse_served(&world, &folders, (options.server, what)).await?;
-                let opened = open_all(&world, &folders, &console).await?;
-                let taken = take(&world, &opened, &requests, (&name, wanted.note)).await;
-                let closed = close_all(opened).await;
-                let held_ms = taken?;
-                closed?;
-                held_ms
+                match PoolPlaces::of(&world, &folders, options.server).await? {
+                    PoolPlaces::Served(pools) => take_online(&pools, &requests, (&name, wanted.note)).await?,
+                    PoolPlaces::Folders => {
+                        let opened = open_all(&world, &folders, &console).await?;
+                        let taken = take(&world, &opened, &requests, (&name, wanted.note)).await;
+                        let closed = close_all(opened).await;
+                        let held_ms = taken?;
+                        closed?;
+                        held_ms
+                    }
+                }
             }
         };
         if json && wanted.name.is_some() {
@@ -145,20 +150,39 @@ async fn take(
     Ok(held.as_secs_f64() * 1e3)
 }
 
+/// The same in pools of a server.
+async fn take_online(
+    pools: &[OnlinePool],
+    requests: &[PoolRequest],
+    (name, note): (&str, &str),
+) -> Result<f64, Refusal> {
+    let mut volumes = Vec::new();
+    for (pool, request) in pools.iter().zip(requests) {
+        volumes.extend(pool.volume_ids(&request.volumes, "see 'spindle volume snapshot --help'").await?);
+    }
+    pools[0].cut(volumes, (name, note)).await
+}
+
 /// Settles the snapshots of several pools that ended early.
 pub async fn settle_pools(
     world: &World,
     folders: &[PathBuf],
     give_up: Option<&str>,
-    json: bool,
+    VerbOptions { json, server }: VerbOptions<'_>,
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
-    let opened = open_all(world, &folders, &console).await?;
-    let settled = settle(&opened, give_up).await;
-    let closed = close_all(opened).await;
-    let settled = settled?;
-    closed?;
+    let settled = match PoolPlaces::of_pools(world, &folders, server).await? {
+        PoolPlaces::Served(pools) => online_group::settle(&pools.iter().collect::<Vec<_>>(), give_up).await?,
+        PoolPlaces::Folders => {
+            let opened = open_all(world, &folders, &console).await?;
+            let settled = settle(&opened, give_up).await;
+            let closed = close_all(opened).await;
+            let settled = settled?;
+            closed?;
+            settled
+        }
+    };
     if json {
         console.json_of(&SettledAnswer { snapshots: &settled })?;
     }

@@ -1,5 +1,6 @@
 //! Arguments of `spindle group`.
 
+use crate::server::place::ServerAddress;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -15,11 +16,16 @@ use std::path::PathBuf;
 
 Each of these happens to all volumes of the group or to none, whatever interrupts it; only the deletion of a group in
 several pools, or of its snapshot, goes pool by pool, and is called again if it was interrupted. A group may have volumes
-in several pools: name it by any of them. The others are found if their folders lie beside that one; otherwise say
---with. No other process may have a pool open: end its export first. Ends with 0 on success, 2 on failure.")]
+in several pools: name it by any of them. If 'spindle serve' has the pools open, it does the work, under their clients;
+then POOL may also be the pool's name, at the server with the usual state folder or at --server. Of pools that nobody has
+open, the others are found if their folders lie beside the one named; otherwise say --with. Any other process that has a
+pool open has to be ended first. Ends with 0 on success, 2 on failure.")]
 pub struct GroupArguments {
     #[command(subcommand)]
     pub verb: GroupVerb,
+
+    #[command(flatten)]
+    pub server: ServerAddress,
 
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
@@ -82,8 +88,10 @@ The clones are in no group. 'spindle volume clone --help' says what they share w
     #[command(after_help = "Examples:
   spindle group rollback mail/mail-all@monday         asks for the name of the group
   spindle group rollback mail/mail-all@monday --yes mail-all
+  spindle group rollback mail/mail-all@monday --force
 
-The present state of each volume stays as a read-only volume, as after 'spindle volume rollback'.")]
+The present state of each volume stays as a read-only volume, as after 'spindle volume rollback'. Volumes that a server
+serves are rolled back with --force alone: they are withheld from each client then until it has let go of what it cached.")]
     Rollback {
         /// The snapshot of the group
         #[arg(value_name = "POOL/GROUP@SNAPSHOT")]
@@ -92,6 +100,10 @@ The present state of each volume stays as a read-only volume, as after 'spindle 
         /// Name of the group, in place of the question on the terminal
         #[arg(long, value_name = "NAME")]
         yes: Option<String>,
+
+        /// Although a server serves the volumes: they are withheld from their clients
+        #[arg(long)]
+        force: bool,
     },
     /// Delete a group, or a snapshot of one
     #[command(after_help = "Examples:

@@ -22,6 +22,7 @@ pub mod job_arguments;
 mod job_text;
 mod level;
 mod online_drives;
+mod online_group;
 mod online_pool;
 mod online_wait;
 mod pool_place;
@@ -48,7 +49,7 @@ pub use volume::volume;
 use crate::{console::Console, exit_status::ExitStatus, server::place::ServerAddress};
 use arguments::{FailureSetsState, PoolArguments, PoolVerb, SparingArgument};
 use confirmation::Destruction;
-use pool_place::{PoolPlace, refuse_served};
+use pool_place::PoolPlace;
 use report::Refusal;
 use serving::{
     pool::{
@@ -58,7 +59,7 @@ use serving::{
     },
     remote::RemoteSettings,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use volume_access::VerbOptions;
 use world::{
     ByteCount, World,
@@ -113,9 +114,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             }
         }
         PoolVerb::Settle { pools, give_up } => {
-            let paths: Vec<&Path> = pools.iter().map(PathBuf::as_path).collect();
-            refuse_served(&world, &paths, (&arguments.server, "'spindle pool settle'")).await?;
-            cut::settle_pools(&world, pools, give_up.as_deref(), json).await
+            cut::settle_pools(&world, pools, give_up.as_deref(), options).await
         }
         PoolVerb::Level { pool } => level::level(&world, pool, options).await,
         PoolVerb::Set { pool, sparing, domain, no_domain, failure_sets } => {

@@ -144,6 +144,11 @@ impl OnlinePool {
         PathBuf::from(format!("{}{}", self.word(), self.repeated))
     }
 
+    /// UUID.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The pool as it was given.
     pub fn place(&self) -> &Path {
         &self.place

@@ -68,6 +68,62 @@ impl PoolPlace {
     }
 }
 
+/// Pools, by who has them open: all of them a server, or all of them nobody.
+pub enum PoolPlaces {
+    Folders,
+    Served(Vec<OnlinePool>),
+}
+
+impl PoolPlaces {
+    /// The places of pools that are given as folders or names.
+    ///
+    /// # Errors
+    ///
+    /// As [`PoolPlace::of`]; or a server has some of them open, and not all.
+    pub async fn of(world: &World, pools: &[&Path], address: &ServerAddress) -> Result<Self, Refusal> {
+        Self::find(world, pools, (address, "/VOLUME")).await
+    }
+
+    /// As [`PoolPlaces::of`], for a verb about the pools themselves.
+    ///
+    /// # Errors
+    ///
+    /// As of [`PoolPlaces::of`].
+    pub async fn of_pools(world: &World, pools: &[&Path], address: &ServerAddress) -> Result<Self, Refusal> {
+        Self::find(world, pools, (address, "")).await
+    }
+
+    async fn find(
+        world: &World,
+        pools: &[&Path],
+        (address, end): (&ServerAddress, &str),
+    ) -> Result<Self, Refusal> {
+        let (mut served, mut stopped) = (Vec::new(), Vec::new());
+        for pool in pools {
+            match PoolPlace::find(world, pool, (address, end)).await? {
+                PoolPlace::Served(one) => served.push(*one),
+                PoolPlace::Folder => stopped.push(pool.display().to_string()),
+            }
+        }
+        let Some(first) = served.first() else { return Ok(Self::Folders) };
+        let at = first.server().address().clone();
+        if let Some(stopped) = stopped.first() {
+            return Err(Refusal::new(
+                format!("{} is open in the server at {at}, and {stopped} is not", first.place().display()),
+                "have the server open both, or end it",
+            ));
+        }
+        if let Some(other) = served.iter().find(|other| *other.server().address() != at) {
+            let (first, other) = (first.place().display(), other.place().display());
+            return Err(Refusal::new(
+                format!("{first} and {other} are open in two servers"),
+                "have one server open both",
+            ));
+        }
+        Ok(Self::Served(served))
+    }
+}
+
 /// Refuses pools that a server has open, for a verb that opens them itself; `what` names it.
 ///
 /// # Errors

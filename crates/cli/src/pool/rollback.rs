@@ -55,7 +55,7 @@ fn volume_path(goal: &VolumePath) -> PathBuf {
 }
 
 /// The services and clients that a rollback concerns.
-fn uses_text(volume: &Path, uses: &VolumeUses, is_forced: bool) -> String {
+pub(super) fn uses_text(volume: &Path, uses: &VolumeUses, is_forced: bool) -> String {
     let mut text = format!("{} is served as {}", volume.display(), uses.services.join(", "));
     match &uses.initiators[..] {
         [] => {}
@@ -66,6 +66,16 @@ fn uses_text(volume: &Path, uses: &VolumeUses, is_forced: bool) -> String {
         text += "; it is withheld from each client until it has let go of what it cached";
     }
     text
+}
+
+/// The clients from which a volume is withheld, and the way back. `server` is the argument that names the server.
+pub(super) fn withheld_text(volume: &Path, (initiators, nbd): (&[String], bool), server: &str) -> String {
+    format!(
+        "{volume}: withheld from {}; an initiator gets it when it has logged out and logs in again, or, as NBD clients do, after \
+         'spindle volume readmit {volume}{server}'",
+        clients_text(initiators, nbd),
+        volume = volume.display()
+    )
 }
 
 fn confirm((path, goal): (&Path, &VolumePath), yes: Option<&str>, console: &Console) -> Result<(), Refusal> {
@@ -118,11 +128,9 @@ fn show(
     let (change, undo) = text.rsplit_once('\n').expect("the command that undoes it has a line of its own");
     console.say(change);
     if !initiators.is_empty() || *nbd {
-        console.say(&format!(
-            "withheld from {}; an initiator gets it when it has logged out and logs in again, or, as NBD clients do, after \
-             'spindle volume readmit {volume}{server}'",
-            clients_text(initiators, *nbd)
-        ));
+        let text = withheld_text(&answer.volume, (initiators, *nbd), &server);
+        // The volume has been named.
+        console.say(text.strip_prefix(&format!("{volume}: ")).unwrap_or(&text));
     }
     let force = if is_served { " --force" } else { "" };
     console.say(&format!("{undo}{force}{server}"));

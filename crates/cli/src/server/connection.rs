@@ -63,6 +63,19 @@ impl ServerConnection {
         self.client.get(path).await
     }
 
+    /// Gets a resource of lines, and passes each on as it comes.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it broke off; or that of `take`.
+    pub async fn get_lines(
+        &self,
+        path: &str,
+        take: impl FnMut(&str) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        self.client.get_lines(path, take).await
+    }
+
     /// Gets a resource, if the server answers: one that ends or starts does not.
     ///
     /// # Errors

@@ -40,6 +40,7 @@ mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;
 mod notifiers;
+mod online_groups;
 mod online_pools;
 mod online_verbs;
 mod ordered_server;

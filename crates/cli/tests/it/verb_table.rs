@@ -24,7 +24,6 @@ enum VerbApi {
 use VerbApi::{None as No, Operations as By};
 
 const ONE_THREAD: &str = "takes pools of several threads on one: end the server";
-const GROUPS: &str = "a group may lie in several pools, which this takes on one thread: end the server";
 
 /// Verbs behind their nouns.
 const TABLE: &[(&str, &str, VerbApi)] = &[
@@ -49,15 +48,19 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("pool", "scrub", By(&["PUT /pools/{pool}/scrub"])),
     ("pool", "room", By(&["GET /pools/{pool}/room"])),
     ("pool", "import", No("writes the record of a pool that is not open")),
-    ("pool", "settle", No(ONE_THREAD)),
+    ("pool", "settle", By(&["POST /settlement"])),
     ("pool", "force-open", No("opens a pool that does not open")),
     ("pool", "salvage", No("reads a pool that does not open; of an open one, export a snapshot")),
     ("volume", "create", By(&["POST /pools/{pool}/volumes"])),
     ("volume", "set", By(&["PATCH /volumes/{volume}"])),
     ("volume", "resize", By(&["PATCH /volumes/{volume}"])),
     ("volume", "rename", By(&["PATCH /volumes/{volume}"])),
-    ("volume", "snapshot", By(&["POST /volumes/{volume}/snapshots", "POST /pools/{pool}/snapshots"])),
-    ("volume", "diff", No("reads the map for as long as it takes: end the server")),
+    (
+        "volume",
+        "snapshot",
+        By(&["POST /volumes/{volume}/snapshots", "POST /pools/{pool}/snapshots", "POST /snapshots"]),
+    ),
+    ("volume", "diff", By(&["GET /volumes/{volume}/difference"])),
     ("volume", "clone", By(&["POST /volumes/{volume}/clones"])),
     ("volume", "fill", By(&["PUT /volumes/{volume}/filling", "DELETE /volumes/{volume}/filling"])),
     ("volume", "move", No(ONE_THREAD)),
@@ -66,12 +69,12 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("volume", "readmit", By(&["POST /volumes/{volume}/readmission"])),
     ("volume", "space", By(&["GET /volumes/{volume}/space", "GET /volumes/{volume}/snapshots"])),
     ("volume", "delete", By(&["DELETE /volumes/{volume}", "DELETE /volumes/{volume}/snapshots/{snapshot}"])),
-    ("group", "create", No(GROUPS)),
-    ("group", "snapshot", No(GROUPS)),
-    ("group", "clone", No(GROUPS)),
-    ("group", "rollback", No(GROUPS)),
-    ("group", "delete", No(GROUPS)),
-    ("group", "show", No(GROUPS)),
+    ("group", "create", By(&["POST /groups"])),
+    ("group", "snapshot", By(&["POST /groups/{group}/snapshots"])),
+    ("group", "clone", By(&["POST /groups/{group}/clones"])),
+    ("group", "rollback", By(&["POST /groups/{group}/rollback", "GET /volumes/{volume}/uses"])),
+    ("group", "delete", By(&["DELETE /groups/{group}", "DELETE /groups/{group}/snapshots/{snapshot}"])),
+    ("group", "show", By(&["GET /groups"])),
     ("job", "list", By(&["GET /pools/{pool}/jobs"])),
     ("job", "show", By(&["GET /pools/{pool}/jobs/{job}"])),
     ("job", "wait", By(&["GET /pools/{pool}/jobs/{job}"])),
@@ -140,6 +143,7 @@ const OTHER_OPERATIONS: &[(&str, &str)] = &[
     ("GET /pools/{pool}/drives/{drive}", "for programs; verbs list all drives"),
     ("GET /volumes", "all verbs find their volume by it"),
     ("GET /volumes/{volume}", "all verbs find their volume by it"),
+    ("GET /groups/{group}", "for programs; verbs list all groups"),
     ("GET /exports/{export}", "for programs; verbs list all exports"),
     ("GET /sessions/{session}", "for programs; verbs list all sessions"),
     ("GET /power", "for programs; `event conditions` shows it"),

@@ -22,7 +22,10 @@ use crate::{
     view::PoolView,
     watched::WatchedSite,
 };
-use array::mover::JobKind;
+use array::{
+    format::{PoolId, row::GroupOperation},
+    mover::JobKind,
+};
 use report::calendar::shown_time;
 use serving::{
     figures::PoolFigures,
@@ -36,7 +39,7 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 6] = ["space", "drive", "redundancy", "data", "rebuild", "slow"];
+const SEEN_TOPICS: [&str; 7] = ["settlement", "space", "drive", "redundancy", "data", "rebuild", "slow"];
 /// Topics that others raise and clear.
 const TOLD_TOPICS: [&str; 2] = ["power", "site_file"];
 /// Topics of conditions that a server that starts does not see at once, with the time after which it would have.
@@ -99,6 +102,7 @@ impl ConditionEvaluator {
             drives.extend(of_pool.filter_map(|drive| drive.status.drive.clone()));
             let kind_of_space = log.condition(&condition_id("space", name, "")).map(|open| open.kind);
             self.claim_pool(name, pool, kind_of_space.as_deref(), now, (&mut claims, &mut seen));
+            claims.extend(settlement_claim(name, pool, site));
         }
         for (name, refusal) in &site.stopped {
             let claim = ConditionClaim::new("pool_not_open", name, refusal.problem());
@@ -196,6 +200,28 @@ impl ConditionEvaluator {
             }
         }
     }
+}
+
+/// What ended early over several pools, in one of them.
+fn settlement_claim(name: &str, pool: &PoolHandle, site: &SiteView) -> Option<ConditionClaim> {
+    let view = pool.view()?;
+    let open: BTreeSet<PoolId> =
+        site.pools.values().filter(|pool| pool.view().is_some()).map(|pool| pool.id).collect();
+    let waits = view.unsettled.iter().map(|cut| {
+        let lacking = cut.pools.iter().filter(|pool| !open.contains(pool));
+        let lacking: Vec<String> = lacking.map(|pool| format!("pool {pool}")).collect();
+        let what = match &cut.operation {
+            None => "a snapshot over several pools",
+            Some(GroupOperation::Clone { .. }) => "a clone of a group",
+            Some(GroupOperation::RollBack) => "a rollback of a group",
+        };
+        match lacking.is_empty() {
+            true => format!("{what}, {}, is not settled: 'spindle pool settle' does it", cut.name),
+            false => format!("{what}, {}, waits for {}, which is not open", cut.name, lacking.join(", ")),
+        }
+    });
+    let waits: Vec<String> = waits.collect();
+    (!waits.is_empty()).then(|| ConditionClaim::new("settlement_waits", name, waits.join("; ")))
 }
 
 fn space_claim(name: &str, view: &PoolView, open: Option<&str>) -> Option<ConditionClaim> {

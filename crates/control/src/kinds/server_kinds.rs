@@ -257,6 +257,19 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "settlement_waits",
+        "settlement",
+        Warning,
+        "A snapshot over several pools, or a clone or rollback of a group, ended early, and not all its pools are open.",
+        [
+            "The snapshot cannot be used. The volumes of a rollback that waits are not served, and mail on them stands still; other volumes are served.",
+            "It finds out what became of it, and does it in all pools or in none.",
+            "Until all its pools are open in this server.",
+            "Bring the pool back that is named, and send the server SIGHUP; one that is lost for good: 'spindle pool settle POOL --give-up NAME'.",
+        ],
+        Now,
+    ),
+    condition(
         "apply_incomplete",
         "site_file",
         Warning,
@@ -314,6 +327,18 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
         "The server has started, and hosts are accepted.",
         ["Hosts find their disks.", "It serves.", "It stays so.", "Nothing."],
         NoStep,
+    ),
+    occurrence(
+        "settled",
+        Note,
+        "A snapshot over several pools, or a clone or rollback of a group, had ended early, and was settled.",
+        [
+            "The snapshot can be used, or is gone; the volumes of the group are all rolled back, or none is.",
+            "It has looked at all pools, and done it in all of them or in none.",
+            "It stays so.",
+            "Repeat what was not done, if it is wanted still.",
+        ],
+        Morning,
     ),
     occurrence(
         "server_stopped",

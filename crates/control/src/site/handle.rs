@@ -17,6 +17,7 @@ use crate::{
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
     schedules::ScheduleView,
+    several_pools::OperationPlaces,
     view::PoolView,
 };
 use array::format::PoolId;
@@ -37,6 +38,8 @@ pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
     schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
     requests: mpsc::Sender<SiteRequest>,
+    /// Of work over several pools.
+    pub operation_places: Arc<OperationPlaces>,
 }
 
 /// The pools of a site.
@@ -159,8 +162,9 @@ impl SiteHandle {
         site: watch::Receiver<Arc<SiteView>>,
         schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
         requests: mpsc::Sender<SiteRequest>,
+        operation_places: Arc<OperationPlaces>,
     ) -> Self {
-        Self { site, schedules, requests }
+        Self { site, schedules, requests, operation_places }
     }
 
     /// The progress of the schedules in each pool, a minute old at most.

@@ -29,6 +29,7 @@ mod row_changing;
 mod row_merge;
 pub mod row_refusal;
 pub mod server;
+mod settling;
 pub mod wanted;
 mod wanted_pool;
 

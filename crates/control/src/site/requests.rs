@@ -31,7 +31,8 @@ impl SiteServer {
     /// Looks at the site and asks for changes, from any thread.
     pub fn handle(&self) -> SiteHandle {
         let schedules = self.schedules.progress();
-        SiteHandle::new(self.requests.view.subscribe(), schedules, self.requests.give.clone())
+        let places = Arc::clone(&self.operation_places);
+        SiteHandle::new(self.requests.view.subscribe(), schedules, self.requests.give.clone(), places)
     }
 
     /// The next request of another thread.
@@ -75,31 +76,28 @@ impl SiteServer {
 
     /// The same without a pool that is about to be closed: it has not failed.
     pub(super) fn publish_without(&self, closing: Option<&str>) {
-        // A journal that cannot be read has said so.
-        let records = self.journal.pools().unwrap_or_default();
-        let handle = |pool: &crate::pool_thread::PoolThread| {
-            let id = pool.last_view().pool?;
-            let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
-            let (orders, views, figures) = (pool.orders.clone(), pool.views.clone(), pool.figures.clone());
-            Some((
-                pool.name.clone(),
-                PoolHandle { name: pool.name.clone(), id, folder, orders, views, figures },
-            ))
-        };
+        let pools = self.pool_handles().into_iter().filter(|pool| closing != Some(&*pool.name));
         self.requests.view.send_replace(Arc::new(SiteView {
-            pools: self
-                .daemon
-                .pools()
-                .iter()
-                .filter(|pool| closing != Some(&*pool.name))
-                .filter_map(handle)
-                .collect(),
+            pools: pools.map(|pool| (pool.name.clone(), pool)).collect(),
             stopped: self.stopped.clone(),
             is_open: self.daemon.is_open(),
             power: self.power,
             site: Arc::clone(&self.served_site),
             metrics: Arc::clone(&self.metrics),
         }));
+    }
+
+    /// The pools that are open, as other threads reach them.
+    pub(super) fn pool_handles(&self) -> Vec<PoolHandle> {
+        // A journal that cannot be read has said so.
+        let records = self.journal.pools().unwrap_or_default();
+        let handle = |pool: &crate::pool_thread::PoolThread| {
+            let id = pool.last_view().pool?;
+            let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
+            let (orders, views, figures) = (pool.orders.clone(), pool.views.clone(), pool.figures.clone());
+            Some(PoolHandle { name: pool.name.clone(), id, folder, orders, views, figures })
+        };
+        self.daemon.pools().iter().filter_map(handle).collect()
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     pool_thread::ServedPool,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
+    several_pools::OperationPlaces,
     view::VolumeView,
     watched::WatchedSite,
 };
@@ -83,6 +84,8 @@ pub struct SiteServer {
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
     pub(super) power: SitePower,
+    /// Of work over several pools.
+    pub(super) operation_places: Arc<OperationPlaces>,
     /// At the start what the file says, whatever becomes of its apply.
     pub(super) watched: watch::Sender<Arc<WatchedSite>>,
     /// As the journal has it; after a start that failed in part, as that was to serve it.
@@ -162,6 +165,7 @@ impl SiteServer {
             requests: SiteRequests::new(),
             schedules: ScheduleKeeper::new(),
             power: power_of_before(notices),
+            operation_places: Arc::default(),
             watched: watch::Sender::new(Arc::new(wanted.watched.clone())),
             served_site: Arc::default(),
             metrics: Arc::new(wanted.metrics),
@@ -199,6 +203,7 @@ impl SiteServer {
                 self.notices.of(&pool.name).warn(error.refusal().to_string());
             }
         }
+        self.settle_pools().await;
     }
 
     /// Records where an open pool is. A group may have had another name.

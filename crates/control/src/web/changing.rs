@@ -12,8 +12,8 @@
 //! 3. Only the reply to a success is kept.
 
 use super::{
-    ApiState, caller::Caller, health_rows::DriveRow, problem::ApiProblem, row_changes::AuditedChanges,
-    rows::VolumeEntry, site::SiteBody,
+    ApiState, caller::Caller, group_orders::find, health_rows::DriveRow, problem::ApiProblem,
+    row_changes::AuditedChanges, rows::VolumeEntry, site::SiteBody,
 };
 use crate::{
     hexadecimal::hexadecimal,
@@ -25,7 +25,7 @@ use crate::{
     order::ANSWER_WITHIN,
     site::row_change::{SiteRow, find_initiator, find_target},
 };
-use array::format::{DriveId, PoolId, VolumeId};
+use array::format::{DriveId, GroupId, PoolId, VolumeId};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{FromRequestParts, Request, State},
@@ -231,6 +231,11 @@ fn named_before(api: &ApiState, path: &str) -> Option<NamedBefore> {
                 let row = VolumeEntry::of((&pool.name, &pool.id.to_string()), volume);
                 Some(NamedBefore { pool: pool.id.to_string(), tag: row.tag() })
             })
+        }
+        ["groups", id, ..] => {
+            let group = find(&site, GroupId(parse_uuid(id).ok()?), |_| true)?;
+            let pool = group.parts[0].0.id.to_string();
+            Some(NamedBefore { pool, tag: group.row().tag() })
         }
         ["pools", pool, "drives", drive, ..] => {
             let (pool, drive) =

@@ -4,9 +4,12 @@ pub use super::{
     audit::AuditRow,
     browser_sessions::{CallerRow, LoginBody},
     conditions::ConditionRow,
+    cuts::{SettlementBody, TakenCut},
     drive_warnings::DriveWarningBody,
     events::{EventPage, EventRow, EventSeverity},
     exports::{ExportRow, NewExportBody},
+    group_changes::{GroupRollbackBody, NewGroupClonesBody, NewGroupSnapshotBody},
+    groups::NewGroupBody,
     initiators::{InitiatorPatchBody, InitiatorRow, NewInitiatorBody},
     notifiers::{NotifierRow, NotifierTest},
     power::PowerBody,
@@ -32,7 +35,7 @@ use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Write, future::pending, rc::Rc};
 use tls::ClientTls;
-use world::{Address, Network, World, with_deadline};
+use world::{Address, Network, Stream, World, with_deadline};
 
 /// Header of callers that have their own names for the settings in problems, which stay ⟨name⟩ then.
 pub const KEEPS_SETTINGS: &str = "spindle-keeps-settings";
@@ -78,17 +81,83 @@ impl ApiClient {
         body: Option<String>,
         headers: &[(&str, &str)],
     ) -> Result<ApiReply, Refusal> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Refusal::new(
-                format!("the server at {}: {error}", self.address),
-                "see whether 'spindle serve' runs",
-            )
+        let (mut sender, connection, request) = self.connect((method, path), body, headers).await?;
+        let failed = |error: hyper::Error| self.failed(&error);
+        let exchange = async {
+            let response = sender.send_request(request).await?;
+            let (parts, body) = response.into_parts();
+            let left_out = parts.headers.get("spindle-left-out").and_then(|value| value.to_str().ok());
+            let left_out = left_out.map(str::to_owned);
+            let body = body.collect().await?.to_bytes();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            Ok::<_, hyper::Error>(ApiReply { status: parts.status.as_u16(), body, left_out })
         };
+        // The exchange knows of the connection's end.
+        let connection = async {
+            let _ = connection.await;
+            pending::<()>().await;
+        };
+        let reply = with_deadline(connection, exchange).await.expect("the connection does not end first");
+        reply.map_err(failed)
+    }
+
+    /// Gets a resource of lines, and passes each on as it comes, without its end.
+    ///
+    /// # Errors
+    ///
+    /// The server's problem, or that it did not answer, or broke off; or that of `take`.
+    pub async fn get_lines(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&str) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let (mut sender, connection, request) = self.connect((Method::GET, path), None, &[]).await?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|error| self.failed(&error))?;
+            let (parts, mut body) = response.into_parts();
+            let status = parts.status.as_u16();
+            if !parts.status.is_success() {
+                let body = body.collect().await.map_err(|error| self.failed(&error))?.to_bytes();
+                let body = String::from_utf8_lossy(&body).into_owned();
+                return ApiReply { status, body, left_out: None }.checked().map(|_| ());
+            }
+            let mut begun = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(|error| self.failed(&error))?.into_data() else { continue };
+                begun.extend_from_slice(&data);
+                let Some(end) = begun.iter().rposition(|&byte| byte == b'\n') else { continue };
+                let rest = begun.split_off(end + 1);
+                String::from_utf8_lossy(&begun).lines().try_for_each(&mut take)?;
+                begun = rest;
+            }
+            Ok(())
+        };
+        // The exchange knows of the connection's end.
+        let connection = async {
+            let _ = connection.await;
+            pending::<()>().await;
+        };
+        with_deadline(connection, exchange).await.expect("the connection does not end first")
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Refusal {
+        Refusal::new(format!("the server at {}: {error}", self.address), "see whether 'spindle serve' runs")
+    }
+
+    /// A connection, and the request to be sent over it.
+    async fn connect(
+        &self,
+        (method, path): (Method, &str),
+        body: Option<String>,
+        headers: &[(&str, &str)],
+    ) -> Result<(http1::SendRequest<Body>, http1::Connection<TokioIo<Stream>, Body>, Request<Body>), Refusal>
+    {
+        let failed = |error: &dyn std::fmt::Display| self.failed(error);
         let mut stream = self.network.connect(&self.address).await.map_err(|error| failed(&error))?;
         if let Some((tls, world)) = &self.tls {
             stream = tls.connect(world, stream).await.map_err(|error| failed(&format!("no TLS: {error}")))?;
         }
-        let (mut sender, connection) =
+        let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
         let mut request = Request::builder()
             .method(method)
@@ -106,22 +175,7 @@ impl ApiClient {
         }
         let request =
             request.body(body.map_or_else(Body::empty, Body::from)).map_err(|error| failed(&error))?;
-        let exchange = async {
-            let response = sender.send_request(request).await?;
-            let (parts, body) = response.into_parts();
-            let left_out = parts.headers.get("spindle-left-out").and_then(|value| value.to_str().ok());
-            let left_out = left_out.map(str::to_owned);
-            let body = body.collect().await?.to_bytes();
-            let body = String::from_utf8_lossy(&body).into_owned();
-            Ok::<_, hyper::Error>(ApiReply { status: parts.status.as_u16(), body, left_out })
-        };
-        // The exchange knows of the connection's end.
-        let connection = async {
-            let _ = connection.await;
-            pending::<()>().await;
-        };
-        let reply = with_deadline(connection, exchange).await.expect("the connection does not end first");
-        reply.map_err(|error| failed(&error))
+        Ok((sender, connection, request))
     }
 
     /// Gets a resource.

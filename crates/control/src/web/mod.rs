@@ -2,13 +2,13 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
-//! `snapshots`, `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
+//! `snapshots`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
 //! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots, the exact space and the uses of a volume, and the whole status of a
+//! 1. A GET sends a pool nothing, but for pages of snapshots, differences, the exact space and the uses of a volume, and the whole status of a
 //!    pool; and once after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
@@ -20,10 +20,16 @@ mod changing;
 pub mod client;
 mod conditions;
 mod connections;
+mod cuts;
+pub mod differences;
 mod drive_warnings;
 mod drives;
 mod events;
 mod exports;
+mod group_changes;
+mod group_orders;
+pub mod group_rows;
+mod groups;
 mod health;
 pub mod health_rows;
 mod initiators;

@@ -86,7 +86,7 @@ pub(super) fn has_stopped_pools(site: &SiteView) -> bool {
 }
 
 /// The problem of something that is not there, or cannot be seen while a pool is stopped.
-fn missing(site: &SiteView, what: String) -> ApiProblem {
+pub(super) fn missing(site: &SiteView, what: String) -> ApiProblem {
     if !has_stopped_pools(site) {
         return ApiProblem::not_found(what);
     }

@@ -4,8 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, drive_warnings, drives, events, exports, health, initiators, jobs, metrics, notifiers, pools,
-    power, schedules, sessions, site, snapshots, space, targets, tokens, uses, volumes,
+    conditions, cuts, differences, drive_warnings, drives, events, exports, group_changes, groups, health,
+    initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
+    tokens, uses, volumes,
 };
 use axum::{
     Router,
@@ -103,6 +104,15 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))
+        .routes(routes!(differences::show))
+        .routes(routes!(cuts::create))
+        .routes(routes!(cuts::settle_pools))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::show, groups::delete))
+        .routes(routes!(group_changes::take_snapshot))
+        .routes(routes!(group_changes::delete_snapshot))
+        .routes(routes!(group_changes::clone))
+        .routes(routes!(group_changes::roll_back))
         .routes(routes!(site::show))
         .routes(routes!(site::plan))
         .routes(routes!(site::apply))

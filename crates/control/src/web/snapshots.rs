@@ -207,7 +207,7 @@ pub(super) async fn create_of_volumes(
 }
 
 /// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.
-fn check_note(note: &str) -> Result<(), ApiProblem> {
+pub(super) fn check_note(note: &str) -> Result<(), ApiProblem> {
     match ScheduleMark::of_note(note.as_bytes()) {
         None => Ok(()),
         Some(_) => Err(ApiProblem::bad_request(
@@ -218,7 +218,7 @@ fn check_note(note: &str) -> Result<(), ApiProblem> {
 }
 
 /// Returns the UUID of the snapshot.
-async fn take(
+pub(super) async fn take(
     api: &ApiState,
     pool: &PoolHandle,
     (volumes, name, note): (Vec<VolumeId>, String, String),

@@ -26,7 +26,7 @@ pub use pool_exports::{
     AssembledExports, EndedServices, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
 };
 pub use shared::{OpenExports, SharedDevice};
-pub use withholding::{ForcedRollback, ServedAs, WithheldClients};
+pub use withholding::{ClientsKeptAway, ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;
 
 use crate::notices::Notices;

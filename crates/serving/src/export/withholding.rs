@@ -20,7 +20,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use world::World;
 
 /// The ways in which an export is served.
@@ -49,6 +49,15 @@ pub struct ForcedRollback {
     /// Name of the volume with the state of before.
     pub left_name: String,
     pub withheld: WithheldClients,
+}
+
+/// The clients of an export while its contents are about to change.
+pub struct ClientsKeptAway<'a> {
+    of: &'a ServedAs,
+    was_withheld: bool,
+    /// Units, with what was withheld of each.
+    withheld: Vec<(Rc<LogicalUnit>, Vec<String>)>,
+    _one_at_a_time: MutexGuard<'a, ()>,
 }
 
 /// Clients from which an export is withheld.
@@ -130,7 +139,19 @@ impl ServedAs {
         (volume, goal): (&str, RollbackGoal<'_>),
         left: VolumeId,
     ) -> Result<ForcedRollback, Error> {
-        let _one_at_a_time = self.changing.lock().await;
+        let away = self.keep_away().await;
+        match pool.force_rollback(volume, goal, left, &away.clients()).await {
+            Ok(left_name) => Ok(ForcedRollback { left_name, withheld: away.contents_changed() }),
+            Err(error) => {
+                away.take_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Withholds the export from all who use it, and waits for their commands: its contents are about to change.
+    pub async fn keep_away(&self) -> ClientsKeptAway<'_> {
+        let one_at_a_time = self.changing.lock().await;
         let ServedClients { gate, has_nbd, .. } = &*self.served;
         let was_withheld = gate.is_withheld();
         if has_nbd.get() {
@@ -141,21 +162,7 @@ impl ServedAs {
             let initiators = unit.withhold().await;
             withheld.push((unit, initiators));
         }
-        match pool.force_rollback(volume, goal, left, &self.served.clients()).await {
-            Ok(left_name) => {
-                withheld.iter().for_each(|(unit, _)| unit.contents_changed());
-                // One may have logged out meanwhile.
-                self.kept.iter().for_each(|kept| kept.readmissions.notify_one());
-                Ok(ForcedRollback { left_name, withheld: self.withheld_from() })
-            }
-            Err(error) => {
-                if !was_withheld {
-                    gate.readmit();
-                }
-                withheld.iter().for_each(|(unit, initiators)| unit.take_back_withholding(initiators));
-                Err(error)
-            }
-        }
+        ClientsKeptAway { of: self, was_withheld, withheld, _one_at_a_time: one_at_a_time }
     }
 
     /// Names of the initiators that are logged in to its units, sorted.
@@ -211,6 +218,29 @@ impl ServedAs {
         if let Some(kept) = &self.kept {
             kept.settle(&self.served).await;
         }
+    }
+}
+
+impl ClientsKeptAway<'_> {
+    /// All clients that do not get the export now.
+    pub fn clients(&self) -> Vec<WithheldClient> {
+        self.of.served.clients()
+    }
+
+    /// The contents are others now. Returns the clients that have to let go of what they cached.
+    pub fn contents_changed(self) -> WithheldClients {
+        self.withheld.iter().for_each(|(unit, _)| unit.contents_changed());
+        // One may have logged out meanwhile.
+        self.of.kept.iter().for_each(|kept| kept.readmissions.notify_one());
+        self.of.withheld_from()
+    }
+
+    /// The contents stay: clients get it again from which it was not withheld before.
+    pub fn take_back(self) {
+        if !self.was_withheld {
+            self.of.served.gate.readmit();
+        }
+        self.withheld.iter().for_each(|(unit, initiators)| unit.take_back_withholding(initiators));
     }
 }
 

@@ -118,16 +118,21 @@ pub(super) async fn roll_back(
 /// The refusal of a rollback under clients.
 fn in_use(on: &ChangeablePool<'_>, volume: &VolumeInfo, served: &ServedAs) -> Refusal {
     let exports = on.exports.expect("it is served by them");
-    let services = exports.services_of(&IdentityOrigin::Volume(volume.volume)).join(", ");
-    let users = match &served.initiators()[..] {
-        [] => String::new(),
-        initiators => format!("; {} are logged in", initiators.join(", ")),
-    };
+    let services = exports.services_of(&IdentityOrigin::Volume(volume.volume));
     Refusal::new(
-        format!("{} is served as {services}{users}", on.path(&volume.name).display()),
+        format!("{}{}", on.path(&volume.name).display(), users_text(&services, &served.initiators())),
         "end its use and take it out of the site file first, or say ⟨force⟩: the volume is withheld then from each client \
          until it has let go of what it cached",
     )
+}
+
+/// Services and clients of a volume, behind its name.
+pub(super) fn users_text(services: &[String], initiators: &[String]) -> String {
+    let services = services.join(", ");
+    match initiators {
+        [] => format!(" is served as {services}"),
+        initiators => format!(" is served as {services}; {} are logged in", initiators.join(", ")),
+    }
 }
 
 impl RollbackAnswer {

@@ -122,11 +122,13 @@ where
             Err(error) => errors.push((open, error)),
         }
     }
-    let is_effect = |error: &Error| {
-        matches!(error, Error::CutFailed(_) | Error::OperationFailed(_) | Error::CutUnsettled { .. })
-    };
     let cause = errors.iter().find(|(_, error)| !is_effect(error)).or(errors.first());
     cause.map_or(Ok(answers), |(open, error)| Err(open.refusal(error, remedy)))
+}
+
+/// True for an error that follows from what another pool refused.
+pub(super) fn is_effect(error: &Error) -> bool {
+    matches!(error, Error::CutFailed(_) | Error::OperationFailed(_) | Error::CutUnsettled { .. })
 }
 
 /// The outcome of a snapshot of several pools, or of a clone or rollback of a group, that ended early.
@@ -142,7 +144,7 @@ pub struct SettledCut {
     pub waits_for: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOutcome {
     /// It is in all its pools.
@@ -157,7 +159,7 @@ pub enum CutOutcome {
     Kept,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettledOperation {
     Clone,
@@ -220,24 +222,17 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
     let done = settle_cuts(&all).await.map_err(|error| pools[0].refusal(&error, "check the drives"))?;
     let mut outcomes: BTreeMap<UnsettledId, SettledCut> = BTreeMap::new();
     for (_, cut, settlement) in done {
-        let outcome = match settlement {
-            CutSettlement::Confirm | CutSettlement::Forget => CutOutcome::Whole,
-            CutSettlement::Remove => CutOutcome::Removed,
-        };
-        outcomes.insert(cut.id, settled(cut, outcome));
+        outcomes.insert(cut.id, SettledCut::of(&cut, CutOutcome::of_step(settlement)));
     }
     let seen: Vec<PoolId> = all.iter().map(|pool| pool.id()).collect();
     for open in pools {
         let partners = Partners::near(open.folder(), &[]);
         for cut in open.pool.unsettled_cuts() {
-            let mut settled = settled(cut.clone(), CutOutcome::Waits);
+            let mut settled = SettledCut::of(&cut, CutOutcome::Waits);
             if give_up == Some(cut.name.as_str()) {
                 let given_up = open.pool.give_up_cut(cut.id).await;
                 given_up.map_err(|error| open.refusal(&error, "check the drives"))?;
-                settled.outcome = match cut.state {
-                    UnsettledState::Whole | UnsettledState::Settled => CutOutcome::Kept,
-                    UnsettledState::Pending | UnsettledState::UnderWay => CutOutcome::GivenUp,
-                };
+                settled.outcome = CutOutcome::of_given_up(cut.state);
             } else {
                 let unseen = cut.pools.iter().filter(|pool| !seen.contains(pool));
                 settled.waits_for = unseen.map(|&pool| partners.name_of(pool)).collect();
@@ -248,13 +243,38 @@ pub async fn settle(pools: &[OpenPool], give_up: Option<&str>) -> Result<Vec<Set
     if let Some(name) = give_up
         && !outcomes.values().any(|cut| cut.snapshot == name)
     {
-        let problem = format!("no snapshot {name:?} of several pools waits in these pools, nor an operation");
-        return Err(Refusal::new(problem, "see 'spindle pool show'"));
+        return Err(nothing_to_give_up(name));
     }
     Ok(outcomes.into_values().collect())
 }
 
-fn settled(cut: UnsettledCut, outcome: CutOutcome) -> SettledCut {
-    let operation = cut.operation.as_ref().map(SettledOperation::of);
-    SettledCut { snapshot: cut.name, operation, outcome, waits_for: Vec::new() }
+impl SettledCut {
+    fn of(cut: &UnsettledCut, outcome: CutOutcome) -> Self {
+        let operation = cut.operation.as_ref().map(SettledOperation::of);
+        Self { snapshot: cut.name.clone(), operation, outcome, waits_for: Vec::new() }
+    }
+}
+
+impl CutOutcome {
+    /// The outcome of a step of settling.
+    pub fn of_step(settlement: CutSettlement) -> Self {
+        match settlement {
+            CutSettlement::Confirm | CutSettlement::Forget => Self::Whole,
+            CutSettlement::Remove => Self::Removed,
+        }
+    }
+
+    /// The outcome for a pool that waits no more for the others.
+    pub fn of_given_up(state: UnsettledState) -> Self {
+        match state {
+            UnsettledState::Whole | UnsettledState::Settled => Self::Kept,
+            UnsettledState::Pending | UnsettledState::UnderWay => Self::GivenUp,
+        }
+    }
+}
+
+/// The refusal to give up a snapshot that does not wait.
+pub fn nothing_to_give_up(name: &str) -> Refusal {
+    let problem = format!("no snapshot {name:?} of several pools waits in these pools, nor an operation");
+    Refusal::new(problem, "see 'spindle pool show'")
 }

@@ -6,7 +6,7 @@ use array::{
     pool::{DifferenceRange, RangeChange, SnapshotKey, VolumeKey},
 };
 use report::Refusal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use world::ByteCount;
 
@@ -29,14 +29,14 @@ pub struct DifferencePoints {
 }
 
 /// Bytes and ranges of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeTotal {
     pub bytes: u64,
     pub ranges: u64,
 }
 
 /// The sums of a difference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeTotals {
     pub data: ChangeTotal,
     pub zeroes: ChangeTotal,
@@ -84,6 +84,16 @@ impl DifferencePoints {
         &self.folder
     }
 
+    /// Volume and snapshot to begin with.
+    pub fn from(&self) -> (&str, &str) {
+        (&self.volume, &self.from)
+    }
+
+    /// Volume and snapshot of the second point; no snapshot is now.
+    pub fn to(&self) -> (&str, Option<&str>) {
+        (&self.to_volume, self.to.as_deref())
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.join(&self.volume)
     }
@@ -100,30 +110,17 @@ impl DifferencePoints {
         open: &OpenPool,
         mut json: Option<JsonSink<'_>>,
     ) -> Result<DifferenceSummary, Refusal> {
-        let refused = |error: Error| {
-            let remedy = match error {
-                Error::NoVolume(_) | Error::NoSnapshot { .. } => {
-                    format!("see 'spindle pool show {}'", self.folder.display())
-                }
-                Error::WrongOrder { .. } => String::new(),
-                Error::NothingInCommon { .. } => "compare a volume with its own snapshots".to_owned(),
-                _ => "check the drives".to_owned(),
-            };
-            open.refusal(&error, &remedy)
-        };
+        let refused = |error: Error| open.refusal(&error, &remedy_of(&error, &self.folder));
         let from = (VolumeKey::from(&self.volume), SnapshotKey::from(&self.from));
         let to = (VolumeKey::from(&self.to_volume), self.to.as_ref().map(SnapshotKey::from));
         let mut walk = open.pool.difference_between(from, to).await.map_err(refused)?;
-        let summary = DifferenceSummary {
-            points: self.clone(),
-            sizes_bytes: walk.sizes_bytes(),
-            totals: ChangeTotals::default(),
-        };
-        let mut writer = RangeWriter { summary, text: String::new(), count: 0 };
+        let mut writer = RangeWriter::new(self.clone(), walk.sizes_bytes());
         let mut done = writer.begin(&mut json);
         while done.is_ok() {
             match walk.next().await.map_err(refused) {
-                Ok(Some(ranges)) => done = ranges.iter().try_for_each(|range| writer.add(range, &mut json)),
+                Ok(Some(ranges)) => {
+                    done = ranges.iter().try_for_each(|range| writer.add(&range.into(), &mut json))
+                }
                 Ok(None) => break,
                 Err(refusal) => done = Err(refusal),
             }
@@ -135,12 +132,61 @@ impl DifferencePoints {
     }
 }
 
+/// The remedy for a difference that is refused, of the pool of `place`.
+pub fn remedy_of(error: &Error, place: &Path) -> String {
+    match error {
+        Error::NoVolume(_) | Error::NoSnapshot { .. } => {
+            format!("see 'spindle pool show {}'", place.display())
+        }
+        Error::WrongOrder { .. } => String::new(),
+        Error::NothingInCommon { .. } => "compare a volume with its own snapshots".to_owned(),
+        _ => "check the drives".to_owned(),
+    }
+}
+
 /// One range as JSON.
-#[derive(Serialize)]
-struct RangeLine {
-    at: u64,
-    length: u64,
-    change: &'static str,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeLine {
+    /// First byte.
+    pub at: u64,
+    /// Bytes.
+    pub length: u64,
+    pub change: ChangeWord,
+}
+
+/// State of changed bytes at the later point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeWord {
+    Data,
+    Zeroes,
+    Discarded,
+    BeyondSize,
+}
+
+impl From<&DifferenceRange> for RangeLine {
+    fn from(range: &DifferenceRange) -> Self {
+        let change = match range.change {
+            RangeChange::Data => ChangeWord::Data,
+            RangeChange::Zeroes => ChangeWord::Zeroes,
+            RangeChange::Discarded => ChangeWord::Discarded,
+            RangeChange::BeyondSize => ChangeWord::BeyondSize,
+        };
+        Self { at: range.at_bytes, length: range.length_bytes, change }
+    }
+}
+
+impl ChangeTotals {
+    pub fn add(&mut self, range: &RangeLine) {
+        let total = match range.change {
+            ChangeWord::Data => &mut self.data,
+            ChangeWord::Zeroes => &mut self.zeroes,
+            ChangeWord::Discarded => &mut self.discarded,
+            ChangeWord::BeyondSize => &mut self.beyond_size,
+        };
+        total.bytes += range.length;
+        total.ranges += 1;
+    }
 }
 
 /// Begin of the JSON text.
@@ -156,14 +202,24 @@ struct DifferenceHead<'a> {
     to_bytes: u64,
 }
 
-struct RangeWriter {
+/// Writes ranges as JSON, and sums them up.
+pub struct RangeWriter {
     summary: DifferenceSummary,
     text: String,
     count: u64,
 }
 
 impl RangeWriter {
-    fn begin(&mut self, json: &mut Option<JsonSink<'_>>) -> Result<(), Refusal> {
+    /// Of two points, with the sizes of the volume at both.
+    pub fn new(points: DifferencePoints, sizes_bytes: [u64; 2]) -> Self {
+        let summary = DifferenceSummary { points, sizes_bytes, totals: ChangeTotals::default() };
+        Self { summary, text: String::new(), count: 0 }
+    }
+
+    /// # Errors
+    ///
+    /// Those of `json`, as for all of them.
+    pub fn begin(&mut self, json: &mut Option<JsonSink<'_>>) -> Result<(), Refusal> {
         let DifferenceSummary { points, sizes_bytes: [from_bytes, to_bytes], .. } = &self.summary;
         let head = DifferenceHead {
             volume: &points.path(),
@@ -178,27 +234,27 @@ impl RangeWriter {
         self.put(&format!("{open},\"ranges\":["), json)
     }
 
-    fn add(&mut self, range: &DifferenceRange, json: &mut Option<JsonSink<'_>>) -> Result<(), Refusal> {
-        let totals = &mut self.summary.totals;
-        let (total, change) = match range.change {
-            RangeChange::Data => (&mut totals.data, "data"),
-            RangeChange::Zeroes => (&mut totals.zeroes, "zeroes"),
-            RangeChange::Discarded => (&mut totals.discarded, "discarded"),
-            RangeChange::BeyondSize => (&mut totals.beyond_size, "beyond_size"),
-        };
-        total.bytes += range.length_bytes;
-        total.ranges += 1;
+    pub fn add(&mut self, range: &RangeLine, json: &mut Option<JsonSink<'_>>) -> Result<(), Refusal> {
+        self.summary.totals.add(range);
         if json.is_none() {
             return Ok(());
         }
-        let line = RangeLine { at: range.at_bytes, length: range.length_bytes, change };
-        let line = serde_json::to_string(&line).expect("plain fields");
+        let line = serde_json::to_string(range).expect("plain fields");
         let comma = if self.count > 0 { "," } else { "" };
         self.count += 1;
         self.put(&format!("{comma}{line}"), json)
     }
 
-    fn end(mut self, json: &mut Option<JsonSink<'_>>) -> Result<DifferenceSummary, Refusal> {
+    /// The end of ranges that were summed up elsewhere, and not all added here.
+    pub fn end_with(
+        self,
+        totals: ChangeTotals,
+        json: &mut Option<JsonSink<'_>>,
+    ) -> Result<DifferenceSummary, Refusal> {
+        Self { summary: DifferenceSummary { totals, ..self.summary }, ..self }.end(json)
+    }
+
+    pub fn end(mut self, json: &mut Option<JsonSink<'_>>) -> Result<DifferenceSummary, Refusal> {
         let totals = serde_json::to_string(&self.summary.totals).expect("plain fields");
         self.put(&format!("],\"totals\":{totals}}}\n"), json)?;
         if let Some(json) = json {

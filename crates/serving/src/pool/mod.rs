@@ -16,6 +16,7 @@ pub mod failure_sets;
 pub mod filling;
 pub mod folder;
 pub mod group;
+pub mod group_change;
 pub mod growth;
 pub mod health;
 pub mod import;

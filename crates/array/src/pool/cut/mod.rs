@@ -125,7 +125,7 @@ impl Pool {
     ) -> Result<Duration> {
         assert_eq!(part.pool(), self.id(), "a part is for one pool");
         let snapshot = new.snapshot;
-        part.wait_for_turn().await?;
+        part.wait_for_turn(&self.shared.world).await?;
         new.check()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let (numbers, group) = members()?;
@@ -134,7 +134,7 @@ impl Pool {
         let under_way = CutUnderWay::begin(&self.cuts_under_way, UnsettledId::Snapshot(snapshot));
         let of_group = group.map_or(0, |_| INCOMPATIBLE_GROUPS);
         let features = self.shared.begin_rows(new_features(new) | INCOMPATIBLE_CUTS | of_group).await?;
-        part.reach(CutStep::Prepared).await?;
+        part.reach(&self.shared.world, CutStep::Prepared).await?;
 
         let (logged, held_for) = {
             let began = self.shared.world.now();
@@ -161,11 +161,11 @@ impl Pool {
         let (one_at_a_time, _features, under_way) = logged.await?;
         drop(one_at_a_time);
         thread_delays::pass(&self.shared.world).await;
-        part.reach(CutStep::Durable).await.map_err(unsettled)?;
+        part.reach(&self.shared.world, CutStep::Durable).await.map_err(unsettled)?;
 
         self.settle(snapshot, CutSettlement::Confirm).await?;
         // It is durable in all pools: what fails from here on leaves work to a settlement, and is no error.
-        if part.reach(CutStep::Whole).await.is_ok() {
+        if part.reach(&self.shared.world, CutStep::Whole).await.is_ok() {
             self.settle(snapshot, CutSettlement::Forget).await?;
         }
         drop(under_way);

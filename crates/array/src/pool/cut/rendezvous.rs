@@ -5,6 +5,7 @@
 //! 1. A step is complete once every pool has reached it; it stays complete.
 //! 2. Once the cut has failed, no further step becomes complete. So all pools agree on whether a step is.
 //! 3. Pools prepare one after the other, by UUID: two cuts never wait for each other's locks.
+//! 4. No pool waits for the others without a bound: a step that takes longer than its time fails the cut.
 
 use crate::{
     error::{Error, Result},
@@ -17,6 +18,9 @@ use std::{
 };
 use tokio::sync::Notify;
 use world::{World, with_deadline};
+
+/// Time for the steps in which no host waits for an answer. In a rollback, writes to the volumes wait for one of them.
+const STEP_MAX: Duration = Duration::from_secs(10);
 
 /// A step of a cut. An operation on a group has those in which nothing is held or placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,18 +95,23 @@ impl CutMember {
     ///
     /// # Errors
     ///
-    /// Another pool has failed.
-    pub(in crate::pool) async fn wait_for_turn(&self) -> Result<()> {
+    /// Another pool has failed, or takes longer than [`STEP_MAX`].
+    pub(in crate::pool) async fn wait_for_turn(&self, world: &World) -> Result<()> {
         let index = self.index;
-        self.wait(|progress| progress.count(CutStep::Prepared) >= index).await
+        self.wait_within(world, STEP_MAX, |progress| progress.count(CutStep::Prepared) >= index).await
     }
 
     /// Reaches a step, and waits until all pools have.
     ///
     /// # Errors
     ///
-    /// A pool has failed before.
-    pub(in crate::pool) async fn reach(&self, step: CutStep) -> Result<()> {
+    /// A pool has failed before, or takes longer than [`STEP_MAX`].
+    pub(in crate::pool) async fn reach(&self, world: &World, step: CutStep) -> Result<()> {
+        self.reach_within(world, step, STEP_MAX).await
+    }
+
+    /// As [`Self::reach`]. If the others take longer than `patience`, the cut fails.
+    pub(super) async fn reach_within(&self, world: &World, step: CutStep, patience: Duration) -> Result<()> {
         {
             let mut progress = self.progress();
             progress.check()?;
@@ -110,17 +119,28 @@ impl CutMember {
         }
         self.meeting.changed.notify_waiters();
         let all = self.pools.len();
-        self.wait(|progress| progress.count(step) == all).await
+        self.wait_within(world, patience, |progress| progress.count(step) == all).await
     }
 
-    /// As [`Self::reach`]. If the others take longer than `patience`, the cut fails.
-    pub(super) async fn reach_within(&self, world: &World, step: CutStep, patience: Duration) -> Result<()> {
+    /// Makes the cut fail, if a step is left.
+    pub(in crate::pool) fn fail(&self, reason: impl ToString) {
+        self.progress().failure.get_or_insert_with(|| reason.to_string());
+        self.meeting.changed.notify_waiters();
+    }
+
+    /// Waits for the others. If they take longer than `patience`, the cut fails.
+    async fn wait_within(
+        &self,
+        world: &World,
+        patience: Duration,
+        is_done: impl Fn(&CutProgress) -> bool,
+    ) -> Result<()> {
         let late = world.sleep(patience);
-        match with_deadline(late, Box::pin(self.reach(step))).await {
+        match with_deadline(late, Box::pin(self.wait(&is_done))).await {
             Some(reached) => reached,
             None => {
                 let mut progress = self.progress();
-                if progress.count(step) == self.pools.len() {
+                if is_done(&progress) {
                     return Ok(());
                 }
                 let reason = format!("a pool took longer than {} ms", patience.as_millis());
@@ -131,13 +151,7 @@ impl CutMember {
         }
     }
 
-    /// Makes the cut fail, if a step is left.
-    pub(in crate::pool) fn fail(&self, reason: impl ToString) {
-        self.progress().failure.get_or_insert_with(|| reason.to_string());
-        self.meeting.changed.notify_waiters();
-    }
-
-    async fn wait(&self, is_done: impl Fn(&CutProgress) -> bool) -> Result<()> {
+    async fn wait(&self, is_done: &impl Fn(&CutProgress) -> bool) -> Result<()> {
         loop {
             let changed = self.meeting.changed.notified();
             tokio::pin!(changed);

@@ -33,6 +33,8 @@ use world::BoxedFuture;
 const RANGES_AT_ONCE: usize = 4096;
 /// Nodes that a step visits, at most: 4 MiB.
 const NODES_AT_ONCE: u64 = 1024;
+/// The same two of small steps.
+const SMALL_STEP: (usize, u64) = (512, 64);
 /// Blocks that are looked up at once.
 const BLOCKS_AT_ONCE: u64 = 4096;
 
@@ -82,6 +84,8 @@ pub struct Difference {
     /// The last range, which the next one may continue.
     held_back: Option<DifferenceRange>,
     nodes_visited: u64,
+    /// Most ranges and nodes of a step.
+    step: (usize, u64),
     earlier: PointHold,
     later: PointHold,
 }
@@ -146,6 +150,7 @@ impl Pool {
             route,
             held_back: None,
             nodes_visited: 0,
+            step: (RANGES_AT_ONCE, NODES_AT_ONCE),
             earlier,
             later,
         };
@@ -215,6 +220,11 @@ impl Pool {
 type PointOfVolume<'k, P> = (VolumeKey<'k>, P);
 
 impl Difference {
+    /// The same in small steps, for a thread that has hosts: a step reads 64 nodes at most.
+    pub fn in_small_steps(self) -> Self {
+        Self { step: SMALL_STEP, ..self }
+    }
+
     /// Size of the volume at both points, in bytes.
     pub fn sizes_bytes(&self) -> [u64; 2] {
         self.sizes.bytes()
@@ -272,7 +282,7 @@ impl Difference {
         assert!(is_there(&self.earlier) && is_there(&self.later), "points in use are not deleted");
         let last = sectors_to_blocks(self.earlier.sectors.max(self.later.sectors));
         let trees = Rc::clone(&self.map.trees);
-        let mut walk = self.route.changed_blocks(&trees, roots, &(first..last), NODES_AT_ONCE);
+        let mut walk = self.route.changed_blocks(&trees, roots, &(first..last), self.step.1);
         self.next_block = loop {
             let Some((blocks, change)) = walk.next().await? else { break walk.paused_at() };
             let end = blocks.end;
@@ -281,7 +291,7 @@ impl Difference {
                     self.push(range, &mut ranges);
                 }
             }
-            if ranges.len() >= RANGES_AT_ONCE {
+            if ranges.len() >= self.step.0 {
                 break Some(end);
             }
         };

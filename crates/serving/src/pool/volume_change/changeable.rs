@@ -62,6 +62,11 @@ impl<'a> ChangeablePool<'a> {
         Self { world, pool, place, drives: None, exports: Some(exports), identity: None }
     }
 
+    /// The pool in messages.
+    pub fn place(&self) -> &Path {
+        self.place
+    }
+
     /// A pool's error.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
         match self.drives {
