@@ -46,6 +46,7 @@ mod snapshots;
 mod space;
 mod targets;
 mod tokens;
+mod transfers;
 mod uses;
 mod volumes;
 

@@ -5,7 +5,7 @@ use super::{
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
     conditions, drive_warnings, drives, events, exports, health, initiators, jobs, metrics, notifiers, pools,
-    power, schedules, sessions, site, snapshots, space, targets, tokens, uses, volumes,
+    power, schedules, sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -88,13 +88,16 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(drives::grow))
         .routes(routes!(drives::replace))
         .routes(routes!(jobs::list))
-        .routes(routes!(jobs::show))
+        .routes(routes!(jobs::show, transfers::cancel))
         .routes(routes!(jobs::begin_scrub, jobs::cancel_scrub))
         .routes(routes!(jobs::begin_levelling, jobs::cancel_levelling))
         .routes(routes!(volumes::list))
         .routes(routes!(volumes::create))
         .routes(routes!(volumes::show, volumes::patch, volumes::delete))
         .routes(routes!(volumes::clone))
+        .routes(routes!(transfers::copy))
+        .routes(routes!(transfers::refresh))
+        .routes(routes!(transfers::relocate))
         .routes(routes!(volumes::roll_back))
         .routes(routes!(volumes::fill, volumes::cancel_filling))
         .routes(routes!(volumes::readmit))
