@@ -95,7 +95,8 @@ impl PoolJobs {
         self.transfers.statuses()
     }
 
-    /// Begins a copy, a refresh or a move under the UUID `id`. Returns the revision of the view that shows it.
+    /// Begins a copy, a refresh or a move under the UUID `id`; `may_be_done` if a server of before may have done it. Returns the
+    /// revision of the view that shows it.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl PoolJobs {
         self: &Rc<Self>,
         job: RequestedJob,
         transfer: TransferRequest,
-        id: [u8; 16],
+        (id, may_be_done): ([u8; 16], bool),
     ) -> Result<u64, Refusal> {
         let id = DriveId(id).to_string();
         let known = self.known.borrow().get(&job.kind()).map(|known| known.request.clone());
@@ -120,7 +121,7 @@ impl PoolJobs {
                 let (asked_unix_s, forgets) = (self.world.wall().seconds, BTreeSet::new());
                 let request =
                     JobRequest { id, job, asked_unix_s, forgets, transfer: Some(transfer), end: None };
-                self.run(request, false);
+                self.run(request, may_be_done);
             }
         }
         // The view shows it once its task has begun.

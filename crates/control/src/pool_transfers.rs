@@ -9,6 +9,7 @@
 use crate::{
     job_request::{RequestedJob, TransferRequest},
     order::OrderRefusal,
+    planted::{self, ApplyBug},
     pool_peers::PoolPeers,
     pool_thread::ServedPool,
 };
@@ -16,7 +17,7 @@ use array::{
     error::{Error, Result as PoolResult},
     format::{PoolId, SnapshotId, VolumeId},
     mover::JobKind,
-    pool::{FinishedCopy, MovedVolume, Pool, SourceLink, serve_source, source_link},
+    pool::{FinishedCopy, INCOMPLETE_END, MovedVolume, Pool, SourceLink, serve_source, source_link},
 };
 use serving::{
     pool::{copying::TransferAnswer, health::JobStatus},
@@ -194,12 +195,18 @@ impl PoolTransfers {
         (job, request): (RequestedJob, &TransferRequest),
         points: &TransferPoints,
     ) -> Option<TransferAnswer> {
-        let there = self.pool.volumes().into_iter().find(|info| info.name == request.name)?;
+        let incomplete = format!("{}{INCOMPLETE_END}", request.name);
+        let is_hidden_bug = planted::is(ApplyBug::IncompleteCopyTakenForDone);
+        let is_it = |name: &String| *name == request.name || (is_hidden_bug && *name == incomplete);
+        let there = self.pool.volumes().into_iter().find(|info| is_it(&info.name))?;
         let size_bytes = there.size_bytes;
         match job {
             RequestedJob::Copy => {
                 let snapshots = self.pool.snapshots(there.volume).ok()?;
-                snapshots.iter().find(|snapshot| snapshot.snapshot == points.snapshot)?;
+                let has_it = snapshots.iter().any(|snapshot| snapshot.snapshot == points.snapshot);
+                if !has_it && !is_hidden_bug {
+                    return None;
+                }
                 let copied = FinishedCopy { size_bytes, copied_bytes: 0, found_bytes: 0 };
                 Some(TransferAnswer::copied(&copied, snapshot_of(request)))
             }

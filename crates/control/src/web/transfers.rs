@@ -5,7 +5,7 @@
 use super::{
     ApiState,
     caller::Caller,
-    changing::ChangeIdentity,
+    changing::{ChangeIdentity, FirstSeen},
     health_rows::{JobName, JobRow},
     orders::{MeantVolume, change_job, moved_volume_of, pool_of, read_order, volume_of},
     problem::ApiProblem,
@@ -16,7 +16,6 @@ use crate::{
     site::{file_merge::served_names, handle::PoolHandle, server::parse},
 };
 use array::{
-    format::DriveId,
     pool::{INCOMPLETE_END, is_moved},
     volume::MOVED_END,
 };
@@ -125,34 +124,29 @@ pub(super) async fn refresh(
 pub(super) async fn relocate(
     State(api): State<ApiState>,
     caller: Caller,
-    identity: ChangeIdentity,
+    (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path(volume): Path<String>,
     Json(body): Json<MoveBody>,
 ) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let source = moved_volume_of(&api, &caller, &volume)?;
     let pool = pool_of(&api, &caller, &body.pool)?;
-    let name = body.name.unwrap_or_else(|| source.volume.name.trim_end_matches(MOVED_END).to_owned());
-    let transfer = TransferRequest {
-        from: format!("{}/{}", source.pool.name, source.volume.name),
-        name,
+    let name = source.volume.name.trim_end_matches(MOVED_END);
+    let mut transfer = TransferRequest {
+        from: format!("{}/{name}", source.pool.name),
+        name: body.name.unwrap_or_else(|| name.to_owned()),
         ..transfer_of(&source)
     };
-    if !is_moved(&source.volume.name) && source.pool.id != pool.id {
-        check_site_lacks(&api, &source)?;
+    // A request that is repeated may find the volume where it was to go.
+    match first_seen.0.filter(|_| identity.may_be_done && source.pool.id == pool.id) {
+        Some(before) => transfer.pool = before.pool,
+        None if !is_moved(&source.volume.name) => check_site_lacks(&api, &source)?,
+        None => {}
     }
-    // A request that is repeated finds the volume where it was to go.
-    if source.pool.id != pool.id {
-        return begin((&api, &pool), (RequestedJob::Move, transfer), identity).await;
+    if transfer.pool == pool.id.to_string() {
+        return Err(ApiProblem::bad_request("the volume is in that pool", "name another one"));
     }
-    let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind == JobName::Move);
-    let is_own = |row: &JobRow| {
-        row.request.as_ref().is_some_and(|request| request.id == DriveId(identity.uuid).to_string())
-    };
-    match row.filter(|row| identity.may_be_done && is_own(row)) {
-        Some(row) => Ok((StatusCode::ACCEPTED, Json(row))),
-        None => Err(ApiProblem::bad_request("the volume is in that pool", "name another one")),
-    }
+    begin((&api, &pool), (RequestedJob::Move, transfer), identity).await
 }
 
 fn transfer_of(source: &MeantVolume) -> TransferRequest {
@@ -219,7 +213,7 @@ async fn begin(
     identity: ChangeIdentity,
 ) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
     let begun = change_job(api, pool, "begin transfer", async move |changes| {
-        let begun = changes.jobs.begin_transfer(job, transfer, identity.uuid).await;
+        let begun = changes.jobs.begin_transfer(job, transfer, (identity.uuid, identity.may_be_done)).await;
         begun.map_err(|refusal| ApiProblem::new(StatusCode::CONFLICT, "under-way", &refusal))
     });
     begun.await?;
