@@ -135,6 +135,8 @@ impl PoolTransfers {
             };
             match (done, done_before()) {
                 (Err(Error::SourceGone), _) => may_be_done = true,
+                // It is being closed.
+                (Err(_), _) if self.peers.orders(points.source).is_none() => may_be_done = true,
                 // The old volume was deleted, which is the end of a move.
                 (Err(Error::NoVolume(_)), Some(done)) => break Ok(done),
                 (done, _) => break done,

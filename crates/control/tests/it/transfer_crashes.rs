@@ -299,12 +299,12 @@ async fn check_copy(
     }
 }
 
-/// One life of the server, until the caller has nothing more to ask for.
-async fn life(
+/// One life of a server with a site file, as long as `calling` lasts; it is not ended.
+async fn life_with(
     world: World,
     (network, drives, made): (SimNetwork, Drives, MadePools),
-    file: SimStateFile,
-    caller: Rc<RefCell<Caller>>,
+    (file, site_file): (SimStateFile, &'static str),
+    calling: impl AsyncFnOnce(&ApiClient, &SiteHandle) -> Result<(), String>,
 ) -> Result<(), String> {
     let journal = Arc::new(journal_of(&file)?);
     let (own, api) = (Fragile::new(network.clone()), Fragile::new(network.clone()));
@@ -318,7 +318,7 @@ async fn life(
     };
     let (notices, _reader) = notice::channel("serve");
     let mut server =
-        SiteServer::start(&world, setting, SITE, PortalUse::None, &notices).await.map_err(said)?;
+        SiteServer::start(&world, setting, site_file, PortalUse::None, &notices).await.map_err(said)?;
     let socket = Address::Unix("/state/spindle.sock".into());
     let setting = WebSetting {
         network: Box::new(move || api.get().host("server")),
@@ -330,36 +330,47 @@ async fn life(
         events: DaemonEventLog::new(world.wall()),
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
-    let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;
+    let plan = server.plan(site_file, &[], PlanOccasion::Start).await.map_err(said)?;
     server.apply(plan, |_| ()).await.map_err(said)?;
     server.open();
     let client = ApiClient::new(network.host("server"), socket, None);
     let site = server.handle();
-    let calling = async {
-        check(&site, &caller, None).await?;
-        loop {
-            let number = caller.borrow().step;
-            if number == STEPS.len() {
-                return Ok::<(), String>(());
-            }
-            let done = step(&world, (&client, &site), &caller, number).await;
-            done.map_err(|problem| format!("{:?}: {problem}", STEPS[number]))?;
-            caller.borrow_mut().step += 1;
-        }
-    };
     let answering = async {
         loop {
             let request = server.next_request().await;
             server.answer(request).await;
         }
     };
-    with_deadline(answering, calling).await.expect("answering does not end")?;
+    with_deadline(answering, calling(&client, &site)).await.expect("answering does not end")?;
     web.stop().await?;
     server.stop().await;
     Ok(())
 }
 
-/// The crashes of a seed, and those between the names of a move.
+/// One life of the server, until the caller has nothing more to ask for.
+async fn life(
+    world: World,
+    pools: (SimNetwork, Drives, MadePools),
+    file: SimStateFile,
+    caller: Rc<RefCell<Caller>>,
+) -> Result<(), String> {
+    let own = world.clone();
+    let calling = async |client: &ApiClient, site: &SiteHandle| {
+        check(site, &caller, None).await?;
+        loop {
+            let number = caller.borrow().step;
+            if number == STEPS.len() {
+                return Ok(());
+            }
+            let done = step(&own, (client, site), &caller, number).await;
+            done.map_err(|problem| format!("{:?}: {problem}", STEPS[number]))?;
+            caller.borrow_mut().step += 1;
+        }
+    };
+    life_with(world, pools, (file, SITE), calling).await
+}
+
+/// The crashes of a seed.
 fn lives(seed: u64) -> Result<usize, String> {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(NetworkOptions::rack());
@@ -378,9 +389,9 @@ fn lives(seed: u64) -> Result<usize, String> {
         at: BTreeMap::new(),
         crashes: 0,
     }));
-    let mut left = 6 + random.below(12);
+    let mut left = 8 + random.below(16);
     loop {
-        let polls = (left > 0).then(|| 400 + random.below(1600));
+        let polls = (left > 0).then(|| 150 + random.below(1000));
         let limits = SimLimits { polls, ..SimLimits::generous() };
         let (network, file_now, drives, made) =
             (network.clone(), file.clone(), drives.clone(), Rc::clone(&made));
@@ -405,7 +416,7 @@ fn lives(seed: u64) -> Result<usize, String> {
 
 #[test]
 fn copies_refreshes_and_moves_come_to_their_end_however_often_the_server_is_killed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 10 };
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 24 };
     let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
     let mut crashes = 0;
     for seed in first..first + seeds {
@@ -422,4 +433,79 @@ fn a_copy_that_is_taken_for_done_is_noticed() {
     let found = (0..40).find_map(|seed| with_bug(ApplyBug::IncompleteCopyTakenForDone, || lives(seed).err()));
     let found = found.expect("one of the seeds interrupts a copy");
     assert!(found.contains("is not there") || found.contains("Refresh"), "{found}");
+}
+
+#[test]
+fn a_copy_waits_for_the_pool_of_its_source_and_can_be_cancelled() {
+    let mut simulation = Simulation::new(7);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let options = DriveOptions::new(ByteCount(65 * MIB));
+    let drives: Drives = POOLS
+        .map(|pool| (pool.to_owned(), (0..2).map(|_| simulation.add_drive(options.clone())).collect()))
+        .into();
+    let (made, file) = (MadePools::default(), SimStateFile::new("journal", 7));
+    let pools = || (network.clone(), drives.clone(), Rc::clone(&made));
+    let (first, own) = (pools(), file.clone());
+    let ended = simulation.run(SimLimits::generous(), |world| async move {
+        let clock = world.clone();
+        let calling = async |client: &ApiClient, site: &SiteHandle| {
+            let [logs, mail] = POOLS.map(|name| site.look().pools[name].clone());
+            let body =
+                NewVolumeBody { name: "store".to_owned(), size_bytes: 16 * MIB, ..NewVolumeBody::default() };
+            send((&clock, client), (&format!("/v1/pools/{}/volumes", logs.id), 0), &body).await?;
+            on_pool(&logs, |served| {
+                Box::pin(async move {
+                    let device =
+                        VolumeDevice(served.pool.volume("store").map_err(|error| error.to_string())?);
+                    let mut data = Buffer::zeroed(16 * MIB as usize);
+                    data.fill(7);
+                    let written = device.write(ByteOffset(0), vec![Arc::new(data)], Stability::Stable).await;
+                    written.map_err(|error| error.to_string())
+                })
+            })
+            .await?;
+            let store = store_id(client).await?;
+            let body = NewSnapshotBody { name: "one".to_owned(), ..NewSnapshotBody::default() };
+            send((&clock, client), (&format!("/v1/volumes/{store}/snapshots"), 1), &body).await?;
+            let (pool, name, snapshot) = (mail.id.to_string(), "copy".to_owned(), "one".to_owned());
+            let body = NewCopyBody { pool, name, snapshot };
+            let path = format!("/v1/volumes/{store}/copies");
+            send((&clock, client), (&path, 2), &body).await?;
+            // One at a time.
+            let other = send((&clock, client), (&path, 3), &body).await;
+            let refused = other.expect_err("it is refused");
+            assert!(
+                refused.contains("another copy into this pool is under way: of logs/store@one"),
+                "{refused}"
+            );
+            let inside = NewCopyBody { pool: logs.id.to_string(), ..body };
+            let refused = send((&clock, client), (&path, 4), &inside).await.expect_err("it is refused");
+            assert!(refused.contains("a copy in the pool of its source is a clone"), "{refused}");
+            Err("killed".to_owned())
+        };
+        life_with(world, first, (own, SITE), calling).await
+    });
+    assert!(matches!(&ended, SimOutcome::Completed(Err(killed)) if killed == "killed"), "{ended:?}");
+    simulation.kill();
+    let (second, own) = (pools(), file.clone());
+    let ended = simulation.run(SimLimits::generous(), |world| async move {
+        let clock = world.clone();
+        let calling = async |client: &ApiClient, site: &SiteHandle| {
+            let mail = site.look().pools["mail"].clone();
+            let path = format!("/v1/pools/{}/jobs/copy", mail.id);
+            clock.sleep(Duration::from_secs(3)).await;
+            let row: JobRow = client.get(&path).await.map_err(said)?;
+            let waits = "the pool of logs/store@one is not open";
+            assert_eq!((row.problem.as_deref(), row.is_open()), (Some(waits), true), "{row:?}");
+            let cancelled = client.send("DELETE".parse().unwrap(), &path, None, &[]).await.map_err(said)?;
+            assert_eq!(cancelled.status, 204, "{cancelled:?}");
+            clock.sleep(Duration::from_secs(3)).await;
+            let row: JobRow = client.get(&path).await.map_err(said)?;
+            let outcome = row.request.as_ref().and_then(|request| request.outcome);
+            assert_eq!((outcome, row.is_open()), (Some(JobOutcomeName::Cancelled), false), "{row:?}");
+            Ok(())
+        };
+        life_with(world, second, (own, "[[group]]\nname = 'mail'\n"), calling).await
+    });
+    assert!(matches!(ended, SimOutcome::Completed(Ok(()))), "{ended:?}");
 }
