@@ -267,6 +267,12 @@ impl<'p> SourceSession<'p> {
             Ok(())
         });
         match renamed.await {
+            // Somebody opened it while the record was written, and the other volume has no name yet.
+            Ok(()) if self.pool.check_unused(number, self.hosts.is_some()).is_err() => {
+                let name = before.map(|row| row.name).expect("it was renamed");
+                self.pool.rename_with(number, &name, |_| Ok(())).await?;
+                Err(Error::VolumeInUse(name))
+            }
             Ok(()) => Ok(before),
             Err(Error::SnapshotsChanged) => Ok(None),
             Err(error) => Err(error),
