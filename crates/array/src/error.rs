@@ -9,7 +9,7 @@ use crate::{
     },
     pool::UnsettledId,
 };
-use std::fmt;
+use std::{fmt, time::Duration};
 use world::{ByteCount, IoError};
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -253,6 +253,19 @@ pub enum Error {
          it is less busy: what was copied stays"
     )]
     MoveTooSlow { passes: u32 },
+    /// The last pass of a move took too long for its hosts, who go on with the old volume.
+    #[error(
+        "the last pass of the move was not over after {} s, so hosts go on with the volume where it was; move it again when \
+         both pools are less busy: what was copied stays",
+        .0.as_secs()
+    )]
+    HeldTooLong(Duration),
+    /// A snapshot of a volume was taken or deleted during the last pass of its move, which is repeated.
+    #[error("a snapshot of the volume was taken or deleted meanwhile; move it again")]
+    SnapshotsChanged,
+    /// The pool of a copy's source has ended, or its thread.
+    #[error("the pool of the source has stopped")]
+    SourceGone,
     /// The volume is complete in another pool than the one given, or under another name.
     #[error(
         "volume {0:?} was moved to another pool, and is complete there: 'spindle volume move' to that pool ends it"

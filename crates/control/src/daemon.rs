@@ -2,6 +2,7 @@
 
 use crate::{
     notice::NoticeSender,
+    pool_peers::PoolPeers,
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
     portal::{PortalAddresses, PortalSetting, PortalThread, no_thread},
 };
@@ -26,6 +27,7 @@ pub struct Daemon {
     /// Takes NBD clients back to the portal.
     send_back: mpsc::UnboundedSender<MovingClient>,
     pools: Vec<PoolThread>,
+    peers: PoolPeers,
     portal: PortalThread,
     /// Clients are accepted.
     is_open: bool,
@@ -85,6 +87,7 @@ impl Daemon {
             nbd_options,
             send_back,
             pools: Vec::new(),
+            peers: PoolPeers::default(),
             portal,
             is_open: false,
         })
@@ -108,6 +111,7 @@ impl Daemon {
                 notices: &self.notices,
                 send_back: self.send_back.clone(),
                 nbd_options: &self.nbd_options,
+                peers: &self.peers,
             };
             match PoolThread::start(pool, &start) {
                 Ok(pool) => starting.push(pool),

@@ -2,7 +2,9 @@
 
 use array::mover::JobKind;
 use serde::{Deserialize, Serialize};
-use serving::pool::{add_drive::CopiesAnswer, levelling::LevelAnswer, scrub::ScrubAnswer};
+use serving::pool::{
+    add_drive::CopiesAnswer, copying::TransferAnswer, levelling::LevelAnswer, scrub::ScrubAnswer,
+};
 use std::collections::BTreeSet;
 
 /// A job that was asked for: under way, or the last one of its kind.
@@ -16,6 +18,9 @@ pub struct JobRequest {
     /// UUIDs of drives that are forgotten once the copies are made.
     #[serde(default)]
     pub forgets: BTreeSet<String>,
+    /// Of a copy, a refresh or a move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<TransferRequest>,
     /// `None` while it is under way.
     pub end: Option<JobEnd>,
 }
@@ -28,6 +33,26 @@ pub enum RequestedJob {
     Rebuild,
     Level,
     Scrub,
+    /// Copies a snapshot of another pool into a new volume.
+    Copy,
+    /// Brings a copy up to another snapshot of its source in another pool.
+    Refresh,
+    /// Moves a volume of another pool here.
+    Move,
+}
+
+/// The source of a copy, a refresh or a move, in another pool; and the volume in this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferRequest {
+    /// UUIDs of the pool, of the volume, and of its snapshot unless it moves.
+    pub pool: String,
+    pub volume: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT` when it was asked for.
+    pub from: String,
+    /// Name of the volume in this pool.
+    pub name: String,
 }
 
 /// The end of a job.
@@ -56,6 +81,7 @@ pub enum JobAnswer {
     Scrub(ScrubAnswer),
     Level(LevelAnswer),
     Copies(CopiesAnswer),
+    Transfer(TransferAnswer),
 }
 
 impl RequestedJob {
@@ -64,7 +90,15 @@ impl RequestedJob {
             Self::Rebuild => JobKind::Rebuild,
             Self::Level => JobKind::Level,
             Self::Scrub => JobKind::Scrub,
+            Self::Copy => JobKind::Copy,
+            Self::Refresh => JobKind::Refresh,
+            Self::Move => JobKind::Move,
         }
+    }
+
+    /// True if another pool is needed.
+    pub fn is_transfer(self) -> bool {
+        matches!(self, Self::Copy | Self::Refresh | Self::Move)
     }
 }
 

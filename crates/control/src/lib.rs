@@ -16,7 +16,9 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`pool_jobs`], [`portal`], [`daemon`]; beside them [`several_pools`], snapshots and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart; [`space_counter`]; [`metrics`], what
+//! [`pool_changes`], [`pool_jobs`], [`pool_peers`], `pool_transfers`, [`portal`], [`daemon`]; beside them [`several_pools`], snapshots
+//! and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart;
+//! [`space_counter`]; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
 //! [`schedules`], its snapshots, and [`web`], the API.
 //!
@@ -46,7 +48,9 @@ mod page_lines;
 pub mod planted;
 pub mod pool_changes;
 pub mod pool_jobs;
+pub mod pool_peers;
 pub mod pool_thread;
+mod pool_transfers;
 pub mod portal;
 pub mod recovery;
 pub mod schedules;

@@ -1,5 +1,5 @@
-//! Planted bugs of an apply, each at the very place where a programmer might make the mistake: a test that does not notice
-//! one is worth nothing (`site_crashes`). They exist in builds with debug assertions alone.
+//! Planted bugs of an apply and of a copy, each at the very place where a programmer might make the mistake: a test that does not notice
+//! one is worth nothing (`site_crashes`, `transfer_crashes`). They exist in builds with debug assertions alone.
 
 /// A bug to plant.
 #[doc(hidden)]
@@ -17,9 +17,12 @@ pub enum ApplyBug {
     MadeInsteadOfRenamed,
     /// An apply ends before what it destroys is gone.
     EndedBeforeItsLastStep,
+    /// A copy that was interrupted is taken for one that is complete; no apply has it.
+    IncompleteCopyTakenForDone,
 }
 
 impl ApplyBug {
+    /// Those of an apply.
     pub const ALL: [Self; 6] = [
         Self::DocumentBeforeItsSteps,
         Self::GenerationNotRaised,

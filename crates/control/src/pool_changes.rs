@@ -10,6 +10,7 @@ use crate::{
     folder_drives::{DriveChangeOutcome, FolderDrives},
     job_request::RequestedJob,
     pool_jobs::{PoolJobs, ShownChanges},
+    pool_peers::PoolPeers,
 };
 use array::{format::DriveId, pool::Pool};
 use report::Refusal;
@@ -43,9 +44,14 @@ pub enum ChangeRefusal {
 }
 
 impl PoolChanges {
-    pub(crate) fn new(world: &World, pool: &Rc<Pool>, drives: Option<Rc<FolderDrives>>) -> Rc<Self> {
+    pub(crate) fn new(
+        world: &World,
+        pool: &Rc<Pool>,
+        drives: Option<Rc<FolderDrives>>,
+        peers: &PoolPeers,
+    ) -> Rc<Self> {
         let shown = Rc::<ShownChanges>::default();
-        let jobs = PoolJobs::new(world, pool, (drives.clone(), &shown));
+        let jobs = PoolJobs::new(world, pool, (drives.clone(), &shown), peers);
         Rc::new(Self { world: world.clone(), drives, under_way: Cell::new(None), jobs, shown })
     }
 

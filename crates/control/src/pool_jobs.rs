@@ -8,11 +8,14 @@
 
 use crate::{
     folder_drives::{CopiesEnd, FolderDrives},
-    job_request::{JobAnswer, JobEnd, JobOutcome, JobRequest, RequestedJob},
+    job_request::{JobAnswer, JobEnd, JobOutcome, JobRequest, RequestedJob, TransferRequest},
+    pool_peers::PoolPeers,
+    pool_transfers::PoolTransfers,
 };
 use array::{error::Error, format::DriveId, mover::JobKind, pool::Pool};
+use report::Refusal;
 use serving::{
-    pool::{levelling::LevelAnswer, scrub::ScrubAnswer},
+    pool::{health::JobStatus, levelling::LevelAnswer, scrub::ScrubAnswer},
     uuid::parse_uuid,
 };
 use std::{
@@ -59,6 +62,7 @@ pub struct PoolJobs {
     pool: Rc<Pool>,
     /// `None` for a pool without a folder.
     drives: Option<Rc<FolderDrives>>,
+    transfers: PoolTransfers,
     known: RefCell<BTreeMap<JobKind, KnownJob>>,
     shown: Rc<ShownChanges>,
 }
@@ -79,9 +83,50 @@ impl PoolJobs {
         world: &World,
         pool: &Rc<Pool>,
         (drives, shown): (Option<Rc<FolderDrives>>, &Rc<ShownChanges>),
+        peers: &PoolPeers,
     ) -> Rc<Self> {
+        let transfers = PoolTransfers::new(world, pool, peers);
         let (world, pool, shown) = (world.clone(), Rc::clone(pool), Rc::clone(shown));
-        Rc::new(Self { world, pool, drives, known: RefCell::default(), shown })
+        Rc::new(Self { world, pool, drives, transfers, known: RefCell::default(), shown })
+    }
+
+    /// Progress of copies, refreshes and moves: those under way, and the last ones.
+    pub(crate) fn transfers(&self) -> Vec<JobStatus> {
+        self.transfers.statuses()
+    }
+
+    /// Begins a copy, a refresh or a move under the UUID `id`; `may_be_done` if a server of before may have done it. Returns the
+    /// revision of the view that shows it.
+    ///
+    /// # Errors
+    ///
+    /// Another one of its kind is under way.
+    pub async fn begin_transfer(
+        self: &Rc<Self>,
+        job: RequestedJob,
+        transfer: TransferRequest,
+        (id, may_be_done): ([u8; 16], bool),
+    ) -> Result<u64, Refusal> {
+        let id = DriveId(id).to_string();
+        let known = self.known.borrow().get(&job.kind()).map(|known| known.request.clone());
+        match known {
+            // The same request again.
+            Some(known) if known.id == id => {}
+            Some(known) if known.is_open() => {
+                let name = known.transfer.map_or(String::new(), |transfer| format!(" of {}", transfer.from));
+                let problem = format!("another {} into this pool is under way:{name}", job.kind().name());
+                return Err(Refusal::new(problem, "wait for it, or cancel it: see 'spindle job list'"));
+            }
+            _ => {
+                let (asked_unix_s, forgets) = (self.world.wall().seconds, BTreeSet::new());
+                let request =
+                    JobRequest { id, job, asked_unix_s, forgets, transfer: Some(transfer), end: None };
+                self.run(request, may_be_done);
+            }
+        }
+        // The view shows it once its task has begun.
+        self.world.yield_now().await;
+        Ok(self.shown.show())
     }
 
     /// Begins a job under the UUID `id`, unless one of its kind is under way. A scrub begins from the beginning: one that
@@ -111,7 +156,7 @@ impl PoolJobs {
         if !is_known {
             let id = DriveId(id).to_string();
             let asked_unix_s = self.world.wall().seconds;
-            self.run(JobRequest { id, job, asked_unix_s, forgets, end: None }, false);
+            self.run(JobRequest { id, job, asked_unix_s, forgets, transfer: None, end: None }, false);
         }
         // The view shows it once its task has begun.
         self.world.yield_now().await;
@@ -144,6 +189,13 @@ impl PoolJobs {
 
     /// Ends a job, or gives up its request. What is done counts.
     pub fn cancel(&self, job: JobKind) -> u64 {
+        // A move whose volume has changed hands comes to its end all the same.
+        let is_transfer = matches!(job, JobKind::Copy | JobKind::Refresh | JobKind::Move);
+        if let Some(known) = self.known.borrow().get(&job).filter(|_| is_transfer) {
+            known.is_wanted.set(false);
+            self.transfers.cancel(job);
+            return self.shown.show();
+        }
         if let Some(known) = self.known.borrow_mut().get_mut(&job)
             && known.request.is_open()
         {
@@ -162,11 +214,12 @@ impl PoolJobs {
 
     fn run(self: &Rc<Self>, request: JobRequest, is_resumed: bool) {
         let (job, is_wanted, asked_unix_s) = (request.job, Rc::new(Cell::new(true)), request.asked_unix_s);
+        let transfer = request.transfer.clone();
         let known = KnownJob { request, is_wanted: Rc::clone(&is_wanted), requests: 1 };
         self.known.borrow_mut().insert(job.kind(), known);
         let jobs = Rc::clone(self);
         self.world.spawn("job on request", async move {
-            if is_resumed && job != RequestedJob::Scrub {
+            if is_resumed && job != RequestedJob::Scrub && !job.is_transfer() {
                 jobs.await_drives(&is_wanted).await;
             }
             let end = match job {
@@ -179,6 +232,11 @@ impl PoolJobs {
                 }
                 RequestedJob::Level => jobs.level(&is_wanted).await,
                 RequestedJob::Rebuild => jobs.rebuild().await,
+                RequestedJob::Copy | RequestedJob::Refresh | RequestedJob::Move => {
+                    let transfer = transfer.unwrap_or_default();
+                    let done = jobs.transfers.run((job, &transfer), &is_wanted, is_resumed).await;
+                    jobs.end_of(done.map(JobAnswer::Transfer))
+                }
             };
             jobs.end(job.kind(), &is_wanted, end);
         });
@@ -278,6 +336,7 @@ impl PoolJobs {
         {
             let (outcome, answer, problem) = match end {
                 Ok(answer) => (JobOutcome::Done, Some(answer), None),
+                Err(_) if !is_wanted.get() => (JobOutcome::Cancelled, None, None),
                 Err(problem) => (JobOutcome::Failed, None, Some(problem)),
             };
             let ended_unix_s = self.world.wall().seconds;

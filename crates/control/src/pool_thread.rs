@@ -7,6 +7,7 @@ use crate::{
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
     pool_changes::PoolChanges,
+    pool_peers::PoolPeers,
     space_counter::SpaceCounter,
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
@@ -236,6 +237,7 @@ pub(crate) struct ThreadStart<'a> {
     /// Takes clients back to the portal.
     pub send_back: mpsc::UnboundedSender<MovingClient>,
     pub nbd_options: &'a ServerOptions,
+    pub peers: &'a PoolPeers,
 }
 
 impl PoolThread {
@@ -251,13 +253,15 @@ impl PoolThread {
         let notices = start.notices.of(&name);
         let (send_back, nbd_options) = (start.send_back.clone(), start.nbd_options.clone());
         let own_name = name.clone();
+        let (own_orders, peers) = (orders.clone(), start.peers.clone());
         let main = move |world: World| -> LocalFuture<()> {
             Box::pin(async move {
                 match open(world.clone(), notices.clone()).await {
                     Err(refusal) => drop(tell_opened.send(Err(refusal))),
                     Ok(opened) => {
                         let arrivals = Arrivals { nbd: nbd_clients, iscsi: iscsi_connections, stopped };
-                        let servers = Servers { name: own_name, notices, send_back, nbd_options };
+                        let servers =
+                            Servers { name: own_name, notices, send_back, nbd_options, own_orders, peers };
                         let reports = Reports { orders: order_queue, show, count, tell_opened };
                         run(world, opened, reports, arrivals, servers).await;
                     }
@@ -352,6 +356,9 @@ struct Servers {
     notices: NoticeSender,
     send_back: mpsc::UnboundedSender<MovingClient>,
     nbd_options: ServerOptions,
+    /// For other pools.
+    own_orders: Orders,
+    peers: PoolPeers,
 }
 
 /// The thread's ends of what others see and give.
@@ -368,7 +375,7 @@ async fn run(
     OpenedPool { pool, meters, services, drives, close }: OpenedPool,
     Reports { orders, show, count, tell_opened }: Reports,
     arrivals: Arrivals,
-    Servers { name, notices, send_back, nbd_options }: Servers,
+    Servers { name, notices, send_back, nbd_options, own_orders, peers }: Servers,
 ) {
     // The portal may have ended, as when all end.
     let back = Rc::new(move |client| drop(send_back.send(client)));
@@ -377,7 +384,7 @@ async fn run(
     let served = Rc::new(ServedPool {
         world: world.clone(),
         exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
-        changes: PoolChanges::new(&world, &pool, drives),
+        changes: PoolChanges::new(&world, &pool, drives, &peers),
         space: SpaceCounter::new(&world, &pool),
         pool,
         nbd: Rc::clone(&nbd),
@@ -407,10 +414,13 @@ async fn run(
             takes_connections.take(connection);
         }
     });
+    let id = served.pool.id();
+    peers.add(id, own_orders);
     // Nobody may wait for it.
     let _ = tell_opened.send(Ok(()));
     // The sender is dropped with its daemon: that is a stop too.
     let _ = stopped.await;
+    peers.remove(id);
     // An initiator that does not log out when asked loses nothing either.
     with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;
     served.exports.settle().await;

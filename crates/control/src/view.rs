@@ -23,7 +23,7 @@ use iscsi::target::{ListedTarget, access::AccessList};
 use nbd::ListedExport;
 use serving::{
     figures::{FiguresCollector, PoolFigures, PoolMeters},
-    pool::health::{HealthCollector, PoolHealth},
+    pool::health::{HealthCollector, JobStatus, PoolHealth},
 };
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -46,6 +46,8 @@ pub struct PoolView {
     pub health: Option<Arc<PoolHealth>>,
     /// Jobs that were asked for: under way, or the last ones.
     pub job_requests: Arc<Vec<JobRequest>>,
+    /// Progress of copies, refreshes and moves into the pool.
+    pub transfers: Arc<Vec<JobStatus>>,
     /// The change of its drives or settings that is under way.
     pub change_under_way: Option<&'static str>,
     /// Grows when a change of its drives or settings ends, and with jobs on request.
@@ -173,6 +175,7 @@ impl ViewPublisher {
             drives_in_use: self.pool.pool.drives_present(),
             health: Some(health),
             job_requests: changes.jobs.requests(),
+            transfers: Arc::new(changes.jobs.transfers()),
             change_under_way: changes.under_way(),
             changes_revision,
             orders_done: self.pool.orders_done(),

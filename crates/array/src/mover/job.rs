@@ -24,6 +24,12 @@ pub enum JobKind {
     Empty,
     /// Moving data between drives until they are about equally full.
     Level,
+    /// Copying a snapshot of another pool into a new volume; as refreshing and moving, counted by whoever runs it.
+    Copy,
+    /// Bringing a copy up to another snapshot of its source in another pool.
+    Refresh,
+    /// Moving a volume of another pool here.
+    Move,
 }
 
 impl JobKind {
@@ -37,6 +43,9 @@ impl JobKind {
             Self::Fill => "fill",
             Self::Empty => "empty",
             Self::Level => "level",
+            Self::Copy => "copy",
+            Self::Refresh => "refresh",
+            Self::Move => "move",
         }
     }
 }
@@ -109,6 +118,8 @@ impl Mover {
             // The pool has this job.
             JobKind::Fill => unreachable!("the mover fills no branches"),
             JobKind::Reclaim => {}
+            // Whoever runs these has their jobs.
+            JobKind::Copy | JobKind::Refresh | JobKind::Move => {}
         }
     }
 

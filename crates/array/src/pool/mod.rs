@@ -51,7 +51,10 @@ pub use crate::engine::{
 };
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
-pub use copy::{CopySource, FinishedCopy, MovedVolume, RefreshedCopy, is_incomplete_copy, is_moved};
+pub use copy::{
+    CopySource, FinishedCopy, INCOMPLETE_END, MovedVolume, MovingHosts, RefreshedCopy, SourceLink,
+    SourceRequests, is_incomplete_copy, is_moved, serve_source, source_link,
+};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use cut::{
     CutMember, CutSettlement, UnsettledCut, UnsettledId, UnsettledState, settle_cuts, settlements,

@@ -33,6 +33,7 @@ pub(crate) use host_path::HostPath;
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};
 pub use snapshot::SnapshotDevice;
+pub(crate) use switch::HostHold;
 pub use switch::{MOVED_END, SwitchedVolume};
 
 use crate::{

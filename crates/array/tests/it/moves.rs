@@ -11,7 +11,12 @@ use array::{
     pool::{MovedVolume, NewGroup, Pool, RollbackGoal, VolumeSetting, is_incomplete_copy, is_moved},
     volume::{Bounds, Rates, SwitchedVolume, VolumeDevice},
 };
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Job, Stability, World, sim::FaultPlan};
 
 const BLOCK: u64 = 4096;
@@ -269,6 +274,94 @@ fn a_pool_that_fails_in_the_middle_leaves_hosts_with_errors_and_never_with_lost_
         has_failed_between |= is_between.get();
     }
     assert!(has_failed_between, "no seed failed between the two names");
+}
+
+#[test]
+fn snapshots_that_are_taken_and_deleted_during_a_move_are_so_in_the_new_pool() {
+    for seed in 470..490 {
+        let mut both = TwoPools::new(seed);
+        both.run(move |world, devices| async move {
+            let pools = open_both(&world, &devices).await;
+            let store = make_volume(&pools[0], "store", MIB).await.expect("it is made");
+            fill(&store, 0, 40, 1).await;
+            snapshot(&pools[0], "store", "early").await;
+            let hosts = SwitchedVolume::new(store);
+            let (answered, ends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+            let host = world.spawn("host", write_numbers(hosts.clone(), answered, Rc::clone(&ends)));
+            let kept = Rc::new(RefCell::new(vec!["early".to_owned()]));
+            let (of_schedule, pool, own) = (Rc::clone(&kept), Rc::clone(&pools[0]), world.clone());
+            let schedule = world.spawn("schedule", async move {
+                for number in 0_u8.. {
+                    let (name, id) = (format!("s{number}"), SnapshotId([number + 1; 16]));
+                    if pool.snapshot(&["store"], &name, id).await.is_err() {
+                        return;
+                    }
+                    of_schedule.borrow_mut().push(name);
+                    own.sleep(Duration::from_micros(700)).await;
+                    let oldest = of_schedule.borrow()[0].clone();
+                    if of_schedule.borrow().len() > 3 {
+                        if pool.delete_snapshot("store", oldest.as_str()).await.is_err() {
+                            return;
+                        }
+                        of_schedule.borrow_mut().remove(0);
+                    }
+                    own.sleep(Duration::from_millis(2)).await;
+                }
+            });
+            world.sleep(Duration::from_millis(10)).await;
+            move_store(&world, &pools, Some(&hosts)).await.expect("it is moved");
+            schedule.await;
+            ends.set(true);
+            host.await;
+            let snapshots = pools[1].snapshots("store").expect("listed");
+            let names: Vec<String> = snapshots.into_iter().map(|snapshot| snapshot.name).collect();
+            assert_eq!(names, *kept.borrow(), "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn hosts_that_are_held_for_too_long_go_on_where_they_were() {
+    let mut longest = Duration::ZERO;
+    for seed in 500..530 {
+        let mut both = TwoPools::new(seed);
+        let new_drives = both.drives[1].clone();
+        let stood = Rc::new(Cell::new(Duration::ZERO));
+        let measured = Rc::clone(&stood);
+        both.run(move |world, devices| async move {
+            let pools = open_both(&world, &devices).await;
+            let store = make_volume(&pools[0], "store", MIB).await.expect("it is made");
+            let hosts = SwitchedVolume::new(store);
+            let (answered, ends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+            let writing = write_numbers(hosts.clone(), Rc::clone(&answered), Rc::clone(&ends));
+            let host = world.spawn("host", writing);
+            let (own, moving, of_hosts) = (world.clone(), pools.clone(), hosts.clone());
+            let moved = world.spawn("move", async move { move_store(&own, &moving, Some(&of_hosts)).await });
+            world.sleep(Duration::from_micros(400 * (seed - 499))).await;
+            let stuck = FaultPlan { stuck_percent: 100.0, ..FaultPlan::none() };
+            new_drives.iter().for_each(|drive| drive.set_faults(stuck.clone()));
+            let (mut last, mut since) = (answered.get(), world.now());
+            for _ in 0..1200 {
+                world.sleep(Duration::from_millis(10)).await;
+                if answered.get() != last {
+                    (last, since) = (answered.get(), world.now());
+                }
+                measured.set(measured.get().max(world.now().since(since)));
+            }
+            if names(&pools[0]) == ["store"] {
+                ends.set(true);
+                host.await;
+                check_numbers(&hosts, answered.get()).await;
+                assert!(measured.get() < Duration::from_secs(6), "seed {seed}: {:?}", measured.get());
+            } else {
+                // It had changed hands: hosts wait for the new pool.
+                measured.set(Duration::ZERO);
+            }
+            drop(moved);
+        });
+        longest = longest.max(stood.get());
+    }
+    assert!(longest > Duration::from_secs(4), "no seed reached the limit: {longest:?}");
 }
 
 #[test]

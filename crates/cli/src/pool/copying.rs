@@ -1,16 +1,25 @@
 //! `spindle volume clone` to another pool, `spindle volume refresh` and `spindle volume move`.
 
 use super::{
-    pool_place::refuse_served,
+    online_pool::OnlinePool,
+    online_wait::OnlineWait,
+    pool_place::PoolPlace,
     reporter::{close_all, open_all},
     volume_access::VerbOptions,
 };
-use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
+use crate::{command_line::quoted, console::Console, exit_status::ExitStatus, progress::ProgressView};
+use control::{
+    job_request::JobAnswer,
+    web::{
+        client::{Method, MoveBody, NewCopyBody, RefreshBody},
+        health_rows::JobRow,
+    },
+};
 use report::Refusal;
 use runs::observer::{ProgressDisplay, ProgressStatus};
 use serde::Serialize;
 use serving::pool::{
-    copying::{SnapshotToCopy, copy, move_volume, refresh as refresh_copy},
+    copying::{SnapshotToCopy, TransferAnswer, copy, move_volume, refresh as refresh_copy},
     folder::VolumePath,
 };
 use std::path::Path;
@@ -24,21 +33,98 @@ type NamedVolume<'a> = (&'a Path, &'a VolumePath);
 
 /// The answer as JSON.
 #[derive(Serialize)]
-struct CopyAnswer<'a> {
+struct PathAnswer<'a> {
     path: &'a Path,
-    done: &'static str,
-    size_bytes: u64,
-    copied_bytes: u64,
-    /// Bytes that an interrupted copy had left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    found_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discarded_bytes: Option<u64>,
-    /// The snapshot that it was as before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<&'a str>,
-    /// The snapshot that it is as now.
-    snapshot: &'a str,
+    #[serde(flatten)]
+    answer: &'a TransferAnswer,
+}
+
+/// Both pools of a verb.
+enum TwoPlaces {
+    /// The command opens them.
+    Folders,
+    /// One server has both.
+    Served { source: Box<OnlinePool>, target: Box<OnlinePool> },
+}
+
+impl TwoPlaces {
+    /// The places of two pools; `what` names the verb.
+    ///
+    /// # Errors
+    ///
+    /// A server has one of them alone, or two servers have them; or as of [`PoolPlace::of`].
+    async fn of(
+        world: &World,
+        [source, target]: [&Path; 2],
+        (options, what): (VerbOptions<'_>, &str),
+    ) -> Result<Self, Refusal> {
+        let places = (
+            PoolPlace::of(world, source, options.server).await?,
+            PoolPlace::of(world, target, options.server).await?,
+        );
+        let alone = |open: &Path, server: &OnlinePool, other: &Path| {
+            let (open, other, at) = (open.display(), other.display(), server.server().address());
+            let problem =
+                format!("{open} is open in the server at {at}, and {other} is not: {what} takes both in one");
+            Err(Refusal::new(problem, "have one server serve both pools, or end the server"))
+        };
+        match places {
+            (PoolPlace::Folder, PoolPlace::Folder) => Ok(Self::Folders),
+            (PoolPlace::Served(server), PoolPlace::Folder) => alone(source, &server, target),
+            (PoolPlace::Folder, PoolPlace::Served(server)) => alone(target, &server, source),
+            (PoolPlace::Served(one), PoolPlace::Served(other)) => {
+                if one.server().address() != other.server().address() {
+                    return alone(source, &one, target);
+                }
+                Ok(Self::Served { source: one, target: other })
+            }
+        }
+    }
+}
+
+/// Prints an answer.
+fn tell(
+    console: &Console,
+    (path, source): (&Path, &Path),
+    answer: &TransferAnswer,
+) -> Result<ExitStatus, Refusal> {
+    if console.is_for_programs() {
+        console.json_of(&PathAnswer { path, answer })?;
+    }
+    console.say(&answer.text(path, source));
+    console.finish(ExitStatus::Pass)
+}
+
+/// Waits for the job of a server that a request began, with its progress.
+async fn wait_for(
+    (world, console): (&World, &Console),
+    pool: &OnlinePool,
+    (row, work): (JobRow, String),
+) -> Result<TransferAnswer, Refusal> {
+    let (job, word) = (row.kind, pool.job_word(row.kind));
+    let cancel = format!("'spindle job cancel {word}{}' ends it, and what is copied stays", pool.repeated());
+    let wait = OnlineWait { world, pool, console, job, work, cancel: Some(cancel), again: None };
+    let id = row.request.map(|request| request.id).unwrap_or_default();
+    let ended = wait.until_job_ends(&id).await?;
+    match ended.answer {
+        Some(JobAnswer::Transfer(answer)) => Ok(answer),
+        _ => Err(Refusal::new(
+            "the server's answer cannot be read",
+            "use the same version of Spindle for both",
+        )),
+    }
+}
+
+/// The snapshot that a path names, as a server is asked for it.
+fn snapshot_of(path: &Path, from: &VolumePath) -> Result<String, Refusal> {
+    from.snapshot.clone().ok_or_else(|| {
+        let shown = path.display();
+        let problem = format!("a copy in another pool is one of a snapshot, and {shown} is none");
+        Refusal::new(
+            problem,
+            format!("take one: spindle volume snapshot {}@NAME", quoted(&shown.to_string())),
+        )
+    })
 }
 
 /// Copies a snapshot to a new volume of another pool.
@@ -48,9 +134,18 @@ pub fn copy_to_pool(
     (path, new): NamedVolume<'_>,
 ) -> Result<ExitStatus, Refusal> {
     real::run(0, RealOptions::default(), async |world: World| {
-        let (json, console) = (options.json, Console::new(options.json, false));
+        let console = Console::new(options.json, false);
         let folders: [&Path; 2] = [&from.folder, &new.folder];
-        refuse_served(&world, &folders, (options.server, "a copy to another pool")).await?;
+        let places = TwoPlaces::of(&world, folders, (options, "a copy to another pool")).await?;
+        if let TwoPlaces::Served { source: at, target } = places {
+            let snapshot = snapshot_of(source, from)?;
+            let id = at.volume_row(&from.volume).await?.id;
+            let body = NewCopyBody { pool: target.id().to_owned(), name: new.volume.clone(), snapshot };
+            let row = at.send(Method::POST, &format!("/v1/volumes/{id}/copies"), Some(&body)).await?;
+            let row = (row.parsed()?, "the copy".to_owned());
+            let answer = wait_for((&world, &console), &target, row).await?;
+            return tell(&console, (path, source), &answer);
+        }
         let opened = open_all(&world, &folders, &console).await?;
         let copied = async {
             let source = SnapshotToCopy::of(&opened[0], from)?;
@@ -61,30 +156,8 @@ pub fn copy_to_pool(
         let closed = close_all(opened).await;
         let copied = copied?;
         closed?;
-        if json {
-            console.json_of(&CopyAnswer {
-                path,
-                done: "copied",
-                size_bytes: copied.size_bytes,
-                copied_bytes: copied.copied_bytes,
-                found_bytes: Some(copied.found_bytes),
-                discarded_bytes: None,
-                since: None,
-                snapshot: from.snapshot.as_deref().unwrap_or_default(),
-            })?;
-        }
-        let found = match copied.found_bytes {
-            0 => String::new(),
-            bytes => format!(", {} were there", ByteCount(bytes)),
-        };
-        console.say(&format!(
-            "{}: a copy of {}, {}; {} copied{found}",
-            path.display(),
-            source.display(),
-            ByteCount(copied.size_bytes),
-            ByteCount(copied.copied_bytes)
-        ));
-        console.finish(ExitStatus::Pass)
+        let snapshot = from.snapshot.as_deref().unwrap_or_default();
+        tell(&console, (path, source), &TransferAnswer::copied(&copied, snapshot))
     })
 }
 
@@ -102,9 +175,18 @@ pub fn refresh(
         return Err(Refusal::new(problem, "a refresh is for copies in another pool"));
     }
     real::run(0, RealOptions::default(), async |world: World| {
-        let (json, console) = (options.json, Console::new(options.json, false));
+        let console = Console::new(options.json, false);
         let folders: [&Path; 2] = [&from.folder, &wanted.folder];
-        refuse_served(&world, &folders, (options.server, "'spindle volume refresh'")).await?;
+        let places = TwoPlaces::of(&world, folders, (options, "'spindle volume refresh'")).await?;
+        if let TwoPlaces::Served { source: at, target } = places {
+            let snapshot = snapshot_of(source, &from)?;
+            let body = RefreshBody { source: at.volume_row(&from.volume).await?.id, snapshot };
+            let id = target.volume_row_or(&wanted.volume, array::pool::INCOMPLETE_END).await?.id;
+            let row = target.send(Method::POST, &format!("/v1/volumes/{id}/refresh"), Some(&body)).await?;
+            let row = (row.parsed()?, "the refresh".to_owned());
+            let answer = wait_for((&world, &console), &target, row).await?;
+            return tell(&console, (path, source), &answer);
+        }
         let opened = open_all(&world, &folders, &console).await?;
         let refreshed = async {
             let source = SnapshotToCopy::of(&opened[0], &from)?;
@@ -115,40 +197,8 @@ pub fn refresh(
         let closed = close_all(opened).await;
         let refreshed = refreshed?;
         closed?;
-        if json {
-            console.json_of(&CopyAnswer {
-                path,
-                done: "refreshed",
-                size_bytes: refreshed.size_bytes,
-                copied_bytes: refreshed.copied_bytes,
-                found_bytes: None,
-                discarded_bytes: Some(refreshed.discarded_bytes),
-                since: Some(&refreshed.since),
-                snapshot: &refreshed.until,
-            })?;
-        }
-        console.say(&format!(
-            "{}: @{} → as of {}, {}; {} copied, {} discarded",
-            path.display(),
-            refreshed.since,
-            source.display(),
-            ByteCount(refreshed.size_bytes),
-            ByteCount(refreshed.copied_bytes),
-            ByteCount(refreshed.discarded_bytes)
-        ));
-        console.finish(ExitStatus::Pass)
+        tell(&console, (path, source), &TransferAnswer::refreshed(&refreshed))
     })
-}
-
-/// The answer of a move as JSON.
-#[derive(Serialize)]
-struct MoveAnswer<'a> {
-    path: &'a Path,
-    done: &'static str,
-    size_bytes: u64,
-    copied_bytes: u64,
-    /// Those that came along.
-    snapshots: usize,
 }
 
 /// Moves a volume to another pool.
@@ -165,9 +215,17 @@ pub fn relocate(
         return Err(Refusal::new(problem, "'spindle volume rename' gives a volume another name"));
     }
     real::run(0, RealOptions::default(), async |world: World| {
-        let (json, console) = (options.json, Console::new(options.json, false));
+        let console = Console::new(options.json, false);
         let folders: [&Path; 2] = [&from.folder, &wanted.folder];
-        refuse_served(&world, &folders, (options.server, "'spindle volume move'")).await?;
+        let places = TwoPlaces::of(&world, folders, (options, "'spindle volume move'")).await?;
+        if let TwoPlaces::Served { source: at, target } = places {
+            let id = at.volume_row_or(&from.volume, array::volume::MOVED_END).await?.id;
+            let body = MoveBody { pool: target.id().to_owned(), name: Some(wanted.volume.clone()) };
+            let row = at.send(Method::POST, &format!("/v1/volumes/{id}/move"), Some(&body)).await?;
+            let row = (row.parsed()?, "the move".to_owned());
+            let answer = wait_for((&world, &console), &target, row).await?;
+            return tell(&console, (path, source), &answer);
+        }
         let opened = open_all(&world, &folders, &console).await?;
         let mut show = progress_of("move", &world, &console);
         let (old, new) = ((&opened[0], &*from.volume), (&opened[1], &*wanted.volume));
@@ -175,27 +233,7 @@ pub fn relocate(
         let closed = close_all(opened).await;
         let moved = moved?;
         closed?;
-        if json {
-            console.json_of(&MoveAnswer {
-                path,
-                done: "moved",
-                size_bytes: moved.size_bytes,
-                copied_bytes: moved.copied_bytes,
-                snapshots: moved.snapshots,
-            })?;
-        }
-        console.say(&format!(
-            "{}: moved from {}, {}; {} copied, {}",
-            path.display(),
-            source.display(),
-            ByteCount(moved.size_bytes),
-            ByteCount(moved.copied_bytes),
-            match moved.snapshots {
-                1 => "1 snapshot came along".to_owned(),
-                count => format!("{count} snapshots came along"),
-            }
-        ));
-        console.finish(ExitStatus::Pass)
+        tell(&console, (path, source), &TransferAnswer::moved(&moved))
     })
 }
 

@@ -25,7 +25,7 @@ use report::Refusal;
 use serde::Serialize;
 use std::path::Path;
 use world::{
-    World,
+    ByteCount, World,
     real::{self, RealOptions},
 };
 
@@ -68,6 +68,9 @@ async fn named(world: &World, path: &Path, place: &ServerPlace) -> Result<NamedJ
         JobName::Destage,
         JobName::Reclaim,
         JobName::Fill,
+        JobName::Copy,
+        JobName::Refresh,
+        JobName::Move,
     ];
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let kind = path.file_name().and_then(|name| kinds.into_iter().find(|kind| name == kind.name()));
@@ -173,6 +176,14 @@ async fn wait(world: &World, job: &NamedJob, console: &Console) -> Result<ExitSt
             console.say(&format!("{}: {}", job.path(), answer.text()));
             console.finish(ExitStatus::Pass)
         }
+        Some(JobAnswer::Transfer(answer)) => {
+            if console.is_for_programs() {
+                console.json_of(&answer)?;
+            }
+            let (size, copied) = (ByteCount(answer.size_bytes), ByteCount(answer.copied_bytes));
+            console.say(&format!("{}: done, a volume of {size}; {copied} copied", job.path()));
+            console.finish(ExitStatus::Pass)
+        }
         _ => wait_until_idle(&wait, job, console).await,
     }
 }
@@ -266,6 +277,19 @@ async fn cancel(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal
             let problem = format!("{path} is of all clones that are being filled");
             let next = format!("'spindle volume fill {place}/VOLUME --cancel{server}' gives up one of them");
             return Err(Refusal::new(problem, next));
+        }
+        JobName::Copy | JobName::Refresh | JobName::Move => {
+            if !job.row().await?.is_open() {
+                return Err(Refusal::new(format!("{path} is not under way"), ""));
+            }
+            job.pool.command(Method::DELETE, &format!("/jobs/{}", job.kind.name())).await?;
+            if console.is_for_programs() {
+                console.json_of(&job.row().await?)?;
+            }
+            console.say(&format!(
+                "{path}: cancelled; what is copied stays in an incomplete copy, and the same command goes on from there"
+            ));
+            return console.finish(ExitStatus::Pass);
         }
         JobName::Rebuild | JobName::Destage | JobName::Reclaim => {
             let problem = format!("{path} is not cancelled: it keeps data safe, or frees its space");

@@ -10,10 +10,11 @@ use std::path::PathBuf;
   spindle job show mail/scrub
   spindle job wait mail/empty                         until no drive leaves any more
   spindle job cancel mail/scrub
+  spindle job cancel fast/move                        the same 'volume move' goes on from there
 
 A pool that 'spindle serve' has open has one job of each kind: rebuild makes missing copies, empty empties drives that \
 leave, level moves data until drives are equally full, scrub checks every copy, destage moves blocks of raid0 volumes out \
-of the mirrored log, reclaim frees what was deleted, fill copies what clones share with their sources. POOL is the name of a \
+of the mirrored log, reclaim frees what was deleted, fill copies what clones share with their sources, copy, refresh and move bring volumes of other pools here. POOL is the name of a \
 pool at the server, or its folder.
 
 A job that was asked for goes on when the server is started again, also after a crash or a power failure. Ends with 0 on \
@@ -58,7 +59,7 @@ Of a job that has ended, the result is printed again. Ctrl-C ends the wait alone
         #[arg(value_name = "POOL/JOB")]
         job: PathBuf,
     },
-    /// End a scrub or a levelling early; what it has done counts
+    /// End a scrub, a levelling, a copy, a refresh or a move early; what it has done counts
     #[command(after_help = "Example:
   spindle job cancel mail/scrub
 

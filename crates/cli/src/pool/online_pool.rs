@@ -144,11 +144,6 @@ impl OnlinePool {
         PathBuf::from(format!("{}{}", self.word(), self.repeated))
     }
 
-    /// UUID.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
     /// The pool as it was given.
     pub fn place(&self) -> &Path {
         &self.place
@@ -157,6 +152,33 @@ impl OnlinePool {
     /// Its folder on the server.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Its UUID.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The row of a volume.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; the server does not answer.
+    pub async fn volume_row(&self, name: &str) -> Result<VolumeEntry, Refusal> {
+        self.volume(&VolumeRef::Name(name.to_owned())).await
+    }
+
+    /// As [`OnlinePool::volume_row`], also if work that was interrupted left it with `end` behind its name.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn volume_row_or(&self, name: &str, end: &str) -> Result<VolumeEntry, Refusal> {
+        let found = self.volume_row(name).await;
+        match found {
+            Ok(row) => Ok(row),
+            Err(missing) => self.volume_row(&format!("{name}{end}")).await.map_err(|_| missing),
+        }
     }
 
     /// The path of its resources at the server, which `end` follows.

@@ -65,6 +65,7 @@ mod refused_places;
 mod remote_drives;
 mod salvage;
 mod searches;
+mod served_transfers;
 mod settings;
 mod sites;
 mod sites_recovered;

@@ -199,11 +199,11 @@ fn drives_come_and_go_through_the_server_under_a_client() {
 }
 
 /// A verb that waits for a server, and the lines that it has said.
-struct WaitingVerb(Child, BufReader<std::process::ChildStderr>);
+pub struct WaitingVerb(Child, BufReader<std::process::ChildStderr>);
 
 impl WaitingVerb {
     /// Begins a verb, and waits for its first line of progress.
-    fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+    pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
         let mut command = bench.command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -214,7 +214,7 @@ impl WaitingVerb {
     }
 
     /// Its code, and what it has said on standard error since.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.1.read_to_string(&mut said).unwrap();
         (self.0.wait().unwrap().code(), said)

@@ -224,9 +224,6 @@ fn volume_verbs_answer_the_same_served_and_stopped() {
     refused_with(&said, "take it out of the site file and apply that first");
     for arguments in [
         &["diff", "state/pools/mail/a@monday"][..],
-        &["move", "state/pools/mail/a", "state/pools/logs/a"],
-        &["clone", "state/pools/mail/a@monday", "state/pools/logs/a", "--independent"],
-        &["refresh", "state/pools/logs/a", "--from", "state/pools/mail/a@monday"],
         &["snapshot", "state/pools/mail/a", "state/pools/logs/log", "--as", "x"],
     ] {
         let said = bench.run(&[&["volume"], arguments].concat());

@@ -17,7 +17,8 @@ use crate::{
 use array::{
     error::Error,
     format::{PoolId, VolumeId},
-    pool::{NewVolume, VolumeSetting},
+    pool::{INCOMPLETE_END, NewVolume, VolumeSetting},
+    volume::MOVED_END,
 };
 use plan::site::split_snapshot;
 use report::Refusal;
@@ -330,7 +331,18 @@ impl SiteServer {
                     setting: new_setting(volume),
                 };
                 self.change(pool, "create volume", move |pool| {
-                    Box::pin(async move { pool.pool.create_volume(&new).await })
+                    Box::pin(async move {
+                        // A refresh or a move has it under another name for a while.
+                        let is_it = |known: &str| {
+                            [INCOMPLETE_END, MOVED_END]
+                                .iter()
+                                .any(|end| known.strip_suffix(end) == Some(&new.name))
+                        };
+                        match pool.pool.volumes().into_iter().find(|known| is_it(&known.name)) {
+                            Some(known) => Err(Error::IncompleteCopy(known.name)),
+                            None => pool.pool.create_volume(&new).await,
+                        }
+                    })
                 })
                 .await
             }

@@ -3,12 +3,12 @@
 use super::{
     adoption::refreshed_volumes,
     changes::{KnownSite, SiteChanges},
-    file_merge::{MergedSite, merged, undone},
+    file_merge::{MergedSite, merged, served_names, undone},
     server::{SiteServer, WantedAddresses, parse},
     wanted::WantedSite,
     wanted_pool::{WantedDrives, WantedPool},
 };
-use crate::journal::JournalPool;
+use crate::{job_request::RequestedJob, journal::JournalPool, pool_thread::PoolThread};
 use plan::site::{Site, Volume};
 use report::Refusal;
 use serving::pool::sparing::level_name;
@@ -74,6 +74,7 @@ impl SiteServer {
         let MergedSite { site: merged, kept, lost, said } = self.merged(&file, occasion)?;
         let (text, mut wanted) = (merged.to_toml(), WantedSite::of(&merged, &self.context)?);
         self.check_addresses(&wanted, &site)?;
+        self.check_moves(&merged, occasion)?;
         let file = (!kept.is_empty()).then(|| file.to_toml());
         let mut destroy = destroy.to_vec();
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
@@ -175,6 +176,33 @@ impl SiteServer {
             Err(refusal) => Err(refusal.to_string()),
         };
         Ok(merged(applied, served, file.clone(), check))
+    }
+
+    /// Refuses a site with a volume that is on its way to another pool: a start would make an empty one in its place. At the start
+    /// no move has begun, and one that goes on finds the volume in use.
+    fn check_moves(&self, site: &Site, occasion: PlanOccasion) -> Result<(), Refusal> {
+        let views = self.daemon.pools().iter().filter_map(PoolThread::view);
+        for view in views.filter(|_| occasion != PlanOccasion::Start) {
+            let open = view.job_requests.iter().filter(|request| request.is_open());
+            let moves = open.filter(|request| request.job == RequestedJob::Move);
+            for from in moves.filter_map(|request| Some(&request.transfer.as_ref()?.from)) {
+                let is_it = |volume: &Volume| format!("{}/{}", volume.group, volume.name) == *from;
+                let is_served =
+                    || served_names(site).iter().any(|name| site.served_volume(name).is_some_and(is_it));
+                // A change of a row leaves volumes in the site that it had before.
+                let is_named = match occasion {
+                    PlanOccasion::Online => is_served(),
+                    _ => site.volumes.iter().any(is_it),
+                };
+                if is_named {
+                    return Err(Refusal::new(
+                        format!("{from} is being moved to another pool"),
+                        "wait for the move, or cancel it: see 'spindle job list'",
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {

@@ -21,6 +21,7 @@ pub use super::{
     targets::{
         NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,
     },
+    transfers::{MoveBody, NewCopyBody, RefreshBody},
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},
 };

@@ -161,6 +161,12 @@ pub enum JobName {
     Reclaim,
     /// Copying what clones share with their sources.
     Fill,
+    /// Copying a snapshot of another pool into a new volume.
+    Copy,
+    /// Bringing a copy up to another snapshot of its source.
+    Refresh,
+    /// Moving a volume of another pool here.
+    Move,
 }
 
 /// State of a job.
@@ -362,7 +368,27 @@ impl JobRow {
         let row = |job: &JobStatus| {
             Self::of(job, view.job_requests.iter().find(|request| request.job.kind() == job.kind))
         };
-        view.health.as_ref().map(|health| health.jobs.iter().map(row).collect()).unwrap_or_default()
+        let of_pool = view.health.iter().flat_map(|health| health.jobs.iter());
+        let mut rows: Vec<Self> = of_pool.chain(view.transfers.iter()).map(row).collect();
+        // The last one of before the pool was opened.
+        let others = view.job_requests.iter().filter(|request| request.job.is_transfer());
+        for request in others {
+            let kind = request.job.kind();
+            if !rows.iter().any(|row| row.kind == JobName::of(kind)) {
+                let idle = JobStatus {
+                    kind,
+                    is_running: false,
+                    unit: WorkUnit::Bytes,
+                    total: 0,
+                    done: 0,
+                    per_second: 0,
+                    time_left: None,
+                    problem: None,
+                };
+                rows.push(Self::of(&idle, Some(request)));
+            }
+        }
+        rows
     }
 
     fn of(job: &JobStatus, request: Option<&JobRequest>) -> Self {
@@ -423,6 +449,9 @@ impl JobName {
             Self::Destage => "destage",
             Self::Reclaim => "reclaim",
             Self::Fill => "fill",
+            Self::Copy => "copy",
+            Self::Refresh => "refresh",
+            Self::Move => "move",
         }
     }
 
@@ -435,6 +464,9 @@ impl JobName {
             JobKind::Destage => Self::Destage,
             JobKind::Reclaim => Self::Reclaim,
             JobKind::Fill => Self::Fill,
+            JobKind::Copy => Self::Copy,
+            JobKind::Refresh => Self::Refresh,
+            JobKind::Move => Self::Move,
         }
     }
 }

@@ -62,7 +62,8 @@ async fn begin(
     (name, job): (&'static str, RequestedJob),
     identity: ChangeIdentity,
 ) -> Result<(StatusCode, Json<JobRow>), ApiProblem> {
-    change_job(api, pool, name, async move |changes| changes.jobs.begin(job, identity.uuid).await).await?;
+    change_job(api, pool, name, async move |changes| Ok(changes.jobs.begin(job, identity.uuid).await))
+        .await?;
     let row = JobRow::all(&pool.last_view()).into_iter().find(|row| row.kind == JobName::of(job.kind()));
     let row = row.ok_or_else(|| ApiProblem::not_found(format!("pool {} has stopped", pool.name)))?;
     Ok((StatusCode::ACCEPTED, Json(row)))
@@ -92,7 +93,7 @@ pub(super) async fn cancel_scrub(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "cancel scrub", async |changes| changes.jobs.cancel(JobKind::Scrub)).await?;
+    change_job(&api, &pool, "cancel scrub", async |changes| Ok(changes.jobs.cancel(JobKind::Scrub))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -120,6 +121,7 @@ pub(super) async fn cancel_levelling(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    change_job(&api, &pool, "cancel levelling", async |changes| changes.jobs.cancel(JobKind::Level)).await?;
+    change_job(&api, &pool, "cancel levelling", async |changes| Ok(changes.jobs.cancel(JobKind::Level)))
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

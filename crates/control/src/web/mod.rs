@@ -52,6 +52,7 @@ mod snapshots;
 mod space;
 mod targets;
 mod tokens;
+mod transfers;
 mod uses;
 mod volumes;
 

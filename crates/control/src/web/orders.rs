@@ -18,7 +18,7 @@ use crate::{
 };
 use array::{
     format::{DriveId, PoolId, SnapshotId, VolumeId},
-    pool::VolumeInfo,
+    pool::{VolumeInfo, is_moved},
 };
 use axum::http::{HeaderMap, StatusCode, header};
 use report::Refusal;
@@ -66,6 +66,21 @@ pub(super) fn volume_of(api: &ApiState, caller: &Caller, id: &str) -> Result<Mea
     find_volume(&site, caller, volume).ok_or_else(|| missing(&site, format!("there is no volume {id}")))
 }
 
+/// As [`volume_of`], also if it is complete in another pool, and the old one waits to be deleted.
+pub(super) fn moved_volume_of(api: &ApiState, caller: &Caller, id: &str) -> Result<MeantVolume, ApiProblem> {
+    let found = volume_of(api, caller, id);
+    let Ok(volume) = parse_uuid(id).map(VolumeId) else { return found };
+    let site = api.site.look();
+    let mut pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
+    let moved = pools.find_map(|pool| {
+        let view = pool.last_view();
+        let is_meant = |known: &&VolumeView| known.volume == volume && is_moved(&known.name);
+        let volume = view.volumes.iter().find(is_meant)?.clone();
+        Some(MeantVolume { pool: pool.clone(), volume })
+    });
+    moved.map_or(found, Ok)
+}
+
 /// The volume that an earlier request with the same key has made.
 pub(super) fn made_before(api: &ApiState, caller: &Caller, identity: ChangeIdentity) -> Option<MeantVolume> {
     find_volume(&api.site.look(), caller, VolumeId(identity.uuid)).filter(|_| identity.may_be_done)
@@ -75,7 +90,9 @@ fn find_volume(site: &SiteView, caller: &Caller, id: VolumeId) -> Option<MeantVo
     let mut pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
     pools.find_map(|pool| {
         let view = pool.last_view();
-        let volume = view.volumes.iter().find(|volume| volume.volume == id)?.clone();
+        // One that has moved has its identity still, until it is deleted.
+        let is_meant = |volume: &&VolumeView| volume.volume == id && !is_moved(&volume.name);
+        let volume = view.volumes.iter().find(is_meant)?.clone();
         Some(MeantVolume { pool: pool.clone(), volume })
     })
 }
@@ -155,11 +172,11 @@ pub(super) async fn change_job(
     api: &ApiState,
     pool: &PoolHandle,
     name: &'static str,
-    work: impl AsyncFnOnce(&Rc<PoolChanges>) -> u64 + Send + 'static,
+    work: impl AsyncFnOnce(&Rc<PoolChanges>) -> Result<u64, ApiProblem> + Send + 'static,
 ) -> Result<(), ApiProblem> {
     has_its_jobs(api, pool).await?;
     let begin = move |served: Rc<ServedPool>| -> LocalFuture<_> {
-        Box::pin(async move { Ok(work(&served.changes).await) })
+        Box::pin(async move { work(&served.changes).await })
     };
     let revision = order(pool, name, begin).await?;
     keeps_its_jobs(api, pool, revision).await

@@ -6,7 +6,7 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, drive_warnings, drives, events, exports, group_changes, groups, health,
     initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
-    tokens, uses, volumes,
+    tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -89,13 +89,16 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(drives::grow))
         .routes(routes!(drives::replace))
         .routes(routes!(jobs::list))
-        .routes(routes!(jobs::show))
+        .routes(routes!(jobs::show, transfers::cancel))
         .routes(routes!(jobs::begin_scrub, jobs::cancel_scrub))
         .routes(routes!(jobs::begin_levelling, jobs::cancel_levelling))
         .routes(routes!(volumes::list))
         .routes(routes!(volumes::create))
         .routes(routes!(volumes::show, volumes::patch, volumes::delete))
         .routes(routes!(volumes::clone))
+        .routes(routes!(transfers::copy))
+        .routes(routes!(transfers::refresh))
+        .routes(routes!(transfers::relocate))
         .routes(routes!(volumes::roll_back))
         .routes(routes!(volumes::fill, volumes::cancel_filling))
         .routes(routes!(volumes::readmit))

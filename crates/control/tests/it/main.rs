@@ -24,3 +24,4 @@ mod sim_site;
 mod simulated;
 mod site_crashes;
 mod site_documents;
+mod transfer_crashes;

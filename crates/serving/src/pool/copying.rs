@@ -6,11 +6,112 @@ use array::{
     pool::{CopySource, FinishedCopy, MovedVolume, RefreshedCopy},
 };
 use report::Refusal;
+use serde::{Deserialize, Serialize};
 use std::{path::Path, pin::pin, time::Duration};
-use world::{Job, JobProgress, World, with_deadline};
+use world::{ByteCount, Job, JobProgress, World, with_deadline};
 
 /// Between two looks at a copy.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The result of a copy, a refresh or a move, as the verbs print it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferAnswer {
+    pub done: TransferDone,
+    pub size_bytes: u64,
+    /// Bytes that were read and written.
+    pub copied_bytes: u64,
+    /// Of a copy: bytes that an interrupted one had left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_bytes: Option<u64>,
+    /// Of a refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discarded_bytes: Option<u64>,
+    /// Of a refresh: the snapshot that the copy was as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Of a copy or a refresh: the snapshot that it is as now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Of a move: snapshots that came along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<usize>,
+}
+
+/// Work between two pools that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransferDone {
+    Copied,
+    Refreshed,
+    Moved,
+}
+
+impl TransferAnswer {
+    fn new(done: TransferDone, size_bytes: u64, copied_bytes: u64) -> Self {
+        Self {
+            done,
+            size_bytes,
+            copied_bytes,
+            found_bytes: None,
+            discarded_bytes: None,
+            since: None,
+            snapshot: None,
+            snapshots: None,
+        }
+    }
+
+    /// Of a copy as of the snapshot of that name.
+    pub fn copied(copy: &FinishedCopy, snapshot: &str) -> Self {
+        Self {
+            found_bytes: Some(copy.found_bytes),
+            snapshot: Some(snapshot.to_owned()),
+            ..Self::new(TransferDone::Copied, copy.size_bytes, copy.copied_bytes)
+        }
+    }
+
+    pub fn refreshed(copy: &RefreshedCopy) -> Self {
+        Self {
+            discarded_bytes: Some(copy.discarded_bytes),
+            since: Some(copy.since.clone()),
+            snapshot: Some(copy.until.clone()),
+            ..Self::new(TransferDone::Refreshed, copy.size_bytes, copy.copied_bytes)
+        }
+    }
+
+    pub fn moved(moved: &MovedVolume) -> Self {
+        Self {
+            snapshots: Some(moved.snapshots),
+            ..Self::new(TransferDone::Moved, moved.size_bytes, moved.copied_bytes)
+        }
+    }
+
+    /// In words, for the volume at `path` that came from `source`.
+    pub fn text(&self, path: &Path, source: &Path) -> String {
+        let (path, source, size) = (path.display(), source.display(), ByteCount(self.size_bytes));
+        let copied = ByteCount(self.copied_bytes);
+        match self.done {
+            TransferDone::Copied => {
+                let found = match self.found_bytes.unwrap_or(0) {
+                    0 => String::new(),
+                    bytes => format!(", {} were there", ByteCount(bytes)),
+                };
+                format!("{path}: a copy of {source}, {size}; {copied} copied{found}")
+            }
+            TransferDone::Refreshed => format!(
+                "{path}: @{} → as of {source}, {size}; {copied} copied, {} discarded",
+                self.since.as_deref().unwrap_or_default(),
+                ByteCount(self.discarded_bytes.unwrap_or(0))
+            ),
+            TransferDone::Moved => {
+                let snapshots = match self.snapshots.unwrap_or(0) {
+                    1 => "1 snapshot came along".to_owned(),
+                    count => format!("{count} snapshots came along"),
+                };
+                format!("{path}: moved from {source}, {size}; {copied} copied, {snapshots}")
+            }
+        }
+    }
+}
 
 /// The snapshot to copy, in its open pool.
 #[derive(Clone, Copy)]

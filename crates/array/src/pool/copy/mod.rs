@@ -20,9 +20,14 @@ mod identity;
 mod pieces;
 mod refresh;
 mod relocation;
+mod source_link;
+mod source_session;
 
 pub use refresh::RefreshedCopy;
 pub use relocation::{MovedVolume, is_moved};
+pub use source_link::{SourceLink, SourceRequests, serve_source, source_link};
+pub use source_session::MovingHosts;
+use source_session::SourceSession;
 
 use super::{
     NewSnapshot, NewVolume, Pool, SnapshotKey, VolumeInfo, VolumeKey, VolumeSetting, volumes::check_name,
@@ -30,14 +35,14 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        SECTOR_BYTES, SnapshotId,
+        SECTOR_BYTES, SnapshotId, VolumeId,
         row::{NAME_BYTES_MAX, PointRow},
     },
-    volume::{Bounds, SnapshotDevice, VolumeDevice},
+    volume::{Bounds, VolumeDevice},
 };
 use pieces::PieceCopier;
-use std::rc::Rc;
-use world::{BlockDevice, Job};
+use source_link::beside;
+use world::{BlockDevice, ByteCount, Job};
 
 /// End of the name of a volume that is no complete copy.
 pub const INCOMPLETE_END: &str = "~copy";
@@ -65,6 +70,14 @@ pub struct FinishedCopy {
     pub found_bytes: u64,
 }
 
+impl CopySource<'_> {
+    /// The volume and the snapshot, which a flow knows by their identities.
+    fn ids(&self) -> Result<(VolumeId, SnapshotId)> {
+        let (_, _, row) = self.pool.snapshot_of(self.volume, self.snapshot)?;
+        Ok((self.pool.volume_row(self.pool.number_of(self.volume)?).volume, row.snapshot))
+    }
+}
+
 impl Pool {
     /// Copies a snapshot of another pool to a new volume of this one, or goes on with a copy of it that was
     /// interrupted. The copy has class, write cache and rates of its source, neither limit nor reserve, and
@@ -76,19 +89,34 @@ impl Pool {
     /// snapshot, or was being refreshed to one; the pool is too small for the data, and then nothing is left of
     /// the copy; the job was cancelled; a block cannot be read; the pool is full or cannot write.
     pub async fn copy_from(&self, source: CopySource<'_>, name: &str, job: &Job) -> Result<FinishedCopy> {
-        check_name(name)?;
+        self.check_new_copy(name)?;
+        let point = source.ids()?;
+        let flow = async |link| self.copy_over(&link, point, name, job).await;
+        beside(source.pool, None, flow).await
+    }
+
+    /// As [`Pool::copy_from`], from a pool that another thread may have.
+    ///
+    /// # Errors
+    ///
+    /// As there; or the pool of the source has ended.
+    pub async fn copy_over(
+        &self,
+        source: &SourceLink,
+        (volume, snapshot): (VolumeId, SnapshotId),
+        name: &str,
+        job: &Job,
+    ) -> Result<FinishedCopy> {
+        self.check_new_copy(name)?;
         let incomplete = incomplete_name(name)?;
-        if self.info_of(name).is_some() {
-            return Err(Error::NameTaken(name.to_owned()));
-        }
-        let (_, _, row) = source.pool.snapshot_of(source.volume, source.snapshot)?;
-        let source_row = source.pool.volume_row(source.pool.number_of(source.volume)?);
-        let volume = self.identity_of_copy((source_row.volume, row.snapshot), name, &incomplete);
+        let row = source.snapshot_row(volume, snapshot).await?;
+        let source_row = source.row(volume).await?;
+        let copy = self.identity_of_copy((volume, snapshot), name, &incomplete);
         let begun = self.info_of(&incomplete);
         let is_new = begun.is_none();
         if let Some(begun) = begun {
             let same = self.snapshot_with(&incomplete, row.snapshot)?;
-            if begun.volume != volume || (begun.snapshots > 0 && same.is_none()) {
+            if begun.volume != copy || (begun.snapshots > 0 && same.is_none()) {
                 return Err(Error::OtherCopy(incomplete));
             }
             if begun.snapshots > 1 {
@@ -102,25 +130,39 @@ impl Pool {
         } else {
             let setting = VolumeSetting { bounds: Bounds::default(), ..VolumeSetting::of(&source_row) };
             let size_bytes = row.sectors * SECTOR_BYTES;
-            self.create_named(&NewVolume { name: incomplete.clone(), volume, size_bytes, setting }).await?;
+            self.create_named(&NewVolume { name: incomplete.clone(), volume: copy, size_bytes, setting })
+                .await?;
         }
-        let hold = source.pool.holds.hold_snapshot(source.pool, source.volume, source.snapshot).await?;
-        let point = (hold.branch, hold.stamp);
-        let from = SnapshotDevice::new(Rc::clone(&source.pool.host), point, hold.sectors);
-        let copied = self.copy_data(&from, &incomplete, job).await;
-        hold.release().await?;
+        source.hold(volume, snapshot).await?;
+        let size = ByteCount(row.sectors * SECTOR_BYTES);
+        let copied = self.copy_data((source, size), &incomplete, job).await;
+        let released = source.release().await;
         if is_new && matches!(copied, Err(Error::TooSmallForCopy { .. })) {
             self.delete_volume(&incomplete, false).await?;
         }
         let copied = copied?;
+        released?;
         self.complete(&incomplete, name, &row).await?;
         Ok(copied)
     }
 
-    /// Copies all data that the incomplete copy does not have.
-    async fn copy_data(&self, from: &SnapshotDevice, incomplete: &str, job: &Job) -> Result<FinishedCopy> {
+    fn check_new_copy(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        incomplete_name(name)?;
+        match self.info_of(name) {
+            Some(_) => Err(Error::NameTaken(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies all data of the snapshot that the source holds, and that the incomplete copy does not have.
+    async fn copy_data(
+        &self,
+        (from, size): (&SourceLink, ByteCount),
+        incomplete: &str,
+        job: &Job,
+    ) -> Result<FinishedCopy> {
         let to = VolumeDevice(self.volume(incomplete)?);
-        let size = from.geometry().size;
         let mut copier = PieceCopier::new(from, &to, job);
         let (data, found) = copier.add_missing(size).await?;
         let space = self.space();

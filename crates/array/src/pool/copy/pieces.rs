@@ -1,12 +1,13 @@
-//! Pieces of a volume, read from a snapshot in one pool and written to a volume of another, several at a time.
+//! Pieces of a volume, read from what a source holds and written to a volume of another pool, several at a time.
 
+use super::SourceLink;
 use crate::{
     error::{Error, Result},
-    volume::{SnapshotDevice, VolumeDevice},
+    volume::VolumeDevice,
 };
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, sync::Arc};
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, Job, Stability};
+use world::{BlockDevice, ByteCount, ByteOffset, Extent, Job, Stability};
 
 /// Bytes of a piece, at most.
 const PIECE_BYTES: u64 = 512 << 10;
@@ -15,16 +16,16 @@ const PIECES_AT_ONCE: usize = 8;
 /// Bytes whose extents are asked for at once.
 const LOOK_BYTES: u64 = 64 << 20;
 
-/// Copies pieces from one device to the same places of another.
+/// Copies pieces to the same places of a volume.
 pub(super) struct PieceCopier<'c> {
-    from: &'c SnapshotDevice,
+    from: &'c SourceLink,
     to: &'c VolumeDevice,
     job: &'c Job,
     ranges: Vec<Range<u64>>,
 }
 
 impl<'c> PieceCopier<'c> {
-    pub fn new(from: &'c SnapshotDevice, to: &'c VolumeDevice, job: &'c Job) -> Self {
+    pub fn new(from: &'c SourceLink, to: &'c VolumeDevice, job: &'c Job) -> Self {
         Self { from, to, job, ranges: Vec::new() }
     }
 
@@ -46,7 +47,7 @@ impl<'c> PieceCopier<'c> {
         let (mut data_bytes, mut found_bytes, mut at) = (0, 0, 0);
         while at < size.0 {
             let length = ByteCount(LOOK_BYTES.min(size.0 - at));
-            let data = data_in(at, &self.from.extents(ByteOffset(at), length).await.map_err(Error::Copy)?);
+            let data = data_in(at, &self.from.extents(ByteOffset(at), length).await?);
             for range in data.ranges {
                 data_bytes += range.end - range.start;
                 let mut next = range.start;
@@ -90,7 +91,7 @@ impl<'c> PieceCopier<'c> {
             if job.is_cancelled() {
                 return Err(Error::CopyCancelled);
             }
-            copy_piece(from, to, &piece).await.map_err(Error::Copy)?;
+            copy_piece(from, to, &piece).await?;
             job.advance(piece.end - piece.start);
             Ok(())
         };
@@ -104,11 +105,11 @@ impl<'c> PieceCopier<'c> {
     }
 }
 
-async fn copy_piece(from: &SnapshotDevice, to: &VolumeDevice, piece: &Range<u64>) -> IoResult<()> {
-    let length = (piece.end - piece.start) as usize;
-    let data = from.read(ByteOffset(piece.start), vec![Buffer::zeroed(length)]).await?;
+async fn copy_piece(from: &SourceLink, to: &VolumeDevice, piece: &Range<u64>) -> Result<()> {
+    let length = ByteCount(piece.end - piece.start);
+    let data = from.read(ByteOffset(piece.start), length).await?;
     let data = data.into_iter().map(Arc::new).collect();
-    to.write(ByteOffset(piece.start), data, Stability::Volatile).await
+    to.write(ByteOffset(piece.start), data, Stability::Volatile).await.map_err(Error::Copy)
 }
 
 /// Data among adjacent extents.

@@ -2,12 +2,12 @@
 
 use super::{
     super::{Pool, RollbackGoal, SnapshotKey, VolumeKey},
-    CopySource, PieceCopier, incomplete_name,
+    CopySource, PieceCopier, SourceLink, beside, incomplete_name,
 };
 use crate::{
     error::{Error, Result},
-    format::{SECTOR_BYTES, SnapshotId, row::IdSeed},
-    pool::{Difference, RangeChange},
+    format::{SECTOR_BYTES, SnapshotId, VolumeId, row::IdSeed},
+    pool::RangeChange,
     volume::VolumeDevice,
 };
 use world::{BlockDevice, ByteCount, ByteOffset, Job};
@@ -35,11 +35,28 @@ impl Pool {
     /// No such volume or snapshot; both volumes have no snapshot in common; the copy was written since, or
     /// somebody has it open; a snapshot of the copy has that name; or as [`Pool::copy_from`].
     pub async fn refresh_from(&self, source: CopySource<'_>, name: &str, job: &Job) -> Result<RefreshedCopy> {
+        let point = source.ids()?;
+        let flow = async |link| self.refresh_over(&link, point, name, job).await;
+        beside(source.pool, None, flow).await
+    }
+
+    /// As [`Pool::refresh_from`], from a pool that another thread may have.
+    ///
+    /// # Errors
+    ///
+    /// As there; or the pool of the source has ended.
+    pub async fn refresh_over(
+        &self,
+        source: &SourceLink,
+        (volume, snapshot): (VolumeId, SnapshotId),
+        name: &str,
+        job: &Job,
+    ) -> Result<RefreshedCopy> {
         let incomplete = incomplete_name(name)?;
-        let (_, _, row) = source.pool.snapshot_of(source.volume, source.snapshot)?;
+        let row = source.snapshot_row(volume, snapshot).await?;
         let is_interrupted = self.info_of(name).is_none() && self.info_of(&incomplete).is_some();
         let present = if is_interrupted { incomplete.as_str() } else { name };
-        let (common, id) = self.common_snapshot(source, present)?;
+        let (common, id) = self.common_snapshot((source, volume), present).await?;
         let mut refreshed = RefreshedCopy {
             since: common.clone(),
             until: row.name.clone(),
@@ -62,26 +79,33 @@ impl Pool {
             self.rename(VolumeKey::from(name), &incomplete).await?;
         }
         if id != row.snapshot {
-            let (from, to) = ((source.volume, SnapshotKey::Id(id)), (source.volume, Some(source.snapshot)));
-            let mut walk = source.pool.difference_between(from, to).await?;
-            let applied = self.apply(&mut walk, &incomplete, job).await;
-            walk.end().await?;
-            (refreshed.copied_bytes, refreshed.discarded_bytes) = applied?;
+            let points = [id, row.snapshot];
+            (refreshed.copied_bytes, refreshed.discarded_bytes) =
+                self.apply((source, volume, points), &incomplete, job).await?;
         }
         self.complete(&incomplete, name, &row).await?;
         Ok(refreshed)
     }
 
     /// Name and identity of the newest snapshot of a copy that its source has, too.
-    fn common_snapshot(&self, source: CopySource<'_>, copy: &str) -> Result<(String, SnapshotId)> {
-        let of_source = source.pool.snapshots(source.volume)?;
+    async fn common_snapshot(
+        &self,
+        (source, volume): (&SourceLink, VolumeId),
+        copy: &str,
+    ) -> Result<(String, SnapshotId)> {
+        // A copy that is not there is the nearer mistake.
+        self.number_of(VolumeKey::from(copy))?;
+        let of_source = source.snapshots(volume).await?;
         let own = self.snapshots(copy)?;
         let has = |id| of_source.iter().any(|snapshot| snapshot.snapshot == id && snapshot.cut.is_none());
         let common = own.into_iter().rev().find(|snapshot| snapshot.cut.is_none() && has(snapshot.snapshot));
-        common.map(|snapshot| (snapshot.name, snapshot.snapshot)).ok_or_else(|| Error::NothingInCommon {
-            earlier: copy.to_owned(),
-            later: source.volume.to_string(),
-        })
+        match common {
+            Some(snapshot) => Ok((snapshot.name, snapshot.snapshot)),
+            None => {
+                let (earlier, later) = (copy.to_owned(), source.row(volume).await?.name);
+                Err(Error::NothingInCommon { earlier, later })
+            }
+        }
     }
 
     /// Fails if a volume is not as its snapshot.
@@ -119,22 +143,33 @@ impl Pool {
         Ok(())
     }
 
-    /// Applies a difference of the source. Returns the bytes that were copied and discarded.
+    /// Applies the difference of two snapshots of the source. Returns the bytes that were copied and discarded.
     pub(super) async fn apply(
         &self,
-        walk: &mut Difference,
+        (source, volume, points): (&SourceLink, VolumeId, [SnapshotId; 2]),
         incomplete: &str,
         job: &Job,
     ) -> Result<(u64, u64)> {
-        let [before, after] = walk.sizes_bytes();
+        let sizes = source.compare(volume, points).await?;
+        let applied = self.apply_held((source, sizes), incomplete, job).await;
+        let released = source.release().await;
+        let applied = applied?;
+        released.map(|()| applied)
+    }
+
+    async fn apply_held(
+        &self,
+        (source, [before, after]): (&SourceLink, [u64; 2]),
+        incomplete: &str,
+        job: &Job,
+    ) -> Result<(u64, u64)> {
         if before != after {
             self.resize_volume(incomplete, after).await?;
         }
         let to = VolumeDevice(self.volume(incomplete)?);
         let (mut copied, mut discarded) = (0, 0);
-        while let Some(ranges) = walk.next().await? {
-            let later = walk.later();
-            let mut copier = PieceCopier::new(&later, &to, job);
+        while let Some(ranges) = source.next_ranges().await? {
+            let mut copier = PieceCopier::new(source, &to, job);
             for range in ranges {
                 match range.change {
                     RangeChange::Data => copier.add(range.at_bytes..range.end_bytes()),

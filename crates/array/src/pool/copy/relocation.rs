@@ -17,23 +17,20 @@
 //! 3. A move that was interrupted goes on when it is called again: the snapshots that both volumes have say how far it
 //!    was.
 
-use super::{super::Pool, INCOMPLETE_END, incomplete_name};
+use super::{super::Pool, MovingHosts, SourceLink, beside, incomplete_name, source_session::PASS_NAME};
 use crate::{
     error::{Error, Result},
     format::{
-        RowKey, SECTOR_BYTES, SnapshotId, VolumeId, VolumeNumber,
-        row::{IdSeed, NAME_BYTES_MAX, PointRow, VolumeRow, VolumeState},
+        SECTOR_BYTES, SnapshotId, VolumeId, VolumeNumber,
+        row::{PointRow, VolumeRow},
     },
-    log::LogItem,
-    pool::{NewSnapshot, NewVolume, SnapshotKey, VolumeKey, VolumeSetting, volumes::check_name},
+    pool::{NewSnapshot, NewVolume, VolumeKey, VolumeSetting, volumes::check_name},
     simulation::sometimes::{self, Sometimes},
-    volume::{BlockLock, Bounds, MOVED_END, SnapshotDevice, SwitchedVolume, VolumeDevice},
+    volume::{Bounds, MOVED_END, SwitchedVolume, VolumeDevice},
 };
-use std::{rc::Rc, time::Duration};
-use world::{BlockDevice, Job};
+use std::time::Duration;
+use world::{BlockDevice, ByteCount, Job};
 
-/// Begin of the names of snapshots that are taken for a move; a number follows.
-const PASS_NAME: &str = "~move-";
 /// Hosts are held once a pass took no longer than this: the last one has less to do.
 const SHORT_PASS: Duration = Duration::from_millis(30);
 /// Passes without a short one among them, until the move says that it does not keep up.
@@ -60,9 +57,9 @@ pub struct MovedVolume {
 
 /// A volume on its way.
 struct Move<'m> {
-    from: &'m Pool,
+    from: &'m SourceLink,
     to: &'m Pool,
-    source: VolumeNumber,
+    volume: VolumeId,
     /// Names in the new pool: until it is complete, and then.
     incomplete: String,
     name: &'m str,
@@ -79,8 +76,9 @@ impl Pool {
     ///
     /// No such volume; somebody else has it open; it is in a group, withheld from clients, a rollback left it or another one of it, or a
     /// snapshot of it is part of a cut that is not settled; the name is taken or invalid; an incomplete copy of
-    /// another volume has it; the pool is too small; hosts write faster than is copied; or a pool cannot be read or
-    /// written. The volume is in one of both pools then, under its name, unless the error says that it waits.
+    /// another volume has it; the pool is too small; hosts write faster than is copied, or were held for too long; or a
+    /// pool cannot be read or written. The volume is in one of both pools then, under its name, unless the error says
+    /// that it waits.
     pub async fn move_from<'k>(
         &self,
         from: &Pool,
@@ -90,99 +88,74 @@ impl Pool {
         job: &Job,
     ) -> Result<MovedVolume> {
         check_name(name)?;
-        if from.id() == self.id() {
-            return Err(Error::NotMovable("both pools are the same; rename it instead".to_owned()));
-        }
-        let (source, is_switched) = from.source_of_move(volume.into())?;
+        check_apart(from.id() == self.id())?;
+        let volume = from.volume_row(from.source_of_move(volume.into())?).volume;
+        let next = || Ok(VolumeDevice(self.volume(name)?));
+        let hosts = hosts.map(|switched| MovingHosts { switched, next: &next });
+        beside(from, hosts, async |link| self.move_over(&link, volume, name, job).await).await
+    }
+
+    /// As [`Pool::move_from`], from a pool that another thread may have. That serves the link with the hosts of the
+    /// volume, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// As there; or the pool of the source has ended.
+    pub async fn move_over(
+        &self,
+        from: &SourceLink,
+        volume: VolumeId,
+        name: &str,
+        job: &Job,
+    ) -> Result<MovedVolume> {
+        check_name(name)?;
+        check_apart(from.pool().await? == self.id())?;
         let moved =
             MovedVolume { size_bytes: 0, copied_bytes: 0, snapshots: 0, passes: 0, held_for: Duration::ZERO };
         let incomplete = incomplete_name(name)?;
-        let mut on_its_way = Move { from, to: self, source, incomplete, name, job, moved };
-        if !is_switched {
-            on_its_way.check(hosts)?;
+        let mut on_its_way = Move { from, to: self, volume, incomplete, name, job, moved };
+        if from.is_moved(volume).await? {
+            on_its_way.check_switched().await?;
+            let row = from.row(volume).await?;
+            on_its_way.take_the_name(&row).await?;
+        } else {
+            on_its_way.check().await?;
             on_its_way.begin().await?;
             on_its_way.bring_snapshots().await?;
             on_its_way.catch_up().await?;
-            let no_writes = on_its_way.switch(hosts).await?;
-            on_its_way.clear_up().await?;
-            drop(no_writes);
-        } else {
-            on_its_way.check_switched()?;
-            on_its_way.take_the_name().await?;
-            on_its_way.clear_up().await?;
+            on_its_way.switch().await?;
         }
+        on_its_way.clear_up().await?;
         Ok(on_its_way.moved)
     }
 
-    /// The volume of that name or identity; and whether a move had come so far that it is complete in the other pool.
-    fn source_of_move(&self, volume: VolumeKey<'_>) -> Result<(VolumeNumber, bool)> {
+    /// The volume of that name or identity, also if it is complete in the other pool.
+    fn source_of_move(&self, volume: VolumeKey<'_>) -> Result<VolumeNumber> {
         match (self.number_of(volume), volume) {
-            (Ok(number), _) => Ok((number, is_moved(&self.volume_row(number).name))),
+            (Ok(number), _) => Ok(number),
             (Err(missing), VolumeKey::Name(name)) => {
                 let moved = format!("{name}{MOVED_END}");
-                self.number_of(VolumeKey::from(&moved)).map(|number| (number, true)).map_err(|_| missing)
+                self.number_of(VolumeKey::from(&moved)).map_err(|_| missing)
             }
             (Err(missing), VolumeKey::Id(_)) => Err(missing),
         }
     }
+}
 
-    /// Gives a volume another name, and what else of its row is to change with it.
-    async fn rename_with(
-        &self,
-        number: VolumeNumber,
-        name: &str,
-        change: impl FnOnce(&mut VolumeRow),
-    ) -> Result<()> {
-        let one_at_a_time = self.shared.lock_changes().await;
-        self.check_no_operation()?;
-        if self.shared.state.borrow().catalogue.volume_named(name).is_some_and(|taken| taken != number) {
-            return Err(Error::NameTaken(name.to_owned()));
-        }
-        let mut row = VolumeRow { name: name.to_owned(), ..self.volume_row(number) };
-        change(&mut row);
-        let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
-        self.answer(one_at_a_time, self.log.append(vec![put])).await
+fn check_apart(is_same: bool) -> Result<()> {
+    match is_same {
+        true => Err(Error::NotMovable("both pools are the same; rename it instead".to_owned())),
+        false => Ok(()),
     }
 }
 
 impl Move<'_> {
-    fn row(&self) -> VolumeRow {
-        self.from.volume_row(self.source)
+    async fn row(&self) -> Result<VolumeRow> {
+        self.from.row(self.volume).await
     }
 
-    fn source_key(&self) -> VolumeKey<'static> {
-        VolumeKey::Id(self.row().volume)
-    }
-
-    fn check(&self, hosts: Option<&SwitchedVolume>) -> Result<()> {
-        let row = self.row();
-        self.from.check_changeable(&row)?;
-        self.from.check_ungrouped(&row)?;
-        self.from.check_no_cuts_of(self.source)?;
-        self.from.check_unused(self.source, hosts.is_some())?;
-        if row.name.ends_with(INCOMPLETE_END) {
-            return Err(Error::IncompleteCopy(row.name));
-        }
-        if self.from.shared.state.borrow().catalogue.withheld_from(self.source).next().is_some() {
-            let why =
-                "a rollback withheld it from clients, and the other pool would not know; readmit them first";
-            return Err(Error::NotMovable(why.to_owned()));
-        }
-        if row.name.len() + MOVED_END.len() > NAME_BYTES_MAX {
-            return Err(Error::BadName(format!("{}{MOVED_END}", row.name)));
-        }
-        let state = self.from.shared.state.borrow();
-        let left = state
-            .catalogue
-            .volumes()
-            .find(|(_, left)| left.state == VolumeState::Live && left.left_by == Some(self.source));
-        if let Some((_, left)) = left {
-            return Err(Error::NotMovable(format!(
-                "a rollback left {:?}, which does not come along; clone it or delete it first",
-                left.name
-            )));
-        }
-        drop(state);
+    async fn check(&self) -> Result<()> {
+        self.from.check_movable(self.volume).await?;
         match self.to.info_of(self.name) {
             Some(_) => Err(Error::NameTaken(self.name.to_owned())),
             None => Ok(()),
@@ -192,12 +165,12 @@ impl Move<'_> {
     /// Makes the volume in the new pool, or finds that of an earlier attempt. It gets a derived identity until it is
     /// complete.
     async fn begin(&mut self) -> Result<()> {
-        if self.snapshots().is_empty() {
-            self.take_pass_snapshot().await?;
+        if self.snapshots().await?.is_empty() {
+            self.from.take_pass_snapshot(self.volume).await?;
         }
-        let row = self.row();
+        let row = self.row().await?;
         self.moved.size_bytes = row.sectors * SECTOR_BYTES;
-        let first = self.snapshots().remove(0);
+        let first = self.snapshots().await?.remove(0);
         let Some(begun) = self.to.info_of(&self.incomplete) else {
             let setting = VolumeSetting { bounds: Bounds::default(), ..VolumeSetting::of(&row) };
             let size_bytes = first.sectors * SECTOR_BYTES;
@@ -206,7 +179,7 @@ impl Move<'_> {
             return self.to.create_named(&new).await;
         };
         let is_begun = begun.volume == self.identity(first.snapshot);
-        match self.common()? {
+        match self.common().await? {
             None if is_begun => Ok(()),
             // What was begun behind it goes.
             Some(common) if is_begun || begun.volume == self.identity(SnapshotId(row.volume.0)) => {
@@ -220,29 +193,31 @@ impl Move<'_> {
     /// volume. So what was copied of the first snapshot is never taken for a part of another one.
     fn identity(&self, first: SnapshotId) -> VolumeId {
         let label = format!("{}~move", self.name);
-        self.to.identity_of_copy((self.row().volume, first), &label, &self.incomplete)
+        self.to.identity_of_copy((self.volume, first), &label, &self.incomplete)
     }
 
     /// Snapshots of the volume, in their order.
-    fn snapshots(&self) -> Vec<PointRow> {
-        let state = self.from.shared.state.borrow();
-        state.catalogue.snapshots_of(self.source).map(|(_, _, row)| row.clone()).collect()
+    async fn snapshots(&self) -> Result<Vec<PointRow>> {
+        self.from.snapshot_rows(self.volume).await
     }
 
     /// The newest snapshot that both have.
-    fn common(&self) -> Result<Option<PointRow>> {
+    async fn common(&self) -> Result<Option<PointRow>> {
+        let all = self.snapshots().await?;
         let own = self.to.snapshots(&self.incomplete)?;
         let is_own = |row: &PointRow| own.iter().any(|snapshot| snapshot.snapshot == row.snapshot);
-        Ok(self.snapshots().into_iter().rev().find(is_own))
+        Ok(all.into_iter().rev().find(is_own))
     }
 
     /// Copies the states at all snapshots that the copy does not have yet.
     async fn bring_snapshots(&mut self) -> Result<()> {
         loop {
-            let common = self.common()?;
-            let all = self.snapshots();
+            let common = self.common().await?;
+            let all = self.snapshots().await?;
             let next = match &common {
                 None => 0,
+                // It was deleted just now.
+                Some(common) if !all.iter().any(|row| row.snapshot == common.snapshot) => continue,
                 Some(common) => {
                     1 + all.iter().position(|row| row.snapshot == common.snapshot).expect("it has it")
                 }
@@ -256,15 +231,11 @@ impl Move<'_> {
     /// Copies the state at a snapshot, as far as it differs from that at an earlier one, and takes the snapshot.
     async fn bring(&mut self, common: Option<&PointRow>, next: &PointRow) -> Result<()> {
         self.delete_forgotten().await?;
-        let source = self.source_key();
         let copied = match common {
             None => self.bring_first(next).await?,
             Some(common) => {
-                let (from, to) = (SnapshotKey::Id(common.snapshot), SnapshotKey::Id(next.snapshot));
-                let mut walk = self.from.difference_between((source, from), (source, Some(to))).await?;
-                let applied = self.to.apply(&mut walk, &self.incomplete, self.job).await;
-                walk.end().await?;
-                applied?.0
+                let points = [common.snapshot, next.snapshot];
+                self.to.apply((self.from, self.volume, points), &self.incomplete, self.job).await?.0
             }
         };
         self.moved.copied_bytes += copied;
@@ -274,15 +245,20 @@ impl Move<'_> {
         let number = self.to.number_of(VolumeKey::from(&self.incomplete))?;
         self.to.take_snapshot_as(number, &new, next.created_at).await?;
         if common.is_none() {
-            let volume = self.identity(SnapshotId(self.row().volume.0));
-            self.to.rename_with(number, &self.incomplete, |copy| copy.volume = volume).await?;
+            let volume = self.identity(SnapshotId(self.volume.0));
+            self.to
+                .rename_with(number, &self.incomplete, |copy| {
+                    copy.volume = volume;
+                    Ok(())
+                })
+                .await?;
         }
         Ok(())
     }
 
     /// Deletes the snapshots of the copy that the volume does not have any more; their names may have been given again.
     async fn delete_forgotten(&self) -> Result<()> {
-        let kept: Vec<SnapshotId> = self.snapshots().iter().map(|row| row.snapshot).collect();
+        let kept: Vec<SnapshotId> = self.snapshots().await?.iter().map(|row| row.snapshot).collect();
         for snapshot in self.to.snapshots(&self.incomplete)? {
             if !kept.contains(&snapshot.snapshot) {
                 self.to.delete_snapshot(&self.incomplete, snapshot.snapshot).await?;
@@ -292,35 +268,28 @@ impl Move<'_> {
     }
 
     async fn bring_first(&self, first: &PointRow) -> Result<u64> {
-        let hold = self
-            .from
-            .holds
-            .hold_snapshot(self.from, self.source_key(), SnapshotKey::Id(first.snapshot))
-            .await?;
-        let point = (hold.branch, hold.stamp);
-        let from = SnapshotDevice::new(Rc::clone(&self.from.host), point, hold.sectors);
-        let copied = self.to.copy_data(&from, &self.incomplete, self.job).await;
-        hold.release().await?;
+        self.from.hold(self.volume, first.snapshot).await?;
+        let size = ByteCount(first.sectors * SECTOR_BYTES);
+        let copied = self.to.copy_data((self.from, size), &self.incomplete, self.job).await;
+        let released = self.from.release().await;
         if matches!(copied, Err(Error::TooSmallForCopy { .. })) {
             self.to.delete_volume(&self.incomplete, false).await?;
-            self.delete_pass_snapshots(self.from, self.source_key(), None).await?;
+            self.from.delete_pass_snapshots(self.volume, None).await?;
         }
-        copied.map(|copied| copied.copied_bytes)
+        let copied = copied?.copied_bytes;
+        released.map(|()| copied)
     }
 
     /// Copies what hosts change meanwhile, again and again, until that takes a moment only.
     async fn catch_up(&mut self) -> Result<()> {
-        let setting = VolumeSetting::of(&self.row());
+        let setting = VolumeSetting::of(&self.row().await?);
         self.to.set_bounds(&self.incomplete, setting.bounds).await?;
         for _ in 0..PASSES_MAX {
-            let began = self.from.shared.world.now();
+            let began = self.to.shared.world.now();
             let last = self.pass().await?;
-            let took = self.from.shared.world.now().since(began);
-            for (pool, volume) in
-                [(self.from, self.source_key()), (self.to, VolumeKey::from(&self.incomplete))]
-            {
-                self.delete_pass_snapshots(pool, volume, Some(last)).await?;
-            }
+            let took = self.to.shared.world.now().since(began);
+            self.from.delete_pass_snapshots(self.volume, Some(last)).await?;
+            self.to.delete_pass_snapshots(VolumeKey::from(&self.incomplete), Some(last)).await?;
             if took <= SHORT_PASS {
                 return Ok(());
             }
@@ -330,86 +299,53 @@ impl Move<'_> {
 
     /// Copies what changed since the last pass. Returns the snapshot that both volumes have then.
     async fn pass(&mut self) -> Result<SnapshotId> {
-        let common = self.common()?.expect("the snapshots are there");
-        let next = self.take_pass_snapshot().await?;
-        self.bring(Some(&common), &next).await?;
+        let next = self.from.take_pass_snapshot(self.volume).await?;
+        // With snapshots that were taken since the last pass.
+        self.bring_snapshots().await?;
         self.moved.passes += 1;
         Ok(next.snapshot)
     }
 
-    /// Takes a snapshot of the volume for the move.
-    async fn take_pass_snapshot(&self) -> Result<PointRow> {
-        let all = self.snapshots();
-        let taken = |number: &u32| all.iter().any(|row| row.name == format!("{PASS_NAME}{number}"));
-        let number = (1..).find(|number| !taken(number)).expect("there are more numbers than snapshots");
-        let name = format!("{PASS_NAME}{number}");
-        let seed = IdSeed(self.row().volume.0);
-        // No two of them have one stamp.
-        let stamp = self.from.shared.state.borrow().stamp_next;
-        let snapshot = SnapshotId(seed.volume_of(VolumeId(u128::from(stamp.0).to_le_bytes())).0);
-        let new = NewSnapshot { name: &name, snapshot, note: &[] };
-        self.from.take_snapshot_as(self.source, &new, self.from.shared.wall_now()).await?;
-        let taken = self.snapshots().into_iter().find(|row| row.snapshot == snapshot);
-        Ok(taken.expect("it was taken just now"))
-    }
-
-    /// Deletes the snapshots of the move, but one.
-    async fn delete_pass_snapshots(
-        &self,
-        pool: &Pool,
-        volume: VolumeKey<'_>,
-        but: Option<SnapshotId>,
-    ) -> Result<()> {
-        for snapshot in pool.snapshots(volume)? {
-            if snapshot.name.starts_with(PASS_NAME) && Some(snapshot.snapshot) != but {
-                pool.delete_snapshot(volume, snapshot.snapshot).await?;
+    /// Keeps hosts waiting, copies the rest, and makes the copy the volume.
+    async fn switch(&mut self) -> Result<()> {
+        let began = self.to.shared.world.now();
+        self.from.hold_hosts(self.volume).await?;
+        let row = loop {
+            self.pass().await?;
+            if self.to.info_of(self.name).is_some() {
+                return Err(Error::NameTaken(self.name.to_owned()));
             }
-        }
+            self.delete_forgotten().await?;
+            let own = self.to.snapshots(&self.incomplete)?;
+            let own = own.into_iter().map(|snapshot| snapshot.snapshot).collect();
+            if let Some(row) = self.from.hand_over(self.volume, own).await? {
+                break row;
+            }
+        };
+        sometimes::reached(Sometimes::VolumeBetweenPools);
+        self.take_the_name(&row).await?;
+        self.from.go_on().await?;
+        self.moved.held_for = self.to.shared.world.now().since(began);
         Ok(())
     }
 
-    /// Keeps hosts waiting, copies the rest, and makes the copy the volume. Nobody writes the old volume until the
-    /// answer is dropped.
-    async fn switch(&mut self, hosts: Option<&SwitchedVolume>) -> Result<BlockLock> {
-        let began = self.from.shared.world.now();
-        let hold = match hosts {
-            Some(hosts) => Some(hosts.hold().await),
-            None => None,
-        };
-        // A command whose caller is gone may still be under way.
-        let no_writes = self.from.handles.locks_of(self.source).close().await;
-        self.pass().await?;
-        // All may have changed since the move began.
-        self.check(hosts)?;
-        let moved = format!("{}{MOVED_END}", self.row().name);
-        self.from.rename_with(self.source, &moved, |_| ()).await?;
-        sometimes::reached(Sometimes::VolumeBetweenPools);
-        self.take_the_name().await?;
-        if let Some(hold) = hold {
-            hold.go_on_with(VolumeDevice(self.to.volume(self.name)?));
-        }
-        self.moved.held_for = self.from.shared.world.now().since(began);
-        Ok(no_writes)
-    }
-
     /// Fails unless the copy is complete, or has its name already.
-    fn check_switched(&mut self) -> Result<()> {
-        self.moved.size_bytes = self.row().sectors * SECTOR_BYTES;
-        let volume = self.row().volume;
-        if self.to.info_of(self.name).is_some_and(|info| info.volume == volume) {
+    async fn check_switched(&mut self) -> Result<()> {
+        let row = self.row().await?;
+        self.moved.size_bytes = row.sectors * SECTOR_BYTES;
+        if self.to.info_of(self.name).is_some_and(|info| info.volume == self.volume) {
             return Ok(());
         }
-        let newest = self.snapshots().pop().map(|row| row.snapshot);
+        let newest = self.snapshots().await?.pop().map(|row| row.snapshot);
         let is_complete = match self.to.info_of(&self.incomplete) {
-            Some(_) => self.common()?.map(|row| row.snapshot) == newest && newest.is_some(),
+            Some(_) => self.common().await?.map(|row| row.snapshot) == newest && newest.is_some(),
             None => false,
         };
-        if is_complete { Ok(()) } else { Err(Error::MovedElsewhere(self.row().name)) }
+        if is_complete { Ok(()) } else { Err(Error::MovedElsewhere(row.name)) }
     }
 
-    /// The copy gets name and identity of the volume.
-    async fn take_the_name(&self) -> Result<()> {
-        let row = self.row();
+    /// The copy gets name and identity of the volume, whose row this is.
+    async fn take_the_name(&self, row: &VolumeRow) -> Result<()> {
         if self.to.info_of(self.name).is_some_and(|info| info.volume == row.volume) {
             return Ok(());
         }
@@ -421,13 +357,14 @@ impl Move<'_> {
                 copy.sectors = copy.sectors.max(row.sectors);
                 (copy.write_cache, copy.iops_max, copy.kib_per_second_max) =
                     (row.write_cache, row.iops_max, row.kib_per_second_max);
+                Ok(())
             })
             .await
     }
 
     /// Deletes what the new pool does not need, and the old volume.
     async fn clear_up(&self) -> Result<()> {
-        self.delete_pass_snapshots(self.to, VolumeKey::from(self.name), None).await?;
-        self.from.delete_volume(self.source_key(), true).await
+        self.to.delete_pass_snapshots(VolumeKey::from(self.name), None).await?;
+        self.from.delete_moved(self.volume).await
     }
 }

@@ -13,7 +13,7 @@ mod route;
 mod size_change;
 
 pub use change_map::{ChangeExtent, ChangeMap};
-pub(super) use point_holds::{PointHolds, row_of_deleted};
+pub(super) use point_holds::{PointHold, PointHolds, row_of_deleted};
 
 use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     tree::BlockChange,
     volume::{HostPath, SnapshotDevice},
 };
-use point_holds::{PointHold, RouteHold};
+use point_holds::RouteHold;
 use route::{Route, RouteChange};
 use size_change::SizeChange;
 use std::{ops::Range, rc::Rc};

@@ -1,0 +1,33 @@
+//! The pools of a daemon as their threads see each other: by UUID, for work that needs two of them.
+//!
+//! Invariant: a pool is here while its thread serves it. One whose thread has panicked takes no orders any more.
+
+use crate::order::Orders;
+use array::format::PoolId;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// The pools that are open. Clones are one list.
+#[derive(Clone, Default)]
+pub struct PoolPeers(Arc<Mutex<BTreeMap<PoolId, Orders>>>);
+
+impl PoolPeers {
+    pub(crate) fn add(&self, pool: PoolId, orders: Orders) {
+        self.all().insert(pool, orders);
+    }
+
+    pub(crate) fn remove(&self, pool: PoolId) {
+        self.all().remove(&pool);
+    }
+
+    /// Gives orders to a pool; `None` if it is not open.
+    pub(crate) fn orders(&self, pool: PoolId) -> Option<Orders> {
+        self.all().get(&pool).cloned()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PoolId, Orders>> {
+        self.0.lock().expect("nothing panics with the lock held")
+    }
+}
