@@ -67,6 +67,9 @@ pub struct ApplyRecord {
     /// The file, if `text` differs from it by what was changed online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The site as the apply began with it, if rows were changed since, which `text` has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     /// Of one row without a file: the change in words. The file stays as it was applied then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<String>,
@@ -137,7 +140,9 @@ impl DaemonJournal {
     /// Ends the apply that is under way: its text becomes that of the served site. Without one nothing changes.
     pub fn end_apply(&self) -> Result<(), JournalError> {
         let mut database = self.lock();
-        let Some(ApplyRecord { text, file, online, .. }) = read_apply(&mut database)? else { return Ok(()) };
+        let Some(ApplyRecord { text, file, begun, online, .. }) = read_apply(&mut database)? else {
+            return Ok(());
+        };
         database.change(|transaction| {
             let mut sites = transaction.open_table(SITES)?;
             let before = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
@@ -146,13 +151,41 @@ impl DaemonJournal {
             let file = if online.is_some() {
                 known_file.or(before)
             } else {
-                Some(file.unwrap_or_else(|| text.clone()))
+                file.or(begun).or_else(|| Some(text.clone()))
             };
             if let Some(file) = file {
                 sites.insert(FILE_KEY, file.as_str())?;
             }
             sites.insert(SERVED_KEY, text.as_str())?;
             transaction.open_table(APPLIES)?.remove(UNDER_WAY_KEY)?;
+            Ok(())
+        })
+    }
+
+    /// Records a row that was changed while a site file is applied to a part: in the site that was served before, and in that of
+    /// the apply. `changed` gives the text that takes the place of one, if one does.
+    pub fn change_rows(&self, changed: impl Fn(&str) -> Option<String>) -> Result<(), JournalError> {
+        let mut database = self.lock();
+        let apply = read_apply(&mut database)?;
+        database.change(|transaction| {
+            let mut sites = transaction.open_table(SITES)?;
+            let served = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
+            if let Some(before) = served
+                && let Some(after) = changed(&before)
+            {
+                if sites.get(FILE_KEY)?.is_none() {
+                    sites.insert(FILE_KEY, before.as_str())?;
+                }
+                sites.insert(SERVED_KEY, after.as_str())?;
+            }
+            if let Some(mut apply) = apply
+                && let Some(after) = changed(&apply.text)
+            {
+                let before = std::mem::replace(&mut apply.text, after);
+                apply.begun.get_or_insert(before);
+                let record = serde_json::to_string(&apply).expect("strings can be written as JSON");
+                transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
+            }
             Ok(())
         })
     }

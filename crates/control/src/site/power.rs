@@ -38,20 +38,20 @@ impl SitePower {
             Self::Low => "low",
         }
     }
-}
 
-impl SiteServer {
     /// Refuses what opens pools while power is low.
-    pub(super) fn check_power(&self) -> Result<(), Refusal> {
-        match self.power {
-            SitePower::Low => Err(Refusal::new(
+    pub(super) fn check(self) -> Result<(), Refusal> {
+        match self {
+            Self::Low => Err(Refusal::new(
                 "power is low, and nothing is served",
                 "say 'spindle power on-line' when it is back, and repeat the command",
             )),
-            SitePower::OnLine | SitePower::OnBattery => Ok(()),
+            Self::OnLine | Self::OnBattery => Ok(()),
         }
     }
+}
 
+impl SiteServer {
     /// Follows the power. The notes say what could not be done.
     pub(super) async fn set_power(&mut self, power: SitePower) -> Result<SiteAnswer, Refusal> {
         let was = std::mem::replace(&mut self.power, power);

@@ -8,6 +8,7 @@ mod api_crashes;
 mod conditions_seen;
 mod event_delivery;
 mod event_kinds;
+mod hanging_pools;
 mod journal;
 mod journal_damage;
 mod metrics;
