@@ -1,4 +1,5 @@
 //! Pools whose drives hang, in simulated time: changes of the site end, say what is not done, and go on when the pool answers.
+//! And a host that logs in while a change waits for its pool.
 
 use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
 use control::{
@@ -13,6 +14,7 @@ use control::{
     },
 };
 use fragile::Fragile;
+use iscsi::initiator::{Initiator, InitiatorOptions, IscsiUri};
 use plan::site::Site;
 use std::{rc::Rc, sync::Arc, time::Duration};
 use world::{
@@ -114,7 +116,7 @@ impl Parts {
             journal: Arc::new(journal_of(&state).unwrap()),
         };
         let (notices, _reader) = notice::channel("serve");
-        let mut server = SiteServer::start(&world, setting, text, PortalUse::None, &notices).await.unwrap();
+        let mut server = SiteServer::start(&world, setting, text, PortalUse::Listen, &notices).await.unwrap();
         let plan = server.plan(text, &[], PlanOccasion::Start).await.unwrap();
         server.apply(plan, |_| ()).await.unwrap();
         server.open();
@@ -315,4 +317,49 @@ fn a_right_that_is_taken_away_during_an_apply_is_not_brought_back_by_it() {
         });
         run.completed();
     }
+}
+
+/// The pool is busy when it is asked who uses the unit, and again before it takes the unit away: a host logs in between.
+#[test]
+fn a_host_that_logs_in_after_the_question_who_uses_a_unit_keeps_it() {
+    let mut simulation = Simulation::new(90);
+    let parts = Parts::new(&mut simulation, 90);
+    let network = parts.network.clone();
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        parts
+            .serve(world, SITE, async |site, world| {
+                let pool = site.look().pools["mail"].clone();
+                let hold = || {
+                    drop(pool.begin("hold", |served| {
+                        Box::pin(async move { served.world.sleep(Duration::from_secs(4)).await })
+                    }));
+                };
+                let remove = SiteRowChange::RemoveUnit { target: "disks".to_owned(), number: 0 };
+                hold();
+                let removing = world.spawn("remove", {
+                    let (site, remove) = (site.clone(), remove.clone());
+                    async move { change(&site, remove, false).await }
+                });
+                world.sleep(Duration::from_secs(1)).await;
+                // After the question, before the removal.
+                hold();
+                world.sleep(Duration::from_secs(4)).await;
+                let uri = format!("iscsi://server:3260/{}/0", serving::export::name_of("disks"));
+                let uri = uri.parse::<IscsiUri>().unwrap();
+                let options = InitiatorOptions { name: "iqn.x:a".to_owned(), ..InitiatorOptions::default() };
+                let host = Initiator::connect(&world, network.host("host"), uri, options).await.unwrap();
+                let refused = removing.await.unwrap_err();
+                assert_eq!(refused.kind, RowRefusalKind::InUse, "{refused}");
+                assert!(refused.to_string().contains("unit disks/0 is used by iqn.x:a"), "{refused}");
+                assert!(refused.to_string().contains("nothing was changed"), "{refused}");
+                world.sleep(Duration::from_secs(2)).await;
+                let sessions = pool.view().unwrap().sessions.len();
+                assert_eq!(sessions, 1, "the host has its session");
+                let done = change(&site, remove, true).await.unwrap().row.unwrap();
+                assert_eq!(done.ended.len(), 1, "{done:?}");
+                drop(host);
+            })
+            .await;
+    });
+    run.completed();
 }
