@@ -198,7 +198,7 @@ impl SiteServer {
                     // An apply would undo what was changed online.
                     _ => "then send the server SIGHUP: it goes on from here",
                 };
-                Err(Refusal::new(problem, next))
+                Err(Refusal::new(problem, next).caused_by(refusal.cause()))
             }
             None => {
                 // Killed before the end, it is done again by the next apply, with the same number.

@@ -106,7 +106,7 @@ impl SiteServer {
         for pool in self.daemon.pools() {
             let done = self.order(&pool.name, "write caches", move |served| {
                 Box::pin(async move {
-                    served.pool.suspend_write_caches(is_suspended);
+                    served.exports.suspend_write_caches(is_suspended);
                     // The flush of one volume is that of the whole pool.
                     let Some(volume) = served.pool.volumes().into_iter().next() else { return Ok(()) };
                     let volume = served.pool.volume(volume.volume);

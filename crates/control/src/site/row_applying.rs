@@ -137,5 +137,5 @@ impl SiteServer {
 
 /// A refusal, with what has become of the change.
 fn nothing_changed(refusal: &Refusal, words: &str) -> Refusal {
-    Refusal::new(format!("{}; {words}", refusal.problem()), refusal.remedy())
+    refusal.with_problem(format!("{}; {words}", refusal.problem()))
 }

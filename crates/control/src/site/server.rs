@@ -238,7 +238,9 @@ impl SiteServer {
     /// Goes on without a pool.
     pub(super) fn stop_pool(&mut self, name: &str, refusal: Refusal) {
         if self.stopped.get(name) != Some(&refusal) {
-            let line = format!("{refusal}; the other pools are served without what it lacks");
+            let line = format!(
+                "pool {name} is not as the file says: {refusal}; the other pools are served without what it lacks"
+            );
             // Its condition is the event.
             self.notices.of(name).show(line);
         }

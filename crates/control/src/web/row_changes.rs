@@ -211,7 +211,7 @@ impl From<RowRefusal> for ApiProblem {
             RowRefusalKind::InUse => (StatusCode::CONFLICT, "in-use"),
             RowRefusalKind::Stale => (StatusCode::PRECONDITION_FAILED, "changed"),
             RowRefusalKind::NoAnswer => (StatusCode::GATEWAY_TIMEOUT, "no-answer"),
-            RowRefusalKind::Refused => (StatusCode::CONFLICT, "refused"),
+            RowRefusalKind::Refused => return refusal.into(),
         };
         Self::new(status, word, &refusal)
     }

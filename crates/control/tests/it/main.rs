@@ -5,6 +5,7 @@
 
 mod api;
 mod api_crashes;
+mod api_failures;
 mod conditions_seen;
 mod event_delivery;
 mod event_kinds;
