@@ -272,8 +272,8 @@ fn reads_wait_for_no_commit_and_see_the_one_before() {
     let file = ReadDuringSync { file, journal: OnceLock::new(), read: Mutex::default() };
     let file = Arc::new(file);
     let journal = Arc::new(DaemonJournal::open(Arc::clone(&file) as Arc<dyn StateFile>).unwrap());
-    // redb's first change marks the file as in use, which reads wait for.
-    journal.set_served_site("a").unwrap();
+    // Reads do wait for a file that is marked as in use, with the first change, and for one that grows.
+    (0..40).for_each(|_| journal.set_served_site("a").unwrap());
     file.journal.set(Arc::downgrade(&journal)).unwrap();
     journal.set_served_site("b").unwrap();
     let read = file.read.lock().unwrap().drain(..).collect::<Vec<_>>();

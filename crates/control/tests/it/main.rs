@@ -6,6 +6,7 @@
 mod api;
 mod api_crashes;
 mod api_failures;
+mod api_rows;
 mod conditions_seen;
 mod event_delivery;
 mod event_kinds;
