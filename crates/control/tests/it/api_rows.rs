@@ -152,9 +152,13 @@ impl ModelRows {
             volumes: exports.into_iter().map(|row| (row.name, row.volume)).collect(),
             schedules: schedules.into_iter().map(|row| (row.name, row.keep.unwrap_or_default())).collect(),
         };
-        match found == *self {
+        // A target that nobody may use is open to its machine.
+        let is_used = |name: &String| self.initiators.values().any(|uses| uses.contains(name));
+        let mut wanted = self.clone();
+        wanted.targets.iter_mut().for_each(|(name, open)| *open |= !is_used(name));
+        match found == wanted {
             true => Ok(()),
-            false => Err(format!("the server has {found:#?}, and was asked for {self:#?}")),
+            false => Err(format!("the server has {found:#?}, and was asked for {wanted:#?}")),
         }
     }
 }
