@@ -424,6 +424,29 @@ pub enum Error {
     Stopped(String),
 }
 
+impl Error {
+    /// Drives failed or lack room, or data on them are damaged: the request was right.
+    pub fn is_of_storage(&self) -> bool {
+        matches!(
+            self,
+            Self::Drive { .. }
+                | Self::Damaged { .. }
+                | Self::LostRecords { .. }
+                | Self::NoLogHeader { .. }
+                | Self::NoSegment(_)
+                | Self::NoCopy(_)
+                | Self::SlotTwice(_)
+                | Self::SegmentTwice(_)
+                | Self::Copy(_)
+                | Self::Unreadable { .. }
+                | Self::CacheLost(_)
+                | Self::TooFewDrives { .. }
+                | Self::OutOfSpace(_)
+                | Self::NoCopyToSpare(_)
+        )
+    }
+}
+
 /// Slots, as text.
 fn places(slots: &[SlotAddress]) -> String {
     let named = slots.iter().map(|slot| format!("slot {} of drive {}", slot.slot, slot.member));

@@ -6,7 +6,8 @@
 //! 1. Numbers grow, also over restarts, whatever the clock does: a server begins above all numbers that the journal allowed to
 //!    be given, and not below the time of its start in microseconds. (Without a journal that can be written, a clock that goes
 //!    back may repeat numbers, after [`NUMBERS_AHEAD`] events.)
-//! 2. At most [`EVENTS_MAX`] events and [`EVENT_BYTES_MAX`] bytes of text are kept; the oldest go first.
+//! 2. At most [`EVENTS_MAX`] events and [`EVENT_BYTES_MAX`] bytes of text are kept; the oldest notes go first, then the oldest of
+//!    all. The newest one stays.
 //! 3. Nobody waits for a reader: one that is too slow finds that events are missing.
 //! 4. A condition changes together with its event.
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use serving::pool::events::EventReport;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
 };
 use tokio::sync::{mpsc, watch};
@@ -54,12 +55,22 @@ pub struct DaemonEventLog {
     tests: mpsc::Sender<TestRequest>,
 }
 
+struct KeptEvent {
+    event: Arc<NumberedEvent>,
+    /// The gravest of the events that were dropped right before it.
+    gap: Option<Severity>,
+}
+
 struct KeptEvents {
-    events: VecDeque<Arc<NumberedEvent>>,
+    events: BTreeMap<u64, KeptEvent>,
+    /// Numbers of those that are notes.
+    notes: BTreeSet<u64>,
     bytes: usize,
     next_id: u64,
-    /// Number of the newest event that was dropped for want of room.
+    /// Number of the newest event that was dropped as the oldest one.
     dropped_to: u64,
+    /// Numbers of dropped events that the journal may have.
+    dropped: Vec<u64>,
     board: ConditionBoard,
     /// Events of this run of the server come after this number.
     before_start: u64,
@@ -99,11 +110,24 @@ impl DaemonEventLog {
         // The newest that there is: who waits for the next one waits for a number above it.
         let newest = if events.is_empty() { next_id - 1 } else { last };
         let (tests, wanted_tests) = mpsc::channel(TESTS_MAX);
+        let is_note = |event: &&NumberedEvent| event.report.severity == Severity::Note;
+        let notes = events.iter().filter(is_note).map(|event| event.id).collect();
+        let bytes = events.iter().map(|event| bytes_of(&event.report)).sum();
+        let kept =
+            events.into_iter().map(|event| (event.id, KeptEvent { event: Arc::new(event), gap: None }));
+        let mut events: BTreeMap<u64, KeptEvent> = kept.collect();
+        if dropped_to > 0
+            && let Some(mut first) = events.first_entry()
+        {
+            first.get_mut().gap = Some(Severity::Error);
+        }
         let kept = KeptEvents {
-            bytes: events.iter().map(|event| bytes_of(&event.report)).sum(),
-            events: events.into_iter().map(Arc::new).collect(),
+            bytes,
+            events,
+            notes,
             next_id,
             dropped_to,
+            dropped: Vec::new(),
             board: ConditionBoard::of(conditions),
             before_start: next_id - 1,
             seen_at: now,
@@ -237,14 +261,22 @@ impl DaemonEventLog {
     /// At most `most` events after the one with the number `after`, oldest first.
     pub fn after(&self, after: u64, most: usize) -> Vec<Arc<NumberedEvent>> {
         let kept = self.kept();
-        let first = kept.events.partition_point(|event| event.id <= after);
-        kept.events.iter().skip(first).take(most).cloned().collect()
+        let Some(first) = after.checked_add(1) else { return Vec::new() };
+        kept.events.range(first..).take(most).map(|(_, kept)| Arc::clone(&kept.event)).collect()
+    }
+
+    /// The gravest of the events that were dropped for want of room between one number and another one that is kept.
+    pub fn gap(&self, after: u64, to: u64) -> Option<Severity> {
+        match after < to {
+            true => self.kept().events.range(after + 1..=to).filter_map(|(_, kept)| kept.gap).min(),
+            false => None,
+        }
     }
 
     /// Number of the oldest event that is kept; that of the next one if there is none.
     pub fn oldest(&self) -> u64 {
         let kept = self.kept();
-        kept.events.front().map_or(kept.next_id, |event| event.id)
+        kept.events.first_key_value().map_or(kept.next_id, |(&id, _)| id)
     }
 
     /// Number of the newest event.
@@ -255,11 +287,6 @@ impl DaemonEventLog {
     /// Events of this run of the server come after this number.
     pub(crate) fn before_start(&self) -> u64 {
         self.kept().before_start
-    }
-
-    /// Number of the newest event that was dropped for want of room; 0 if none was.
-    pub fn dropped_to(&self) -> u64 {
-        self.kept().dropped_to
     }
 
     /// Waits until there is an event after the one with the number `after`.
@@ -371,9 +398,10 @@ impl DaemonEventLog {
         if kept.revision == kept.flushed_revision {
             return None;
         }
-        let first = kept.events.partition_point(|event| event.id <= kept.flushed_to);
+        let new = kept.events.range(kept.flushed_to + 1..);
         let changes = EventChanges {
-            new: kept.events.iter().skip(first).cloned().collect(),
+            new: new.map(|(_, kept)| Arc::clone(&kept.event)).collect(),
+            dropped: kept.dropped.clone(),
             conditions: kept.board.open().cloned().collect(),
             places: kept.places.clone(),
             numbers_below: kept.next_id + NUMBERS_AHEAD,
@@ -386,6 +414,8 @@ impl DaemonEventLog {
     pub fn note_flushed(&self, changes: &EventChanges, revision: u64) {
         let mut kept = self.kept();
         kept.flushed_to = changes.new.last().map_or(kept.flushed_to, |event| event.id);
+        // Others were dropped meanwhile.
+        kept.dropped.drain(..changes.dropped.len());
         kept.flushed_revision = revision;
     }
 
@@ -401,13 +431,30 @@ impl KeptEvents {
         self.revision += 1;
         self.bytes += bytes_of(&report);
         let event = Arc::new(NumberedEvent { id, report });
-        self.events.push_back(Arc::clone(&event));
+        self.events.insert(id, KeptEvent { event: Arc::clone(&event), gap: None });
         while self.events.len() > EVENTS_MAX || (self.bytes > EVENT_BYTES_MAX && self.events.len() > 1) {
-            let oldest = self.events.pop_front().expect("there are some");
-            self.bytes -= bytes_of(&oldest.report);
-            self.dropped_to = oldest.id;
+            self.drop_one();
+        }
+        // Not before: the newest one stays, whatever it is.
+        if event.report.severity == Severity::Note {
+            self.notes.insert(id);
         }
         event
+    }
+
+    /// Drops the oldest note, or the oldest event if there is none.
+    fn drop_one(&mut self) {
+        let oldest = *self.events.first_key_value().expect("there are some").0;
+        let id = self.notes.pop_first().unwrap_or(oldest);
+        let KeptEvent { event, gap } = self.events.remove(&id).expect("it is kept");
+        self.bytes -= bytes_of(&event.report);
+        if id == oldest {
+            self.dropped_to = id;
+        }
+        self.dropped.push(id);
+        if let Some((_, next)) = self.events.range_mut(id..).next() {
+            next.gap = [gap, next.gap, Some(event.report.severity)].into_iter().flatten().min();
+        }
     }
 }
 
@@ -474,6 +521,33 @@ mod tests {
         (0..20).for_each(|_| log.keep(&notice(&long), WallTime { seconds: 0, nanos: 0 }));
         assert_eq!(log.newest() - log.oldest() + 1, 15);
         assert!(log.kept().bytes <= EVENT_BYTES_MAX);
+    }
+
+    #[test]
+    fn notes_go_before_warnings_and_a_gap_says_how_grave_it_is() {
+        let (log, now) = (DaemonEventLog::new(WallTime::default()), WallTime::default());
+        let say = |is_warning: bool| log.keep(&Notice { is_warning, ..notice("x") }, now);
+        let first = log.newest() + 1;
+        say(true);
+        (0..3).for_each(|_| say(false));
+        (0..EVENTS_MAX - 4).for_each(|_| say(true));
+        let (changes, revision) = log.pending().unwrap();
+        log.note_flushed(&changes, revision);
+        // Two of three notes go, and nothing before them.
+        (0..2).for_each(|_| say(true));
+        assert_eq!(log.after(0, 2).iter().map(|event| event.id).collect::<Vec<_>>(), [first, first + 3]);
+        assert_eq!((log.gap(0, first), log.gap(first, first + 3)), (None, Some(Severity::Note)));
+        let (changes, revision) = log.pending().unwrap();
+        assert_eq!((&changes.dropped[..], changes.dropped_to), (&[first + 1, first + 2][..], 0));
+        log.note_flushed(&changes, revision);
+        // The third note, then the oldest warning.
+        (0..2).for_each(|_| say(true));
+        assert_eq!((log.oldest(), log.gap(0, first + 4)), (first + 4, Some(Severity::Warning)));
+        // A note is kept until the next event comes.
+        say(false);
+        assert_eq!(log.after(0, EVENTS_MAX).last().unwrap().id, log.newest());
+        assert_eq!(log.after(0, EVENTS_MAX + 1).len(), EVENTS_MAX);
+        assert_eq!(log.after(u64::MAX, 1), []);
     }
 
     #[test]

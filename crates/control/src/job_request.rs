@@ -6,6 +6,7 @@ use serving::pool::{
     add_drive::CopiesAnswer, copying::TransferAnswer, levelling::LevelAnswer, scrub::ScrubAnswer,
 };
 use std::collections::BTreeSet;
+use utoipa::ToSchema;
 
 /// A job that was asked for: under way, or the last one of its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +67,9 @@ pub struct JobEnd {
     pub problem: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// End of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = JobOutcomeName)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOutcome {
     Done,

@@ -46,6 +46,6 @@ pub use curve::{CurveChart, CurveError, CurveLine, Station};
 pub use document::{Document, Finding, Meta, Section, Severity, Verdict, VerdictOutcome};
 pub use histogram::{Bucket, Histogram, HistogramError};
 pub use measurement::Measurement;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, RefusalCause};
 pub use table::{Align, Column, RaggedRow, Table};
 pub use unit::Unit;

@@ -7,6 +7,19 @@ use std::fmt;
 pub struct Refusal {
     problem: String,
     remedy: String,
+    cause: RefusalCause,
+}
+
+/// The origin of a refusal: programs decide by it whether to ask otherwise, or to call somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RefusalCause {
+    /// The request, or the present state.
+    #[default]
+    Request,
+    /// Drives failed, or data on them are damaged.
+    Storage,
+    /// The pool had stopped.
+    StoppedPool,
 }
 
 impl Refusal {
@@ -16,9 +29,24 @@ impl Refusal {
     ///
     /// If `problem` is empty.
     pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let refusal = Self { problem: one_line(&problem.into()), remedy: one_line(&remedy.into()) };
+        let (problem, remedy) = (one_line(&problem.into()), one_line(&remedy.into()));
+        let refusal = Self { problem, remedy, cause: RefusalCause::Request };
         assert!(!refusal.problem.is_empty(), "a refusal names its problem");
         refusal
+    }
+
+    /// The same of another cause.
+    pub fn caused_by(self, cause: RefusalCause) -> Self {
+        Self { cause, ..self }
+    }
+
+    pub fn cause(&self) -> RefusalCause {
+        self.cause
+    }
+
+    /// The same with another problem, which may tell more.
+    pub fn with_problem(&self, problem: impl Into<String>) -> Self {
+        Self::new(problem, &self.remedy).caused_by(self.cause)
     }
 
     /// The line without the remedy.

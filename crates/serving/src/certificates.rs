@@ -10,27 +10,30 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
+const SERVER: &str = "server-cert.pem";
 const AUTHORITY: &str = "ca-cert.pem";
 /// Revocation lists are not supported: a folder that holds one is refused rather than served without it.
 const REVOKED: &str = "ca-crl.pem";
 /// Larger files are no certificates.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The server's certificate and key, and the authority that clients are checked against if the folder has one.
-pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
-    check(folder)?;
-    let own = KeyPair::read(folder, "server")?.ok_or_else(|| missing(folder, "server-cert.pem"))?;
-    let authority = read(folder, AUTHORITY)?;
-    ServerTls::new(own.identity(), authority.as_deref()).map_err(|error| unusable(folder, &error))
+/// Certificates of a server, and their ends.
+pub struct ServerCertificates {
+    pub tls: ServerTls,
+    /// The files, with the seconds since 1970 (UTC) at which their certificates end.
+    pub ends: Vec<(PathBuf, i64)>,
 }
 
-/// The certificates of a server's folder, with the seconds since 1970 (UTC) at which they end. One that cannot be read is left
-/// out: [`of_server`] has refused it.
-pub fn ends_of_server(folder: &Path) -> impl Iterator<Item = (PathBuf, i64)> {
-    ["server-cert.pem", AUTHORITY].into_iter().filter_map(|name| {
-        let pem = read(folder, name).ok()??;
-        Some((folder.join(name), certificate_end(&pem)?))
-    })
+/// The server's certificate and key, and the authority that clients are checked against if the folder has one.
+pub fn of_server(folder: &Path) -> Result<ServerCertificates, Refusal> {
+    check(folder)?;
+    let own = KeyPair::read(folder, "server")?.ok_or_else(|| missing(folder, SERVER))?;
+    let authority = read(folder, AUTHORITY)?;
+    let tls = ServerTls::new(own.identity(), authority.as_deref());
+    let tls = tls.map_err(|error| unusable(folder, &error))?;
+    let pems = [(SERVER, Some(&own.certificate)), (AUTHORITY, authority.as_ref())];
+    let end = |(name, pem): (&str, Option<&Vec<u8>>)| Some((folder.join(name), certificate_end(pem?)?));
+    Ok(ServerCertificates { tls, ends: pems.into_iter().filter_map(end).collect() })
 }
 
 /// Authority that a client trusts for `uri`, and its own certificate if the folder has one; `None`

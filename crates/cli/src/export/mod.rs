@@ -191,7 +191,7 @@ fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
     if arguments.nbd.is_none() && arguments.iscsi.is_some() {
         return Err(Refusal::new("--nbd-tls without NBD", "say where NBD is served, too: --nbd ADDRESS"));
     }
-    let tls = certificates::of_server(folder)?;
+    let tls = certificates::of_server(folder)?.tls;
     Ok(if arguments.nbd_tls_optional { TlsMode::Allowed(tls) } else { TlsMode::Required(tls) })
 }
 

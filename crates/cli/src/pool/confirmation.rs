@@ -9,6 +9,36 @@ use report::Refusal;
 use serving::pool::{folder::VolumePath, volume_change::VolumeRef};
 use std::path::Path;
 
+/// A name that a person types, or gives with `--yes`, before something is done.
+pub struct NameConfirmation<'a> {
+    /// The question on the terminal, without the name.
+    pub question: &'a str,
+    pub name: &'a str,
+    /// The end of the refusal of another name: `"x" is not …`.
+    pub meant: &'a str,
+    /// The problem without a name.
+    pub unnamed: &'a str,
+}
+
+impl NameConfirmation<'_> {
+    /// Fails unless `yes`, or the answer on the terminal, is the name.
+    ///
+    /// # Errors
+    ///
+    /// Another name, or none. Nothing was done.
+    pub fn ask(&self, console: &Console, yes: Option<&str>) -> Result<(), Refusal> {
+        let Self { question, name, meant, unnamed } = self;
+        let typed =
+            yes.map(str::to_owned).or_else(|| console.ask(&format!("{question}\nType {name} to go on: ")));
+        let remedy = format!("say --yes {name}");
+        match typed {
+            Some(typed) if typed == *name => Ok(()),
+            Some(typed) => Err(Refusal::new(format!("{typed:?} is not {meant}"), remedy)),
+            None => Err(Refusal::new(*unnamed, remedy)),
+        }
+    }
+}
+
 /// The destruction of something.
 pub struct Destruction {
     /// Old → new, who is connected, and what undoes it, in a line.
@@ -25,18 +55,13 @@ impl Destruction {
     /// Another name, or none. Nothing was done.
     pub fn confirm(&self, console: &Console, yes: Option<&str>) -> Result<(), Refusal> {
         let Self { line, name } = self;
-        let remedy = format!("say --yes {name}");
-        let typed = match yes {
-            Some(yes) => Some(yes.to_owned()),
-            None => console.ask(&format!("{line}\nType {name} to go on: ")),
+        let confirmation = NameConfirmation {
+            question: line,
+            name,
+            meant: &format!("{name}, and nothing was done"),
+            unnamed: &format!("{line}: the name confirms that"),
         };
-        match typed {
-            Some(typed) if typed == *name => Ok(()),
-            Some(typed) => {
-                Err(Refusal::new(format!("{typed:?} is not {name}, and nothing was done"), remedy))
-            }
-            None => Err(Refusal::new(format!("{line}: the name confirms that"), remedy)),
-        }
+        confirmation.ask(console, yes)
     }
 
     /// Shows a destruction that was done to those who were not asked on a terminal.

@@ -1,7 +1,7 @@
 //! `spindle group`: volumes whose snapshots, clones and rollbacks are one.
 
 use super::{
-    confirmation::Destruction,
+    confirmation::{Destruction, NameConfirmation},
     filling::{going_on, wait_until_filled},
     group_arguments::{GroupArguments, GroupVerb},
     online_group::MadeByServer,
@@ -356,19 +356,17 @@ fn confirm(console: &Console, path: &Path, yes: Option<&str>) -> Result<(), Refu
         let problem = format!("{} names no snapshot of a group", path.display());
         return Err(Refusal::new(problem, "say POOL/GROUP@SNAPSHOT"));
     };
-    let question = format!(
-        "All volumes of {} will be as of {}; their present state stays as other volumes.\nType {} to go on: ",
-        goal.folder.join(&goal.volume).display(),
-        path.display(),
-        goal.volume
-    );
-    let typed = yes.map(str::to_owned).or_else(|| console.ask(&question));
-    let remedy = format!("say --yes {}", goal.volume);
-    match typed.as_deref() {
-        Some(name) if name == goal.volume => Ok(()),
-        Some(name) => Err(Refusal::new(format!("{name:?} is not the group of {}", path.display()), &remedy)),
-        None => Err(Refusal::new("a rollback is confirmed with the group's name", &remedy)),
-    }
+    let confirmation = NameConfirmation {
+        question: &format!(
+            "All volumes of {} will be as of {}; their present state stays as other volumes.",
+            goal.folder.join(&goal.volume).display(),
+            path.display()
+        ),
+        name: &goal.volume,
+        meant: &format!("the group of {}", path.display()),
+        unnamed: "a rollback is confirmed with the group's name",
+    };
+    confirmation.ask(console, yes)
 }
 
 fn show(options: VerbOptions<'_>, path: &Path) -> Result<ExitStatus, Refusal> {

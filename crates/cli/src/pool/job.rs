@@ -262,9 +262,11 @@ async fn cancel(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal
         JobName::Scrub => ("/scrub", "scrub"),
         JobName::Level => ("/levelling", "level"),
         JobName::Empty => {
-            let status = job.pool.status().await?;
-            let keep = |drive: &str| format!("'spindle pool retire {place} {drive} --keep{server}'");
-            let keep: Vec<String> = status.leaving.iter().map(|leaving| keep(&leaving.drive)).collect();
+            let drives: Vec<DriveRow> = job.pool.server().get(&job.pool.path("/drives")).await?;
+            let leaving = drives.iter().filter(|drive| drive.leaving.is_some());
+            let keep =
+                |drive: &DriveRow| format!("'spindle pool retire {place} {} --keep{server}'", drive.name);
+            let keep: Vec<String> = leaving.map(keep).collect();
             return Err(match keep.is_empty() {
                 true => Refusal::new(format!("{path}: no drive leaves"), ""),
                 false => {

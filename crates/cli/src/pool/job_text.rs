@@ -1,6 +1,9 @@
 //! Jobs in words.
 
-use control::web::health_rows::{JobOutcomeName, JobRow, JobState, JobUnit};
+use control::{
+    job_request::JobOutcome,
+    web::health_rows::{JobRow, JobState, JobUnit},
+};
 use report::duration::show_duration;
 use std::time::Duration;
 use world::ByteCount;
@@ -29,8 +32,8 @@ pub fn job_text(job: &JobRow) -> String {
     {
         parts.push(match (request.outcome, &request.ended_at, &request.problem) {
             (None, ..) => format!("asked for at {}", request.asked_at),
-            (Some(JobOutcomeName::Done), Some(at), _) => format!("done at {at}"),
-            (Some(JobOutcomeName::Cancelled), Some(at), _) => format!("cancelled at {at}"),
+            (Some(JobOutcome::Done), Some(at), _) => format!("done at {at}"),
+            (Some(JobOutcome::Cancelled), Some(at), _) => format!("cancelled at {at}"),
             (Some(_), _, Some(problem)) => format!("failed: {problem}"),
             (Some(_), ..) => "ended".to_owned(),
         });

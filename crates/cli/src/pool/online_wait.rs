@@ -3,9 +3,10 @@
 use super::online_pool::OnlinePool;
 use crate::{console::Console, progress::ProgressView};
 use control::{
+    job_request::JobOutcome,
     view::VIEWS_EVERY,
     web::{
-        health_rows::{JobName, JobOutcomeName, JobRequestRow, JobRow, JobUnit},
+        health_rows::{JobName, JobRequestRow, JobRow, JobUnit},
         rows::{PoolRow, PoolState},
     },
 };
@@ -139,7 +140,7 @@ impl OnlineWait<'_> {
         });
         let request = ended.await?;
         let problem = match (request.outcome, &request.problem) {
-            (Some(JobOutcomeName::Done), _) => return Ok(request),
+            (Some(JobOutcome::Done), _) => return Ok(request),
             (_, Some(problem)) => format!("{}: {} has failed: {problem}", self.at(), self.work),
             _ => format!("{}: {} was cancelled; what it has done counts", self.at(), self.work),
         };

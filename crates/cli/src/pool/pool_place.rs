@@ -124,31 +124,6 @@ impl PoolPlaces {
     }
 }
 
-/// Refuses pools that a server has open, for a verb that opens them itself; `what` names it.
-///
-/// # Errors
-///
-/// A server has one of them; or as [`PoolPlace::of`].
-pub async fn refuse_served(
-    world: &World,
-    pools: &[&Path],
-    (address, what): (&ServerAddress, &str),
-) -> Result<(), Refusal> {
-    for pool in pools {
-        if let PoolPlace::Served(served) = PoolPlace::of(world, pool, address).await? {
-            return Err(Refusal::new(
-                format!(
-                    "{} is open in the server at {}, and {what} takes its pools for itself",
-                    pool.display(),
-                    served.server().address()
-                ),
-                "end the server, repeat the command with the folder of the pool, and start the server again",
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// The pool of this name at a server that was named; `end` is what follows the pool in the paths of the verb.
 ///
 /// # Errors

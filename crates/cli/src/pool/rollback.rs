@@ -1,6 +1,7 @@
 //! `spindle volume rollback`.
 
 use super::{
+    confirmation::NameConfirmation,
     pool_place::PoolPlace,
     volume::VolumeAnswer,
     volume_access::{ChangeFacts, ChangedVolume, VerbOptions, VolumeAccess},
@@ -79,22 +80,17 @@ pub(super) fn withheld_text(volume: &Path, (initiators, nbd): (&[String], bool),
 }
 
 fn confirm((path, goal): (&Path, &VolumePath), yes: Option<&str>, console: &Console) -> Result<(), Refusal> {
-    let question = format!(
-        "{} will be as of {}; its present state stays as another volume.\nType {} to go on: ",
-        volume_path(goal).display(),
-        path.display(),
-        goal.volume
-    );
-    let typed = yes.map(str::to_owned).or_else(|| console.ask(&question));
-    let remedy = format!("say --yes {}", goal.volume);
-    match typed.as_deref() {
-        Some(name) if name == goal.volume => Ok(()),
-        Some(name) => {
-            let problem = format!("{name:?} is not the volume of {}", path.display());
-            Err(Refusal::new(problem, &remedy))
-        }
-        None => Err(Refusal::new("a rollback is confirmed with the volume's name", &remedy)),
-    }
+    let confirmation = NameConfirmation {
+        question: &format!(
+            "{} will be as of {}; its present state stays as another volume.",
+            volume_path(goal).display(),
+            path.display()
+        ),
+        name: &goal.volume,
+        meant: &format!("the volume of {}", path.display()),
+        unnamed: "a rollback is confirmed with the volume's name",
+    };
+    confirmation.ask(console, yes)
 }
 
 /// Prints the change, from whom the volume is withheld, and the command that undoes it.

@@ -53,11 +53,12 @@ async fn print(
         (None, None) => 0,
         (None, Some(_)) => newest(server).await?,
     };
+    let mut was_gap_said = false;
     loop {
         let path = format!("/v1/events?after={after}&limit={PAGE_EVENTS}&wait={wait}");
         let page: EventPage = server.get(&path).await?;
-        if page.has_gap {
-            console.warn("events before these are not kept any more");
+        if page.has_gap && !std::mem::replace(&mut was_gap_said, true) {
+            console.warn("not all events after that number are kept any more: the oldest notes go first");
         }
         let wanted = arguments.severity.severity();
         for row in page.events.iter().filter(|row| severity_of(row.severity) <= wanted) {
@@ -75,14 +76,7 @@ async fn print(
 
 /// Number of the newest event.
 async fn newest(server: &ServerConnection) -> Result<u64, Refusal> {
-    let mut after = 0;
-    loop {
-        let page: EventPage = server.get(&format!("/v1/events?after={after}&limit=5000")).await?;
-        if page.events.is_empty() {
-            return Ok(page.next);
-        }
-        after = page.next;
-    }
+    Ok(server.get::<EventPage>("/v1/events?limit=1").await?.newest)
 }
 
 fn severity_of(severity: EventSeverity) -> Severity {

@@ -24,9 +24,7 @@ async fn run(world: &World, verb: &ExportVerb, console: &Console) -> Result<Exit
         ExportVerb::List { common } => {
             let rows: Vec<ExportRow> = match source(world, &common.place, console)? {
                 ServiceSource::Server(server) => server.get(PATH).await?,
-                ServiceSource::Journal(view) => {
-                    view.site.exports.iter().map(|export| ExportRow::of(&view, export)).collect()
-                }
+                ServiceSource::Journal(view) => ExportRow::all(&view),
             };
             if console.is_for_programs() {
                 console.json_of(&rows)?;

@@ -43,9 +43,7 @@ async fn run(
         InitiatorVerb::List => {
             let rows: Vec<InitiatorRow> = match source(world, place, console)? {
                 ServiceSource::Server(server) => server.get(PATH).await?,
-                ServiceSource::Journal(view) => {
-                    view.site.initiators.iter().map(|row| InitiatorRow::of(&view, row)).collect()
-                }
+                ServiceSource::Journal(view) => InitiatorRow::all(&view),
             };
             if console.is_for_programs() {
                 console.json_of(&rows)?;

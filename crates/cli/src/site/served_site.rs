@@ -63,7 +63,7 @@ fn goes_on(reply: &ApiReply) -> bool {
     kind.is_some_and(|kind| kind == "urn:spindle:goes-on" || kind == "urn:spindle:busy")
 }
 
-/// Waits until an apply has ended: the plan of its file is empty then.
+/// Waits until no apply is under way: the plan of its file is empty then, if all was done.
 async fn wait_for_end(world: &World, server: &ServerConnection, body: &SiteBody) -> Result<(), Refusal> {
     loop {
         let reply = server.post(PLAN_PATH, body).await?;
@@ -71,7 +71,11 @@ async fn wait_for_end(world: &World, server: &ServerConnection, body: &SiteBody)
             world.sleep(ASK_EVERY).await;
             continue;
         }
-        let left = reply.parsed::<SitePlan>()?.changes;
+        let SitePlan { changes: left, apply_under_way, .. } = reply.parsed()?;
+        if apply_under_way.is_some() {
+            world.sleep(ASK_EVERY).await;
+            continue;
+        }
         return match left.first() {
             None => Ok(()),
             Some(change) => Err(Refusal::new(

@@ -9,12 +9,17 @@ use report::Refusal;
 
 /// A plan as it is shown, and as JSON.
 pub fn shown(plan: &PlannedSite) -> SitePlan {
-    SitePlan { changes: plan.changes.shown(), kept: plan.changes.kept.clone(), notes: plan.notes().to_vec() }
+    SitePlan {
+        changes: plan.changes.shown(),
+        kept: plan.changes.kept.clone(),
+        notes: plan.notes().to_vec(),
+        apply_under_way: None,
+    }
 }
 
 /// Prints what is to change, what stays though the file lacks it, and what the file says in vain.
 pub fn show(plan: &SitePlan, file: &str, console: &Console) -> Result<(), Refusal> {
-    let SitePlan { changes, kept, notes } = plan;
+    let SitePlan { changes, kept, notes, apply_under_way } = plan;
     if console.is_for_programs() {
         console.json_of(plan)?;
     }
@@ -26,6 +31,9 @@ pub fn show(plan: &SitePlan, file: &str, console: &Console) -> Result<(), Refusa
     changes.iter().for_each(|change| console.say(&format!("  {change}")));
     kept.iter().for_each(|kept| console.say(&format!("  not in the file: {kept}")));
     notes.iter().for_each(|note| console.warn(note));
+    if let Some(progress) = apply_under_way {
+        console.warn(&format!("{progress}; these changes are the difference as it is now"));
+    }
     Ok(())
 }
 

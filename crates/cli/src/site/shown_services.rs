@@ -12,7 +12,7 @@ struct ShownService<'a> {
     uri: &'a str,
 }
 
-/// Prints the address of everything that is served.
+/// Prints the address of everything that is served. Pools that are not were said when they stopped.
 pub fn show(server: &SiteServer, console: &Console) -> Result<(), Refusal> {
     let services: Vec<(String, String)> = server
         .served()
@@ -26,9 +26,6 @@ pub fn show(server: &SiteServer, console: &Console) -> Result<(), Refusal> {
             }
         })
         .collect();
-    for (pool, refusal) in server.stopped() {
-        console.warn(&format!("pool {pool} is not as the file says: {refusal}"));
-    }
     if console.is_for_programs() {
         let shown: Vec<_> = services.iter().map(|(pool, uri)| ShownService { pool, uri }).collect();
         console.json_of(&shown)?;

@@ -286,6 +286,7 @@ fn what_cannot_be_made_or_served_is_refused_in_a_line_and_leaves_all_as_it_was()
     assert_eq!(served.uris.len(), 1, "the other pool is served: {:?}", served.uris);
     let log = fs::read_to_string(bench.path("log")).unwrap();
     assert!(log.contains("pool mail is not as the file says: ") && log.contains("another Spindle"), "{log}");
+    assert_eq!(log.matches("another Spindle has the pool open").count(), 1, "said once: {log}");
     served.end();
     exported.end();
 }

@@ -23,8 +23,6 @@ enum VerbApi {
 
 use VerbApi::{None as No, Operations as By};
 
-const ONE_THREAD: &str = "takes pools of several threads on one: end the server";
-
 /// Verbs behind their nouns.
 const TABLE: &[(&str, &str, VerbApi)] = &[
     ("pool", "create", No("a server makes the pools of its site file: `apply`")),

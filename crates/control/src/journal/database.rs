@@ -2,6 +2,9 @@
 //!
 //! redb refuses everything after its first I/O error. So the database is closed then, and opened again by the next call:
 //! a disk that was full for a moment needs no restart.
+//!
+//! Reads see the last commit and wait for none: a commit takes as long as its syncs, which a slow disk makes seconds. Changes take
+//! turns. Opening waits for all, so that the file has one database.
 
 use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
@@ -18,7 +21,7 @@ use redb::{
 use serde::de::DeserializeOwned;
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, RwLock},
 };
 use world::{IoError, IoErrorKind, StateFile};
 
@@ -27,6 +30,7 @@ const CACHE_BYTES: usize = 4 << 20;
 /// redb writes this much of a new file before it writes the name of its format, and nothing else.
 const HEADER_BYTES: usize = 320;
 const MAGIC_BYTES: usize = 9;
+const UNBROKEN: &str = "nothing panics with the lock held";
 /// A new file is smaller (72 KiB of redb 4.6).
 const NEW_BYTES_MAX: u64 = 4 << 20;
 
@@ -48,19 +52,19 @@ pub(super) struct JournalDatabase {
     file: Arc<dyn StateFile>,
     /// The first sync that failed.
     sync_error: Arc<OnceLock<IoError>>,
-    /// `None` after an error.
-    open: Option<Database>,
+    /// `None` after an error. Locked for writing only to open and to close it.
+    open: RwLock<Option<Database>>,
 }
 
 impl JournalDatabase {
     pub fn open(file: Arc<dyn StateFile>) -> Result<Self, JournalError> {
-        let mut database = Self { file, sync_error: Arc::default(), open: None };
+        let database = Self { file, sync_error: Arc::default(), open: RwLock::new(None) };
         database.with_database(|_| Ok(()))?;
         Ok(database)
     }
 
     pub fn read<R>(
-        &mut self,
+        &self,
         read: impl FnOnce(&ReadTransaction) -> TransactionResult<R>,
     ) -> Result<R, JournalError> {
         self.with_database(|database| read(&database.begin_read()?))
@@ -68,7 +72,7 @@ impl JournalDatabase {
 
     /// Makes a change durable, or changes nothing.
     pub fn change<R>(
-        &mut self,
+        &self,
         change: impl FnOnce(&WriteTransaction) -> TransactionResult<R>,
     ) -> Result<R, JournalError> {
         self.with_database(|database| commit(database, change))
@@ -83,25 +87,34 @@ impl JournalDatabase {
         JournalError::Damaged { name: self.file.name().to_owned(), problem: problem.into() }
     }
 
-    /// Runs `work` on the open database; opens it first if the last call has failed.
+    /// Runs `work` on the open database; opens it first if an earlier call has failed.
     fn with_database<R>(
-        &mut self,
+        &self,
         work: impl FnOnce(&Database) -> TransactionResult<R>,
     ) -> Result<R, JournalError> {
-        if let Some(error) = self.sync_error.get() {
-            return Err(JournalError::Unsynced { name: self.file.name().to_owned(), error: error.clone() });
-        }
-        let database = match self.open.take() {
-            Some(database) => database,
-            None => self.open_again()?,
-        };
-        match work(&database) {
-            Ok(result) => {
-                self.open = Some(database);
-                Ok(result)
+        let guard = loop {
+            if let Some(error) = self.sync_error.get() {
+                let name = self.file.name().to_owned();
+                return Err(JournalError::Unsynced { name, error: error.clone() });
             }
-            Err(failure) => Err(self.error_of(failure)),
-        }
+            let guard = self.open.read().expect(UNBROKEN);
+            if guard.is_some() {
+                break guard;
+            }
+            drop(guard);
+            let mut closed = self.open.write().expect(UNBROKEN);
+            if closed.is_none() {
+                *closed = Some(self.open_again()?);
+            }
+        };
+        let failure = match work(guard.as_ref().expect("it is open")) {
+            Ok(result) => return Ok(result),
+            Err(failure) => failure,
+        };
+        drop(guard);
+        // Another call may have opened it again by now: then it is opened once more.
+        *self.open.write().expect(UNBROKEN) = None;
+        Err(self.error_of(failure))
     }
 
     fn open_again(&self) -> Result<Database, JournalError> {

@@ -31,7 +31,7 @@ pub struct EventRecords {
     pub places: BTreeMap<String, NotifierPlace>,
     /// A server that starts gives numbers from this one on.
     pub numbers_below: u64,
-    /// Number of the newest event that was removed.
+    /// Number of the newest event that was removed as the oldest one.
     pub dropped_to: u64,
     /// Records that cannot be read, and are left out.
     pub unreadable: usize,
@@ -47,6 +47,8 @@ pub struct EventChanges {
     /// All that are known.
     pub places: BTreeMap<String, NotifierPlace>,
     pub numbers_below: u64,
+    /// They are removed.
+    pub dropped: Vec<u64>,
     /// Older ones, and this one, are removed.
     pub dropped_to: u64,
 }
@@ -54,7 +56,7 @@ pub struct EventChanges {
 impl DaemonJournal {
     /// Reads everything that is known of events.
     pub fn event_records(&self) -> Result<EventRecords, JournalError> {
-        let mut database = self.lock();
+        let database = &self.0;
         let (events, conditions, places, numbers_below, dropped_to) = database.read(|transaction| {
             let mut events = Vec::new();
             for record in transaction.open_table(EVENTS)?.iter()? {
@@ -85,10 +87,13 @@ impl DaemonJournal {
 
     /// Records a change, as a whole.
     pub fn put_events(&self, changes: &EventChanges) -> Result<(), JournalError> {
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             let mut events = transaction.open_table(EVENTS)?;
             for event in changes.new.iter().filter(|event| event.id > changes.dropped_to) {
                 events.insert(event.id, text(&**event).as_str())?;
+            }
+            for id in &changes.dropped {
+                events.remove(id)?;
             }
             events.retain_in(..=changes.dropped_to, |_, _| false)?;
             let mut conditions = transaction.open_table(CONDITIONS)?;
@@ -110,7 +115,7 @@ impl DaemonJournal {
 
     /// Records that a server runs, or has ended in order. Returns what was recorded before.
     pub fn set_running(&self, is_running: bool) -> Result<bool, JournalError> {
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             let mut settings = transaction.open_table(SETTINGS)?;
             let before = settings.insert(RUNNING_KEY, u64::from(is_running))?;
             Ok(before.is_some_and(|before| before.value() == 1))
@@ -192,7 +197,7 @@ mod tests {
             transaction.open_table(NOTIFIERS)?.insert("ops", "")?;
             Ok(())
         };
-        journal.lock().change(write).unwrap();
+        journal.0.change(write).unwrap();
         let records = journal.event_records().unwrap();
         assert_eq!((records.events.len(), records.places.len(), records.unreadable), (1, 0, 2));
         let said = DaemonEventLog::of(records, NOW).after(0, 9).pop().unwrap();

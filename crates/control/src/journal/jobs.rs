@@ -11,7 +11,7 @@ pub(super) const JOBS: TableDefinition<&str, &str> = TableDefinition::new("jobs"
 impl DaemonJournal {
     /// The jobs of a pool that were asked for: under way, or the last ones.
     pub fn jobs(&self, pool: PoolId) -> Result<Vec<JobRequest>, JournalError> {
-        let mut database = self.lock();
+        let database = &self.0;
         let record = database.read(|transaction| {
             let jobs = transaction.open_table(JOBS)?;
             Ok(jobs.get(&*pool.to_string())?.map(|record| record.value().to_owned()))
@@ -23,7 +23,7 @@ impl DaemonJournal {
     /// Records the jobs of a pool, in the place of those that were known.
     pub fn set_jobs(&self, pool: PoolId, jobs: &[JobRequest]) -> Result<(), JournalError> {
         let record = serde_json::to_string(jobs).expect("plain fields");
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(JOBS)?.insert(&*pool.to_string(), record.as_str())?;
             Ok(())
         })

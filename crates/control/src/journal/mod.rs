@@ -30,14 +30,10 @@ pub mod tokens;
 
 pub use self::error::JournalError;
 
-use self::database::JournalDatabase;
-use redb::{ReadableTable, TableDefinition};
+use self::database::{JournalDatabase, TransactionResult};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use world::StateFile;
 
 /// Number of the format of tables and values.
@@ -67,6 +63,9 @@ pub struct ApplyRecord {
     /// The file, if `text` differs from it by what was changed online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The site as the apply began with it, if rows were changed since, which `text` has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     /// Of one row without a file: the change in words. The file stays as it was applied then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<String>,
@@ -80,9 +79,9 @@ pub struct JournalPool {
     pub being_made: Option<[u8; 16]>,
 }
 
-/// An open journal. Calls from several threads take turns.
+/// An open journal. Changes from several threads take turns; reads wait for none of them.
 #[derive(Debug)]
-pub struct DaemonJournal(Mutex<JournalDatabase>);
+pub struct DaemonJournal(JournalDatabase);
 
 impl DaemonJournal {
     /// Opens the journal in `file`, or begins one if the file is empty. The caller has the only handle of the file.
@@ -91,12 +90,12 @@ impl DaemonJournal {
     ///
     /// The file is damaged, of another format, or cannot be read or written.
     pub fn open(file: Arc<dyn StateFile>) -> Result<Self, JournalError> {
-        Ok(Self(Mutex::new(JournalDatabase::open(file)?)))
+        Ok(Self(JournalDatabase::open(file)?))
     }
 
     /// Text of the site file that was applied last.
     pub fn served_site(&self) -> Result<Option<String>, JournalError> {
-        self.lock().read(|transaction| {
+        self.0.read(|transaction| {
             let sites = transaction.open_table(SITES)?;
             Ok(sites.get(SERVED_KEY)?.map(|text| text.value().to_owned()))
         })
@@ -105,7 +104,7 @@ impl DaemonJournal {
     /// Text of the site file that was applied last, without what was changed online since; none if no change was made online
     /// yet.
     pub fn applied_file(&self) -> Result<Option<String>, JournalError> {
-        self.lock().read(|transaction| {
+        self.0.read(|transaction| {
             let sites = transaction.open_table(SITES)?;
             Ok(sites.get(FILE_KEY)?.map(|text| text.value().to_owned()))
         })
@@ -113,7 +112,7 @@ impl DaemonJournal {
 
     /// Replaces the text of the served site, without an apply.
     pub fn set_served_site(&self, text: &str) -> Result<(), JournalError> {
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(SITES)?.insert(SERVED_KEY, text)?;
             Ok(())
         })
@@ -122,7 +121,7 @@ impl DaemonJournal {
     /// Records an apply before its first step. It takes the place of one that is under way.
     pub fn begin_apply(&self, apply: &ApplyRecord) -> Result<(), JournalError> {
         let record = serde_json::to_string(apply).expect("strings can be written as JSON");
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
             transaction.open_table(recovery::RECOVERY)?.remove(recovery::IMPORTED_KEY)?;
             Ok(())
@@ -131,14 +130,14 @@ impl DaemonJournal {
 
     /// The apply that has begun and not ended, if there is one.
     pub fn apply_under_way(&self) -> Result<Option<ApplyRecord>, JournalError> {
-        read_apply(&mut self.lock())
+        let record = self.0.read(|transaction| Ok(text_under_way(&transaction.open_table(APPLIES)?)?))?;
+        self.apply_of(record)
     }
 
     /// Ends the apply that is under way: its text becomes that of the served site. Without one nothing changes.
     pub fn end_apply(&self) -> Result<(), JournalError> {
-        let mut database = self.lock();
-        let Some(ApplyRecord { text, file, online, .. }) = read_apply(&mut database)? else { return Ok(()) };
-        database.change(|transaction| {
+        self.change_apply(|transaction, apply| {
+            let Some(ApplyRecord { text, file, begun, online, .. }) = apply else { return Ok(()) };
             let mut sites = transaction.open_table(SITES)?;
             let before = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
             let known_file = sites.get(FILE_KEY)?.map(|text| text.value().to_owned());
@@ -146,7 +145,7 @@ impl DaemonJournal {
             let file = if online.is_some() {
                 known_file.or(before)
             } else {
-                Some(file.unwrap_or_else(|| text.clone()))
+                file.or(begun).or_else(|| Some(text.clone()))
             };
             if let Some(file) = file {
                 sites.insert(FILE_KEY, file.as_str())?;
@@ -157,9 +156,59 @@ impl DaemonJournal {
         })
     }
 
+    /// Records a row that was changed while a site file is applied to a part: in the site that was served before, and in that of
+    /// the apply. `changed` gives the text that takes the place of one, if one does.
+    pub fn change_rows(&self, changed: impl Fn(&str) -> Option<String>) -> Result<(), JournalError> {
+        self.change_apply(|transaction, apply| {
+            let mut sites = transaction.open_table(SITES)?;
+            let served = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
+            if let Some(before) = served
+                && let Some(after) = changed(&before)
+            {
+                if sites.get(FILE_KEY)?.is_none() {
+                    sites.insert(FILE_KEY, before.as_str())?;
+                }
+                sites.insert(SERVED_KEY, after.as_str())?;
+            }
+            if let Some(mut apply) = apply
+                && let Some(after) = changed(&apply.text)
+            {
+                let before = std::mem::replace(&mut apply.text, after);
+                apply.begun.get_or_insert(before);
+                let record = serde_json::to_string(&apply).expect("strings can be written as JSON");
+                transaction.open_table(APPLIES)?.insert(UNDER_WAY_KEY, record.as_str())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A change that begins with the apply that is under way, in one transaction.
+    fn change_apply(
+        &self,
+        change: impl FnOnce(&WriteTransaction, Option<ApplyRecord>) -> TransactionResult<()>,
+    ) -> Result<(), JournalError> {
+        let mut unreadable = None;
+        let changed = self.0.change(|transaction| {
+            let record = text_under_way(&transaction.open_table(APPLIES)?)?;
+            match self.apply_of(record) {
+                Ok(apply) => change(transaction, apply),
+                // Nothing is changed then.
+                Err(error) => {
+                    unreadable = Some(error);
+                    Ok(())
+                }
+            }
+        });
+        unreadable.map_or(changed, Err)
+    }
+
+    fn apply_of(&self, record: Option<String>) -> Result<Option<ApplyRecord>, JournalError> {
+        record.map(|record| self.0.parsed(&record, "its record of an apply")).transpose()
+    }
+
     /// Pools that were made or opened, or are being made, by their names.
     pub fn pools(&self) -> Result<BTreeMap<String, JournalPool>, JournalError> {
-        let mut database = self.lock();
+        let database = &self.0;
         let records = database.read(|transaction| {
             let mut records = Vec::new();
             for record in transaction.open_table(POOLS)?.iter()? {
@@ -176,7 +225,7 @@ impl DaemonJournal {
     /// Records a pool, in the place of what was known under its name.
     pub fn put_pool(&self, name: &str, pool: &JournalPool) -> Result<(), JournalError> {
         let record = serde_json::to_string(pool).expect("paths and numbers can be written as JSON");
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(POOLS)?.insert(name, record.as_str())?;
             Ok(())
         })
@@ -184,21 +233,16 @@ impl DaemonJournal {
 
     /// Forgets a pool.
     pub fn forget_pool(&self, name: &str) -> Result<(), JournalError> {
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(POOLS)?.remove(name)?;
             Ok(())
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, JournalDatabase> {
-        self.0.lock().expect("nothing panics with the lock held")
-    }
 }
 
-fn read_apply(database: &mut JournalDatabase) -> Result<Option<ApplyRecord>, JournalError> {
-    let record = database.read(|transaction| {
-        let applies = transaction.open_table(APPLIES)?;
-        Ok(applies.get(UNDER_WAY_KEY)?.map(|record| record.value().to_owned()))
-    })?;
-    record.map(|record| database.parsed(&record, "its record of an apply")).transpose()
+/// The record of the apply that is under way.
+fn text_under_way(
+    applies: &impl ReadableTable<&'static str, &'static str>,
+) -> Result<Option<String>, redb::StorageError> {
+    Ok(applies.get(UNDER_WAY_KEY)?.map(|record| record.value().to_owned()))
 }

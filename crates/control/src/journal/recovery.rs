@@ -46,7 +46,7 @@ impl DaemonJournal {
     /// The site as its pools keep it; `None` before the first document.
     pub fn kept_site(&self) -> Result<Option<KeptSite>, JournalError> {
         let record = self.recovery(SITE_KEY)?;
-        record.map(|record| self.lock().parsed(&record, "its record of the site")).transpose()
+        record.map(|record| self.0.parsed(&record, "its record of the site")).transpose()
     }
 
     pub fn put_kept_site(&self, site: &KeptSite) -> Result<(), JournalError> {
@@ -56,7 +56,7 @@ impl DaemonJournal {
     /// The key of the secrets in the pools; `None` if there was none to seal.
     pub fn recovery_key(&self) -> Result<Option<RecoveryRecord>, JournalError> {
         let Some(record) = self.recovery(KEY_KEY)? else { return Ok(None) };
-        let damaged = || self.lock().damaged("its record of the recovery key");
+        let damaged = || self.0.damaged("its record of the recovery key");
         let RecoveryText { key, made_unix_s, is_shown } =
             serde_json::from_str(&record).map_err(|_| damaged())?;
         let bytes = of_hexadecimal(&key).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
@@ -81,14 +81,14 @@ impl DaemonJournal {
     }
 
     fn recovery(&self, key: &str) -> Result<Option<String>, JournalError> {
-        self.lock().read(|transaction| {
+        self.0.read(|transaction| {
             let records = transaction.open_table(RECOVERY)?;
             Ok(records.get(key)?.map(|record| record.value().to_owned()))
         })
     }
 
     fn put_recovery(&self, key: &str, record: &str) -> Result<(), JournalError> {
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(RECOVERY)?.insert(key, record)?;
             Ok(())
         })

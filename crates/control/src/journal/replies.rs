@@ -58,7 +58,7 @@ pub struct KeptReply {
 impl DaemonJournal {
     /// The request that a key stands for, which is `new` if the key is new or was forgotten.
     pub fn keyed_request(&self, key: &str, new: &KeyedRequest) -> Result<KeyedRequest, JournalError> {
-        let mut database = self.lock();
+        let database = &self.0;
         let known = database.read(|transaction| {
             Ok(transaction.open_table(REPLIES)?.get(key)?.map(|record| record.value().to_owned()))
         })?;
@@ -66,21 +66,31 @@ impl DaemonJournal {
             return database.parsed(&known, "its record of a request");
         }
         let record = serde_json::to_string(new).expect("plain fields");
-        database.change(|transaction| {
-            transaction.open_table(REPLIES)?.insert(key, record.as_str())?;
+        let known = database.change(|transaction| {
+            let mut replies = transaction.open_table(REPLIES)?;
+            // Another request with it may have come in between.
+            if let Some(known) = replies.get(key)? {
+                return Ok(Some(known.value().to_owned()));
+            }
+            replies.insert(key, record.as_str())?;
+            drop(replies);
             let mut order = transaction.open_table(REPLY_ORDER)?;
             let number = order.last()?.map_or(0, |(last, _)| last.value() + 1);
             order.insert(number, key)?;
             drop(order);
-            forget_old(transaction, new.unix_s)
+            forget_old(transaction, new.unix_s)?;
+            Ok(None)
         })?;
-        Ok(new.clone())
+        match known {
+            Some(known) => database.parsed(&known, "its record of a request"),
+            None => Ok(new.clone()),
+        }
     }
 
     /// Records the reply to a request.
     pub fn set_reply(&self, key: &str, request: &KeyedRequest) -> Result<(), JournalError> {
         let record = serde_json::to_string(request).expect("plain fields");
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             transaction.open_table(REPLIES)?.insert(key, record.as_str())?;
             Ok(())
         })

@@ -45,7 +45,7 @@ pub enum CallerRole {
 impl DaemonJournal {
     /// All tokens, by name.
     pub fn tokens(&self) -> Result<Vec<TokenRecord>, JournalError> {
-        let mut database = self.lock();
+        let database = &self.0;
         let records = database.read(|transaction| {
             let mut records = Vec::new();
             for record in transaction.open_table(TOKENS)?.iter()? {
@@ -59,7 +59,7 @@ impl DaemonJournal {
     /// Records a token. False if there is one of its name: nothing is changed then.
     pub fn add_token(&self, token: &TokenRecord) -> Result<bool, JournalError> {
         let record = serde_json::to_string(token).expect("plain fields");
-        self.lock().change(|transaction| {
+        self.0.change(|transaction| {
             let mut tokens = transaction.open_table(TOKENS)?;
             let is_new = tokens.get(&*token.name)?.is_none();
             if is_new {
@@ -71,6 +71,6 @@ impl DaemonJournal {
 
     /// Forgets a token. False if there is none of this name.
     pub fn remove_token(&self, name: &str) -> Result<bool, JournalError> {
-        self.lock().change(|transaction| Ok(transaction.open_table(TOKENS)?.remove(name)?.is_some()))
+        self.0.change(|transaction| Ok(transaction.open_table(TOKENS)?.remove(name)?.is_some()))
     }
 }

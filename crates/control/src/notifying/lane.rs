@@ -124,7 +124,7 @@ fn next_events(
         }
     }
     // Also what was dropped meanwhile.
-    next.missing = after < log.dropped_to();
+    next.missing = log.gap(after, next.scanned_to).is_some_and(|gravest| gravest <= least);
     next
 }
 

@@ -83,6 +83,8 @@ impl PartialEq for NotifierChannel {
     }
 }
 
+const AUTHORITY_NEEDED: &str = "say ca_file = \"FILE\" with the certificate of the authority of that server";
+
 /// The notifiers of a site, in its order. Without `has_secrets` no file is read, and none can deliver.
 ///
 /// # Errors
@@ -209,21 +211,19 @@ fn webhook(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<N
         ));
     }
     let is_encrypted = scheme == "https";
-    let tls = (is_encrypted && has_secrets).then(|| client_tls(one, &address, folder)).transpose()?;
-    let secret = match has_secrets && !one.secret_file.is_empty() {
-        true => {
-            let secret =
-                read_secret(&folder.join(&one.secret_file), "write the secret that the receiver has")?;
-            Some(hmac::Key::new(hmac::HMAC_SHA256, &secret))
-        }
-        false => None,
-    };
+    let authority = authority_of(one, (folder, is_encrypted && has_secrets))?;
+    let tls = (is_encrypted && has_secrets).then(|| client_tls(one, &address, authority.as_deref()));
+    let tls = tls.transpose()?;
+    let secret = (has_secrets && !one.secret_file.is_empty())
+        .then(|| read_secret(&folder.join(&one.secret_file), "write the secret that the receiver has"))
+        .transpose()?;
     let signed = if one.secret_file.is_empty() { ", unsigned" } else { "" };
     let text = match &*one.url_file {
         "" => format!("webhook {}{signed}", shown_url(scheme, host, &path)),
         file => format!("webhook of {file}{signed}"),
     };
-    let secrets = secrets_digest(one, (folder, has_secrets), url.as_bytes())?;
+    let secrets = secrets_digest([url.as_bytes(), bytes_of(&secret), bytes_of(&authority)]);
+    let secret = secret.map(|secret| hmac::Key::new(hmac::HMAC_SHA256, &secret));
     Ok(NotifierChannel::Webhook { address, host: host.to_owned(), path, tls, secret, text, secrets })
 }
 
@@ -252,22 +252,27 @@ pub(crate) fn without_urls(text: &str) -> Result<String, Refusal> {
     Ok(site.to_toml())
 }
 
-fn secrets_digest(
-    one: &SiteNotifier,
-    (folder, has_secrets): (&Path, bool),
-    url: &[u8],
-) -> Result<SecretsDigest, Refusal> {
+fn secrets_digest(parts: [&[u8]; 3]) -> SecretsDigest {
     let mut all = digest::Context::new(&digest::SHA256);
-    all.update(url);
-    for file in [&one.secret_file, &one.ca_file] {
-        if has_secrets && !file.is_empty() {
-            let bytes = host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX);
-            let bytes = bytes.map_err(|error| Refusal::new(format!("{file}: {error}"), ""))?;
-            all.update(&bytes.len().to_le_bytes());
-            all.update(&bytes);
-        }
+    for part in parts {
+        all.update(&part.len().to_le_bytes());
+        all.update(part);
     }
-    Ok(all.finish().as_ref().to_vec())
+    all.finish().as_ref().to_vec()
+}
+
+fn bytes_of(file: &Option<Vec<u8>>) -> &[u8] {
+    file.as_deref().unwrap_or_default()
+}
+
+/// The certificate of the receiver's authority; `None` if the machine's own authorities count.
+fn authority_of(one: &SiteNotifier, (folder, is_needed): (&Path, bool)) -> Result<Option<Vec<u8>>, Refusal> {
+    if !is_needed || one.ca_file.is_empty() {
+        return Ok(None);
+    }
+    let read = host_files::read_at_most(&folder.join(&one.ca_file), AUTHORITY_BYTES_MAX);
+    read.map(Some)
+        .map_err(|error| Refusal::new(format!("notifier {:?}: {error}", one.name), AUTHORITY_NEEDED))
 }
 
 fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<NotifierChannel, Refusal> {
@@ -299,43 +304,39 @@ fn mail(one: &SiteNotifier, (folder, has_secrets): (&Path, bool)) -> Result<Noti
             "say tls = true; or unencrypted = true, if everyone on the way may read it",
         ));
     }
-    let login = match has_secrets && !one.user.is_empty() {
-        true => {
-            let secret = read_secret(&folder.join(&one.secret_file), "write the password of that user")?;
-            let secret = String::from_utf8(secret)
-                .map_err(|_| refuse("its password is no text".to_owned(), "use another"))?;
-            Some((one.user.clone(), secret))
-        }
-        false => None,
+    let secret = (has_secrets && !one.user.is_empty())
+        .then(|| read_secret(&folder.join(&one.secret_file), "write the password of that user"))
+        .transpose()?;
+    let authority = authority_of(one, (folder, one.tls && has_secrets))?;
+    let secrets = secrets_digest([b"", bytes_of(&secret), bytes_of(&authority)]);
+    let login = match secret.map(String::from_utf8) {
+        Some(Ok(secret)) => Some((one.user.clone(), secret)),
+        Some(Err(_)) => return Err(refuse("its password is no text".to_owned(), "use another")),
+        None => None,
     };
-    let tls = (one.tls && has_secrets).then(|| client_tls(one, &address, folder)).transpose()?;
+    let tls =
+        (one.tls && has_secrets).then(|| client_tls(one, &address, authority.as_deref())).transpose()?;
     let over = match (one.tls, address.is_local()) {
         (true, _) => " over TLS",
         (false, true) => "",
         (false, false) => ", unencrypted",
     };
-    let secrets = secrets_digest(one, (folder, has_secrets), b"")?;
     let text = format!("mail to {} by {address}{over}", one.to.join(", "));
     let (from, to) = (one.from.clone(), one.to.clone());
     Ok(NotifierChannel::Mail { address, tls, login, from, to, text, secrets })
 }
 
-fn client_tls(one: &SiteNotifier, address: &Address, folder: &Path) -> Result<ClientTls, Refusal> {
+fn client_tls(one: &SiteNotifier, address: &Address, authority: Option<&[u8]>) -> Result<ClientTls, Refusal> {
     let refuse =
         |problem: String, next: &str| Refusal::new(format!("notifier {:?}: {problem}", one.name), next);
     let Address::Tcp { host, .. } = address else {
         return Err(refuse("TLS needs a host".to_owned(), "say HOST:PORT"));
     };
-    let next = "say ca_file = \"FILE\" with the certificate of the authority of that server";
-    let made = match one.ca_file.as_str() {
-        "" => ClientTls::trusting_system(host),
-        file => {
-            let authorities = host_files::read_at_most(&folder.join(file), AUTHORITY_BYTES_MAX)
-                .map_err(|error| refuse(error.to_string(), next))?;
-            ClientTls::new(host, &authorities, None)
-        }
+    let made = match authority {
+        None => ClientTls::trusting_system(host),
+        Some(authority) => ClientTls::new(host, authority, None),
     };
-    made.map_err(|error| refuse(error.to_string(), next))
+    made.map_err(|error| refuse(error.to_string(), AUTHORITY_NEEDED))
 }
 
 #[cfg(test)]

@@ -155,25 +155,7 @@ pub fn adopt(
 pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>), Refusal> {
     let site = with_groups_in_references(site);
     let mut left_out = Vec::new();
-    let mut volumes = Vec::new();
-    let pool_names: BTreeSet<_> = pools.iter().map(|pool| pool.name.as_str()).collect();
-    let mut known = HashMap::new();
-    for pool in pools {
-        known.extend(pool.volumes.iter().map(|one| ((&*pool.name, &*one.name), one)));
-    }
-    for volume in &site.volumes {
-        if !pool_names.contains(volume.group.as_str()) {
-            volumes.push(volume.clone());
-        } else if let Some(known) = known.remove(&(&*volume.group, &*volume.name)) {
-            volumes.push(adopted(&volume.group, known, volume.clone()));
-        }
-    }
-    for pool in pools {
-        // What the file has was taken out.
-        let new = pool.volumes.iter().filter(|one| known.contains_key(&(&*pool.name, &*one.name)));
-        volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
-    }
-    let mut site = Site { volumes, ..site };
+    let mut site = refreshed_volumes(site, pools, |_| false);
     let known = site.clone();
     let index = SiteIndex::of(&known);
     let has = |meant: &str| index.served_volume(meant).is_some();
@@ -207,21 +189,22 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
 /// The same site with its volumes as the pools have them now, and those of the pools that it lacks. Of volumes that are not in
 /// an open pool any more, those stay that `keeps`.
 pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(&Volume) -> bool) -> Site {
+    let open: BTreeSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+    let mut known = HashMap::new();
+    for pool in pools {
+        known.extend(pool.volumes.iter().map(|one| ((&*pool.name, &*one.name), one)));
+    }
     let mut volumes = Vec::new();
     for volume in &site.volumes {
-        let pool = pools.iter().find(|pool| pool.name == volume.group);
-        let known = pool.map(|pool| pool.volumes.iter().find(|known| known.name == volume.name));
-        match known {
-            Some(Some(known)) => volumes.push(adopted(&volume.group, known, volume.clone())),
-            Some(None) if !keeps(volume) => {}
-            _ => volumes.push(volume.clone()),
+        match known.remove(&(&*volume.group, &*volume.name)) {
+            Some(known) => volumes.push(adopted(&volume.group, known, volume.clone())),
+            None if open.contains(&*volume.group) && !keeps(volume) => {}
+            None => volumes.push(volume.clone()),
         }
     }
     for pool in pools.iter().filter(|pool| site.group(&pool.name).is_some()) {
-        let is_new = |known: &&VolumeView| {
-            !site.volumes.iter().any(|one| one.group == pool.name && one.name == known.name)
-        };
-        let new = pool.volumes.iter().filter(is_new);
+        // What the site has was taken out.
+        let new = pool.volumes.iter().filter(|one| known.contains_key(&(&*pool.name, &*one.name)));
         volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
     }
     Site { volumes, ..site }

@@ -4,7 +4,11 @@ use super::{
     adoption::with_groups_in_references,
     changes::{SiteStep, new_setting},
     planning::{PlanOccasion, PlannedSite},
+    pool_answers::WithdrawnOrder,
     power::SitePower,
+    row_changing::in_use,
+    row_refusal::RowRefusal,
+    row_sessions::LostServices,
     server::{SiteServer, parse},
     wanted_pool::WantedPool,
 };
@@ -29,6 +33,9 @@ use world::{LocalFuture, with_deadline};
 /// Time for a view to show a change; one that is late shows it later.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
+/// Most changes that a refusal lists.
+const LINES_SHOWN: usize = 8;
+
 impl SiteServer {
     /// Does the steps of a plan, and serves what it wants. `tell` is called before each step. A step that fails ends the steps of
     /// its pool alone; a pool whose steps were not all done serves what it served, or at the start what is there.
@@ -40,17 +47,14 @@ impl SiteServer {
         self.renew_certificates(&plan.wanted);
         // At the start, all that is there is served even if a step fails.
         let at_start = (plan.occasion == PlanOccasion::Start).then(|| plan.text.clone());
-        let is_online = plan.occasion == PlanOccasion::Online;
         let done = self.apply_steps(plan, tell).await;
-        // A change online makes nothing in pools, and waits for the views of those that it serves.
-        if !is_online {
-            if self.power == SitePower::OnBattery {
-                // Pools may have been opened or made.
-                self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
-            }
-            // Also after a step that failed: others are done.
-            self.show_changes().await;
+        self.requests.progress.set_steps(None);
+        if self.power == SitePower::OnBattery {
+            // Pools may have been opened or made.
+            self.suspend_caches(true).await.into_iter().for_each(|failed| self.notices.warn(failed));
         }
+        // Also after a step that failed: others are done.
+        self.show_changes().await;
         let shown = self.journal.served_site().ok().flatten();
         // A journal that cannot be read has said so, and its texts were understood when they were written.
         self.read_served_site(at_start.filter(|_| done.is_err()).or(shown));
@@ -60,14 +64,14 @@ impl SiteServer {
     }
 
     /// Takes what is served now, for other threads.
-    fn read_served_site(&mut self, text: Option<String>) {
+    pub(super) fn read_served_site(&mut self, text: Option<String>) {
         if let Some(site) = text.and_then(|text| parse(&text).ok()) {
             self.served_site = Arc::new(with_groups_in_references(site));
         }
     }
 
     /// An apply that did not come to its end lasts until one does, whoever asked for it.
-    fn note_outcome(&self, done: &Result<(), Refusal>) {
+    pub(super) fn note_outcome(&self, done: &Result<(), Refusal>) {
         let (claim, now) = (ConditionClaim::new("apply_incomplete", "serve", ""), self.world.wall());
         match done {
             Ok(()) => self.notices.clear(&claim.id(), now),
@@ -79,7 +83,7 @@ impl SiteServer {
     }
 
     /// Waits until the pools' views show what was done: the one who asked for it looks for it next.
-    async fn show_changes(&self) {
+    pub(super) async fn show_changes(&self) {
         for pool in self.daemon.pools() {
             let revision = self.order(&pool.name, "show changes", |served| {
                 Box::pin(async move {
@@ -100,31 +104,25 @@ impl SiteServer {
         plan: PlannedSite,
         mut tell: impl FnMut(&SiteStep),
     ) -> Result<(), Refusal> {
-        let PlannedSite { text, file, said, online, destroy, forgotten, wanted, refused, occasion, changes } =
+        let PlannedSite { text, file, said, begun, destroy, forgotten, wanted, refused, occasion, changes } =
             plan;
         for line in said {
             self.notices.warn(line);
         }
         let mut steps = changes.steps;
-        let is_online = occasion == PlanOccasion::Online;
-        if !is_online {
-            self.refused = refused;
-            for (pool, refusal) in self.refused.clone() {
-                self.stop_pool(&pool, refusal);
-            }
+        self.refused = refused;
+        for (pool, refusal) in self.refused.clone() {
+            self.stop_pool(&pool, refusal);
         }
         self.check_new(&mut steps, occasion).await?;
-        let begun = self.journal.begin_apply(&ApplyRecord { text: text.clone(), destroy, file, online });
-        begun.map_err(|error| error.refusal())?;
+        let record = ApplyRecord { text: text.clone(), destroy, file, begun, online: None };
+        self.journal.begin_apply(&record).map_err(|error| error.refusal())?;
         for name in &forgotten {
             self.journal.forget_pool(name).map_err(|error| error.refusal())?;
         }
-        // What is served of open pools is changed online, and nothing else.
-        if !is_online {
-            self.open_pools(&wanted.pools).await;
-            let (refused, daemon) = (&self.refused, &self.daemon);
-            self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
-        }
+        self.open_pools(&wanted.pools).await;
+        let (refused, daemon) = (&self.refused, &self.daemon);
+        self.stopped.retain(|pool, _| refused.contains_key(pool) || daemon.pool(pool).is_none());
         if planted::is(ApplyBug::DocumentBeforeItsSteps) {
             self.keep_documents(&text, &wanted.pools).await?;
         }
@@ -132,29 +130,34 @@ impl SiteServer {
         let (last, first): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));
         let mut failed = BTreeMap::new();
+        let mut left: Vec<String> = Vec::new();
         let mut done = 0;
+        let progress = self.requests.progress.clone();
         for step in first {
+            progress.set_steps(Some((done, total)));
             let pool = step.pool().unwrap_or_default().to_owned();
             if failed.contains_key(&pool) {
+                left.push(step.shown().to_string());
                 continue;
             }
             tell(&step);
             match self.perform(&step).await {
                 Ok(()) => done += 1,
-                Err(refusal) => drop(failed.insert(pool, refusal)),
+                Err(refusal) => {
+                    left.push(step.shown().to_string());
+                    failed.insert(pool, refusal);
+                }
             }
         }
         let is_kept = |pool: &WantedPool| match occasion {
             PlanOccasion::Start => false,
-            // Of a pool of which nothing changes, hosts feel nothing; one that has stopped serves nobody.
-            PlanOccasion::Online => {
-                let has_stopped = self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none());
-                has_stopped || self.served_exports.get(&pool.name) == Some(&pool.exports)
-            }
             _ => failed.contains_key(&pool.name),
         };
         let served: Vec<_> = wanted.pools.iter().filter(|pool| !is_kept(pool)).collect();
-        failed.extend(self.serve(&wanted.pools, &served).await);
+        for (pool, refusal) in self.serve(&wanted.pools, &served, &text).await {
+            left.push(format!("what is served of pool {pool}"));
+            failed.insert(pool, refusal);
+        }
         self.metrics = Arc::new(wanted.metrics);
         // A pool that was made is seen by its schedules.
         self.publish();
@@ -166,25 +169,37 @@ impl SiteServer {
         if planted::is(ApplyBug::EndedBeforeItsLastStep) {
             self.journal.end_apply().map_err(|error| error.refusal())?;
         }
-        for step in last.iter().take(if failed.is_empty() { usize::MAX } else { 0 }) {
+        for step in &last {
+            if !failed.is_empty() {
+                left.push(step.shown().to_string());
+                continue;
+            }
             tell(step);
-            match self.perform(step).await {
-                Ok(()) => done += 1,
-                Err(refusal) => drop(failed.insert(step.pool().unwrap_or_default().to_owned(), refusal)),
+            progress.set_steps(Some((done, total)));
+            if let Err(refusal) = self.perform(step).await {
+                left.push(step.shown().to_string());
+                failed.insert(step.pool().unwrap_or_default().to_owned(), refusal);
+            } else {
+                done += 1;
             }
         }
         match failed.into_iter().next() {
+            Some((pool, refusal)) if self.unanswered.has(&pool) => {
+                let problem = format!(
+                    "{done} of {total} changes are done; {}; not done: {}",
+                    refusal.problem(),
+                    shortened(&left)
+                );
+                Err(Refusal::new(problem, refusal.remedy()))
+            }
             Some((pool, refusal)) => {
-                if is_online {
-                    return Err(Refusal::new(format!("pool {pool}: {refusal}"), "repeat the change then"));
-                }
                 let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
                 let next = match occasion {
                     PlanOccasion::Apply => "then apply the file again: it goes on from here",
                     // An apply would undo what was changed online.
                     _ => "then send the server SIGHUP: it goes on from here",
                 };
-                Err(Refusal::new(problem, next))
+                Err(Refusal::new(problem, next).caused_by(refusal.cause()))
             }
             None => {
                 // Killed before the end, it is done again by the next apply, with the same number.
@@ -220,13 +235,19 @@ impl SiteServer {
 
     /// Serves what the site wants of these pools, as far as they are open and it is there; open pools that the file lacks are
     /// closed. Returns the pools that serve what they served before, with the reasons.
-    async fn serve(&mut self, all: &[WantedPool], pools: &[&WantedPool]) -> BTreeMap<String, Refusal> {
+    async fn serve(
+        &mut self,
+        all: &[WantedPool],
+        pools: &[&WantedPool],
+        text: &str,
+    ) -> BTreeMap<String, Refusal> {
+        let text: Arc<str> = text.into();
         let mut failed = BTreeMap::new();
         for pool in pools {
             if self.daemon.pool(&pool.name).is_none() {
                 continue;
             }
-            if let Err(refusal) = self.serve_pool(pool).await {
+            if let Err(RowRefusal { refusal, .. }) = self.serve_pool(pool, &text, None).await {
                 self.notices.of(&pool.name).warn(format!("not served as the file says: {refusal}"));
                 failed.insert(pool.name.clone(), refusal);
             }
@@ -241,31 +262,52 @@ impl SiteServer {
             self.publish_without(Some(&name));
             self.daemon.remove_pool(&name).await;
             self.served_exports.remove(&name);
+            self.served_texts.remove(&name);
             self.notices.of(&name).note("closed: the site file has no group of this name any more");
         }
         failed
     }
 
-    async fn serve_pool(&mut self, pool: &WantedPool) -> Result<(), Refusal> {
+    /// Has a pool serve what the site `text` wants of it, unless hosts lose something by that which is `lost`: that is looked at
+    /// in the same step of the pool's thread, so that no host logs in between.
+    pub(super) async fn serve_pool(
+        &mut self,
+        pool: &WantedPool,
+        text: &Arc<str>,
+        lost: Option<LostServices>,
+    ) -> Result<(), RowRefusal> {
         let exports = pool.exports.clone();
         // Until it is served as a whole.
         self.served_exports.remove(&pool.name);
+        self.served_texts.entry(pool.name.clone()).or_insert_with(|| Arc::clone(text));
         let names = pool.volumes.iter().filter_map(|volume| Some((volume.name.clone(), volume.was.clone()?)));
         let names_of_before: BTreeMap<String, String> = names.collect();
-        let (warnings, revision) = self
-            .order(&pool.name, "serve", move |pool| {
-                Box::pin(async move {
-                    let (exports, mut warnings) = present(exports, &names_of_before, &pool);
-                    warnings.extend(pool.serve_wanted(&exports)?);
-                    Ok((warnings, pool.services_revision()))
-                })
+        let withdrawn = WithdrawnOrder::default();
+        let given = withdrawn.clone();
+        let serving = self.order(&pool.name, "serve", move |pool| {
+            Box::pin(async move {
+                given.check()?;
+                let ended = lost.map(|lost| lost.sessions(&pool, &exports)).unwrap_or_default();
+                if !ended.is_empty() {
+                    return Ok(Err(in_use(&ended)));
+                }
+                let (exports, mut warnings) = present(exports, &names_of_before, &pool);
+                warnings.extend(pool.serve_wanted(&exports)?);
+                Ok(Ok((warnings, pool.services_revision())))
             })
-            .await?;
+        });
+        let served = serving.await;
+        if self.unanswered.has(&pool.name) {
+            // By then it might serve more than is wanted.
+            withdrawn.withdraw();
+        }
+        let (warnings, revision) = served??;
+        self.served_texts.insert(pool.name.clone(), Arc::clone(text));
         if warnings.is_empty() {
             self.served_exports.insert(pool.name.clone(), pool.exports.clone());
         }
         if let Some(thread) = self.daemon.pool(&pool.name) {
-            thread.shows_services(revision).await;
+            with_deadline(self.world.sleep(SHOWN_WITHIN), thread.shows_services(revision)).await;
         }
         for what in warnings {
             self.notices.of(&pool.name).warn(what);
@@ -370,6 +412,15 @@ impl SiteServer {
             Box::pin(async move { work.await.map_err(|error| refusal(Path::new(&shown), &error, "")) })
         })
         .await
+    }
+}
+
+/// The first of many lines, as one.
+fn shortened(lines: &[String]) -> String {
+    let shown = lines.iter().take(LINES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match lines.len().saturating_sub(LINES_SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. Looking at the site sends it nothing.
-//! 2. Requests are answered one at a time, in their order; a queue that is full refuses.
+//! 2. Changes are made one at a time, in their order. Plans are answered beside them, from views. A queue that is full refuses.
 
 use super::{
     changes::SiteChange,
@@ -18,6 +18,7 @@ use crate::{
     pool_thread::{ServedPool, current},
     schedules::ScheduleView,
     several_pools::OperationPlaces,
+    site::apply_progress::{ApplyInProgress, ApplyProgress},
     view::PoolView,
 };
 use array::format::PoolId;
@@ -37,7 +38,9 @@ pub const REQUESTS_MAX: usize = 16;
 pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
     schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
-    requests: mpsc::Sender<SiteRequest>,
+    /// Of changes, and of plans.
+    requests: [mpsc::Sender<SiteRequest>; 2],
+    progress: ApplyProgress,
     /// Of work over several pools.
     pub operation_places: Arc<OperationPlaces>,
 }
@@ -74,6 +77,8 @@ pub struct PoolHandle {
 pub struct SiteRequest {
     pub(super) wanted: WantedAnswer,
     pub(super) answer: oneshot::Sender<Result<SiteAnswer, RowRefusal>>,
+    /// Of an apply, until it is answered.
+    pub(super) in_progress: Option<ApplyInProgress>,
 }
 
 /// The kind of a request.
@@ -87,6 +92,8 @@ pub enum WantedAnswer {
     Power(SitePower),
     /// One row changed without a file.
     Change(Box<OnlineChange>),
+    /// What a pool missed while it did not answer, done. The server asks itself.
+    GoOn(String),
 }
 
 /// A change of one row, without a file.
@@ -146,6 +153,8 @@ pub struct SiteAnswer {
     pub text: Option<String>,
     /// Of a change of one row.
     pub row: Option<RowAnswer>,
+    /// Of a plan: what the apply has done that waits or is under way, in words.
+    pub apply_under_way: Option<String>,
 }
 
 /// The reason for which a request was not taken. Nothing was done.
@@ -161,10 +170,11 @@ impl SiteHandle {
     pub(super) fn new(
         site: watch::Receiver<Arc<SiteView>>,
         schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
-        requests: mpsc::Sender<SiteRequest>,
+        requests: [mpsc::Sender<SiteRequest>; 2],
+        progress: ApplyProgress,
         operation_places: Arc<OperationPlaces>,
     ) -> Self {
-        Self { site, schedules, requests, operation_places }
+        Self { site, schedules, requests, progress, operation_places }
     }
 
     /// The progress of the schedules in each pool, a minute old at most.
@@ -187,7 +197,11 @@ impl SiteHandle {
         wanted: WantedAnswer,
     ) -> Result<oneshot::Receiver<Result<SiteAnswer, RowRefusal>>, RequestRefusal> {
         let (tell, answer) = oneshot::channel();
-        self.requests.try_send(SiteRequest { wanted, answer: tell }).map_err(|refused| match refused {
+        let [changes, plans] = &self.requests;
+        let queue = if matches!(wanted, WantedAnswer::Plan(_)) { plans } else { changes };
+        let in_progress = matches!(wanted, WantedAnswer::Apply(_)).then(|| self.progress.one_more());
+        let request = SiteRequest { wanted, answer: tell, in_progress };
+        queue.try_send(request).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => RequestRefusal::Full,
             mpsc::error::TrySendError::Closed(_) => RequestRefusal::Ending,
         })?;

@@ -3,9 +3,10 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
+//! steps, done), `apply_progress`, `pool_answers` (time limits, and going on with what a pool missed), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
 //! answers); then changes without a file: [`row_change`] (one row of the site; pure), [`row_refusal`], `row_changing` (it is
-//! planned, done and taken back), [`file_merge`] (what counts when the file is applied again).
+//! planned), `row_layers` (the versions of the site that pools serve), `row_sessions` (hosts that lose something), `row_applying`
+//! (it is done and taken back), [`file_merge`] (what counts when the file is applied again).
 //!
 //! Invariants:
 //!
@@ -15,6 +16,7 @@
 //! 4. What was changed without a file outlives a start with the same file, and is named there.
 
 pub mod adoption;
+mod apply_progress;
 mod applying;
 pub mod changes;
 pub mod file_merge;
@@ -22,12 +24,16 @@ pub mod handle;
 mod kept_documents;
 pub mod places;
 pub mod planning;
+mod pool_answers;
 pub mod power;
 mod requests;
+mod row_applying;
 pub mod row_change;
 mod row_changing;
+mod row_layers;
 mod row_merge;
 pub mod row_refusal;
+mod row_sessions;
 pub mod server;
 mod settling;
 pub mod wanted;

@@ -1,18 +1,30 @@
 //! The plan of a site: what is there, what is wanted, and the steps between.
 
 use super::{
-    adoption::refreshed_volumes,
-    changes::{KnownSite, SiteChanges},
+    adoption::{FoundPool, refreshed_volumes},
+    changes::{KnownSite, SiteChanges, SiteStep},
     file_merge::{MergedSite, merged, served_names, undone},
+    handle::{PoolHandle, SiteView},
+    places::PoolPlaces,
+    pool_answers::UnansweredPools,
     server::{SiteServer, WantedAddresses, parse},
-    wanted::WantedSite,
+    wanted::{SiteContext, WantedSite},
     wanted_pool::{WantedDrives, WantedPool},
 };
-use crate::{job_request::RequestedJob, journal::JournalPool, pool_thread::PoolThread};
+use crate::{
+    job_request::RequestedJob,
+    journal::{DaemonJournal, JournalPool},
+};
 use plan::site::{Site, Volume};
 use report::Refusal;
 use serving::pool::sparing::level_name;
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+};
+use tokio::sync::watch;
 
 /// A site file, and the steps to it.
 pub struct PlannedSite {
@@ -22,8 +34,8 @@ pub struct PlannedSite {
     pub(super) file: Option<String>,
     /// Decisions between the file and what was changed online, which are events.
     pub(super) said: Vec<String>,
-    /// Of one row without a file: the change in words.
-    pub(super) online: Option<String>,
+    /// The site without the rows that were changed since the apply began that this one goes on with.
+    pub(super) begun: Option<String>,
     pub(super) destroy: Vec<String>,
     /// Pools that are gone for good.
     pub(super) forgotten: Vec<String>,
@@ -43,8 +55,6 @@ pub enum PlanOccasion {
     Reload,
     /// By a person, who may have named what to destroy.
     Apply,
-    /// Of one row, without a file.
-    Online,
 }
 
 impl PlannedSite {
@@ -54,9 +64,21 @@ impl PlannedSite {
     }
 }
 
+/// Plans sites from the journal and the views of pools: it gives no orders, so it waits for no pool and no apply.
+#[derive(Clone)]
+pub(super) struct SitePlanner {
+    pub journal: Arc<DaemonJournal>,
+    pub context: SiteContext,
+    pub places: Rc<dyn PoolPlaces>,
+    pub addresses: Rc<WantedAddresses>,
+    pub view: watch::Receiver<Arc<SiteView>>,
+    pub unanswered: UnansweredPools,
+}
+
 impl SiteServer {
     /// The steps from what is there to the site file `text`. Of what the file lacks, `destroy` names the volumes to destroy, and
     /// pools that are gone to forget; an apply that was interrupted with the same file goes on with what it was to destroy.
+    /// Of a pool that does not answer, the last view counts.
     ///
     /// # Errors
     ///
@@ -68,27 +90,48 @@ impl SiteServer {
         destroy: &[String],
         occasion: PlanOccasion,
     ) -> Result<PlannedSite, Refusal> {
-        self.check_power()?;
+        if matches!(occasion, PlanOccasion::Apply | PlanOccasion::Reload) {
+            self.show_changes().await;
+        }
+        self.publish();
+        self.planner.plan(text, destroy, occasion)
+    }
+}
+
+impl SitePlanner {
+    /// See [`SiteServer::plan`]; views may be a second old.
+    pub fn plan(
+        &self,
+        text: &str,
+        destroy: &[String],
+        occasion: PlanOccasion,
+    ) -> Result<PlannedSite, Refusal> {
+        self.view.borrow().power.check()?;
         let site = parse(text)?;
         let file = with_whole_paths(site.clone(), &self.context.folder);
-        let MergedSite { site: merged, kept, lost, said } = self.merged(&file, occasion)?;
+        let (MergedSite { site: merged, kept, lost, said }, begun) = self.with_rows_of(&file, occasion)?;
+        let begun_text = begun;
         let (text, mut wanted) = (merged.to_toml(), WantedSite::of(&merged, &self.context)?);
         self.check_addresses(&wanted, &site)?;
-        self.check_moves(&merged, occasion)?;
+        if occasion != PlanOccasion::Start {
+            self.check_moves(merged.volumes.iter())?;
+        }
         let file = (!kept.is_empty()).then(|| file.to_toml());
         let mut destroy = destroy.to_vec();
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
-        if let Some(online) = under_way.as_ref().and_then(|apply| apply.online.as_ref())
-            && occasion != PlanOccasion::Online
-        {
+        if let Some(online) = under_way.as_ref().and_then(|apply| apply.online.as_ref()) {
             wanted.notes.push(format!(
                 "the server ended while this was changed online, and it was not made: {online}"
             ));
         }
         let begun = under_way.map(|apply| (apply.text == text, apply.destroy)).unwrap_or_default();
         let forgotten = self.forgotten(&mut destroy)?;
-        let (known, mut refused) = self.known((&text, &wanted), &forgotten, occasion).await?;
+        let (known, mut refused) = self.known((&text, &wanted), &forgotten)?;
         wanted.notes.extend(known.notes.iter().cloned());
+        let late = self.unanswered.names().into_iter();
+        wanted.notes.extend(late.map(|pool| {
+            format!("pool {pool} does not answer: the server goes on with what it misses when it does")
+        }));
         match (begun, occasion) {
             ((true, names), PlanOccasion::Apply) => {
                 let left = names.into_iter().filter(|name| is_there(name, &known) && !destroy.contains(name));
@@ -119,7 +162,7 @@ impl SiteServer {
                         a file with all of it";
             wanted.notes.push(note.to_owned());
         }
-        if !matches!(occasion, PlanOccasion::Start | PlanOccasion::Online)
+        if occasion != PlanOccasion::Start
             && let Some((pool, refusal)) = refused.iter().next()
         {
             return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
@@ -129,7 +172,7 @@ impl SiteServer {
             text,
             file,
             said,
-            online: None,
+            begun: begun_text,
             destroy,
             forgotten,
             wanted,
@@ -137,6 +180,73 @@ impl SiteServer {
             occasion,
             changes,
         })
+    }
+
+    /// The plan of a change of rows from one version of the site to another: of pools and volumes nothing is changed.
+    pub fn plan_rows(&self, before: &Site, after: &Site) -> Result<PlannedSite, Refusal> {
+        self.view.borrow().power.check()?;
+        let text = after.to_toml();
+        let site = parse(&text)?;
+        let wanted = WantedSite::of(&site, &self.context)?;
+        self.check_addresses(&wanted, &site)?;
+        self.check_moves(served_names(&site).iter().filter_map(|name| site.served_volume(name)))?;
+        let pools = wanted.pools.iter().map(|pool| (pool.name.clone(), None)).collect();
+        let services = match before == after {
+            true => wanted.services.clone(),
+            // One of an older version, perhaps: what it served is shown as new then.
+            false => {
+                WantedSite::described(before, &self.context).map(|site| site.services).unwrap_or_default()
+            }
+        };
+        let known = KnownSite { pools, services, ..KnownSite::default() };
+        let mut changes = SiteChanges::between(&known, &wanted, &[])?;
+        changes.steps.retain(|step| matches!(step, SiteStep::Serve { .. }));
+        changes.kept.clear();
+        Ok(PlannedSite {
+            text,
+            file: None,
+            said: Vec::new(),
+            begun: None,
+            destroy: Vec::new(),
+            forgotten: Vec::new(),
+            wanted,
+            refused: BTreeMap::new(),
+            occasion: PlanOccasion::Reload,
+            changes,
+        })
+    }
+
+    /// The site that counts, and the same without rows that were changed since an apply began that did not come to its end. A
+    /// person who applies another file than that is told what it undoes.
+    fn with_rows_of(
+        &self,
+        file: &Site,
+        occasion: PlanOccasion,
+    ) -> Result<(MergedSite, Option<String>), Refusal> {
+        let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
+        let changed = under_way.and_then(|apply| Some((apply.begun?, apply.text)));
+        let Some((begun, text)) = changed else { return Ok((self.merged(file, occasion)?, None)) };
+        let first = match occasion {
+            PlanOccasion::Apply if begun != file.to_toml() => {
+                return Ok((self.merged(file, occasion)?, None));
+            }
+            PlanOccasion::Apply => MergedSite { site: file.clone(), ..MergedSite::default() },
+            PlanOccasion::Start | PlanOccasion::Reload => self.merged(file, occasion)?,
+        };
+        let without = first.site.to_toml();
+        let second = merged(parse(&begun)?, parse(&text)?, first.site, |site| self.check(site));
+        let mut both = MergedSite { site: second.site, ..first };
+        for (all, new) in
+            [(&mut both.kept, second.kept), (&mut both.lost, second.lost), (&mut both.said, second.said)]
+        {
+            let unknown: Vec<String> = new.into_iter().filter(|line| !all.contains(line)).collect();
+            all.extend(unknown);
+        }
+        Ok((both, Some(without)))
+    }
+
+    fn check(&self, site: &Site) -> Result<(), String> {
+        WantedSite::of(site, &self.context).map(drop).map_err(|refusal| refusal.to_string())
     }
 
     /// The file with what was changed online since it was applied, at a start or a reload. A person who applies it is told what
@@ -147,7 +257,7 @@ impl SiteServer {
         let (applied, served) =
             (self.journal.applied_file().map_err(refused)?, self.journal.served_site().map_err(refused)?);
         let (Some(applied), Some(served)) = (applied, served) else { return Ok(alone) };
-        if occasion == PlanOccasion::Online || applied == served {
+        if applied == served {
             return Ok(alone);
         }
         let [applied, served] = [applied, served].map(|text| parse(&text));
@@ -167,52 +277,53 @@ impl SiteServer {
         };
         let is_applied =
             |volume: &Volume| applied.volume(&format!("{}/{}", volume.group, volume.name)).is_some();
-        let served = refreshed_volumes(served, &self.found_pools()?, is_applied);
+        let served = refreshed_volumes(served, &self.found_pools(), is_applied);
         if occasion == PlanOccasion::Apply {
             return Ok(MergedSite { lost: undone(applied, served, file.clone()), ..alone });
         }
-        let check = |site: &Site| match WantedSite::of(site, &self.context) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(refusal.to_string()),
-        };
-        Ok(merged(applied, served, file.clone(), check))
+        Ok(merged(applied, served, file.clone(), |site| self.check(site)))
     }
 
-    /// Refuses a site with a volume that is on its way to another pool: a start would make an empty one in its place. At the start
-    /// no move has begun, and one that goes on finds the volume in use.
-    fn check_moves(&self, site: &Site, occasion: PlanOccasion) -> Result<(), Refusal> {
-        let views = self.daemon.pools().iter().filter_map(PoolThread::view);
-        for view in views.filter(|_| occasion != PlanOccasion::Start) {
+    /// Refuses a volume of the site that is on its way to another pool: an apply would make an empty one in its place, and a
+    /// start of a service would open it. When the server starts no move has begun, and one that goes on finds the volume in use.
+    fn check_moves<'v>(&self, mut volumes: impl Iterator<Item = &'v Volume>) -> Result<(), Refusal> {
+        let mut moving = BTreeSet::new();
+        for pool in self.view.borrow().pools.values() {
+            let view = pool.views.borrow();
             let open = view.job_requests.iter().filter(|request| request.is_open());
             let moves = open.filter(|request| request.job == RequestedJob::Move);
-            for from in moves.filter_map(|request| Some(&request.transfer.as_ref()?.from)) {
-                let is_it = |volume: &Volume| format!("{}/{}", volume.group, volume.name) == *from;
-                let is_served =
-                    || served_names(site).iter().any(|name| site.served_volume(name).is_some_and(is_it));
-                // A change of a row leaves volumes in the site that it had before.
-                let is_named = match occasion {
-                    PlanOccasion::Online => is_served(),
-                    _ => site.volumes.iter().any(is_it),
-                };
-                if is_named {
-                    return Err(Refusal::new(
-                        format!("{from} is being moved to another pool"),
-                        "wait for the move, or cancel it: see 'spindle job list'",
-                    ));
-                }
-            }
+            moving.extend(moves.filter_map(|request| Some(request.transfer.as_ref()?.from.clone())));
         }
-        Ok(())
+        let path_of = |volume: &Volume| format!("{}/{}", volume.group, volume.name);
+        match volumes.find(|volume| moving.contains(&path_of(volume))) {
+            None => Ok(()),
+            Some(volume) => Err(Refusal::new(
+                format!("{} is being moved to another pool", path_of(volume)),
+                "wait for the move, or cancel it: see 'spindle job list'",
+            )),
+        }
     }
 
     fn check_addresses(&self, wanted: &WantedSite, site: &Site) -> Result<(), Refusal> {
-        if WantedAddresses::of(wanted, site, &self.context.folder) == self.addresses {
+        if WantedAddresses::of(wanted, site, &self.context.folder) == *self.addresses {
             return Ok(());
         }
         Err(Refusal::new(
             "the addresses or the certificates under [serve] are others than those that are used",
             "end the server and start it again to change them",
         ))
+    }
+
+    fn pool(&self, name: &str) -> Option<PoolHandle> {
+        self.view.borrow().pools.get(name).cloned()
+    }
+
+    /// The pools that are open, with their volumes.
+    pub fn found_pools(&self) -> Vec<FoundPool> {
+        let view = self.view.borrow();
+        let found =
+            |pool: &PoolHandle| Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?));
+        view.pools.values().filter_map(found).collect()
     }
 
     /// Pools among `destroy` that are gone for good, which are taken out of it.
@@ -225,27 +336,22 @@ impl SiteServer {
     }
 
     /// The site as it is, and the pools that cannot be looked into or made, with the reasons.
-    async fn known(
+    fn known(
         &self,
         (text, wanted): (&str, &WantedSite),
         forgotten: &[String],
-        occasion: PlanOccasion,
     ) -> Result<(KnownSite, BTreeMap<String, Refusal>), Refusal> {
         let (mut known, mut refused) = (KnownSite::default(), BTreeMap::new());
         let records = self.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
             let record = records.get(&pool.name).filter(|_| !forgotten.contains(&pool.name));
-            // Volumes stay as they are, and a pool that does not answer hinders no other.
-            if occasion == PlanOccasion::Online {
-                known.pools.insert(pool.name.clone(), None);
-                continue;
-            }
             if let Err(refusal) = self.check_place(pool, record, &records) {
                 known.pools.insert(pool.name.clone(), None);
                 refused.insert(pool.name.clone(), refusal);
-            } else if self.daemon.pool(&pool.name).is_some() {
-                known.pools.insert(pool.name.clone(), Some(self.volumes(&pool.name).await?));
-                known.notes.extend(self.fixed_differences(pool).await?);
+            } else if let Some(open) = self.pool(&pool.name) {
+                let volumes = open.last_view().volumes.to_vec();
+                known.pools.insert(pool.name.clone(), Some(volumes));
+                known.notes.extend(fixed_differences(pool, &open));
             } else if self.places.is_made(pool) {
                 known.pools.insert(pool.name.clone(), None);
             }
@@ -276,9 +382,9 @@ impl SiteServer {
         records: &BTreeMap<String, JournalPool>,
     ) -> Result<(), Refusal> {
         let is_here = |record: &JournalPool| self.places.is_one_folder(&record.folder, &pool.folder);
-        let open_elsewhere = records.iter().find(|(name, record)| {
-            **name != pool.name && is_here(record) && self.daemon.pool(name).is_some()
-        });
+        let open_elsewhere = records
+            .iter()
+            .find(|(name, record)| **name != pool.name && is_here(record) && self.pool(name).is_some());
         if let Some((other, _)) = open_elsewhere {
             let problem = format!("its folder is that of the pool {other}, which is open");
             return Err(Refusal::new(
@@ -300,40 +406,37 @@ impl SiteServer {
             )),
         }
     }
+}
 
-    /// A line for each thing that the file says of an open pool otherwise than it is, and that no apply changes.
-    async fn fixed_differences(&self, wanted: &WantedPool) -> Result<Vec<String>, Refusal> {
-        let facts = self.order(&wanted.name, "facts", |pool| {
-            Box::pin(async move {
-                let (copies, sparing) = (pool.pool.redundancy().copies, pool.pool.sparing().level);
-                Ok((usize::from(copies), sparing, pool.pool.drives_present()))
-            })
-        });
-        let (copies, sparing, drives) = facts.await?;
-        let name = &wanted.name;
-        let mut lines = Vec::new();
-        if wanted.copies.is_some_and(|wanted| wanted != copies) {
-            lines.push(format!(
-                "group {name:?}: its pool keeps {copies} copies, which is fixed, whatever the file says"
-            ));
-        }
-        if wanted.sparing.is_some_and(|wanted| wanted != sparing) {
-            let level = level_name(sparing);
-            lines.push(format!(
-                "group {name:?}: its pool has sparing {level}: 'spindle pool set --sparing' changes it"
-            ));
-        }
-        if let WantedDrives::Devices(devices) = &wanted.drives
-            && devices.len() != drives
-        {
-            let listed = devices.len();
-            lines.push(format!(
-                "group {name:?}: its pool uses {drives} drives, and the file lists {listed}: 'spindle pool add-drive', \
-                 'retire' and 'replace' change them"
-            ));
-        }
-        Ok(lines)
+/// A line for each thing that the file says of an open pool otherwise than it is, and that no apply changes.
+fn fixed_differences(wanted: &WantedPool, pool: &PoolHandle) -> Vec<String> {
+    let view = pool.last_view();
+    let Some(health) = &view.health else { return Vec::new() };
+    let name = &wanted.name;
+    let mut lines = Vec::new();
+    if wanted.copies.is_some_and(|copies| copies != usize::from(health.copies)) {
+        lines.push(format!(
+            "group {name:?}: its pool keeps {} copies, which is fixed, whatever the file says",
+            health.copies
+        ));
     }
+    let level = &health.sparing.level;
+    if wanted.sparing.is_some_and(|wanted| level_name(wanted) != level) {
+        lines.push(format!(
+            "group {name:?}: its pool has sparing {level}: 'spindle pool set --sparing' changes it"
+        ));
+    }
+    let drives = view.drives_in_use;
+    if let WantedDrives::Devices(devices) = &wanted.drives
+        && devices.len() != drives
+    {
+        let listed = devices.len();
+        lines.push(format!(
+            "group {name:?}: its pool uses {drives} drives, and the file lists {listed}: 'spindle pool add-drive', \
+             'retire' and 'replace' change them"
+        ));
+    }
+    lines
 }
 
 /// The site with paths that mean the same wherever the file lies: `folder` is that of the file.

@@ -40,20 +40,20 @@ impl SitePower {
             Self::Low => "low",
         }
     }
-}
 
-impl SiteServer {
     /// Refuses what opens pools while power is low.
-    pub(super) fn check_power(&self) -> Result<(), Refusal> {
-        match self.power {
-            SitePower::Low => Err(Refusal::new(
+    pub(super) fn check(self) -> Result<(), Refusal> {
+        match self {
+            Self::Low => Err(Refusal::new(
                 "power is low, and nothing is served",
                 "say 'spindle power on-line' when it is back, and repeat the command",
             )),
-            SitePower::OnLine | SitePower::OnBattery => Ok(()),
+            Self::OnLine | Self::OnBattery => Ok(()),
         }
     }
+}
 
+impl SiteServer {
     /// Follows the power. The notes say what could not be done.
     pub(super) async fn set_power(&mut self, power: SitePower) -> Result<SiteAnswer, Refusal> {
         if self.power == SitePower::Low && power == SitePower::OnBattery {
@@ -112,7 +112,7 @@ impl SiteServer {
         for pool in self.daemon.pools() {
             let done = self.order(&pool.name, "write caches", move |served| {
                 Box::pin(async move {
-                    served.pool.suspend_write_caches(is_suspended);
+                    served.exports.suspend_write_caches(is_suspended);
                     // The flush of one volume is that of the whole pool.
                     let Some(volume) = served.pool.volumes().into_iter().next() else { return Ok(()) };
                     let volume = served.pool.volume(volume.volume);

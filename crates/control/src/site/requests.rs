@@ -1,29 +1,78 @@
-//! Requests of other threads, answered by the site's server; and the view that it publishes for them.
+//! Requests of other threads, answered by the site's server; and the view that it publishes for them. Plans have a queue and a
+//! flow of their own: they only read, and are answered while a change is under way.
 
 use super::{
     adoption::{FoundPool, refreshed},
-    handle::{PoolHandle, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer},
-    planning::{PlanOccasion, PlannedSite},
-    row_refusal::RowRefusal,
+    apply_progress::ApplyProgress,
+    handle::{
+        PoolHandle, REQUESTS_MAX, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer,
+    },
+    planning::{PlanOccasion, PlannedSite, SitePlanner},
+    row_refusal::{RowRefusal, RowRefusalKind},
     server::{SiteServer, parse},
 };
 use crate::journal::DaemonJournal;
 use report::Refusal;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use world::{JoinHandle, World, with_deadline};
 
 /// The ends of a site's server towards other threads.
 pub(super) struct SiteRequests {
     pub view: watch::Sender<Arc<SiteView>>,
+    pub progress: ApplyProgress,
     /// Kept so that the queue never ends.
-    give: mpsc::Sender<SiteRequest>,
+    pub give: mpsc::Sender<SiteRequest>,
     take: mpsc::Receiver<SiteRequest>,
+    give_plan: mpsc::Sender<SiteRequest>,
+    /// Taken by the flow that answers them.
+    take_plan: Option<mpsc::Receiver<SiteRequest>>,
+    planning: Option<PlanFlow>,
+}
+
+/// The flow that answers requests for plans.
+struct PlanFlow {
+    end: oneshot::Sender<()>,
+    flow: JoinHandle<()>,
 }
 
 impl SiteRequests {
     pub fn new() -> Self {
-        let (give, take) = mpsc::channel(super::handle::REQUESTS_MAX);
-        Self { view: watch::Sender::new(Arc::default()), give, take }
+        let (give, take) = mpsc::channel(REQUESTS_MAX);
+        let (give_plan, take_plan) = mpsc::channel(REQUESTS_MAX);
+        let view = watch::Sender::new(Arc::default());
+        let progress = ApplyProgress::default();
+        Self { view, progress, give, take, give_plan, take_plan: Some(take_plan), planning: None }
+    }
+
+    /// Answers plans from now on, beside all changes.
+    pub fn answer_plans(&mut self, world: &World, planner: SitePlanner) {
+        let Some(mut plans) = self.take_plan.take() else { return };
+        let (end, ended) = oneshot::channel::<()>();
+        let progress = self.progress.clone();
+        let flow = world.spawn("site plans", async move {
+            let mut ended = std::pin::pin!(async move { drop(ended.await) });
+            while let Some(Some(request)) = with_deadline(&mut ended, plans.recv()).await {
+                let SiteRequest { wanted, answer, .. } = request;
+                let WantedAnswer::Plan(SiteText { text, destroy }) = wanted else {
+                    unreachable!("changes have a queue of their own")
+                };
+                let plan = planner.plan(&text, &destroy, PlanOccasion::Apply);
+                let plan =
+                    plan.map(|plan| SiteAnswer { apply_under_way: progress.words(), ..answer_of(&plan) });
+                // The asking thread may have given up.
+                let _ = answer.send(plan.map_err(RowRefusal::from));
+            }
+        });
+        self.planning = Some(PlanFlow { end, flow });
+    }
+
+    /// Answers no plan any more.
+    pub async fn end_plans(&mut self) {
+        if let Some(PlanFlow { end, flow }) = self.planning.take() {
+            drop(end);
+            flow.await;
+        }
     }
 }
 
@@ -31,8 +80,15 @@ impl SiteServer {
     /// Looks at the site and asks for changes, from any thread.
     pub fn handle(&self) -> SiteHandle {
         let schedules = self.schedules.progress();
-        let places = Arc::clone(&self.operation_places);
-        SiteHandle::new(self.requests.view.subscribe(), schedules, self.requests.give.clone(), places)
+        let SiteRequests { view, progress, give, give_plan, .. } = &self.requests;
+        let give = [give.clone(), give_plan.clone()];
+        SiteHandle::new(
+            view.subscribe(),
+            schedules,
+            give,
+            progress.clone(),
+            Arc::clone(&self.operation_places),
+        )
     }
 
     /// The next request of another thread.
@@ -41,32 +97,35 @@ impl SiteServer {
     }
 
     /// Does what a request asks for, and answers it. Returns true if the site was changed.
-    pub async fn answer(&mut self, SiteRequest { wanted, answer }: SiteRequest) -> bool {
-        let is_change = matches!(wanted, WantedAnswer::Apply(_))
+    pub async fn answer(&mut self, request: SiteRequest) -> bool {
+        let SiteRequest { wanted, answer, in_progress } = request;
+        let is_change = matches!(wanted, WantedAnswer::Apply(_) | WantedAnswer::GoOn(_))
             || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
         let answered = match wanted {
-            WantedAnswer::Plan(SiteText { text, destroy }) => {
-                let plan = self.plan(&text, &destroy, PlanOccasion::Apply).await;
-                plan.map(|plan| answer_of(&plan)).map_err(RowRefusal::from)
-            }
-            WantedAnswer::Apply(SiteText { text, destroy }) => {
-                self.plan_and_apply(&text, &destroy).await.map_err(RowRefusal::from)
-            }
+            WantedAnswer::Plan(_) => unreachable!("plans have a queue of their own"),
+            WantedAnswer::Apply(SiteText { text, destroy }) => self.plan_and_apply(&text, &destroy).await,
             WantedAnswer::Power(power) => self.set_power(power).await.map_err(RowRefusal::from),
             WantedAnswer::Change(change) => self.change_row(*change).await,
+            WantedAnswer::GoOn(pool) => self.go_on(&pool).await.map_err(RowRefusal::from),
         };
         // A part may be done.
         self.publish();
+        drop(in_progress);
         // The asking thread may have given up.
         let _ = answer.send(answered);
         is_change
     }
 
-    async fn plan_and_apply(&mut self, text: &str, destroy: &[String]) -> Result<SiteAnswer, Refusal> {
+    async fn plan_and_apply(&mut self, text: &str, destroy: &[String]) -> Result<SiteAnswer, RowRefusal> {
         let plan = self.plan(text, destroy, PlanOccasion::Apply).await?;
         let answer = answer_of(&plan);
-        self.apply(plan, |_| {}).await?;
-        Ok(answer)
+        match self.apply(plan, |_| {}).await {
+            Ok(()) => Ok(answer),
+            Err(refusal) if !self.unanswered.names().is_empty() => {
+                Err(RowRefusal { kind: RowRefusalKind::NoAnswer, refusal })
+            }
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     /// Shows other threads the pools that there are now.

@@ -193,6 +193,30 @@ impl SiteRowChange {
         }
     }
 
+    /// It makes a row, or a unit.
+    pub fn is_creation(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateTarget { .. }
+                | Self::AddUnit { .. }
+                | Self::CreateInitiator { .. }
+                | Self::CreateExport { .. }
+                | Self::CreateSchedule { .. }
+        )
+    }
+
+    /// It takes a row away, or a unit.
+    pub fn is_removal(&self) -> bool {
+        matches!(
+            self,
+            Self::DeleteTarget { .. }
+                | Self::RemoveUnit { .. }
+                | Self::DeleteInitiator { .. }
+                | Self::DeleteExport { .. }
+                | Self::DeleteSchedule { .. }
+        )
+    }
+
     /// The initiator that the change is about.
     pub fn initiator(&self) -> Option<&str> {
         match self {

@@ -1,32 +1,31 @@
-//! One row of the served site, changed under its hosts without a file: planned, done as an apply is done, and taken back if it
+//! One row of the served site, changed under its hosts without a file: planned, done (`row_applying`), and taken back if it
 //! fails.
 //!
 //! Invariants:
 //!
 //! 1. Pools and volumes are not changed: only what is served of them.
 //! 2. A change is served as a whole and in the journal, or it is neither: what holds no data can be served as before. One that
-//!    is cut short by the server's end was not made, and the next start says so.
+//!    is cut short by the server's end was not made, and the next start says so. A pool that does not answer gets it when it
+//!    does.
 //! 3. No host loses what it uses unless that is forced.
+//! 4. While a site file is applied to a part, a row is changed in the site before and in that of the file (`row_layers`).
 
 use super::{
-    adoption::{FoundPool, refreshed_volumes, with_groups_in_references},
     changes::SiteStep,
-    file_merge::{FileDifference, difference, implicitly_open, served_names},
+    file_merge::{FileDifference, difference},
     handle::{NewSecret, OnlineChange, RowAnswer, SiteAnswer},
-    planning::{PlanOccasion, PlannedSite},
+    planning::PlannedSite,
     row_change::{RowEffect, SiteRow, SiteRowChange, find_initiator},
+    row_layers::SiteLayer,
     row_refusal::RowRefusal,
     server::{SiteServer, parse},
-    wanted::WantedSite,
+    wanted_pool::WantedPool,
 };
-use crate::{
-    hexadecimal::hexadecimal,
-    session_view::{SessionProtocol, SessionView},
-};
-use plan::site::{Site, SiteInitiator};
+use crate::{hexadecimal::hexadecimal, session_view::SessionView};
+use plan::site::SiteInitiator;
 use report::Refusal;
 use ring::digest::{SHA256, digest};
-use serving::export::{EndedServices, WantedExports, name_of};
+use serving::export::WantedExports;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -71,45 +70,29 @@ impl SiteServer {
         is_forced: bool,
         is_dry_run: bool,
     ) -> Result<SiteAnswer, RowRefusal> {
-        let (before, mut site) = self.site_to_change()?;
-        let is_stale = if_match.is_some_and(|tag| change.row(&before).is_none_or(|row| row.tag() != tag));
-        let is_creation = matches!(change, SiteRowChange::CreateTarget { .. });
-        let effect = change.make(&mut site)?;
+        let layers = self.layers(&change)?;
+        let effects = || layers.iter().filter_map(|layer| layer.effect);
+        let effect = effects().find(|&effect| effect != RowEffect::None).unwrap_or(RowEffect::None);
+        let row = layers.iter().find_map(|layer| change.row(&layer.before));
+        let is_stale = if_match.is_some_and(|tag| row.is_none_or(|row| row.tag() != tag));
         // One that was made before, by the same request, is no change.
         if is_stale && effect != RowEffect::None {
             return Err(RowRefusal::stale());
         }
-        keep_needed_volumes(&mut site, &before);
-        if let Some(fault) = site.fault() {
-            return Err(Refusal::new(fault, "").into());
+        for layer in &layers {
+            self.check_services(layer).await?;
         }
-        let open_before = implicitly_open(&before);
-        let opened = implicitly_open(&site).into_iter().find(|name| !open_before.contains(name));
-        if let Some(name) = opened.filter(|_| !is_creation) {
-            let problem = format!("target {name} would be open to every initiator: no other one uses it");
-            return Err(Refusal::new(
-                problem,
-                "give another initiator a right on it first, or delete the target",
-            )
-            .into());
+        let mut ended = Vec::new();
+        for layer in &layers {
+            ended.extend(self.ended_sessions(layer, is_forced || is_dry_run).await?);
         }
-        let mut plan = self.plan(&site.to_toml(), &[], PlanOccasion::Online).await?;
-        plan.changes.steps.retain(|step| matches!(step, SiteStep::Serve { .. }));
-        plan.changes.kept.clear();
-        let words: Vec<String> = plan.changes.shown().iter().map(ToString::to_string).collect();
-        plan.online = Some(words.join("; "));
-        self.check_services(&plan).await?;
-        let ended = self.ended_sessions(&before, &plan).await?;
-        if let Some((session, what)) = ended.first().filter(|_| !is_forced && !is_dry_run) {
-            let more = match ended.len() {
-                1 => String::new(),
-                many => format!(", and {} more hosts use what would go", many - 1),
-            };
-            return Err(RowRefusal::in_use(format!("{what} is used by {}{more}", session.host())));
+        if !ended.is_empty() && !is_forced && !is_dry_run {
+            return Err(in_use(&ended));
         }
-        let answer = |plan: &PlannedSite, difference| SiteAnswer {
-            changes: plan.changes.shown(),
-            notes: plan.notes().to_vec(),
+        let made = layers.iter().find(|layer| layer.effect == Some(effect)).unwrap_or(&layers[0]);
+        let answer = |difference| SiteAnswer {
+            changes: made.plan.changes.shown(),
+            notes: made.plan.notes().to_vec(),
             row: Some(RowAnswer {
                 effect,
                 ended: ended.iter().map(|(session, what)| format!("{}: {what}", session.host())).collect(),
@@ -118,21 +101,14 @@ impl SiteServer {
             ..SiteAnswer::default()
         };
         if is_dry_run {
-            return Ok(answer(&plan, FileDifference::default()));
+            return Ok(answer(FileDifference::default()));
         }
         if effect == RowEffect::None {
-            return Ok(answer(&plan, self.difference_from_file()?));
+            return Ok(answer(self.difference_from_file()?));
         }
-        let shown = plan.changes.shown();
-        let mut done = answer(&plan, FileDifference::default());
-        if let Err(refusal) = self.apply(plan, |_| ()).await {
-            // A journal that takes no change has begun none.
-            if self.journal.apply_under_way().is_ok_and(|apply| apply.is_none()) {
-                return Err(nothing_changed(&refusal, "nothing was changed").into());
-            }
-            return Err(self.take_back(&before, refusal, !ended.is_empty()).await.into());
-        }
-        for change in &shown {
+        let mut done = answer(FileDifference::default());
+        self.apply_row(layers, is_forced, !ended.is_empty()).await?;
+        for change in &done.changes {
             self.notices.note(format!("changed online: {change}"));
         }
         if let Some(row) = &mut done.row {
@@ -141,36 +117,22 @@ impl SiteServer {
         Ok(done)
     }
 
-    /// The served site, and the same with the volumes that the pools have now.
-    fn site_to_change(&self) -> Result<(Site, Site), RowRefusal> {
-        let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
-        if under_way.is_some_and(|apply| apply.online.is_none()) {
-            let problem = "a site file was not applied to its end, so nobody knows what is served";
-            let next = "send the server SIGHUP: it goes on where it was, and keeps what was changed online; 'spindle apply' \
-                        undoes that";
-            return Err(Refusal::new(problem, next).into());
-        }
-        let text = self.journal.served_site().map_err(|error| error.refusal())?;
-        let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-        let before = with_groups_in_references(parse(&text)?);
-        let site = refreshed_volumes(before.clone(), &self.found_pools()?, |_| true);
-        Ok((before, site))
-    }
-
-    /// The pools that are open, with their volumes.
-    pub(super) fn found_pools(&self) -> Result<Vec<FoundPool>, Refusal> {
-        let records = self.journal.pools().map_err(|error| error.refusal())?;
-        let mut pools = Vec::new();
-        for pool in self.daemon.pools() {
-            let Some(view) = pool.view() else { continue };
-            let folder = records.get(&pool.name).map(|record| record.folder.clone()).unwrap_or_default();
-            pools.push(FoundPool::served(&pool.name, folder, &view));
-        }
-        Ok(pools)
+    /// The open pools that serve a version, and that are to serve something else by the change. One that has stopped serves
+    /// nobody, and of one of which nothing changes, hosts feel nothing.
+    pub(super) fn pools_to_change<'l>(&self, layer: &'l SiteLayer) -> Vec<&'l WantedPool> {
+        let is_whole = self.is_applied();
+        let pools = layer.plan.wanted.pools.iter().filter(|pool| {
+            let is_open = self.daemon.pool(&pool.name).is_some_and(|thread| thread.view().is_some());
+            is_open
+                && (is_whole || self.served_texts.get(&pool.name) == Some(&layer.text))
+                && self.served_exports.get(&pool.name) != Some(&pool.exports)
+        });
+        pools.collect()
     }
 
     /// Refuses services that are new, of volumes or snapshots that are not there.
-    async fn check_services(&self, plan: &PlannedSite) -> Result<(), RowRefusal> {
+    async fn check_services(&self, layer: &SiteLayer) -> Result<(), RowRefusal> {
+        let plan: &PlannedSite = &layer.plan;
         let mut new: BTreeSet<(&'static str, &str)> = BTreeSet::new();
         for step in &plan.changes.steps {
             if let SiteStep::Serve { kind, name, to: Some(_), .. } = step {
@@ -197,64 +159,38 @@ impl SiteServer {
         Ok(())
     }
 
-    /// The hosts that would lose something that they use by a plan, and what.
+    /// The hosts that would lose something that they use by a change, and what.
     async fn ended_sessions(
         &self,
-        before: &Site,
-        plan: &PlannedSite,
+        layer: &SiteLayer,
+        is_forced: bool,
     ) -> Result<Vec<(SessionView, String)>, RowRefusal> {
-        let mut gone: BTreeSet<(&str, &str)> = BTreeSet::new();
-        for step in &plan.changes.steps {
-            if let SiteStep::Serve { kind, name, from: Some(_), .. } = step {
-                gone.insert((kind, name));
-            }
-        }
         let mut ended = Vec::new();
-        for pool in &plan.wanted.pools {
-            // One that has stopped has no sessions, and one of which nothing changes keeps them.
-            if self.daemon.pool(&pool.name).is_none_or(|thread| thread.view().is_none())
-                || self.served_exports.get(&pool.name) == Some(&pool.exports)
-            {
+        for pool in self.pools_to_change(layer) {
+            if is_forced && self.unanswered.has(&pool.name) {
                 continue;
             }
-            let wanted = pool.exports.clone();
+            let (wanted, lost) = (pool.exports.clone(), layer.lost());
             let sessions = self.order(&pool.name, "sessions", |served| {
-                Box::pin(async move {
-                    // What is not there is refused, or left out with a warning, when it is served.
-                    let other = served.exports.ended_by(&wanted).unwrap_or_default();
-                    Ok((served.sessions(), other))
-                })
+                Box::pin(async move { Ok(lost.sessions(&served, &wanted)) })
             });
-            let (sessions, other) = sessions.await?;
-            for session in sessions {
-                let what = lost_by(&session, before, &plan.wanted, &gone);
-                if let Some(what) = what.or_else(|| changed_under(&session, &other)) {
-                    ended.push((session, what));
+            match sessions.await {
+                Ok(sessions) => ended.extend(sessions),
+                Err(_) if is_forced && self.unanswered.has(&pool.name) => {}
+                Err(refusal) if self.unanswered.has(&pool.name) => {
+                    let problem = format!(
+                        "{}, so nobody knows which hosts use it; nothing was changed",
+                        refusal.problem()
+                    );
+                    return Err(RowRefusal::no_answer(
+                        problem,
+                        "with ⟨force⟩ it is changed for the other pools now, and for this one when it answers",
+                    ));
                 }
+                Err(refusal) => return Err(refusal.into()),
             }
         }
         Ok(ended)
-    }
-
-    /// Serves what was served before. Returns the refusal, with what has become of the change.
-    async fn take_back(&mut self, before: &Site, refusal: Refusal, has_ended: bool) -> Refusal {
-        let serving_before = async {
-            let mut plan = self.plan(&before.to_toml(), &[], PlanOccasion::Online).await?;
-            plan.changes.steps.clear();
-            plan.online = Some("what was served before".to_owned());
-            self.apply(plan, |_| ()).await
-        };
-        match serving_before.await {
-            Ok(()) if has_ended => nothing_changed(
-                &refusal,
-                "what was served before is served again; hosts whose sessions ended may log in",
-            ),
-            Ok(()) => nothing_changed(&refusal, "nothing was changed"),
-            Err(error) => Refusal::new(
-                format!("{}; and what was before is not served either: {error}", refusal.problem()),
-                "send the server SIGHUP: it serves the site file with what was changed online",
-            ),
-        }
     }
 
     /// Tables for the file that was applied last.
@@ -305,67 +241,12 @@ impl SiteServer {
     }
 }
 
-/// A refusal, with what has become of the change.
-fn nothing_changed(refusal: &Refusal, words: &str) -> Refusal {
-    Refusal::new(format!("{}; {words}", refusal.problem()), refusal.remedy())
-}
-
-/// Takes volumes out that the site did not have, and that nothing refers to.
-fn keep_needed_volumes(site: &mut Site, before: &Site) {
-    let known = site.clone();
-    let named = served_names(&known);
-    let served: BTreeSet<(&str, &str)> = named
-        .iter()
-        .filter_map(|meant| known.served_volume(meant))
-        .map(|volume| (volume.group.as_str(), volume.name.as_str()))
-        .collect();
-    site.volumes.retain(|volume| {
-        let is_known =
-            before.volumes.iter().any(|known| known.group == volume.group && known.name == volume.name);
-        is_known || served.contains(&(volume.group.as_str(), volume.name.as_str()))
-    });
-}
-
-/// The first thing that a session uses and that is served anew, with what its volume was set to since.
-fn changed_under(session: &SessionView, ended: &EndedServices) -> Option<String> {
-    if session.protocol == SessionProtocol::Nbd {
-        let is_ended = ended.exports.contains(&session.service);
-        return is_ended.then(|| format!("NBD export {}", session.service));
-    }
-    let is_used = |(target, number): &&(String, u64)| {
-        name_of(target) == session.service && session.units.iter().any(|(unit, _)| unit == number)
+/// The refusal of a change by which these hosts would lose something.
+pub(super) fn in_use(ended: &[(SessionView, String)]) -> RowRefusal {
+    let (session, what) = &ended[0];
+    let more = match ended.len() {
+        1 => String::new(),
+        many => format!(", and {} more hosts use what would go", many - 1),
     };
-    ended.units.iter().find(is_used).map(|(target, number)| format!("unit {target}/{number}"))
-}
-
-/// The first thing that a session uses and would lose.
-fn lost_by(
-    session: &SessionView,
-    before: &Site,
-    wanted: &WantedSite,
-    gone: &BTreeSet<(&str, &str)>,
-) -> Option<String> {
-    if session.protocol == SessionProtocol::Nbd {
-        if gone.contains(&("nbd export", session.service.as_str())) {
-            return Some(format!("NBD export {}", session.service));
-        }
-        // All clients of a volume are disconnected with one of its exports.
-        let volume =
-            |name: &str| before.exports.iter().find(|export| export.name == name).map(|row| &row.volume);
-        let own = volume(&session.service)?;
-        let other = gone.iter().find(|(kind, name)| *kind == "nbd export" && volume(name) == Some(own));
-        return other
-            .map(|(_, other)| format!("NBD export {}, of one volume with {other},", session.service));
-    }
-    let target = before.targets.iter().find(|target| name_of(&target.name) == session.service)?;
-    let initiator = session.initiator.as_deref().unwrap_or_default();
-    let access = wanted.pools.first().map(|pool| &pool.exports.access);
-    session.units.iter().find_map(|&(number, may_write)| {
-        let unit = format!("{}/{number}", target.name);
-        let right = access.and_then(|access| access.right(initiator, &session.service, number));
-        let keeps_right =
-            right.is_some_and(|right| !may_write || right == iscsi::target::access::AccessRight::Write);
-        let is_gone = gone.contains(&("unit", unit.as_str())) || !keeps_right;
-        is_gone.then(|| format!("unit {unit}"))
-    })
+    RowRefusal::in_use(format!("{what} is used by {}{more}", session.host()))
 }

@@ -3,7 +3,7 @@
 use report::Refusal;
 use std::fmt;
 
-/// The reason for which a request changed nothing, with the next step.
+/// The reason for which a request was not done, with the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRefusal {
     pub kind: RowRefusalKind,
@@ -22,6 +22,8 @@ pub enum RowRefusalKind {
     InUse,
     /// Somebody else has changed the row since the caller saw it.
     Stale,
+    /// A pool does not answer. The refusal says what was done.
+    NoAnswer,
     /// The present state does not allow it.
     Refused,
 }
@@ -45,6 +47,10 @@ impl RowRefusal {
     pub fn in_use(problem: String) -> Self {
         let next = "log the host out first, or use ⟨force⟩: its session ends then";
         Self { kind: RowRefusalKind::InUse, refusal: Refusal::new(problem, next) }
+    }
+
+    pub fn no_answer(problem: String, next: &str) -> Self {
+        Self { kind: RowRefusalKind::NoAnswer, refusal: Refusal::new(problem, next) }
     }
 
     pub fn stale() -> Self {

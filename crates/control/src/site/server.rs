@@ -10,6 +10,8 @@
 
 use super::{
     places::PoolPlaces,
+    planning::SitePlanner,
+    pool_answers::UnansweredPools,
     power::SitePower,
     requests::SiteRequests,
     wanted::{SiteContext, WantedSite},
@@ -22,7 +24,6 @@ use crate::{
     metrics::MetricsSetting,
     notice::NoticeSender,
     order::map_rows,
-    pool_thread::ServedPool,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
     several_pools::OperationPlaces,
@@ -41,7 +42,7 @@ use std::{
 };
 use tls::ServerTls;
 use tokio::sync::watch;
-use world::{Address, LocalFuture, ThreadStarter, World};
+use world::{Address, ThreadStarter, World};
 
 /// Surroundings of a site's server.
 pub struct SiteServerSetting {
@@ -75,12 +76,14 @@ pub struct SiteServer {
     pub(super) journal: Arc<DaemonJournal>,
     pub(super) context: SiteContext,
     pub(super) places: Rc<dyn PoolPlaces>,
+    pub(super) planner: SitePlanner,
+    pub(super) unanswered: UnansweredPools,
     pub(super) notices: NoticeSender,
     /// Pools that did not open or cannot be as the file says, with the reasons.
     pub(super) stopped: BTreeMap<String, Refusal>,
     /// Of these, pools that are not to be opened.
     pub(super) refused: BTreeMap<String, Refusal>,
-    pub(super) addresses: WantedAddresses,
+    addresses: Rc<WantedAddresses>,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
     pub(super) power: SitePower,
@@ -92,6 +95,8 @@ pub struct SiteServer {
     pub(super) served_site: Arc<Site>,
     /// Exports of the pools that serve all that was wanted of them.
     pub(super) served_exports: BTreeMap<String, WantedExports>,
+    /// Text of the site that each pool serves its part of.
+    pub(super) served_texts: BTreeMap<String, Arc<str>>,
     /// Of the file that was applied.
     pub(super) metrics: Arc<MetricsSetting>,
     /// NBD is served over TLS alone.
@@ -151,18 +156,30 @@ impl SiteServer {
         let has_tls = matches!(wanted.nbd_tls, TlsMode::Required(_));
         let portal = PortalSetting { network, nbd: listened(&nbd), iscsi: listened(&iscsi), nbd_options };
         let daemon = Daemon::bind(world, threads, portal, notices).await?;
-        let addresses = WantedAddresses::of(&wanted, &site, &context.folder);
+        let addresses = Rc::new(WantedAddresses::of(&wanted, &site, &context.folder));
+        let requests = SiteRequests::new();
+        let unanswered = UnansweredPools::default();
+        let planner = SitePlanner {
+            journal: Arc::clone(&journal),
+            context: context.clone(),
+            places: Rc::clone(&places),
+            addresses: Rc::clone(&addresses),
+            view: requests.view.subscribe(),
+            unanswered: unanswered.clone(),
+        };
         let mut server = Self {
             world: world.clone(),
             daemon,
             journal,
             context,
             places,
+            planner,
+            unanswered,
             notices: notices.clone(),
             stopped: BTreeMap::new(),
             refused: BTreeMap::new(),
             addresses,
-            requests: SiteRequests::new(),
+            requests,
             schedules: ScheduleKeeper::new(),
             power: power_of_before(notices),
             operation_places: Arc::default(),
@@ -170,12 +187,13 @@ impl SiteServer {
             served_site: Arc::default(),
             metrics: Arc::new(wanted.metrics),
             served_exports: BTreeMap::new(),
+            served_texts: BTreeMap::new(),
             has_tls,
             certificates: ServedCertificates { nbd: wanted.nbd_tls.clone(), api: wanted.api_tls.clone() },
         };
         let records = server.journal.pools().map_err(|error| error.refusal())?;
         for pool in &wanted.pools {
-            if let Err(refusal) = server.check_place(pool, records.get(&pool.name), &records) {
+            if let Err(refusal) = server.planner.check_place(pool, records.get(&pool.name), &records) {
                 server.refused.insert(pool.name.clone(), refusal.clone());
                 server.stop_pool(&pool.name, refusal);
             }
@@ -225,7 +243,9 @@ impl SiteServer {
     /// Goes on without a pool.
     pub(super) fn stop_pool(&mut self, name: &str, refusal: Refusal) {
         if self.stopped.get(name) != Some(&refusal) {
-            let line = format!("{refusal}; the other pools are served without what it lacks");
+            let line = format!(
+                "pool {name} is not as the file says: {refusal}; the other pools are served without what it lacks"
+            );
             // Its condition is the event.
             self.notices.of(name).show(line);
         }
@@ -302,13 +322,15 @@ impl SiteServer {
     pub fn open(&mut self) {
         self.daemon.open();
         self.publish();
+        self.requests.answer_plans(&self.world, self.planner.clone());
         let site = self.handle();
         self.schedules.start(&self.world, site, &self.notices);
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
-    pub async fn stop(self) -> Vec<(String, String)> {
+    pub async fn stop(mut self) -> Vec<(String, String)> {
+        self.requests.end_plans().await;
         // It would miss the pools.
         self.schedules.stop().await;
         // Pools that are closed have not failed.
@@ -322,20 +344,6 @@ impl SiteServer {
             Box::pin(async move { Ok(map_rows(&pool.world, pool.pool.volumes(), VolumeView::of).await) })
         })
         .await
-    }
-
-    /// Has a pool's thread do some work, however long it takes.
-    pub(super) async fn order<T: Send + 'static>(
-        &self,
-        pool: &str,
-        name: &'static str,
-        work: impl FnOnce(Rc<ServedPool>) -> LocalFuture<Result<T, Refusal>> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let refused = |why: String| Refusal::new(format!("pool {pool}: {why}"), "see its messages");
-        let thread = self.daemon.pool(pool).ok_or_else(|| refused("it is not open".to_owned()))?;
-        // Callers of the API may fill the queue; the site waits for a place.
-        let answer = thread.orders.give_when_free(name, work).await;
-        answer.map_err(|error| refused(error.to_string()))?
     }
 }
 

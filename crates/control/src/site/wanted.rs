@@ -12,7 +12,7 @@ use nbd::TlsMode;
 use plan::site::{Group, Serving, Site, SiteIndex, SiteTarget, Volume, split_snapshot};
 use report::Refusal;
 use serving::{
-    certificates,
+    certificates::{self, ServerCertificates},
     export::{WantedExport, WantedTarget, WantedUnit, credentials, name_of},
 };
 use std::{
@@ -120,6 +120,7 @@ impl WantedSite {
             Some(_) if has_secrets => api_certificates(site, context)?,
             _ => None,
         };
+        let (api_tls, api_ends) = api_tls.map(|own| (own.tls, own.ends)).unzip();
         let metrics = MetricsSetting::default();
         let mut wanted =
             Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, watched, metrics, notes, services };
@@ -127,6 +128,7 @@ impl WantedSite {
         wanted.add_targets((site, index), &groups)?;
         wanted.add_rights((site, index), (context, has_secrets))?;
         wanted.add_exports((site, index), &groups, (context, has_secrets))?;
+        wanted.watch_certificates(api_ends.unwrap_or_default());
         Ok(wanted)
     }
 
@@ -286,11 +288,9 @@ impl WantedSite {
         }
         if has_secrets && !site.serve.nbd_tls.is_empty() {
             let folder = context.folder.join(&site.serve.nbd_tls);
-            self.nbd_tls = TlsMode::Required(certificates::of_server(&folder)?);
-            self.watch_certificates(&folder);
-        }
-        if has_secrets && self.api_tls.is_some() {
-            self.watch_certificates(&context.folder.join(&site.serve.api_tls));
+            let ServerCertificates { tls, ends } = certificates::of_server(&folder)?;
+            self.nbd_tls = TlsMode::Required(tls);
+            self.watch_certificates(ends);
         }
         let asks_who = matches!(&self.nbd_tls, TlsMode::Required(tls) if tls.asks_who());
         if let (Some(address), false, false) = (&self.nbd, asks_who, site.exports.is_empty())
@@ -304,12 +304,14 @@ impl WantedSite {
         Ok(())
     }
 
-    fn watch_certificates(&mut self, folder: &Path) {
-        let ends = certificates::ends_of_server(folder);
-        let watched = ends.map(|(file, ends_unix_s)| WatchedCertificate { file, ends_unix_s });
-        self.watched.certificates.extend(watched);
-        // Both may be of one folder.
-        self.watched.certificates.dedup();
+    /// Those of NBD and of the API may be of one folder.
+    fn watch_certificates(&mut self, ends: Vec<(PathBuf, i64)>) {
+        for (file, ends_unix_s) in ends {
+            let watched = WatchedCertificate { file, ends_unix_s };
+            if !self.watched.certificates.contains(&watched) {
+                self.watched.certificates.push(watched);
+            }
+        }
     }
 }
 
@@ -317,7 +319,10 @@ impl WantedSite {
 pub const API_PORT: u16 = 7780;
 
 /// Certificates of the API, if there are to be any.
-pub(super) fn api_certificates(site: &Site, context: &SiteContext) -> Result<Option<ServerTls>, Refusal> {
+pub(super) fn api_certificates(
+    site: &Site,
+    context: &SiteContext,
+) -> Result<Option<ServerCertificates>, Refusal> {
     let folder = &site.serve.api_tls;
     (!folder.is_empty()).then(|| certificates::of_server(&context.folder.join(folder))).transpose()
 }

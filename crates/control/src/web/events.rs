@@ -75,8 +75,11 @@ pub struct EventPage {
     pub events: Vec<EventRow>,
     /// `after` of the next page.
     pub next: u64,
-    /// Events after the known one are not kept any more.
+    /// Events between the known one and the last of these are not kept any more.
     pub has_gap: bool,
+    /// Number of the newest event that there is.
+    #[serde(default)]
+    pub newest: u64,
 }
 
 impl EventRow {
@@ -157,7 +160,8 @@ fn page(api: &ApiState, caller: &Caller, after: u64, rows_max: usize) -> EventPa
     let next = found.last().map_or(after.max(api.events.oldest() - 1), |last| last.id);
     let seen = found.iter().filter(|event| may_see(caller, event));
     let events = seen.map(|event| EventRow::of(event)).collect();
-    EventPage { events, next, has_gap: after > 0 && after < api.events.dropped_to() }
+    let has_gap = after > 0 && api.events.gap(after, next).is_some();
+    EventPage { events, next, has_gap, newest: api.events.newest() }
 }
 
 /// A caller for some pools sees their events alone.

@@ -10,7 +10,7 @@ use crate::{
     journal::tokens::CallerRole,
     session_view::SessionProtocol,
     site::{
-        handle::{PoolHandle, SiteView},
+        handle::SiteView,
         row_change::{SiteRow, SiteRowChange},
     },
 };
@@ -19,8 +19,9 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use plan::site::SiteExport;
+use plan::site::{SiteExport, SiteIndex};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use utoipa::ToSchema;
 
 /// An NBD export.
@@ -57,28 +58,40 @@ pub struct NewExportBody {
 impl ExportRow {
     /// An export of the served site.
     pub fn of(view: &SiteView, export: &SiteExport) -> Self {
-        let SiteExport { name, volume, read_only } = export;
-        let pool = view.site.served_volume(volume).map(|volume| volume.group.clone()).unwrap_or_default();
-        let mut row = Self {
-            name: name.clone(),
-            description: String::new(),
-            volume: volume.clone(),
-            read_only: *read_only,
-            is_served: false,
-            clients: 0,
-            pool,
-        };
-        let is_own = |session: &&crate::session_view::SessionView| {
-            session.protocol == SessionProtocol::Nbd && session.service == *name
-        };
-        if let Some(view) = view.pools.get(&row.pool).and_then(PoolHandle::view) {
-            if let Some(known) = view.exports.iter().find(|known| known.name == *name) {
-                row.description.clone_from(&known.description);
-                row.is_served = true;
+        Self::rows(view, std::slice::from_ref(export)).remove(0)
+    }
+
+    /// All exports of the served site.
+    pub fn all(view: &SiteView) -> Vec<Self> {
+        Self::rows(view, &view.site.exports)
+    }
+
+    fn rows(view: &SiteView, exports: &[SiteExport]) -> Vec<Self> {
+        let index = SiteIndex::of(&view.site);
+        let views: Vec<_> = view.pools.values().filter_map(|pool| Some((&pool.name, pool.view()?))).collect();
+        let (mut descriptions, mut clients) = (HashMap::new(), HashMap::<_, usize>::new());
+        for (pool, view) in &views {
+            let described = view.exports.iter();
+            descriptions
+                .extend(described.map(|known| ((pool.as_str(), known.name.as_str()), &known.description)));
+            for session in view.sessions.iter().filter(|one| one.protocol == SessionProtocol::Nbd) {
+                *clients.entry((pool.as_str(), session.service.as_str())).or_default() += 1;
             }
-            row.clients = view.sessions.iter().filter(is_own).count();
         }
-        row
+        let row = |SiteExport { name, volume, read_only }: &SiteExport| {
+            let pool = index.served_volume(volume).map(|volume| volume.group.clone()).unwrap_or_default();
+            let description = descriptions.get(&(pool.as_str(), name.as_str()));
+            Self {
+                name: name.clone(),
+                description: description.map(|known| known.to_string()).unwrap_or_default(),
+                volume: volume.clone(),
+                read_only: *read_only,
+                is_served: description.is_some(),
+                clients: clients.get(&(pool.as_str(), name.as_str())).copied().unwrap_or_default(),
+                pool,
+            }
+        };
+        exports.iter().map(row).collect()
     }
 }
 
@@ -91,8 +104,9 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<ExportRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let view = api.site.look();
-    let rows = view.site.exports.iter().map(|export| ExportRow::of(&view, export));
-    Ok(Json(rows.filter(|row| caller.sees(&row.pool)).collect()))
+    let mut rows = ExportRow::all(&view);
+    rows.retain(|row| caller.sees(&row.pool));
+    Ok(Json(rows))
 }
 
 /// Shows an NBD export.

@@ -124,7 +124,7 @@ pub struct JobRequestRow {
     pub ended_at: Option<String>,
     /// None while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<JobOutcomeName>,
+    pub outcome: Option<JobOutcome>,
     /// Its result, as the verbs of `spindle pool` have it with --json.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -132,15 +132,6 @@ pub struct JobRequestRow {
     /// The reason if it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-}
-
-/// End of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobOutcomeName {
-    Done,
-    Cancelled,
-    Failed,
 }
 
 /// Kind of a job.
@@ -427,11 +418,7 @@ impl JobRequestRow {
             id: id.clone(),
             asked_at: utc_time(*asked_unix_s),
             ended_at: end.as_ref().map(|end| utc_time(end.ended_unix_s)),
-            outcome: end.as_ref().map(|end| match end.outcome {
-                JobOutcome::Done => JobOutcomeName::Done,
-                JobOutcome::Cancelled => JobOutcomeName::Cancelled,
-                JobOutcome::Failed => JobOutcomeName::Failed,
-            }),
+            outcome: end.as_ref().map(|end| end.outcome),
             answer: end.as_ref().and_then(|end| end.answer.clone()),
             problem: end.as_ref().and_then(|end| end.problem.clone()),
         }

@@ -21,6 +21,7 @@ use axum::{
 use iscsi::session::chap::Secret;
 use plan::site::SiteInitiator;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use utoipa::ToSchema;
 
 /// Path of the requests that may have a secret.
@@ -88,18 +89,29 @@ pub struct InitiatorPatchBody {
 impl InitiatorRow {
     /// An initiator of the served site.
     pub fn of(view: &SiteView, initiator: &SiteInitiator) -> Self {
-        let SiteInitiator { name, user, uses, reads, .. } = initiator;
-        let is_own = |session: &&crate::session_view::SessionView| {
-            session.initiator.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(name))
-        };
-        let views = view.pools.values().filter_map(PoolHandle::view);
-        Self {
+        Self::rows(view, std::slice::from_ref(initiator)).remove(0)
+    }
+
+    /// All initiators of the served site.
+    pub fn all(view: &SiteView) -> Vec<Self> {
+        Self::rows(view, &view.site.initiators)
+    }
+
+    fn rows(view: &SiteView, initiators: &[SiteInitiator]) -> Vec<Self> {
+        let mut sessions = HashMap::<String, usize>::new();
+        for view in view.pools.values().filter_map(PoolHandle::view) {
+            for initiator in view.sessions.iter().filter_map(|session| session.initiator.as_ref()) {
+                *sessions.entry(initiator.to_ascii_lowercase()).or_default() += 1;
+            }
+        }
+        let row = |SiteInitiator { name, user, uses, reads, .. }: &SiteInitiator| Self {
             name: name.clone(),
             user: Some(user.clone()).filter(|user| !user.is_empty()),
             uses: uses.clone(),
             reads: reads.clone(),
-            sessions: views.map(|view| view.sessions.iter().filter(is_own).count()).sum(),
-        }
+            sessions: sessions.get(&name.to_ascii_lowercase()).copied().unwrap_or_default(),
+        };
+        initiators.iter().map(row).collect()
     }
 }
 
@@ -129,7 +141,7 @@ pub(super) async fn list(
     caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
     let view = api.site.look();
-    Ok(Json(view.site.initiators.iter().map(|initiator| InitiatorRow::of(&view, initiator)).collect()))
+    Ok(Json(InitiatorRow::all(&view)))
 }
 
 /// Shows an initiator, without its secret.

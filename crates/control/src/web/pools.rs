@@ -22,6 +22,7 @@ use report::{Refusal, settings};
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     domains::NamedDomain,
+    folder::cause_of,
     pool_change::{PoolChange, PoolSettingChange},
     room::RoomStatus,
     room_history::RoomHistory,
@@ -217,7 +218,7 @@ pub(super) async fn room(
             Ok(Ok(room)) => Ok(room),
             Ok(Err(error)) => {
                 let refusal = Refusal::new(format!("pool {}: {error}", pool.name), "see its events");
-                Err(ApiProblem::refused(&refusal))
+                Err(refusal.caused_by(cause_of(&error)).into())
             }
             Err(_) => Err(OrderRefusal::Stopped.into()),
         }

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use report::{Refusal, settings};
+use report::{Refusal, RefusalCause, settings};
 use serde::{Deserialize, Serialize};
 use utoipa::{ToResponse, ToSchema};
 
@@ -85,7 +85,11 @@ fn in_fields(text: &str) -> String {
 
 impl From<Refusal> for ApiProblem {
     fn from(refusal: Refusal) -> Self {
-        Self::refused(&refusal)
+        match refusal.cause() {
+            RefusalCause::Request => Self::refused(&refusal),
+            RefusalCause::Storage => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", &refusal),
+            RefusalCause::StoppedPool => Self::new(StatusCode::SERVICE_UNAVAILABLE, "pool-stopped", &refusal),
+        }
     }
 }
 

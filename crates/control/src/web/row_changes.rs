@@ -134,14 +134,7 @@ impl RowChanger {
         let Self { api, caller, identity, if_match, before, way } = self;
         caller.need(role)?;
         caller.need_all_pools()?;
-        let is_removal = matches!(
-            change,
-            SiteRowChange::DeleteTarget { .. }
-                | SiteRowChange::RemoveUnit { .. }
-                | SiteRowChange::DeleteInitiator { .. }
-                | SiteRowChange::DeleteExport { .. }
-                | SiteRowChange::DeleteSchedule { .. }
-        );
+        let is_removal = change.is_removal();
         let was_there = before.is_some();
         // Once it may be done, a row that is neither as before nor as wanted is somebody else's.
         let if_match = if_match.or(before);
@@ -217,7 +210,8 @@ impl From<RowRefusal> for ApiProblem {
             RowRefusalKind::Bad => (StatusCode::BAD_REQUEST, "bad-request"),
             RowRefusalKind::InUse => (StatusCode::CONFLICT, "in-use"),
             RowRefusalKind::Stale => (StatusCode::PRECONDITION_FAILED, "changed"),
-            RowRefusalKind::Refused => (StatusCode::CONFLICT, "refused"),
+            RowRefusalKind::NoAnswer => (StatusCode::GATEWAY_TIMEOUT, "no-answer"),
+            RowRefusalKind::Refused => return refusal.into(),
         };
         Self::new(status, word, &refusal)
     }

@@ -163,6 +163,9 @@ pub struct SitePlan {
     pub kept: Vec<String>,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
+    /// An apply waits or is under way: what it has done. Of a plan that is made beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply_under_way: Option<String>,
 }
 
 impl PoolRow {
@@ -261,7 +264,7 @@ impl SnapshotRow {
 }
 
 impl From<SiteAnswer> for SitePlan {
-    fn from(SiteAnswer { changes, kept, notes, .. }: SiteAnswer) -> Self {
-        Self { changes, kept, notes }
+    fn from(SiteAnswer { changes, kept, notes, apply_under_way, .. }: SiteAnswer) -> Self {
+        Self { changes, kept, notes, apply_under_way }
     }
 }

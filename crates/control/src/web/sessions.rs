@@ -19,6 +19,7 @@ use axum::{
 };
 use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use utoipa::{IntoParams, ToSchema};
 
 /// A host that uses a target or an export.
@@ -72,12 +73,7 @@ pub(super) struct SessionFilter {
 }
 
 impl SessionRow {
-    fn of(pool: &str, session: &SessionView, all: &[SessionView], now: i64) -> Self {
-        let is_path = |other: &&SessionView| {
-            other.protocol == session.protocol
-                && other.service == session.service
-                && other.initiator == session.initiator
-        };
+    fn of(pool: &str, session: &SessionView, paths: &PathCounts<'_>, now: i64) -> Self {
         Self {
             id: session.id.clone(),
             protocol: match session.protocol {
@@ -96,7 +92,11 @@ impl SessionRow {
                 .map(|&(number, may_write)| SessionUnit { number, may_write })
                 .collect(),
             paths: match session.protocol {
-                SessionProtocol::Iscsi => all.iter().filter(is_path).count(),
+                SessionProtocol::Iscsi => paths
+                    .0
+                    .get(&(session.initiator.as_deref(), session.service.as_str()))
+                    .copied()
+                    .unwrap_or(1),
                 // They have no names: nobody knows which of them are one host.
                 SessionProtocol::Nbd => 1,
             },
@@ -106,11 +106,25 @@ impl SessionRow {
     }
 }
 
+/// Numbers of a pool's sessions by initiator and target.
+struct PathCounts<'s>(HashMap<(Option<&'s str>, &'s str), usize>);
+
+impl<'s> PathCounts<'s> {
+    fn of(sessions: &'s [SessionView]) -> Self {
+        let mut counts = HashMap::new();
+        for session in sessions.iter().filter(|session| session.protocol == SessionProtocol::Iscsi) {
+            *counts.entry((session.initiator.as_deref(), session.service.as_str())).or_default() += 1;
+        }
+        Self(counts)
+    }
+}
+
 fn rows(api: &ApiState, caller: &Caller) -> Vec<SessionRow> {
     let (view, now) = (api.site.look(), api.world.unix_s());
     let pools = view.pools.values().filter(|pool| caller.sees(&pool.name));
     let rows = pools.filter_map(|pool| Some((pool, pool.view()?))).flat_map(|(pool, view)| {
-        let row = |session| SessionRow::of(&pool.name, session, &view.sessions, now);
+        let paths = PathCounts::of(&view.sessions);
+        let row = |session| SessionRow::of(&pool.name, session, &paths, now);
         view.sessions.iter().map(row).collect::<Vec<_>>()
     });
     rows.collect()
@@ -170,7 +184,7 @@ pub(super) async fn end(
     });
     let (ended, all) = ended.await?;
     let ended = ended.ok_or_else(|| missing("session", &id))?;
-    let row = SessionRow::of(&pool.name, &ended, &all, api.world.unix_s());
+    let row = SessionRow::of(&pool.name, &ended, &PathCounts::of(&all), api.world.unix_s());
     let words = format!("session of {} with {} ends", ended.host(), ended.service);
     let mut response = Json(row).into_response();
     response.extensions_mut().insert(AuditedChanges(words));

@@ -107,8 +107,8 @@ pub(super) async fn apply(
 pub(super) async fn ask(api: &ApiState, wanted: WantedAnswer) -> Result<SiteAnswer, ApiProblem> {
     // An apply has its end in the audit, however long it takes.
     let time = match wanted {
-        WantedAnswer::Apply(_) | WantedAnswer::Change(_) | WantedAnswer::Power(_) => APPLIED_WITHIN,
         WantedAnswer::Plan(_) => ANSWER_WITHIN,
+        _ => APPLIED_WITHIN,
     };
     let answer = api.site.ask(wanted)?;
     match with_deadline(api.world.sleep(time), answer).await {

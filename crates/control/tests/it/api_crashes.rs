@@ -1,9 +1,13 @@
 //! Changes over the API in simulated time: the power fails, or the process is killed, between any two awaits.
 //!
 //! A caller sends each change with a key, and sends it again after a crash. The checker has a model of volumes and snapshots
-//! that makes each answered change once; after each life and at the end the pools are as the model.
+//! that makes each answered change once; after each life and at the end the pools are as the model. Rows of the site and jobs
+//! are among the changes (`api_rows`); drives are not: simulated pools have no folders.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::{
+    api_rows::{ModelRows, RowKind, SCHEDULE},
+    sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of},
+};
 use control::{
     events::DaemonEventLog,
     journal::audit::check_audit,
@@ -33,10 +37,10 @@ use world::{
     with_deadline,
 };
 
-const POOLS: [&str; 2] = ["logs", "mail"];
+pub const POOLS: [&str; 2] = ["logs", "mail"];
 const SITE: &str = "[[group]]\nname = 'logs'\n[[group]]\nname = 'mail'\n";
 /// Changes of one caller.
-const CHANGES: usize = 30;
+const CHANGES: usize = 40;
 
 /// A change that was drawn, with its key.
 #[derive(Clone, Debug)]
@@ -58,6 +62,7 @@ enum ChangeKind {
     DeleteSnapshot { id: String, name: String },
     Clone { id: String, body: NewCloneBody },
     RollBack { id: String, name: String },
+    Row(RowKind),
 }
 
 /// A volume of the model.
@@ -78,6 +83,7 @@ struct Caller {
     random: Random,
     /// By UUID.
     model: BTreeMap<String, ModelVolume>,
+    rows: ModelRows,
     drawn: usize,
     /// It was sent, and has no answer yet.
     open: Option<DrawnChange>,
@@ -86,7 +92,7 @@ struct Caller {
     crashes: usize,
 }
 
-fn json(body: &impl Serialize) -> Option<String> {
+pub fn json(body: &impl Serialize) -> Option<String> {
     Some(serde_json::to_string(body).unwrap())
 }
 
@@ -102,7 +108,11 @@ impl Caller {
         };
         let name = format!("v{}", random.below(6));
         let size = MIB * (1 + random.below(3));
+        let volumes: Vec<String> =
+            known.iter().map(|(_, known)| format!("{}/{}", known.pool, known.name)).collect();
+        let is_row = random.percent(35.0);
         let kind = match random.below(if known.is_empty() { 1 } else { 10 }) {
+            _ if is_row => ChangeKind::Row(RowKind::draw(random, &volumes)),
             0 | 1 => {
                 let pool = POOLS[random.below(2) as usize];
                 ChangeKind::Create {
@@ -159,6 +169,7 @@ impl Caller {
                 let body = RollbackBody { snapshot: Some(name.clone()), force: false };
                 ("POST", of(id, "/rollback"), json(&body))
             }
+            ChangeKind::Row(kind) => kind.request(pools),
         };
         DrawnChange { key: format!("{key}-{}", self.drawn), kind, method, path, body }
     }
@@ -176,6 +187,7 @@ impl Caller {
             serde_json::from_str::<VolumeEntry>(&reply.body).map_err(|error| format!("{error}: {reply:?}"))
         };
         match &change.kind {
+            ChangeKind::Row(kind) => self.rows.answered(kind, reply)?,
             ChangeKind::Create { pool, body } => {
                 let row = row()?;
                 let new = ModelVolume {
@@ -260,7 +272,8 @@ async fn call(world: &World, client: &Rc<ApiClient>, caller: &Rc<RefCell<Caller>
                 open
             }
             None if caller.borrow().drawn == CHANGES => {
-                let model = caller.borrow().model.clone();
+                let (model, rows) = (caller.borrow().model.clone(), caller.borrow().rows.clone());
+                rows.check(client).await?;
                 return check(client, &model).await;
             }
             None => {
@@ -282,7 +295,8 @@ async fn call(world: &World, client: &Rc<ApiClient>, caller: &Rc<RefCell<Caller>
         caller.borrow_mut().answered(&change, &reply)?;
         caller.borrow_mut().open = None;
         if caller.borrow_mut().random.percent(20.0) {
-            let model = caller.borrow().model.clone();
+            let (model, rows) = (caller.borrow().model.clone(), caller.borrow().rows.clone());
+            rows.check(client).await.map_err(|why| format!("{change:?}, {reply:?}: {why}"))?;
             check(client, &model).await?;
         }
         world.yield_now().await;
@@ -351,7 +365,9 @@ async fn check(client: &ApiClient, model: &BTreeMap<String, ModelVolume>) -> Res
         let page: SnapshotPage =
             client.get(&format!("/v1/volumes/{}/snapshots", row.id)).await.map_err(said)?;
         let is_left = row.left_by.is_some();
-        let snapshots = page.snapshots.into_iter().map(|row| (row.name, row.size_bytes));
+        // Those of schedules come when their time has come.
+        let own = page.snapshots.into_iter().filter(|row| !row.name.starts_with(SCHEDULE));
+        let snapshots = own.map(|row| (row.name, row.size_bytes));
         let known = ModelVolume {
             pool: POOLS.into_iter().find(|name| *name == row.pool).unwrap(),
             name: row.name,
@@ -461,6 +477,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
     let caller = Caller {
         random: simulation.random("caller"),
         model: BTreeMap::new(),
+        rows: ModelRows::default(),
         drawn: 0,
         open: None,
         repeated: 0,

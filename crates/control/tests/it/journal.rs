@@ -1,9 +1,9 @@
 //! The journal over a file that loses power, space and syncs.
 
 use control::{ApplyRecord, DaemonJournal, JournalError};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use world::{
-    IoErrorKind, Random,
+    IoErrorKind, IoResult, Random, StateFile,
     real::HostStateFile,
     sim::{SimStateFile, StateFileFaults},
 };
@@ -227,4 +227,56 @@ fn nothing_is_acknowledged_after_a_failed_sync_until_the_next_start() {
         let served = open(&file).unwrap().served_site().unwrap().unwrap();
         assert!(["old", "new"].contains(&served.as_str()), "seed {seed}: {served}");
     }
+}
+
+/// A file whose syncs read the journal: as another thread does while a slow disk syncs.
+#[derive(Debug)]
+struct ReadDuringSync {
+    file: Arc<dyn StateFile>,
+    journal: OnceLock<Weak<DaemonJournal>>,
+    read: Mutex<Vec<Option<String>>>,
+}
+
+impl StateFile for ReadDuringSync {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn size(&self) -> IoResult<u64> {
+        self.file.size()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> IoResult<()> {
+        self.file.read_at(offset, into)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> IoResult<()> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn set_size(&self, size: u64) -> IoResult<()> {
+        self.file.set_size(size)
+    }
+
+    fn sync(&self) -> IoResult<()> {
+        if let Some(journal) = self.journal.get().and_then(Weak::upgrade) {
+            self.read.lock().unwrap().push(journal.served_site().unwrap());
+        }
+        self.file.sync()
+    }
+}
+
+#[test]
+fn reads_wait_for_no_commit_and_see_the_one_before() {
+    let file = Arc::new(SimStateFile::new("journal", 7).open());
+    let file = ReadDuringSync { file, journal: OnceLock::new(), read: Mutex::default() };
+    let file = Arc::new(file);
+    let journal = Arc::new(DaemonJournal::open(Arc::clone(&file) as Arc<dyn StateFile>).unwrap());
+    // Reads do wait for a file that is marked as in use, with the first change, and for one that grows.
+    (0..40).for_each(|_| journal.set_served_site("a").unwrap());
+    file.journal.set(Arc::downgrade(&journal)).unwrap();
+    journal.set_served_site("b").unwrap();
+    let read = file.read.lock().unwrap().drain(..).collect::<Vec<_>>();
+    assert!(read.len() >= 2 && read.iter().all(|site| site.as_deref() == Some("a")), "{read:?}");
+    assert_eq!(journal.served_site().unwrap().as_deref(), Some("b"));
 }

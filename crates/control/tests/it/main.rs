@@ -5,10 +5,13 @@
 
 mod api;
 mod api_crashes;
+mod api_failures;
+mod api_rows;
 mod conditions_seen;
 mod event_delivery;
 mod event_kinds;
 mod group_crashes;
+mod hanging_pools;
 mod journal;
 mod journal_damage;
 mod metrics;

@@ -74,6 +74,15 @@ struct Operator {
     named: usize,
 }
 
+impl Operator {
+    /// One that would be refused is often drawn again.
+    fn draw(&mut self) -> SiteRowChange {
+        let change = draw(&mut self.random);
+        let is_refused = change.clone().make(&mut self.model.clone()).is_err();
+        if is_refused && self.random.percent(40.0) { draw(&mut self.random) } else { change }
+    }
+}
+
 fn draw(random: &mut Random) -> SiteRowChange {
     let volume =
         |random: &mut Random| ["logs/a", "mail/a", "mail/b", "b"][random.below(4) as usize].to_owned();
@@ -218,7 +227,7 @@ async fn life(
     }
     check(&server, &operator.borrow().model)?;
     while operator.borrow().done < CHANGES {
-        let change = draw(&mut operator.borrow_mut().random);
+        let change = operator.borrow_mut().draw();
         operator.borrow_mut().open = Some(change.clone());
         let wanted = OnlineChange {
             change: change.clone(),

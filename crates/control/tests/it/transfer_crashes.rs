@@ -21,7 +21,7 @@ use control::{
     web::{
         WebSetting, WebThread,
         client::{ApiClient, MoveBody, NewCopyBody, NewSnapshotBody, NewVolumeBody, RefreshBody},
-        health_rows::{JobOutcomeName, JobRow},
+        health_rows::{JobOutcome, JobRow},
         rows::{SnapshotPage, VolumePage},
     },
 };
@@ -191,7 +191,7 @@ async fn transfer(
         let request = request.ok_or_else(|| format!("the job is forgotten: {row:?}"))?;
         match request.outcome {
             None => world.sleep(Duration::from_millis(20)).await,
-            Some(JobOutcomeName::Done) => return Ok(()),
+            Some(JobOutcome::Done) => return Ok(()),
             Some(_) => return Err(format!("{path}: {request:?}")),
         }
     }
@@ -502,7 +502,7 @@ fn a_copy_waits_for_the_pool_of_its_source_and_can_be_cancelled() {
             clock.sleep(Duration::from_secs(3)).await;
             let row: JobRow = client.get(&path).await.map_err(said)?;
             let outcome = row.request.as_ref().and_then(|request| request.outcome);
-            assert_eq!((outcome, row.is_open()), (Some(JobOutcomeName::Cancelled), false), "{row:?}");
+            assert_eq!((outcome, row.is_open()), (Some(JobOutcome::Cancelled), false), "{row:?}");
             Ok(())
         };
         life_with(world, second, (own, "[[group]]\nname = 'mail'\n"), calling).await

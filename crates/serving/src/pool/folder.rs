@@ -28,7 +28,7 @@ use array::{
     error::Error,
     pool::{OpenSetting, Pool, ReadOnlyPool, events::PoolEventReader, open, open_read_only},
 };
-use report::Refusal;
+use report::{Refusal, RefusalCause};
 use std::{
     cell::{Ref, RefCell},
     path::{Path, PathBuf},
@@ -184,7 +184,8 @@ impl OpenPool {
 
     /// A pool's error, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
-        Refusal::new(format!("{}: {}", self.folder.display(), self.drives.in_words(error)), remedy)
+        let problem = format!("{}: {}", self.folder.display(), self.drives.in_words(error));
+        Refusal::new(problem, remedy).caused_by(cause_of(error))
     }
 
     /// For changes of its volumes, which nobody else uses.
@@ -272,8 +273,8 @@ impl HeldPool {
 
     /// A pool's error, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
-        let error = self.drives.in_words(error);
-        Refusal::new(format!("{}: {error}", self.folder.display()), remedy)
+        let problem = format!("{}: {}", self.folder.display(), self.drives.in_words(error));
+        Refusal::new(problem, remedy).caused_by(cause_of(error))
     }
 }
 
@@ -363,7 +364,16 @@ pub fn hold(folder: &Path) -> Result<FolderLock, Refusal> {
 
 /// A pool's error, with its folder.
 pub fn refusal(folder: &Path, error: &array::error::Error, remedy: &str) -> Refusal {
-    Refusal::new(format!("{}: {error}", folder.display()), remedy)
+    Refusal::new(format!("{}: {error}", folder.display()), remedy).caused_by(cause_of(error))
+}
+
+/// The cause of a pool's error.
+pub fn cause_of(error: &Error) -> RefusalCause {
+    match error {
+        Error::Stopped(_) => RefusalCause::StoppedPool,
+        error if error.is_of_storage() => RefusalCause::Storage,
+        _ => RefusalCause::Request,
+    }
 }
 
 /// A volume or a snapshot by its path: `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.

@@ -151,6 +151,7 @@ impl LogicalUnit {
         let mode = ModeSettings {
             has_write_cache,
             had_write_cache: has_write_cache,
+            is_cache_suspended: false,
             is_write_protected: false,
             is_read_only,
             thresholds: None,
@@ -223,7 +224,7 @@ impl LogicalUnit {
 
     /// Durability a write must have before it is acknowledged.
     fn stability(&self, is_fua: bool) -> Stability {
-        if is_fua || !self.mode.get().has_write_cache { Stability::Stable } else { Stability::Volatile }
+        if is_fua || !self.mode.get().caches_writes() { Stability::Stable } else { Stability::Volatile }
     }
 
     /// A nexus begins: RESET OCCURRED is pending for it, as after power on.
@@ -262,6 +263,17 @@ impl LogicalUnit {
         let before = self.mode.replace(mode);
         if let Some(watch) = self.watch.as_ref().filter(|_| before.thresholds != mode.thresholds) {
             watch.rearm();
+        }
+    }
+
+    /// Turns the write cache off for a while, as on a battery, or on again. Establishes MODE PARAMETERS CHANGED if the unit has
+    /// one that is on.
+    pub fn suspend_write_cache(&self, is_suspended: bool) {
+        let before = self.mode.get();
+        let mode = ModeSettings { is_cache_suspended: is_suspended, ..before };
+        self.set_mode(mode);
+        if mode.caches_writes() != before.caches_writes() {
+            self.raise_attention_for_others(None, AdditionalSense::MODE_PARAMETERS_CHANGED);
         }
     }
 

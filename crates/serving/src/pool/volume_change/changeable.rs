@@ -3,14 +3,14 @@
 use super::VolumeRef;
 use crate::{
     export::{IdentityOrigin, PoolExports, SharedDevice},
-    pool::{drive_search::DriveSearch, folder::refusal},
+    pool::{drive_search::DriveSearch, folder::cause_of},
     uuid::random_uuid,
 };
 use array::{
     error::Error,
     pool::{Pool, Snapshot, VolumeInfo},
 };
-use report::Refusal;
+use report::{Refusal, RefusalCause};
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
@@ -69,12 +69,12 @@ impl<'a> ChangeablePool<'a> {
 
     /// A pool's error.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
-        match self.drives {
-            Some(drives) => {
-                Refusal::new(format!("{}: {}", self.place.display(), drives.in_words(error)), remedy)
-            }
-            None => refusal(self.place, error, remedy),
-        }
+        let cause = cause_of(error);
+        // The words of a verb's help do not help then.
+        let remedy =
+            if cause == RefusalCause::Request { remedy } else { "see 'spindle pool show', and its drives" };
+        let problem = self.drives.map_or_else(|| error.to_string(), |drives| drives.in_words(error));
+        Refusal::new(format!("{}: {problem}", self.place.display()), remedy).caused_by(cause)
     }
 
     /// A volume in messages.
