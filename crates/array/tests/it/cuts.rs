@@ -217,6 +217,30 @@ fn a_part_that_goes_away_before_all_are_placed_leaves_nothing() {
 }
 
 #[test]
+fn a_pool_that_does_not_come_is_waited_for_a_bounded_time() {
+    let mut both = TwoPools::new(304);
+    both.run(|world, devices| async move {
+        let pools = open_both(&world, &devices).await;
+        volumes(&pools).await;
+        for (index, volume) in [(0, "store"), (1, "logs")] {
+            // One of them waits with its catalogue locked, the other one for its turn.
+            let mut parts = CutMember::of_pools(&[pools[0].id(), pools[1].id()]).expect("two pools");
+            let part = parts.remove(index);
+            let began = world.now();
+            let new = NewSnapshot { name: "monday", snapshot: MONDAY, note: b"" };
+            let error = pools[index].take_part_in_cut(&[volume], &new, part).await.expect_err("it is alone");
+            assert_eq!(
+                error.to_string(),
+                "no snapshot was taken in any pool: a pool took longer than 10000 ms"
+            );
+            assert!(world.now().since(began) < Duration::from_secs(11), "and no longer");
+            drop(parts);
+        }
+        assert_taken(cut(&world, &pools, ("monday", MONDAY)).await);
+    });
+}
+
+#[test]
 fn a_name_that_is_taken_in_one_pool_is_refused_in_both() {
     let mut both = TwoPools::new(304);
     both.run(|world, devices| async move {

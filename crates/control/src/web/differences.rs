@@ -139,8 +139,14 @@ async fn walk(
 ) -> Result<(), Refusal> {
     let place = PathBuf::from(served.exports.changeable().place());
     let refused = |error| served.exports.changeable().refusal(&error, &remedy_of(&error, &place));
-    let from = (VolumeKey::Id(wanted.volume), SnapshotKey::Name(&wanted.from));
-    let to = (VolumeKey::Id(wanted.to_volume), wanted.to.as_deref().map(SnapshotKey::Name));
+    // Messages have the names.
+    let volumes = served.pool.volumes();
+    let key_of = |id: VolumeId| {
+        let known = volumes.iter().find(|known| known.volume == id);
+        known.map_or(VolumeKey::Id(id), |known| VolumeKey::Name(&known.name))
+    };
+    let from = (key_of(wanted.volume), SnapshotKey::Name(&wanted.from));
+    let to = (key_of(wanted.to_volume), wanted.to.as_deref().map(SnapshotKey::Name));
     let mut walk = served.pool.difference_between(from, to).await.map_err(refused)?.in_small_steps();
     let [from_bytes, to_bytes] = walk.sizes_bytes();
     let mut totals = ChangeTotals::default();

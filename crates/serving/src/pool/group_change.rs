@@ -166,7 +166,10 @@ pub async fn cut(
 ) -> Result<Duration, PartRefusal> {
     let new = NewSnapshot { name, snapshot: SnapshotId(on.new_uuid()), note: note.as_bytes() };
     let keys: Vec<VolumeKey<'_>> = volumes.iter().map(VolumeRef::key).collect();
-    on.pool.take_part_in_cut(&keys, &new, part).await.map_err(|error| PartRefusal::of(on, &error))
+    on.pool.take_part_in_cut(&keys, &new, part).await.map_err(|error| PartRefusal {
+        refusal: on.refusal(&error, "see 'spindle volume snapshot --help'"),
+        is_effect: is_effect(&error),
+    })
 }
 
 async fn roll_back(

@@ -3,9 +3,10 @@
 use super::*;
 use crate::export::{AssembledExports, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit};
 use crate::figures::PoolMeters;
+use crate::pool::group_change::{self, GroupChange, GroupSighting};
 use array::{
-    format::{DriveId, PoolId, RedundancyClass, SparingLevel, row::WriteCache},
-    pool::{NewDrive, NewPool, OpenSetting, Pool, Snapshot, VolumeInfo, create, open},
+    format::{DriveId, GroupId, PoolId, RedundancyClass, SnapshotId, SparingLevel, row::WriteCache},
+    pool::{NewDrive, NewGroup, NewPool, OpenSetting, Pool, Snapshot, VolumeInfo, create, open},
     volume::{Bounds, Rates},
 };
 use iscsi::{
@@ -317,6 +318,48 @@ fn a_rollback_under_clients_is_forced_and_withholds_until_they_are_readmitted() 
         assert!(answer.initiators.is_empty() && answer.nbd && all.volume.withheld_from.is_empty());
         let origin = crate::export::IdentityOrigin::Volume(all.volume.volume);
         assert_eq!(bench.exports.served(&origin).unwrap().served.withheld_from(), Default::default());
+    });
+}
+
+#[test]
+fn a_group_is_rolled_back_under_clients_by_force_alone_and_withheld_from_them() {
+    with_pool(|bench| async move {
+        for name in ["store", "log"] {
+            bench.create(name).await;
+        }
+        let (group, snapshot) = (GroupId([7; 16]), SnapshotId([8; 16]));
+        let new = NewGroup { name: "all".to_owned(), group, pools: Vec::new() };
+        bench.pool.create_group(&new, &["store", "log"]).await.unwrap();
+        let (name, note) = ("monday".to_owned(), "before".to_owned());
+        let on = || bench.exports.changeable();
+        let cut = GroupChange::Snapshot { name, note };
+        group_change::perform(&on().with_identity(snapshot.0), group, &cut, None).await.unwrap();
+        let unit = bench.serve();
+        let nexus = Nexus(format!("{HOST},i,0x000000000001"));
+        unit.begin_session(&nexus);
+        let seed = [9; 16];
+        let roll_back = async |snapshot: SnapshotId, is_forced: bool| {
+            let change = GroupChange::RollBack { snapshot, is_forced };
+            group_change::perform(&on().with_identity(seed), group, &change, None).await
+        };
+        let before = bench.state();
+        let refused = roll_back(snapshot, false).await.unwrap_err().refusal.to_string();
+        assert!(refused.starts_with("mail/store is served as NBD export store, unit mail/0"), "{refused}");
+        assert!(refused.contains(HOST) && refused.contains("⟨force⟩"), "{refused}");
+        roll_back(SnapshotId([1; 16]), true).await.unwrap_err();
+        assert_eq!(bench.state(), before);
+        assert!(!unit.must_log_out(&nexus), "a failed one withholds nothing");
+
+        let done = roll_back(snapshot, true).await.unwrap();
+        let made: Vec<_> = done.made.iter().map(|one| (one.volume.as_str(), one.made.as_str())).collect();
+        assert_eq!(made, [("store", "store~1"), ("log", "log~1")]);
+        assert_eq!(done.made[0].withheld.initiators, [HOST]);
+        assert!(done.made[0].withheld.nbd && unit.must_log_out(&nexus));
+        assert_eq!(done.made[1].withheld, Default::default(), "nobody uses it");
+        let info = bench.exports.changeable().info(&"store".into()).unwrap();
+        assert_eq!(info.withheld_from.len(), 2, "the pool keeps their names");
+        let sighting = GroupSighting::of(&on(), group, seed).unwrap();
+        assert_eq!(sighting.made.len(), sighting.members.len(), "a repeated request finds it done");
     });
 }
 
