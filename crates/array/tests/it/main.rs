@@ -31,7 +31,6 @@ mod image;
 mod jobs;
 mod killed;
 mod levelling;
-mod lineage;
 mod log;
 mod log_headers;
 mod log_subscribers;

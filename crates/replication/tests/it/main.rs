@@ -1,0 +1,4 @@
+//! Integration tests of replication.
+
+mod lineage;
+mod values;
