@@ -4,9 +4,10 @@
 //! Invariants of an outcome:
 //!
 //! 1. The outcomes of the two sides are mirror images of each other.
-//! 2. At most one side serves, and never one that lacks a write of the other side's history, unless a person
-//!    has to choose between both.
-//! 3. Nothing that was told to a host is taken back: it is in what the receiver has afterwards, or in its fork.
+//! 2. At most one side serves, and never one that lacks an answered write of the other, unless both have such
+//!    writes and a person has to choose.
+//! 3. Nothing that was told to a host is taken back: it is in what the receiver has afterwards, or, once a person
+//!    has chosen, in a fork.
 //! 4. No more is sent than what either side changed above the common cut, except to a new replica.
 
 use crate::{
@@ -43,8 +44,11 @@ pub struct Introduction {
     pub lineage: Option<Lineage>,
     /// Everything that it has stable, without what an unfinished pass brought.
     pub has: GroupCut,
-    /// What it knows that hosts were answered.
+    /// What hosts may have been answered, as far as it knows. After a restart of a primary, all that it has.
     pub told: GroupCut,
+    /// It is primary in sync, and has not recorded that it goes on alone: hosts were answered nothing that this
+    /// peer did not have.
+    pub is_in_sync: bool,
     /// Points that it keeps and could send a difference from, or go back to; ascending.
     pub points: Vec<GroupCut>,
     /// All records above this cut can be read from its pinned log. `has` if none can.
@@ -65,7 +69,7 @@ pub enum IntroductionFault {
     Points,
     #[error("its log ends above what it has")]
     Log,
-    #[error("a primary has a lineage, and no unfinished pass")]
+    #[error("a primary has a lineage and no unfinished pass, and it alone answers in sync")]
     Primary,
     #[error("a new replica has something")]
     New,
@@ -104,7 +108,11 @@ impl Introduction {
         if !self.log_from.is_within(&self.has) {
             return Err(IntroductionFault::Log);
         }
-        if self.role == SiteRole::Primary && (self.lineage.is_none() || self.unfinished.is_some()) {
+        let is_valid = match self.role {
+            SiteRole::Primary => self.lineage.is_some() && self.unfinished.is_none(),
+            SiteRole::Secondary => !self.is_in_sync,
+        };
+        if !is_valid {
             return Err(IntroductionFault::Primary);
         }
         let begins_here = |pass: &UnfinishedPass| pass.since == self.has && pass.since.is_within(&pass.until);
@@ -135,7 +143,8 @@ pub enum ConnectFinding {
     Diverged,
     /// This side is a new replica.
     FirstCopy(Side),
-    /// Both claim to be primary under one fence: a contradiction.
+    /// Both were made primary, under equal fences, and neither wrote anything: a person must choose, and nothing
+    /// will be lost.
     TwoPrimaries,
     Unrelated,
     /// Another group, or another number of parts.
@@ -178,6 +187,17 @@ pub struct Transfer {
     pub resumes: bool,
 }
 
+/// Who serves hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostService {
+    Nobody,
+    AtOnce(Side),
+    /// This side, once the first transfer is done: it lacks something.
+    AfterTransfer(Side),
+    /// Both go on as before, each with its own history.
+    EachAlone,
+}
+
 /// The outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectOutcome {
@@ -186,11 +206,8 @@ pub struct ConnectOutcome {
     pub common: Option<CommonCut>,
     /// In this order: the second begins when the first is done.
     pub transfers: Vec<Transfer>,
-    /// The primary, if one side is, once all roles are applied.
-    pub primary: Option<Side>,
-    /// The primary serves hosts from now on; otherwise once the first transfer is done.
-    pub serves_at_once: bool,
-    /// This side claimed to be primary, and has to stop serving: the other one has a higher fence.
+    pub service: HostService,
+    /// This side claimed to be primary, and has to stop serving and be secondary: the right is the other one's.
     pub stands_down: Option<Side>,
 }
 
@@ -216,18 +233,22 @@ impl ConnectOutcome {
         let mut mirrored = self.clone();
         mirrored.finding = self.finding.mirrored();
         mirrored.transfers.iter_mut().for_each(|transfer| transfer.to = transfer.to.other());
-        mirrored.primary = self.primary.map(Side::other);
+        mirrored.service = match self.service {
+            HostService::AtOnce(side) => HostService::AtOnce(side.other()),
+            HostService::AfterTransfer(side) => HostService::AfterTransfer(side.other()),
+            HostService::Nobody | HostService::EachAlone => self.service,
+        };
         mirrored.stands_down = self.stands_down.map(Side::other);
         mirrored
     }
 
+    /// Nothing is sent, and each side goes on as before.
     fn refused(finding: ConnectFinding) -> Self {
         Self {
             finding,
             common: None,
             transfers: Vec::new(),
-            primary: None,
-            serves_at_once: false,
+            service: HostService::EachAlone,
             stands_down: None,
         }
     }
@@ -252,16 +273,15 @@ impl<'i> Introductions<'i> {
         self.of(side).role == SiteRole::Primary
     }
 
-    /// The side that is primary, and the one that has to stand down. An error if both claim it with one right.
-    fn roles(&self) -> Result<(Option<Side>, Option<Side>), ConnectFinding> {
-        let is_deposed = |side: Side| self.of(side).fence < self.of(side.other()).fence;
-        let claimants = [Side::Ours, Side::Theirs].into_iter().filter(|&side| self.claims(side));
-        let (deposed, rightful): (Vec<Side>, Vec<Side>) = claimants.partition(|&side| is_deposed(side));
-        match rightful[..] {
-            [_, _] => Err(ConnectFinding::TwoPrimaries),
-            [side] => Ok((Some(side), deposed.first().copied())),
-            _ => Ok((None, deposed.first().copied())),
-        }
+    /// The sides that claim to be primary, and have a right to that: the fence of the other one is not higher.
+    fn rightful(&self) -> Vec<Side> {
+        let is_rightful = |side: &Side| self.claims(*side) && self.of(*side).fence >= self.of(side.other()).fence;
+        [Side::Ours, Side::Theirs].into_iter().filter(is_rightful).collect()
+    }
+
+    /// The side that stands down if this one is primary.
+    fn stands_down(&self, primary: Option<Side>) -> Option<Side> {
+        [Side::Ours, Side::Theirs].into_iter().find(|&side| self.claims(side) && primary != Some(side))
     }
 
     /// The side that is preferred where the histories do not decide: the primary, else the one with the higher
@@ -306,81 +326,97 @@ pub fn decide(ours: &Introduction, theirs: &Introduction) -> ConnectOutcome {
     if ours.group != theirs.group || ours.has.parts() != theirs.has.parts() {
         return ConnectOutcome::refused(ConnectFinding::OtherShape);
     }
-    let (primary, stands_down) = match both.roles() {
-        Ok(roles) => roles,
-        Err(finding) => return ConnectOutcome::refused(finding),
-    };
-    let outcome = |finding, common, transfers, serves_at_once| ConnectOutcome {
-        finding,
-        common,
-        transfers,
-        primary,
-        serves_at_once: serves_at_once && primary.is_some(),
-        stands_down,
-    };
+    let rightful = both.rightful();
     let (our_lineage, their_lineage) = match (&ours.lineage, &theirs.lineage) {
         (Some(ours), Some(theirs)) => (ours, theirs),
-        (None, None) => return outcome(ConnectFinding::Unrelated, None, Vec::new(), false),
-        (known, _) => {
-            let to = if known.is_some() { Side::Theirs } else { Side::Ours };
-            return first_copy(both, to, outcome(ConnectFinding::FirstCopy(to), None, Vec::new(), true));
-        }
+        (None, None) => return ConnectOutcome::refused(ConnectFinding::Unrelated),
+        (Some(_), None) => return first_copy(both, Side::Theirs, rightful.first().copied()),
+        (None, Some(_)) => return first_copy(both, Side::Ours, rightful.first().copied()),
     };
     let found = compare(ours.copy(our_lineage), theirs.copy(their_lineage));
     let Some(common) = found.common else {
-        return outcome(ConnectFinding::Unrelated, None, Vec::new(), true);
+        return ConnectOutcome::refused(ConnectFinding::Unrelated);
     };
-    let (finding, forks) = match found.standing {
-        CopyRelation::Equal => (ConnectFinding::Equal, false),
+    // Two with equal fences were promoted apart, by persons. The histories say whose right it is.
+    let contenders = (rightful.len() == 2).then_some(());
+    let primary = if contenders.is_some() { None } else { rightful.first().copied() };
+    let preferred = both.preferred(primary);
+    let finding = match found.standing {
+        CopyRelation::Equal if contenders.is_some() => ConnectFinding::TwoPrimaries,
+        CopyRelation::Equal => ConnectFinding::Equal,
         CopyRelation::Behind | CopyRelation::Ahead => {
             let behind = if found.standing == CopyRelation::Behind { Side::Ours } else { Side::Theirs };
             let has_lost = primary == Some(behind) && our_lineage == their_lineage;
-            let finding = if has_lost { ConnectFinding::ReturnedWithLess } else { ConnectFinding::Behind };
-            (finding(behind), false)
+            if has_lost { ConnectFinding::ReturnedWithLess(behind) } else { ConnectFinding::Behind(behind) }
         }
-        CopyRelation::Crossed => (ConnectFinding::Crossed(both.preferred(primary)), false),
-        CopyRelation::TailNeverAcknowledged(_) => {
-            let was_never_told = |side: Side| both.of(side).told.is_within(&common.cut);
-            let side = match [Side::Ours, Side::Theirs].map(was_never_told) {
-                [true, true] => both.preferred(primary).other(),
-                [true, false] => Side::Ours,
-                _ => Side::Theirs,
+        CopyRelation::Crossed => ConnectFinding::Crossed(preferred),
+        CopyRelation::TailNeverAcknowledged(_) | CopyRelation::Diverged => {
+            let was_never_told = |side: Side| {
+                let said = both.of(side);
+                said.is_in_sync || said.told.is_within(&common.cut)
             };
-            (ConnectFinding::TailNeverAcknowledged(side), true)
-        }
-        // The primary goes on alone until a person has chosen.
-        CopyRelation::Diverged => {
-            return outcome(ConnectFinding::Diverged, Some(common), Vec::new(), true);
+            match [Side::Ours, Side::Theirs].map(was_never_told) {
+                [true, true] => ConnectFinding::TailNeverAcknowledged(preferred.other()),
+                [true, false] => ConnectFinding::TailNeverAcknowledged(Side::Ours),
+                [false, true] => ConnectFinding::TailNeverAcknowledged(Side::Theirs),
+                [false, false] => ConnectFinding::Diverged,
+            }
         }
         CopyRelation::Unrelated => unreachable!("they have something in common"),
     };
-    let receivers = match finding {
-        ConnectFinding::Behind(side)
-        | ConnectFinding::ReturnedWithLess(side)
-        | ConnectFinding::TailNeverAcknowledged(side) => vec![side],
-        ConnectFinding::Crossed(writer) => vec![writer, writer.other()],
-        _ => Vec::new(),
+    let (receivers, forks) = match finding {
+        ConnectFinding::Behind(side) | ConnectFinding::ReturnedWithLess(side) => (vec![side], false),
+        ConnectFinding::TailNeverAcknowledged(side) => (vec![side], true),
+        ConnectFinding::Crossed(writer) => (vec![writer, writer.other()], false),
+        _ => (Vec::new(), false),
     };
-    let transfers: Vec<_> =
-        receivers.iter().map(|&side| both.transfer(side, &common.cut, forks)).collect();
-    let lacks_nothing = primary.is_some_and(|primary| receivers.first() != Some(&primary));
-    outcome(finding, Some(common), transfers, lacks_nothing)
+    let primary = match finding {
+        ConnectFinding::Behind(side) | ConnectFinding::TailNeverAcknowledged(side) => {
+            primary.or(contenders.map(|()| side.other()))
+        }
+        ConnectFinding::Crossed(writer) => primary.or(contenders.map(|()| writer)),
+        _ => primary,
+    };
+    let service = match primary {
+        None if finding == ConnectFinding::Diverged && contenders.is_some() => HostService::EachAlone,
+        None => HostService::Nobody,
+        Some(side) if receivers.first() == Some(&side) => HostService::AfterTransfer(side),
+        // In a divergence it goes on alone until a person has chosen.
+        Some(side) => HostService::AtOnce(side),
+    };
+    let stands_down = match service {
+        HostService::EachAlone => None,
+        // Both stop serving, and neither is secondary before a person has chosen.
+        HostService::Nobody if contenders.is_some() => None,
+        _ => both.stands_down(primary),
+    };
+    let transfers = receivers.iter().map(|&side| both.transfer(side, &common.cut, forks)).collect();
+    ConnectOutcome { finding, common: Some(common), transfers, service, stands_down }
 }
 
 /// A new replica gets everything, from the primary alone.
-fn first_copy(both: Introductions<'_>, to: Side, outcome: ConnectOutcome) -> ConnectOutcome {
-    if outcome.primary != Some(to.other()) {
-        return ConnectOutcome { serves_at_once: false, ..outcome };
+fn first_copy(both: Introductions<'_>, to: Side, primary: Option<Side>) -> ConnectOutcome {
+    let from = to.other();
+    let is_sent = primary == Some(from);
+    let resumes = |pass: &UnfinishedPass| both.of(from).points.contains(&pass.until);
+    let transfer = Transfer {
+        to,
+        since: GroupCut::zero(both.of(to).has.parts()),
+        way: TransferWay::Everything,
+        way_back: WayBack::NotNeeded,
+        resumes: both.of(to).unfinished.as_ref().is_some_and(resumes),
+    };
+    ConnectOutcome {
+        finding: ConnectFinding::FirstCopy(to),
+        common: None,
+        transfers: if is_sent { vec![transfer] } else { Vec::new() },
+        service: if is_sent { HostService::AtOnce(from) } else { HostService::Nobody },
+        stands_down: both.stands_down(primary),
     }
-    let since = GroupCut::zero(both.of(to).has.parts());
-    let resumes = |pass: &UnfinishedPass| both.of(to.other()).points.contains(&pass.until);
-    let resumes = both.of(to).unfinished.as_ref().is_some_and(resumes);
-    let (way, way_back) = (TransferWay::Everything, WayBack::NotNeeded);
-    ConnectOutcome { transfers: vec![Transfer { to, since, way, way_back, resumes }], ..outcome }
 }
 
 /// The outcome for two sides that diverged, once a person has chosen the winner: the loser becomes a fork and
-/// gets what either side changed. Everything else as [`decide`] says.
+/// gets what either side changed. The winner is primary from then on.
 ///
 /// # Panics
 ///
@@ -391,7 +427,8 @@ pub fn decide_with_winner(ours: &Introduction, theirs: &Introduction, winner: Si
     let common = outcome.common.as_ref().expect("they have diverged from something");
     let both = Introductions { ours, theirs };
     outcome.transfers = vec![both.transfer(winner.other(), &common.cut, true)];
-    // Hosts of the loser have to stop first: no role changes by itself.
-    outcome.serves_at_once = outcome.primary == Some(winner);
+    // The choice is the winner's right.
+    outcome.service = HostService::AtOnce(winner);
+    outcome.stands_down = both.claims(winner.other()).then_some(winner.other());
     outcome
 }

@@ -35,7 +35,7 @@ use array::format::{EpochId, Stamp, row::EpochRow};
 pub const PROMOTION_STEP: u64 = 1 << 32;
 
 /// The stamps of an epoch in one part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EpochSpan {
     /// The last stamp of the parent that belongs to this history.
     pub fork: Stamp,
@@ -44,7 +44,7 @@ pub struct EpochSpan {
 }
 
 /// One side's right to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupEpoch {
     pub epoch: EpochId,
     /// One for each part.
@@ -71,7 +71,7 @@ impl GroupEpoch {
 }
 
 /// A history of epochs, oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lineage {
     epochs: Vec<GroupEpoch>,
 }

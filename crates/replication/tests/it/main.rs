@@ -1,4 +1,5 @@
 //! Integration tests of replication.
 
+mod connect;
 mod lineage;
 mod values;
