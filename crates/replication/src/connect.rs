@@ -33,7 +33,7 @@ pub struct UnfinishedPass {
     pub until: GroupCut,
 }
 
-/// What a side says of itself and one group when a connection begins.
+/// State of one group at a side, as it is said when a connection begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
     pub group: GroupId,
@@ -44,7 +44,8 @@ pub struct Introduction {
     pub lineage: Option<Lineage>,
     /// Everything that it has stable, without what an unfinished pass brought.
     pub has: GroupCut,
-    /// What hosts may have been answered, as far as it knows. After a restart of a primary, all that it has.
+    /// The answers that hosts may have got, as far as this side knows. After a restart of a primary, all that it
+    /// has.
     pub told: GroupCut,
     /// It is primary in sync, and has not recorded that it goes on alone: hosts were answered nothing that this
     /// peer did not have.
@@ -164,7 +165,7 @@ pub enum TransferWay {
     Everything,
 }
 
-/// How a receiver gets rid of its own changes above the common cut.
+/// The way in which a receiver gives up its own changes above the common cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WayBack {
     /// It has none.
@@ -179,7 +180,7 @@ pub enum WayBack {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Transfer {
     pub to: Side,
-    /// What is above is sent.
+    /// Everything above is sent.
     pub since: GroupCut,
     pub way: TransferWay,
     pub way_back: WayBack,
@@ -187,7 +188,7 @@ pub struct Transfer {
     pub resumes: bool,
 }
 
-/// Who serves hosts.
+/// The service of hosts after a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostService {
     Nobody,
@@ -275,7 +276,8 @@ impl<'i> Introductions<'i> {
 
     /// The sides that claim to be primary, and have a right to that: the fence of the other one is not higher.
     fn rightful(&self) -> Vec<Side> {
-        let is_rightful = |side: &Side| self.claims(*side) && self.of(*side).fence >= self.of(side.other()).fence;
+        let is_rightful =
+            |side: &Side| self.claims(*side) && self.of(*side).fence >= self.of(side.other()).fence;
         [Side::Ours, Side::Theirs].into_iter().filter(is_rightful).collect()
     }
 
@@ -431,4 +433,172 @@ pub fn decide_with_winner(ours: &Introduction, theirs: &Introduction, winner: Si
     outcome.service = HostService::AtOnce(winner);
     outcome.stands_down = both.claims(winner.other()).then_some(winner.other());
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use array::format::{EpochId, Stamp};
+
+    const A: EpochId = EpochId([0xa; 16]);
+
+    fn at(stamp: u64) -> GroupCut {
+        GroupCut::new(vec![Stamp(stamp)])
+    }
+
+    fn side(role: SiteRole, has: u64) -> Introduction {
+        Introduction {
+            group: GroupId([1; 16]),
+            role,
+            fence: Fence(1),
+            lineage: Some(Lineage::new(A, 1)),
+            has: at(has),
+            told: at(0),
+            is_in_sync: false,
+            points: Vec::new(),
+            log_from: at(has),
+            unfinished: None,
+        }
+    }
+
+    fn new_replica() -> Introduction {
+        Introduction { lineage: None, ..side(SiteRole::Secondary, 0) }
+    }
+
+    #[track_caller]
+    fn way(ours: &Introduction, theirs: &Introduction) -> (TransferWay, WayBack, bool) {
+        assert_eq!((ours.check(), theirs.check()), (Ok(()), Ok(())));
+        let outcome = decide(ours, theirs);
+        assert_eq!(outcome.mirrored(), decide(theirs, ours));
+        let [transfer] = &outcome.transfers[..] else { panic!("one transfer: {outcome:?}") };
+        (transfer.way, transfer.way_back, transfer.resumes)
+    }
+
+    #[test]
+    fn the_cheapest_way_that_is_possible_is_taken() {
+        let target = side(SiteRole::Secondary, 500);
+        let source = side(SiteRole::Primary, 900);
+        assert_eq!(way(&source, &target), (TransferWay::BornSince, WayBack::NotNeeded, false));
+        let with_point = Introduction { points: vec![at(400), at(500)], ..source.clone() };
+        assert_eq!(way(&with_point, &target).0, TransferWay::Point);
+        let with_other = Introduction { points: vec![at(499), at(501)], ..source.clone() };
+        assert_eq!(way(&with_other, &target).0, TransferWay::BornSince);
+        let with_log = Introduction { log_from: at(500), ..with_point };
+        assert_eq!(way(&with_log, &target).0, TransferWay::Log);
+        let too_late = Introduction { log_from: at(501), ..source };
+        assert_eq!(way(&too_late, &target).0, TransferWay::BornSince);
+        assert_eq!(way(&side(SiteRole::Primary, 900), &new_replica()).0, TransferWay::Everything);
+    }
+
+    #[test]
+    fn an_unfinished_pass_goes_on_if_its_end_is_kept() {
+        let pass = UnfinishedPass { since: at(500), until: at(700) };
+        let target = Introduction { unfinished: Some(pass), ..side(SiteRole::Secondary, 500) };
+        let source = side(SiteRole::Primary, 900);
+        assert_eq!(way(&source, &target), (TransferWay::BornSince, WayBack::NotNeeded, false));
+        let keeps_end = Introduction { points: vec![at(700)], log_from: at(500), ..source };
+        assert_eq!(way(&keeps_end, &target), (TransferWay::BornSince, WayBack::NotNeeded, true));
+        let keeps_both = Introduction { points: vec![at(500), at(700)], ..keeps_end };
+        assert_eq!(way(&keeps_both, &target), (TransferWay::Point, WayBack::NotNeeded, true));
+        let pass = UnfinishedPass { since: at(0), until: at(700) };
+        let first = Introduction { unfinished: Some(pass), ..new_replica() };
+        assert_eq!(way(&keeps_both, &first), (TransferWay::Everything, WayBack::NotNeeded, true));
+    }
+
+    #[test]
+    fn a_tail_is_taken_back_to_a_point_or_by_blocks() {
+        let mut source = side(SiteRole::Primary, 900);
+        source.lineage.as_mut().unwrap().promote(EpochId([0xb; 16]), &at(900)).unwrap();
+        source.fence = Fence(2);
+        source.log_from = at(800);
+        let target = side(SiteRole::Primary, 905);
+        assert_eq!(way(&source, &target), (TransferWay::BornSince, WayBack::ByBlocks, false));
+        let with_point = Introduction { points: vec![at(900)], ..target };
+        assert_eq!(way(&source, &with_point), (TransferWay::Log, WayBack::ToPoint, false));
+    }
+
+    #[test]
+    fn answers_in_sync_are_known_to_be_at_the_peer() {
+        let mut source = side(SiteRole::Primary, 900);
+        source.lineage.as_mut().unwrap().promote(EpochId([0xb; 16]), &at(900)).unwrap();
+        let start = source.lineage.as_ref().unwrap().current().fork().stamps()[0].0 + (1 << 32);
+        source =
+            Introduction { fence: Fence(2), has: at(start), told: at(start), log_from: at(start), ..source };
+        let returned = Introduction { told: at(905), ..side(SiteRole::Primary, 905) };
+        let outcome = decide(&source, &returned);
+        assert_eq!(outcome.finding, ConnectFinding::Diverged);
+        assert_eq!(outcome.service, HostService::AtOnce(Side::Ours), "the higher fence goes on");
+        assert_eq!(outcome.stands_down, Some(Side::Theirs));
+        let in_sync = Introduction { is_in_sync: true, ..returned.clone() };
+        assert_eq!(decide(&source, &in_sync).finding, ConnectFinding::TailNeverAcknowledged(Side::Theirs));
+        for winner in [Side::Ours, Side::Theirs] {
+            let chosen = decide_with_winner(&source, &returned, winner);
+            assert_eq!(chosen.service, HostService::AtOnce(winner));
+            assert_eq!(chosen.stands_down, Some(winner.other()));
+            assert_eq!(chosen.transfers[0].to, winner.other());
+        }
+        let equal_fences = Introduction { fence: Fence(2), ..returned };
+        let outcome = decide(&source, &equal_fences);
+        assert_eq!((outcome.service, outcome.stands_down), (HostService::EachAlone, None));
+    }
+
+    #[test]
+    fn strangers_are_refused_and_go_on_as_before() {
+        let source = side(SiteRole::Primary, 900);
+        let mut other_group = side(SiteRole::Secondary, 900);
+        other_group.group = GroupId([2; 16]);
+        let mut two_parts = side(SiteRole::Secondary, 0);
+        let both = GroupCut::zero(2);
+        two_parts.lineage = Some(Lineage::new(A, 2));
+        (two_parts.has, two_parts.told, two_parts.log_from) = (both.clone(), both.clone(), both);
+        let mut unrelated = side(SiteRole::Secondary, 900);
+        unrelated.lineage = Some(Lineage::new(EpochId([0xc; 16]), 1));
+        for (other, finding) in [
+            (other_group, ConnectFinding::OtherShape),
+            (two_parts, ConnectFinding::OtherShape),
+            (unrelated, ConnectFinding::Unrelated),
+        ] {
+            assert_eq!(other.check(), Ok(()));
+            let outcome = decide(&source, &other);
+            assert_eq!((outcome.finding, outcome.service), (finding, HostService::EachAlone));
+            assert!(outcome.transfers.is_empty() && outcome.stands_down.is_none());
+        }
+        let lone = decide(&side(SiteRole::Secondary, 900), &new_replica());
+        assert_eq!(lone.finding, ConnectFinding::FirstCopy(Side::Theirs));
+        assert!(lone.transfers.is_empty(), "no first copy of a copy");
+    }
+
+    #[test]
+    fn introductions_that_contradict_themselves_are_found() {
+        use IntroductionFault as F;
+        let good = Introduction { points: vec![at(400), at(900)], ..side(SiteRole::Secondary, 900) };
+        let check = |change: fn(&mut Introduction), fault| {
+            let mut bad = good.clone();
+            change(&mut bad);
+            assert_eq!(bad.check(), Err(fault));
+        };
+        assert_eq!(good.check(), Ok(()));
+        check(|bad| bad.told = GroupCut::zero(2), F::Parts);
+        check(|bad| bad.lineage = Some(Lineage::new(A, 2)), F::Parts);
+        check(|bad| bad.lineage = None, F::New);
+        check(|bad| bad.told = at(901), F::Told);
+        check(|bad| bad.points.swap(0, 1), F::Points);
+        check(|bad| bad.points.push(at(901)), F::Points);
+        check(|bad| bad.points.push(at(900)), F::Points);
+        check(|bad| bad.log_from = at(901), F::Log);
+        check(|bad| bad.is_in_sync = true, F::Primary);
+        let pass = |since, until| Some(UnfinishedPass { since: at(since), until: at(until) });
+        let mut bad = good.clone();
+        bad.unfinished = pass(899, 950);
+        assert_eq!(bad.check(), Err(F::Unfinished));
+        bad.unfinished = pass(900, 899);
+        assert_eq!(bad.check(), Err(F::Unfinished));
+        bad.unfinished = pass(900, 950);
+        assert_eq!(bad.check(), Ok(()));
+        bad.role = SiteRole::Primary;
+        assert_eq!(bad.check(), Err(F::Primary));
+        let mut behind = good.clone();
+        behind.lineage.as_mut().unwrap().promote(EpochId([0xb; 16]), &at(901)).unwrap();
+        assert_eq!(behind.check(), Err(F::Position));
+    }
 }

@@ -532,7 +532,8 @@ mod tests {
         let found = compare(copy(&ours), copy(&theirs));
         assert_eq!(found.standing, CopyRelation::Crossed);
         assert_eq!(found.common.clone().map(|common| common.cut), Some(cut([5, 8])));
-        let order: Vec<Side> = found.catch_up(None, Side::Theirs).iter().map(|transfer| transfer.to).collect();
+        let order: Vec<Side> =
+            found.catch_up(None, Side::Theirs).iter().map(|transfer| transfer.to).collect();
         assert_eq!(order, [Side::Theirs, Side::Ours]);
     }
 

@@ -34,7 +34,6 @@ impl Model {
         self.writes.last().map_or(fork, |write| write.stamp.max(fork))
     }
 
-
     fn blocks(&self) -> BTreeMap<u8, u32> {
         self.writes.iter().map(|write| (write.block, write.content)).collect()
     }

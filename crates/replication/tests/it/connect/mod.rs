@@ -72,6 +72,11 @@ fn check_outcome(sites: &Sites) {
         let at = usize::from(side == Side::Theirs);
         assert!(!lacks(at), "it serves without an answered write: {outcome:?} {sites:?}");
     }
+    if let HostService::AtOnce(side) | HostService::AfterTransfer(side) = outcome.service {
+        let other = [&theirs, &ours][usize::from(side == Side::Theirs)];
+        let stands_down = (other.role == replication::connect::SiteRole::Primary).then_some(side.other());
+        assert_eq!(outcome.stands_down, stands_down, "one side is primary: {outcome:?} {sites:?}");
+    }
     let forks = matches!(outcome.finding, ConnectFinding::TailNeverAcknowledged(_));
     assert!(
         outcome.transfers.iter().all(|transfer| (transfer.way_back != WayBack::NotNeeded) == forks),
@@ -104,8 +109,10 @@ fn check_step(before: &Sites, step: Step, after: &Sites) {
         assert!(serving <= 1, "{before:?}");
     }
     let is_taken_back = after.truth.iter().any(|write| !there.contains(write));
-    let was_taken_back =
-        before.truth.iter().any(|write| before.sites.iter().all(|site| !site.writes[write.0].contains(&write.1)));
+    let was_taken_back = before
+        .truth
+        .iter()
+        .any(|write| before.sites.iter().all(|site| !site.writes[write.0].contains(&write.1)));
     assert!(
         !is_taken_back || was_taken_back || matches!(step, Step::Choose { .. }),
         "{finding:?} took an answered write back: {before:?}"

@@ -3,7 +3,8 @@
 use array::format::{EpochId, Fence, GroupId, Stamp};
 use replication::{
     connect::{
-        ConnectFinding, ConnectOutcome, HostService, Introduction, SiteRole, WayBack, decide, decide_with_winner,
+        ConnectFinding, ConnectOutcome, HostService, Introduction, SiteRole, WayBack, decide,
+        decide_with_winner,
     },
     cut::GroupCut,
     lineage::{Lineage, Side},
@@ -48,20 +49,38 @@ impl Site {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    Write { at: usize, part: usize },
+    Write {
+        at: usize,
+        part: usize,
+    },
     /// Answers all that may be answered.
-    Answer { at: usize },
+    Answer {
+        at: usize,
+    },
     /// In sync: records that it goes on alone.
-    GoAlone { at: usize },
+    GoAlone {
+        at: usize,
+    },
     /// Sends one record.
-    Send { part: usize },
+    Send {
+        part: usize,
+    },
     /// Loses the last write of a part, if nobody was told of it, and restarts.
-    Crash { at: usize, part: usize },
-    Promote { at: usize },
+    Crash {
+        at: usize,
+        part: usize,
+    },
+    Promote {
+        at: usize,
+    },
     /// Keeps a point.
-    Keep { at: usize },
+    Keep {
+        at: usize,
+    },
     Connect,
-    Choose { winner: Side },
+    Choose {
+        winner: Side,
+    },
 }
 
 /// Both sites, and what hosts were told.
