@@ -1,5 +1,7 @@
 //! Integration tests of replication.
 
 mod connect;
+mod frame_bytes;
+mod frames;
 mod lineage;
 mod values;
