@@ -4,4 +4,5 @@ mod connect;
 mod frame_bytes;
 mod frames;
 mod lineage;
+mod session;
 mod values;
