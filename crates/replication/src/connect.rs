@@ -172,7 +172,7 @@ pub enum WayBack {
     NotNeeded,
     /// It keeps a point at the common cut: it rolls back to it, and what it had becomes a fork.
     ToPoint,
-    /// What it has becomes a fork; it names the blocks that it changed, and the sender sends them, too.
+    /// It makes a fork of what it has, and names the blocks that it changed, and the sender sends them, too.
     ByBlocks,
 }
 

@@ -47,12 +47,12 @@ impl GroupCut {
         self.zip(other).all(|(own, other)| own <= other)
     }
 
-    /// What both cuts have. If both are states that hosts could have left, so is this.
+    /// Everything that both cuts have. If both are states that hosts could have left, so is this.
     pub fn common(&self, other: &Self) -> Self {
         Self(self.zip(other).map(|(own, other)| own.min(other)).collect())
     }
 
-    /// What one of the cuts has.
+    /// Everything that one of the cuts has.
     pub fn union(&self, other: &Self) -> Self {
         Self(self.zip(other).map(|(own, other)| own.max(other)).collect())
     }

@@ -29,11 +29,11 @@ mod stream;
 pub use handshake::{AliveFrame, AttachFrame, HelloFrame, RefusalCode, RefusalFrame, VersionRange};
 pub use introduction::AgreementFrame;
 pub use pass::{
-    BlockRange, ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
+    SentRange, ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
     PassRangesFrame, RangeState,
 };
 pub use stream::{
-    ConfirmationFrame, CutFrame, HandOverFrame, RecordChange, RecordFrame, SentSnapshot, TakenOverFrame,
+    ConfirmationFrame, CutFrame, HandOverFrame, SentChange, RecordFrame, SentSnapshot, TakenOverFrame,
     WordFrame,
 };
 
@@ -266,7 +266,7 @@ impl FrameHeader {
     }
 }
 
-/// A frame.
+/// A decoded frame; or one to be sent, with channel and sequence as its kind wants them.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub channel: u32,

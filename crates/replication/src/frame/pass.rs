@@ -102,7 +102,7 @@ impl BodyCodec for PassBlocksFrame {
 
 /// Adjacent blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockRange {
+pub struct SentRange {
     pub first: BlockIndex,
     /// At least one.
     pub count: BlockCount,
@@ -123,26 +123,26 @@ pub struct PassRangesFrame {
     pub volume: VolumeId,
     pub state: RangeState,
     /// The blocks of which the ranges speak: nothing of the same state lies in them beside.
-    pub within: BlockRange,
-    pub ranges: Vec<BlockRange>,
+    pub within: SentRange,
+    pub ranges: Vec<SentRange>,
 }
 
-fn write_ranges(writer: &mut BodyWriter, ranges: &[BlockRange]) {
+fn write_ranges(writer: &mut BodyWriter, ranges: &[SentRange]) {
     writer.count(ranges.len());
     ranges.iter().for_each(|range| {
         writer.u64(range.first.0).u64(range.count.0);
     });
 }
 
-fn read_ranges(reader: &mut BodyReader<'_>) -> Result<Vec<BlockRange>, FrameError> {
+fn read_ranges(reader: &mut BodyReader<'_>) -> Result<Vec<SentRange>, FrameError> {
     let count = reader.count(16)?;
-    let mut ranges: Vec<BlockRange> = Vec::with_capacity(count);
+    let mut ranges: Vec<SentRange> = Vec::with_capacity(count);
     for _ in 0..count {
         let (first, count) = read_range(reader)?;
         if ranges.last().is_some_and(|last| last.first.0 + last.count.0 >= first.0) {
             return Err(reader.fault(FrameFault::Value("the order of ranges")));
         }
-        ranges.push(BlockRange { first, count });
+        ranges.push(SentRange { first, count });
     }
     Ok(ranges)
 }
@@ -169,10 +169,10 @@ impl BodyCodec for PassRangesFrame {
             _ => return Err(reader.fault(FrameFault::Value("the state of ranges"))),
         };
         let (first, count) = read_range(reader)?;
-        let within = BlockRange { first, count };
+        let within = SentRange { first, count };
         let ranges = read_ranges(reader)?;
         let is_within =
-            |range: &BlockRange| range.first >= first && range.first.0 + range.count.0 <= first.0 + count.0;
+            |range: &SentRange| range.first >= first && range.first.0 + range.count.0 <= first.0 + count.0;
         if !ranges.iter().all(is_within) {
             return Err(reader.fault(FrameFault::Value("the bounds of the ranges")));
         }
@@ -205,7 +205,7 @@ impl BodyCodec for PassEndFrame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedRangesFrame {
     pub volume: VolumeId,
-    pub ranges: Vec<BlockRange>,
+    pub ranges: Vec<SentRange>,
     /// Nothing of any volume follows.
     pub is_last: bool,
 }

@@ -34,7 +34,7 @@ pub struct SentSnapshot {
 
 /// A change of a record. All changes of one stamp are one command of a host.
 #[derive(Clone, Debug)]
-pub enum RecordChange {
+pub enum SentChange {
     Write {
         volume: VolumeId,
         block: BlockIndex,
@@ -78,7 +78,7 @@ pub struct RecordFrame {
     pub told: Stamp,
     pub accepted_at: WallNanoseconds,
     /// In ascending order of stamps; at least one.
-    pub changes: Vec<(Stamp, RecordChange)>,
+    pub changes: Vec<(Stamp, SentChange)>,
 }
 
 fn read_part(reader: &mut BodyReader<'_>) -> Result<u8, FrameError> {
@@ -144,7 +144,7 @@ pub(super) fn check_used(
     if blocks.len() == 0 { Ok(()) } else { Err(reader.fault(FrameFault::Value("the number of blocks"))) }
 }
 
-impl RecordChange {
+impl SentChange {
     fn write(&self, writer: &mut BodyWriter, blocks: &mut Vec<Arc<Buffer>>) {
         match self {
             Self::Write { volume, block, data } => {
@@ -255,13 +255,13 @@ impl BodyCodec for RecordFrame {
         if count == 0 {
             return Err(reader.fault(FrameFault::Value("the number of changes")));
         }
-        let mut changes: Vec<(Stamp, RecordChange)> = Vec::with_capacity(count);
+        let mut changes: Vec<(Stamp, SentChange)> = Vec::with_capacity(count);
         for _ in 0..count {
             let stamp = Stamp(reader.u64()?);
             if stamp.0 == 0 || changes.last().is_some_and(|(last, _)| *last > stamp) {
                 return Err(reader.fault(FrameFault::Value("the order of stamps")));
             }
-            changes.push((stamp, RecordChange::read(reader, &mut blocks)?));
+            changes.push((stamp, SentChange::read(reader, &mut blocks)?));
         }
         check_used(reader, blocks)?;
         Ok(Self { part, fence, epoch, told, accepted_at, changes })

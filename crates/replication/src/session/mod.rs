@@ -32,7 +32,7 @@ const CLOSE: Duration = Duration::from_millis(10);
 /// Passes in a row that did not halve what remains, after which a group is behind.
 const SLOW_PASSES: u32 = 2;
 
-/// When hosts are answered, and when the peer gets what they wrote.
+/// Rule for answers, and for what the peer gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicationMode {
     /// Answers wait for the peer.
@@ -99,7 +99,7 @@ enum SyncStanding {
 pub enum AnswerRule {
     /// As soon as a write is stable here.
     AtOnce,
-    /// When the peer has confirmed it, too.
+    /// As soon as the peer has confirmed it, too.
     Confirmed,
     /// Nothing is answered for now.
     Wait,
@@ -420,7 +420,7 @@ impl GroupSession {
         }
     }
 
-    /// What the owner has to do now; each until it is reported as done.
+    /// The owner's tasks now; each until it is reported as done.
     pub fn demands(&self, now: Moment) -> Vec<SessionDemand> {
         let mut demands = Vec::new();
         match self.standing {

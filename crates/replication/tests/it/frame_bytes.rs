@@ -9,9 +9,9 @@ use replication::{
     connect::{Introduction, SiteRole, TransferWay, UnfinishedPass, decide},
     cut::GroupCut,
     frame::{
-        AgreementFrame, AliveFrame, AttachFrame, BlockRange, ChangedRangesFrame, ConfirmationFrame, CutFrame,
+        AgreementFrame, AliveFrame, AttachFrame, SentRange, ChangedRangesFrame, ConfirmationFrame, CutFrame,
         Frame, FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
-        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, RecordChange, RecordFrame,
+        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, SentChange, RecordFrame,
         RefusalCode, RefusalFrame, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
@@ -27,8 +27,8 @@ fn block(byte: u8) -> Arc<Buffer> {
     Arc::new(Buffer::copy_of(&[byte; BLOCK_BYTES]))
 }
 
-fn range(first: u64, count: u64) -> BlockRange {
-    BlockRange { first: BlockIndex(first), count: BlockCount(count) }
+fn range(first: u64, count: u64) -> SentRange {
+    SentRange { first: BlockIndex(first), count: BlockCount(count) }
 }
 
 fn introduction() -> Introduction {
@@ -61,15 +61,15 @@ fn record() -> RecordFrame {
         volumes: vec![volume],
     };
     let changes = [
-        (1, RecordChange::Write { volume, block: BlockIndex(5), data: block(1) }),
-        (1, RecordChange::Write { volume, block: BlockIndex(6), data: block(2) }),
-        (2, RecordChange::Zeroes { volume, first, count }),
-        (3, RecordChange::Discard { volume, first, count }),
-        (4, RecordChange::Resize { volume, sectors: 1 << 20 }),
-        (5, RecordChange::Snapshot(taken)),
-        (6, RecordChange::SnapshotDeleted(snapshot)),
-        (7, RecordChange::RollBack { volume, snapshot, left: VolumeId([5; 16]) }),
-        (8, RecordChange::VolumeDeleted { volume }),
+        (1, SentChange::Write { volume, block: BlockIndex(5), data: block(1) }),
+        (1, SentChange::Write { volume, block: BlockIndex(6), data: block(2) }),
+        (2, SentChange::Zeroes { volume, first, count }),
+        (3, SentChange::Discard { volume, first, count }),
+        (4, SentChange::Resize { volume, sectors: 1 << 20 }),
+        (5, SentChange::Snapshot(taken)),
+        (6, SentChange::SnapshotDeleted(snapshot)),
+        (7, SentChange::RollBack { volume, snapshot, left: VolumeId([5; 16]) }),
+        (8, SentChange::VolumeDeleted { volume }),
     ];
     RecordFrame {
         part: 1,

@@ -84,7 +84,7 @@ fn check_outcome(sites: &Sites) {
     );
 }
 
-/// What a connection did to both sites is right.
+/// Checks a step, a connection in particular.
 fn check_step(before: &Sites, step: Step, after: &Sites) {
     let kept: BTreeSet<_> = after.sites.iter().flat_map(|site| site.forks.clone()).collect();
     let there: BTreeSet<_> = [0, 1].into_iter().flat_map(|at| told_of(after, at)).collect();
