@@ -153,6 +153,16 @@ impl LogSubscription {
 }
 
 impl DeliveredChange {
+    /// The volume whose content it changes; `None` of a row.
+    pub fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Self::Write { volume, .. } | Self::Zeroes { volume, .. } | Self::Discard { volume, .. } => {
+                Some(*volume)
+            }
+            Self::Put { .. } | Self::Remove(_) => None,
+        }
+    }
+
     /// Its stamp; `None` of a row that is not a point.
     pub fn stamp(&self) -> Option<Stamp> {
         match self {

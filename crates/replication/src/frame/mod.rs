@@ -29,11 +29,11 @@ mod stream;
 pub use handshake::{AliveFrame, AttachFrame, HelloFrame, RefusalCode, RefusalFrame, VersionRange};
 pub use introduction::AgreementFrame;
 pub use pass::{
-    SentRange, ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
-    PassRangesFrame, RangeState,
+    ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame,
+    RangeState, SentRange,
 };
 pub use stream::{
-    ConfirmationFrame, CutFrame, HandOverFrame, SentChange, RecordFrame, SentSnapshot, TakenOverFrame,
+    ConfirmationFrame, CutFrame, HandOverFrame, RecordFrame, SentChange, SentSnapshot, TakenOverFrame,
     WordFrame,
 };
 

@@ -9,10 +9,10 @@ use replication::{
     connect::{Introduction, SiteRole, TransferWay, UnfinishedPass, decide},
     cut::GroupCut,
     frame::{
-        AgreementFrame, AliveFrame, AttachFrame, SentRange, ChangedRangesFrame, ConfirmationFrame, CutFrame,
-        Frame, FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
-        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, SentChange, RecordFrame,
-        RefusalCode, RefusalFrame, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
+        AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
+        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, RecordFrame, RefusalCode,
+        RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
 };

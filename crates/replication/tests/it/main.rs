@@ -3,6 +3,7 @@
 mod connect;
 mod frame_bytes;
 mod frames;
+mod held_answers;
 mod lineage;
 mod session;
 mod values;
