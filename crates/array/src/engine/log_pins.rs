@@ -19,7 +19,7 @@
 use super::{
     PoolSpace, Purpose, Urgency, events::EventKind, log_subscribers::LogSubscription, shared::Shared,
 };
-use crate::format::{LogRecord, Position, SegmentBlock, SegmentNumber, row::SegmentState};
+use crate::format::{LogRecord, Position, SegmentBlock, SegmentNumber, SegmentUse, row::SegmentState};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -44,6 +44,7 @@ pub(crate) struct LogPins {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TakenSegment {
     pub number: SegmentNumber,
+    pub segment_use: SegmentUse,
     pub first: Position,
     /// Where the first one lies.
     pub block: SegmentBlock,
@@ -58,16 +59,22 @@ pub struct LogPin {
 }
 
 impl LogPins {
-    /// Notes that a record was taken, at a block of a segment. True if it is the first one there.
-    pub fn note_taken(&self, position: Position, segment: SegmentNumber, block: SegmentBlock) -> bool {
+    /// Notes that a record was taken. True if it is the first one in this use of its segment.
+    pub fn note_taken(
+        &self,
+        position: Position,
+        (number, segment_use): (SegmentNumber, SegmentUse),
+        block: SegmentBlock,
+    ) -> bool {
         let mut segments = self.segments.borrow_mut();
-        if let Some(back) = segments.back_mut().filter(|back| back.number == segment) {
+        let is_it = |back: &&mut TakenSegment| (back.number, back.segment_use) == (number, segment_use);
+        if let Some(back) = segments.back_mut().filter(is_it) {
             assert_eq!(back.last.0 + 1, position.0, "records of one segment are consecutive");
             back.last = position;
             return false;
         }
         assert!(segments.back().is_none_or(|back| back.last < position), "records come in order");
-        segments.push_back(TakenSegment { number: segment, first: position, block, last: position });
+        segments.push_back(TakenSegment { number, segment_use, first: position, block, last: position });
         true
     }
 
@@ -220,7 +227,7 @@ impl Shared {
     /// Notes a record that the tables have taken.
     pub(super) fn note_taken_for_pins(&self, record: &LogRecord) {
         let pins = &self.subscribers.pins;
-        if pins.note_taken(record.position, record.segment, record.block) {
+        if pins.note_taken(record.position, (record.segment, record.segment_use), record.block) {
             self.give_up_pins_over_bound();
         }
     }
@@ -290,7 +297,7 @@ mod tests {
     fn a_pin_keeps_the_segment_of_its_position_and_all_behind_it() {
         let pins = LogPins::default();
         for (position, segment) in [(10, 5), (11, 5), (20, 3), (30, 8)] {
-            pins.note_taken(Position(position), SegmentNumber(segment), SegmentBlock(0));
+            pins.note_taken(Position(position), (SegmentNumber(segment), SegmentUse(1)), SegmentBlock(0));
         }
         assert!(pinned(&pins).is_empty(), "nothing is pinned");
         for (position, kept) in

@@ -37,7 +37,9 @@ impl LogPin {
         let Some(taken) = self.pins.segment_from(from) else { return Ok(Vec::new()) };
         // Keeps the segment from being reused if the pin is lost meanwhile.
         let _reading = shared.begin_reading();
-        let segment = shared.state.borrow().segments.mirrored(taken.number).ok_or(Error::LogPinLost)?;
+        let segment = shared.state.borrow().segments.mirrored(taken.number);
+        let segment = segment.filter(|segment| segment.segment_use == taken.segment_use);
+        let segment = segment.ok_or(Error::LogPinLost)?;
         let reader = SegmentReader::open(&shared.drives, (shared.pool, shared.seed), &segment).await;
         shared.records_of(&reader, taken, from)
     }

@@ -198,7 +198,7 @@ fn holds_that_are_limited_to_a_volume_keep_no_other_waiting() {
             write(&other, 0, byte, 4096).await;
         }
         other.flush().await.expect("it is flushed");
-        assert_eq!(read(&held, 0, 1).await, [1], "reads see it");
+        assert_eq!(read(&held, 0, 4096).await, [1; 4096], "reads see it");
         assert!(!answered.get(), "its own volume waits");
         let snapshot = pool.snapshot(&["b"], "one", array::format::SnapshotId([1; 16]));
         let is_taken =
