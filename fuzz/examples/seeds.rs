@@ -1,7 +1,7 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, decoders, protocols, site, verify};
+use fuzz::{array, decoders, frame_bytes, protocols, site, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -29,6 +29,9 @@ fn main() {
     write("site_file", "every-key", site::seed().as_bytes());
     for (name, bytes) in site::document_seeds() {
         write("site_document", name, &bytes);
+    }
+    for (number, frame) in frame_bytes::examples().iter().enumerate() {
+        write("replication_frame", &format!("{:?}-{number}", frame.body.kind()), &frame.encode().concat());
     }
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);

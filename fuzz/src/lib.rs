@@ -12,6 +12,9 @@ pub mod decoders;
 #[allow(dead_code, missing_docs)]
 #[path = "../../crates/array/tests/it/examples.rs"]
 pub mod examples;
+#[allow(missing_docs)]
+#[path = "../../crates/replication/tests/it/frame_bytes.rs"]
+pub mod frame_bytes;
 #[allow(dead_code, missing_docs)]
 #[path = "../../crates/array/tests/it/image.rs"]
 pub mod image;

@@ -4,8 +4,8 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, DriveId, MemberIndex, PoolId, SegmentNumber, SlotAddress,
-        Stamp, VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, DriveId, MemberIndex, PoolId, Position, SegmentNumber,
+        SlotAddress, Stamp, VolumeNumber,
     },
     pool::UnsettledId,
 };
@@ -393,6 +393,12 @@ pub enum Error {
         /// The highest stamp the branch may have.
         last: Stamp,
     },
+    /// Records of the log are no longer kept for a subscriber.
+    #[error("the log is no longer kept from the pinned position on")]
+    LogPinLost,
+    /// No copy of a record that is kept can be read.
+    #[error("the record {0} of the log cannot be read from any drive")]
+    LogUnreadable(Position),
     /// No segment is free.
     #[error("the pool is full")]
     Full,

@@ -11,7 +11,6 @@ pub mod error;
 mod failure_sets;
 pub mod format;
 
-pub mod lineage;
 pub mod log;
 pub mod map;
 pub mod member_table;

@@ -9,19 +9,19 @@
 //! 1. A hold is of one subscriber and of one record that was delivered to it. It ends with its guard, or with
 //!    the subscription.
 //! 2. A command is answered with success only when no hold of its record, or of an earlier one, is there, and
-//!    no hold of all answers.
+//!    no hold of all answers. A subscriber may limit its holds to some volumes: commands of others pass them.
 //! 3. A command whose record is held when the pool stops or is closed gets an error: its effect stays, but
 //!    the subscriber may not have it.
 
 use super::{log_subscribers::SubscriberNumber, shared::Shared};
 use crate::{
     error::Result,
-    format::Position,
+    format::{Position, VolumeId, VolumeNumber},
     simulation::canary::{self, Canary},
 };
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     rc::Rc,
 };
@@ -30,7 +30,9 @@ use tokio::sync::Notify;
 /// Records whose answers wait, each with the subscriber that holds them.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerHolds {
-    held: RefCell<BTreeSet<(Position, SubscriberNumber)>>,
+    held: RefCell<BTreeMap<SubscriberNumber, BTreeSet<Position>>>,
+    /// The volumes of subscribers whose holds are limited.
+    limits: RefCell<BTreeMap<SubscriberNumber, BTreeSet<VolumeId>>>,
     /// Holds of all answers.
     of_all: Cell<usize>,
     changed: Notify,
@@ -62,14 +64,22 @@ impl AnswerHolds {
     /// Begins a hold of a record that was not answered yet.
     pub fn begin(self: &Rc<Self>, position: Position, subscriber: SubscriberNumber) -> AnswerHold {
         let record = (position, subscriber);
-        let is_new = self.held.borrow_mut().insert(record);
+        let is_new = self.held.borrow_mut().entry(subscriber).or_default().insert(position);
         assert!(is_new, "{position:?} is delivered once");
         AnswerHold { holds: Rc::clone(self), record }
     }
 
     /// Ends all holds of a subscriber.
     pub fn end(&self, subscriber: SubscriberNumber) {
-        self.held.borrow_mut().retain(|(_, of)| *of != subscriber);
+        self.held.borrow_mut().remove(&subscriber);
+        self.limits.borrow_mut().remove(&subscriber);
+        self.changed.notify_waiters();
+    }
+
+    /// Limits the holds of a subscriber, those it has included, to commands of these volumes, and to those that
+    /// are of no single volume.
+    pub fn limit(&self, subscriber: SubscriberNumber, volumes: BTreeSet<VolumeId>) {
+        self.limits.borrow_mut().insert(subscriber, volumes);
         self.changed.notify_waiters();
     }
 
@@ -78,16 +88,29 @@ impl AnswerHolds {
         self.changed.notify_waiters();
     }
 
-    /// True if no record up to `position` is held.
-    fn is_free(&self, position: Position) -> bool {
-        self.of_all.get() == 0 && self.held.borrow().first().is_none_or(|&(first, _)| first > position)
+    /// True if no record up to `position` is held, for a command of this volume.
+    fn is_free(&self, position: Position, volume: Option<VolumeId>) -> bool {
+        let limits = self.limits.borrow();
+        let is_of = |subscriber: &SubscriberNumber| {
+            let limit = limits.get(subscriber);
+            limit.is_none_or(|volumes| volume.is_none_or(|volume| volumes.contains(&volume)))
+        };
+        let held = self.held.borrow();
+        let is_held = |(subscriber, positions): (&SubscriberNumber, &BTreeSet<Position>)| {
+            positions.first().is_some_and(|&first| first <= position) && is_of(subscriber)
+        };
+        self.of_all.get() == 0 && !held.iter().any(is_held)
     }
 }
 
 impl Drop for AnswerHold {
     fn drop(&mut self) {
         // The subscription may have ended before.
-        if self.holds.held.borrow_mut().remove(&self.record) {
+        let (position, subscriber) = self.record;
+        let mut held = self.holds.held.borrow_mut();
+        let was_held = held.get_mut(&subscriber).is_some_and(|positions| positions.remove(&position));
+        drop(held);
+        if was_held {
             self.holds.changed.notify_waiters();
         }
     }
@@ -112,12 +135,22 @@ impl Shared {
     ///
     /// The pool stopped, or was closed, while the command was held.
     pub async fn wait_for_release(&self) -> Result<()> {
+        self.wait_for_release_of(None).await
+    }
+
+    /// As [`Self::wait_for_release`], for a command of one volume; `None`, or a volume that was deleted: for one
+    /// that all holds concern.
+    pub async fn wait_for_release_of(&self, volume: Option<VolumeNumber>) -> Result<()> {
         let holds = &self.subscribers.holds;
-        let position = self.state.borrow().log_taken.previous.position;
+        let (position, volume) = {
+            let state = self.state.borrow();
+            let row = volume.and_then(|volume| state.catalogue.volume(volume));
+            (state.log_taken.previous.position, row.map(|row| row.volume))
+        };
         loop {
             // Created before the check, so that a notification after it is not missed.
             let changed = holds.changed.notified();
-            if holds.is_free(position) || canary::is(Canary::AnswerDespiteHold) {
+            if holds.is_free(position, volume) || canary::is(Canary::AnswerDespiteHold) {
                 return Ok(());
             }
             self.check_runs()?;

@@ -16,7 +16,9 @@
 //! 1. All stamps of a branch, of its commands in the log's queue, of its points and of its fork, are at most
 //!    its `last_stamp_of`.
 //! 2. Stamps of a branch ascend in the order of the log, except for the copies that it is filled with: they
-//!    have the stamp of its fork, below all others of it.
+//!    have the stamp of its fork, below all others of it. The blocks of one command have one stamp, and may come
+//!    in several records; a command of which a crash left a part is completed under its stamp, as long as that is
+//!    the last one.
 
 use super::shared::State;
 use crate::{
@@ -60,6 +62,19 @@ impl State {
         Ok(stamp)
     }
 
+    /// Takes a given stamp again, for blocks of its command that are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StampTaken`]: it is not the last stamp of the branch, or a point of the branch has it.
+    pub fn retake_stamp(&mut self, branch: BranchNumber, stamp: Stamp) -> Result<Stamp> {
+        let last = self.last_stamp_of(branch);
+        if stamp != last || self.catalogue.points().at_or_after(branch, stamp).is_some() {
+            return Err(Error::StampTaken { branch, stamp, last });
+        }
+        Ok(stamp)
+    }
+
     /// Notes a stamp of a record that is applied.
     pub(super) fn note_stamp(&mut self, branch: BranchNumber, stamp: Stamp) {
         self.mark_used(stamp);
@@ -75,7 +90,7 @@ impl State {
     }
 
     /// The highest stamp that a branch may have; 0 if it has none.
-    fn last_stamp_of(&self, branch: BranchNumber) -> Stamp {
+    pub fn last_stamp_of(&self, branch: BranchNumber) -> Stamp {
         let in_queue = self.branch_stamps.0.get(&branch).copied().unwrap_or_default();
         let row = self.catalogue.branch(branch);
         let applied = row.map(|row| row.stamp_max);

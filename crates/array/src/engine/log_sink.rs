@@ -78,6 +78,10 @@ impl LogSink for PoolLog {
         self.checkpoint()
     }
 
+    fn offer(&self, placed: &PlacedRecord, draft: &RecordDraft) {
+        self.shared.offer(placed, draft);
+    }
+
     fn take(&self, placed: &PlacedRecord, draft: &RecordDraft) {
         let record = &placed.record;
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
@@ -97,7 +101,7 @@ impl LogSink for PoolLog {
                 block: SegmentBlock(record.block.0 + record.blocks()),
             };
         }
-        self.shared.subscribers.pins.note_taken(record.position, record.segment);
+        self.shared.note_taken_for_pins(record);
         self.shared.deliver(placed, draft);
     }
 

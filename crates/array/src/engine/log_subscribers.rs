@@ -5,10 +5,15 @@
 //! that moment comes before the record is stable: after a power cut a subscriber may be ahead of the drives,
 //! by writes that no flush covered. Lineage compares the two sides by stamps and finds that out.
 //!
+//! A record is *offered* before, when its batch goes to the drives, so that a sender can work at the same time
+//! as they do. An offered record may never be taken, if the pool ends before; and one whose batch is written again
+//! is offered again, with the same changes under another position.
+//!
 //! Invariants:
 //!
 //! 1. A subscriber gets all records since its registration, once each, in the order of positions. Positions
-//!    may have gaps: a batch that is written again gets new ones.
+//!    may have gaps: a batch that is written again gets new ones. It was offered each, unless it registered
+//!    meanwhile.
 //! 2. The pool's state is not borrowed while a subscriber has control, and no record is taken meanwhile.
 
 use super::{
@@ -17,7 +22,7 @@ use super::{
     shared::{Shared, State},
 };
 use crate::{
-    format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, VolumeId},
+    format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, Stamp, VolumeId, Write},
     log::{PlacedRecord, RecordDraft},
     simulation::canary::{self, Canary},
 };
@@ -33,6 +38,9 @@ pub trait LogSubscriber {
     /// Takes a record. To be quick: the log writes its next batch after this returns. Hosts get no answer to
     /// this record, nor to later ones, while `hold` is kept; the log does not wait for it.
     fn take(&self, record: &Rc<DeliveredRecord>, hold: AnswerHold);
+
+    /// Sees a record whose batch is on its way to the drives. As quick as [`Self::take`].
+    fn offer(&self, _record: &Rc<DeliveredRecord>) {}
 }
 
 /// A record as subscribers get it.
@@ -101,27 +109,86 @@ impl Shared {
 
     /// Shows a record that the tables have taken to all subscribers.
     pub(super) fn deliver(&self, placed: &PlacedRecord, draft: &RecordDraft) {
+        self.show(placed, draft, |record, number, subscriber| {
+            subscriber.take(record, self.subscribers.holds.begin(record.position, number));
+        });
+    }
+
+    /// Shows a record whose batch is about to be written to all subscribers.
+    pub(super) fn offer(&self, placed: &PlacedRecord, draft: &RecordDraft) {
+        self.show(placed, draft, |record, _, subscriber| subscriber.offer(record));
+    }
+
+    fn show(
+        &self,
+        placed: &PlacedRecord,
+        draft: &RecordDraft,
+        to: impl Fn(&Rc<DeliveredRecord>, SubscriberNumber, &Rc<dyn LogSubscriber>),
+    ) {
         if self.subscribers.list.borrow().is_empty() {
             return;
         }
         let position = placed.record.position;
-        let changes = self.state.borrow().delivered_changes(draft);
+        let changes = self.state.borrow().delivered_changes_of(draft);
         let record = Rc::new(DeliveredRecord { position, changes });
         // A subscriber may come or go while another has the record.
         let list = self.subscribers.list.borrow().clone();
         for (number, subscriber) in list {
             let is_there = self.subscribers.list.borrow().iter().any(|(other, _)| *other == number);
             if is_there {
-                subscriber.take(&record, self.subscribers.holds.begin(position, number));
+                to(&record, number, &subscriber);
+            }
+        }
+    }
+}
+
+impl LogSubscription {
+    /// From now on, holds of this subscriber keep only commands of these volumes waiting, and commands that are of no
+    /// single volume, as those of groups are.
+    pub fn limit_holds(&self, volumes: impl IntoIterator<Item = VolumeId>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.subscribers.holds.limit(self.number, volumes.into_iter().collect());
+        }
+    }
+}
+
+impl DeliveredChange {
+    /// The volume whose content it changes; `None` of a row.
+    pub fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Self::Write { volume, .. } | Self::Zeroes { volume, .. } | Self::Discard { volume, .. } => {
+                Some(*volume)
+            }
+            Self::Put { .. } | Self::Remove(_) => None,
+        }
+    }
+
+    /// Its stamp; `None` of a row that is not a point.
+    pub fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::Write { key, .. } => Some(key.stamp),
+            Self::Zeroes { interval, .. } | Self::Discard { interval, .. } => Some(interval.stamp),
+            Self::Put { row, .. } | Self::Remove(row) => {
+                (row.table == CatalogueTable::Point).then_some(Stamp(row.sub))
             }
         }
     }
 }
 
 impl State {
-    fn delivered_changes(&self, draft: &RecordDraft) -> Vec<DeliveredChange> {
-        let mut rows = draft.rows();
-        let changes = draft.entries().iter().filter_map(|entry| match entry {
+    fn delivered_changes_of(&self, draft: &RecordDraft) -> Vec<DeliveredChange> {
+        let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec()));
+        self.delivered_changes(draft.entries(), rows, |write| draft.data_of(write))
+    }
+
+    /// The changes of a record, from its entries, the rows it puts, and the block of each write.
+    pub(super) fn delivered_changes(
+        &self,
+        entries: &[LogEntry],
+        mut rows: impl Iterator<Item = (RowKey, Vec<u8>)>,
+        data_of: impl Fn(&Write) -> Arc<Buffer>,
+    ) -> Vec<DeliveredChange> {
+        let changes = entries.iter().filter_map(|entry| match entry {
             // A copy that fills a branch changes nothing that it reads.
             LogEntry::Write(write)
                 if self.catalogue.branches().is_copy(write.key.branch, write.key.stamp) =>
@@ -130,7 +197,7 @@ impl State {
             }
             LogEntry::Write(write) => {
                 let volume = self.catalogue.volume_of(write.key.branch)?;
-                Some(DeliveredChange::Write { volume, key: write.key, data: draft.data_of(write) })
+                Some(DeliveredChange::Write { volume, key: write.key, data: data_of(write) })
             }
             LogEntry::Zeroes(interval) => {
                 let volume = self.catalogue.volume_of(interval.branch)?;
@@ -148,7 +215,7 @@ impl State {
             LogEntry::Put(_) => {
                 let (row, bytes) = rows.next().expect("every put has its row");
                 let is_of_drives = row.table == CatalogueTable::Segment;
-                (!is_of_drives).then(|| DeliveredChange::Put { row, bytes: bytes.to_vec() })
+                (!is_of_drives).then_some(DeliveredChange::Put { row, bytes })
             }
             LogEntry::Remove(row) => Some(DeliveredChange::Remove(*row)),
         });

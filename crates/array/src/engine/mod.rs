@@ -34,6 +34,7 @@ mod node_cleaning;
 mod node_writes;
 mod nodes;
 mod old_slots;
+mod pinned_log;
 mod readers;
 mod reverse_map;
 mod row_features;

@@ -22,6 +22,7 @@ mod writer;
 
 pub use record_draft::{LogItem, RecordDraft};
 pub use replay::{ReplayOutcome, ReplayStart, ReplayedRecord, replay, replay_for_reading};
+pub use segment_reader::{CompleteRecord, SegmentReader};
 pub use tail::{LogTail, PlacedRecord};
 pub use writer::{LogSink, LogWriter, LogWriterSetting, Need};
 

@@ -122,7 +122,8 @@ impl Volume {
     /// Waits until the log's subscribers let a command be answered that is done. Its locks and its space are
     /// released already.
     pub(super) async fn wait_for_release(&self, what: &str) -> IoResult<()> {
-        self.host.shared.wait_for_release().await.map_err(|error| io_error(what, &error))
+        let released = self.host.shared.wait_for_release_of(Some(self.number)).await;
+        released.map_err(|error| io_error(what, &error))
     }
 
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {

@@ -14,6 +14,7 @@ mod device;
 mod extent_list;
 mod fair_queue;
 mod filling;
+mod given_write;
 mod holes;
 mod host_path;
 mod rate_limiter;

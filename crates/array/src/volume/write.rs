@@ -15,6 +15,17 @@ use crate::{
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, IoResult, Stability, buffer::BUFFER_ALIGNMENT};
 
+/// The stamp of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WriteStamp {
+    /// The next one of the pool.
+    Next,
+    /// The one that the write had in another pool.
+    Given(Stamp),
+    /// The same, for blocks that are missing of a write that was given before.
+    Again(Stamp),
+}
+
 impl Volume {
     /// Writes with the stamp that the write had in another pool, of which this volume is a replica. Otherwise
     /// as a stable write of a host, one after the other: each is awaited before the next is begun.
@@ -23,7 +34,7 @@ impl Volume {
     ///
     /// The stamp is not above every stamp that the volume's branch may have; or an error of a write.
     pub async fn apply_write(&self, at: ByteOffset, from: &[Arc<Buffer>], stamp: Stamp) -> IoResult<()> {
-        self.write_stamped(at, from, (Stability::Stable, Some(stamp))).await?;
+        self.write_stamped(at, from, (Stability::Stable, WriteStamp::Given(stamp))).await?;
         self.wait_for_release("write").await
     }
 
@@ -33,15 +44,14 @@ impl Volume {
         from: &[Arc<Buffer>],
         stability: Stability,
     ) -> IoResult<()> {
-        self.write_stamped(at, from, (stability, None)).await
+        self.write_stamped(at, from, (stability, WriteStamp::Next)).await
     }
 
-    /// Writes with a given stamp, or the next one.
-    async fn write_stamped(
+    pub(super) async fn write_stamped(
         &self,
         at: ByteOffset,
         from: &[Arc<Buffer>],
-        (stability, stamp): (Stability, Option<Stamp>),
+        (stability, stamp): (Stability, WriteStamp),
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
         self.check_writable().map_err(|error| io_error("write", &error))?;
@@ -78,7 +88,7 @@ impl Volume {
         &self,
         cut: &[BlockPart],
         from: &[Arc<Buffer>],
-        (stability, given): (Stability, Option<Stamp>),
+        (stability, given): (Stability, WriteStamp),
         clock: Option<&StageClock>,
     ) -> Result<()> {
         let is_too_early = canary::is(Canary::StampBeforeItsTurn);
@@ -93,8 +103,11 @@ impl Volume {
         let done = {
             // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.
             let stamp = match given {
-                Some(stamp) => self.host.shared.state.borrow_mut().take_stamp(branch, stamp)?,
-                None => too_early.unwrap_or_else(|| self.next_stamp(branch)),
+                WriteStamp::Given(stamp) => self.host.shared.state.borrow_mut().take_stamp(branch, stamp)?,
+                WriteStamp::Again(stamp) => {
+                    self.host.shared.state.borrow_mut().retake_stamp(branch, stamp)?
+                }
+                WriteStamp::Next => too_early.unwrap_or_else(|| self.next_stamp(branch)),
             };
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };

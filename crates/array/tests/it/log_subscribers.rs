@@ -178,6 +178,39 @@ fn answers_wait_for_their_holds_in_order_while_the_log_goes_on() {
 }
 
 #[test]
+fn holds_that_are_limited_to_a_volume_keep_no_other_waiting() {
+    let mut scene = Scene::new(77, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let held = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let other = make_volume(&pool, "b", MIB).await.expect("it is made");
+        let holder = Rc::new(Holder::default());
+        let subscription = pool.subscribe(Rc::clone(&holder) as Rc<dyn LogSubscriber>);
+        subscription.limit_holds([VolumeId([b'a'; 16])]);
+        let answered = Rc::new(Cell::new(false));
+        let (flag, volume) = (Rc::clone(&answered), held.clone());
+        let writing = world.spawn("host", async move {
+            write(&volume, 0, 1, 4096).await;
+            flag.set(true);
+        });
+        pause(&world).await;
+        for byte in 0..9 {
+            write(&other, 0, byte, 4096).await;
+        }
+        other.flush().await.expect("it is flushed");
+        assert_eq!(read(&held, 0, 4096).await, [1; 4096], "reads see it");
+        assert!(!answered.get(), "its own volume waits");
+        let snapshot = pool.snapshot(&["b"], "one", array::format::SnapshotId([1; 16]));
+        let is_taken =
+            world::with_deadline(world.sleep(Duration::from_millis(200)), snapshot).await.is_some();
+        assert!(!is_taken, "a verb waits for all holds");
+        holder.holds.borrow_mut().clear();
+        writing.await;
+        assert!(answered.get());
+    });
+}
+
+#[test]
 fn a_held_command_fails_when_the_pool_closes() {
     let mut scene = Scene::new(73, 3);
     scene.run(|world, devices| async move {

@@ -9,6 +9,7 @@ use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
 use array::volume::VolumeDevice;
 use control::{
     events::DaemonEventLog,
+    job_request::JobOutcome,
     notice,
     planted::{ApplyBug, with_bug},
     pool_thread::ServedPool,
@@ -21,7 +22,7 @@ use control::{
     web::{
         WebSetting, WebThread,
         client::{ApiClient, MoveBody, NewCopyBody, NewSnapshotBody, NewVolumeBody, RefreshBody},
-        health_rows::{JobOutcome, JobRow},
+        health_rows::JobRow,
         rows::{SnapshotPage, VolumePage},
     },
 };

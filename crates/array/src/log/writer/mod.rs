@@ -54,6 +54,9 @@ pub trait LogSink {
     /// Frees segments by a checkpoint, when the log needs one and there is none. Resolves when all that can
     /// be freed is.
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>>;
+    /// Sees a record that is about to be written to all copies. It may never be taken, and comes again if its batch
+    /// is written again.
+    fn offer(&self, _placed: &PlacedRecord, _draft: &RecordDraft) {}
     /// Applies a record that is written to all copies; its callers get their answer next. Called in the order
     /// of positions.
     fn take(&self, placed: &PlacedRecord, draft: &RecordDraft);
@@ -349,6 +352,7 @@ impl LogWriter {
             // Behind unstable records a flush is needed: it makes all of them stable.
             let is_stable_at_once = is_stable && !self.is_unstable.get();
             let stability = if is_stable_at_once { Stability::Stable } else { Stability::Volatile };
+            placed.iter().zip(&drafts).for_each(|(placed, draft)| self.sink.offer(placed, draft));
             if let Err(failures) = self.timed(self.write(&placed, &drafts, stability)).await {
                 self.retry_elsewhere(last_taken, failures).await?;
                 continue;

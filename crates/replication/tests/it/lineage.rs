@@ -1,11 +1,12 @@
 //! Lineage against copies that remember every write: three of them write, replicate in part, are promoted,
 //! crash and catch up, in any order.
 
-use array::{
-    format::{EpochId, Stamp},
-    lineage::{CatchUp, CopyRelation, Lineage, LineageComparison, Side, VolumeCopy, compare},
-};
+use array::format::{EpochId, Stamp};
 use proptest::{collection::vec, prelude::*};
+use replication::{
+    cut::GroupCut,
+    lineage::{CatchUp, CopyRelation, GroupCopy, Lineage, LineageComparison, Side, compare},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A write; `content` is unique in the run.
@@ -29,12 +30,8 @@ struct Model {
 
 impl Model {
     fn has(&self) -> Stamp {
-        let fork = self.lineage.current().fork;
+        let fork = self.lineage.current().spans[0].fork;
         self.writes.last().map_or(fork, |write| write.stamp.max(fork))
-    }
-
-    fn state(&self) -> VolumeCopy<'_> {
-        VolumeCopy { lineage: &self.lineage, has: self.has(), acknowledged: self.acknowledged }
     }
 
     fn blocks(&self) -> BTreeMap<u8, u32> {
@@ -42,8 +39,8 @@ impl Model {
     }
 
     fn write(&mut self, block: u8, content: u32) {
-        let epoch = *self.lineage.current();
-        let stamp = Stamp(epoch.start.0.max(self.has().0 + 1));
+        let epoch = self.lineage.current();
+        let stamp = Stamp(epoch.spans[0].start.0.max(self.has().0 + 1));
         self.writes.push(Write { epoch: epoch.epoch, stamp, block, content });
     }
 
@@ -54,7 +51,7 @@ impl Model {
         self.writes.truncate(safe.max(self.writes.len().saturating_sub(lost)));
         let last = self.writes.last().map_or(Stamp(0), |write| write.stamp);
         let mut epochs = self.lineage.epochs().to_vec();
-        while epochs.last().is_some_and(|epoch| epoch.fork > last) {
+        while epochs.last().is_some_and(|epoch| epoch.spans[0].fork > last) {
             epochs.pop();
         }
         self.lineage = Lineage::from_epochs(epochs).unwrap();
@@ -105,7 +102,7 @@ struct Copies {
 impl Copies {
     fn new() -> Self {
         let copy = Model {
-            lineage: Lineage::new(EpochId([1; 16])),
+            lineage: Lineage::new(EpochId([1; 16]), 1),
             writes: Vec::new(),
             acknowledged: Stamp(0),
             is_writer: false,
@@ -120,7 +117,7 @@ impl Copies {
         let mut name = [2; 16];
         name[..4].copy_from_slice(&self.count.to_le_bytes());
         let copy = &mut self.copies[at];
-        copy.lineage.promote(EpochId(name), copy.has()).unwrap();
+        copy.lineage.promote(EpochId(name), &GroupCut::new(vec![copy.has()])).unwrap();
         copy.is_writer = true;
     }
 
@@ -140,8 +137,8 @@ impl Copies {
             Step::Settle { from, to } => {
                 let found = self.compare(from, to);
                 let has_diverged = found.standing == CopyRelation::Diverged;
-                assert!(!has_diverged || found.catch_up(None).is_none(), "nobody chose");
-                if let Some(plan) = found.catch_up(Some(Side::Ours)) {
+                assert!(!has_diverged || found.catch_up(None, Side::Ours).is_empty(), "nobody chose");
+                for plan in found.catch_up(Some(Side::Ours), Side::Ours) {
                     assert!(!has_diverged || plan.to == Side::Theirs, "who was chosen is kept");
                     let (sender, receiver) = if plan.to == Side::Theirs { (from, to) } else { (to, from) };
                     self.catch_up(sender, receiver, plan);
@@ -151,7 +148,14 @@ impl Copies {
     }
 
     fn compare(&self, ours: usize, theirs: usize) -> LineageComparison {
-        compare(self.copies[ours].state(), self.copies[theirs].state())
+        let [ours, theirs] = [ours, theirs].map(|at| &self.copies[at]);
+        let cut = |stamp| GroupCut::new(vec![stamp]);
+        let (our_has, ours_told) = (cut(ours.has()), cut(ours.acknowledged));
+        let (their_has, theirs_told) = (cut(theirs.has()), cut(theirs.acknowledged));
+        compare(
+            GroupCopy { lineage: &ours.lineage, has: &our_has, acknowledged: &ours_told },
+            GroupCopy { lineage: &theirs.lineage, has: &their_has, acknowledged: &theirs_told },
+        )
     }
 
     /// The stream: records in order, each with its epoch.
@@ -175,8 +179,8 @@ impl Copies {
     /// The difference: sends only what the plan names, which must suffice.
     fn catch_up(&mut self, sender: usize, receiver: usize, plan: CatchUp) {
         let (source, target) = (&self.copies[sender], &self.copies[receiver]);
-        let mut sent = source.changed_since(plan.since);
-        let own = target.changed_since(plan.since);
+        let mut sent = source.changed_since(plan.since.stamps()[0]);
+        let own = target.changed_since(plan.since.stamps()[0]);
         assert!(plan.receiver_forks || own.is_empty(), "{own:?} would be lost without a fork");
         sent.extend(own);
         let (mut blocks, wanted) = (target.blocks(), source.blocks());
@@ -198,7 +202,7 @@ impl Copies {
         let found = self.compare(one, other);
         let common = ours.writes.iter().zip(&theirs.writes).take_while(|(one, other)| one == other).count();
         let (our_rest, their_rest) = (&ours.writes[common..], &theirs.writes[common..]);
-        let (_, stamp) = found.common.expect("all have one origin");
+        let stamp = found.common.as_ref().expect("all have one origin").cut.stamps()[0];
         assert!(ours.writes[..common].iter().all(|write| write.stamp <= stamp), "{found:?}");
         assert!(our_rest.iter().chain(their_rest).all(|write| write.stamp > stamp), "{found:?}");
         let was_told =
@@ -211,13 +215,13 @@ impl Copies {
             CopyRelation::TailNeverAcknowledged(Side::Ours) => assert!(!we_told),
             CopyRelation::TailNeverAcknowledged(Side::Theirs) => assert!(!they_told),
             CopyRelation::Diverged => assert!(we_told && they_told),
-            CopyRelation::Unrelated => panic!("all have one origin"),
+            CopyRelation::Unrelated | CopyRelation::Crossed => panic!("all have one origin, and one part"),
         }
         assert!(found.standing == CopyRelation::Diverged || !(we_told && they_told), "{found:?}");
-        self.check_mirrored(found, self.compare(other, one));
+        self.check_mirrored(&found, &self.compare(other, one));
     }
 
-    fn check_mirrored(&self, one: LineageComparison, other: LineageComparison) {
+    fn check_mirrored(&self, one: &LineageComparison, other: &LineageComparison) {
         use CopyRelation as S;
         assert_eq!(one.common, other.common);
         let is_mirrored = match (one.standing, other.standing) {

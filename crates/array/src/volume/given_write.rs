@@ -1,0 +1,92 @@
+//! Writes with given stamps that may be there already: a follower gets them again after a crash, or when its
+//! confirmation was lost.
+//!
+//! A follower applies the commands of a branch in the order of their stamps, and awaits each before the next is begun.
+//! Nobody else writes the branch. So
+//!
+//! * a stamp above all of the branch is new,
+//! * a stamp below the last one was applied, all of it,
+//! * of the command with the last stamp a crash may have left a part: each block is looked up.
+//!
+//! The stamps of a branch are exact after a checkpoint and after a replay, so this holds then, too.
+
+use super::{check_range, device::Volume, io_error, write::WriteStamp};
+use crate::{
+    error::{Error, Result},
+    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Stamp},
+};
+use std::{ops::Range, sync::Arc};
+use world::{Buffer, ByteOffset, IoResult, Stability};
+
+impl Volume {
+    /// As [`Volume::apply_write`], but what is there of the write is not written again. Whole blocks only, one
+    /// buffer each. Returns the number of blocks that were missing.
+    ///
+    /// # Errors
+    ///
+    /// The stamp is not above those of the branch, and a block has an older version: this is not a write that was
+    /// applied before. Or an error of a write.
+    ///
+    /// # Panics
+    ///
+    /// If it is not of whole blocks.
+    pub async fn ensure_write(&self, at: ByteOffset, from: &[Arc<Buffer>], stamp: Stamp) -> IoResult<u64> {
+        let block_bytes = BLOCK_BYTES as u64;
+        assert!(at.0.is_multiple_of(block_bytes), "it begins with a block");
+        assert!(from.iter().all(|buffer| buffer.len() == BLOCK_BYTES), "a buffer is a block");
+        let (first, count) = (BlockIndex(at.0 / block_bytes), from.len() as u64);
+        check_range("write", at, count * block_bytes, self.size_bytes())?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let branch = self.branch().map_err(|error| io_error("write", &error))?;
+        let last = self.host.shared.state.borrow().last_stamp_of(branch);
+        if stamp > last {
+            self.apply_write(at, from, stamp).await?;
+            return Ok(count);
+        }
+        let missing = self.missing_blocks((branch, last), first, count, stamp).await;
+        let missing = missing.map_err(|error| io_error("write", &error))?;
+        for run in &missing {
+            let (start, end) = (run.start as usize, run.end as usize);
+            let place = ByteOffset(at.0 + run.start * block_bytes);
+            let how = (Stability::Stable, WriteStamp::Again(stamp));
+            self.write_stamped(place, &from[start..end], how).await?;
+        }
+        self.wait_for_release("write").await?;
+        Ok(missing.iter().map(|run| run.end - run.start).sum())
+    }
+
+    /// Runs of blocks, counted from the first of the command, that lack its version.
+    async fn missing_blocks(
+        &self,
+        (branch, last): (BranchNumber, Stamp),
+        first: BlockIndex,
+        count: u64,
+        stamp: Stamp,
+    ) -> Result<Vec<Range<u64>>> {
+        let _reading = self.host.shared.begin_reading();
+        let mapped = self.host.map.map_of(branch, first, count, None).await?;
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for (index, mapping) in (0..).zip(mapped) {
+            // Of another branch: this one has no version, or a discard hid it and the parent's.
+            let birth =
+                mapping.filter(|mapping| mapping.branch == branch).map(|mapping| mapping.version.birth);
+            if birth.is_some_and(|birth| birth >= stamp) {
+                continue;
+            }
+            if stamp < last {
+                // Discarded since.
+                if mapping.is_none() {
+                    continue;
+                }
+                return Err(Error::StampTaken { branch, stamp, last });
+            }
+            match missing.last_mut().filter(|run| run.end == index) {
+                Some(run) => run.end += 1,
+                None => missing.push(index..index + 1),
+            }
+        }
+        Ok(missing)
+    }
+}

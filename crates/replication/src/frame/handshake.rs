@@ -1,0 +1,192 @@
+//! Frames that begin a session, keep it alive and end it.
+
+use super::{BodyCodec, FrameError, FrameFault, body::BodyReader, body::BodyWriter, without_blocks};
+use array::format::{GroupId, SiteId};
+use std::sync::Arc;
+use world::Buffer;
+
+/// Bytes of a program's name, and of a text for a person.
+const NAME_BYTES_MAX: usize = 128;
+const TEXT_BYTES_MAX: usize = 1024;
+/// Connections of a session at most.
+const CONNECTIONS_MAX: u16 = 64;
+
+/// Versions of the protocol that a side knows. Invariant: the lowest is from 1 on, and not above the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    lowest: u16,
+    highest: u16,
+}
+
+impl VersionRange {
+    /// The versions that this program knows.
+    pub const OURS: Self = Self { lowest: 1, highest: 1 };
+
+    /// None if this is no range.
+    pub fn new(lowest: u16, highest: u16) -> Option<Self> {
+        (1 <= lowest && lowest <= highest).then_some(Self { lowest, highest })
+    }
+
+    /// The highest version that both sides know.
+    pub fn common(self, other: Self) -> Option<u16> {
+        let (lowest, highest) = (self.lowest.max(other.lowest), self.highest.min(other.highest));
+        (lowest <= highest).then_some(highest)
+    }
+}
+
+/// The first frame of each side on each connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloFrame {
+    pub versions: VersionRange,
+    pub site: SiteId,
+    /// Number of the session, drawn by the side that connects: connections with the same one belong together.
+    pub session: u64,
+    /// Index of this connection among those of the session.
+    pub connection: u16,
+    /// From 1 to 64.
+    pub connections: u16,
+    /// Name and version of the program, for people.
+    pub program: String,
+}
+
+impl BodyCodec for HelloFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.u16(self.versions.lowest).u16(self.versions.highest).bytes(&self.site.0).u64(self.session);
+        writer.u16(self.connection).u16(self.connections).text(&self.program);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let versions = VersionRange::new(reader.u16()?, reader.u16()?);
+        let versions = versions.ok_or_else(|| reader.fault(FrameFault::Value("the range of versions")))?;
+        let site = SiteId(reader.array()?);
+        if site == SiteId::NONE {
+            return Err(reader.fault(FrameFault::Value("the site's UUID")));
+        }
+        let session = reader.u64()?;
+        let (connection, connections) = (reader.u16()?, reader.u16()?);
+        if connections > CONNECTIONS_MAX || connection >= connections {
+            return Err(reader.fault(FrameFault::Value("the index of the connection")));
+        }
+        let program = reader.text(NAME_BYTES_MAX)?;
+        Ok(Self { versions, site, session, connection, connections, program })
+    }
+}
+
+/// Reason of a refusal, for the program of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum RefusalCode {
+    /// No common version.
+    Version = 1,
+    /// The site is not paired with this one.
+    NotPaired = 2,
+    UnknownGroup = 3,
+    /// A frame that breaks a rule of the protocol.
+    Frame = 4,
+    /// A fence below one that this side knows.
+    Fence = 5,
+    /// The sides computed different outcomes.
+    Agreement = 6,
+    Unrelated = 7,
+    /// No space left at the target.
+    Full = 8,
+    Suspended = 9,
+    /// The side stops.
+    Closing = 10,
+}
+
+const CODES: [RefusalCode; 10] = [
+    RefusalCode::Version,
+    RefusalCode::NotPaired,
+    RefusalCode::UnknownGroup,
+    RefusalCode::Frame,
+    RefusalCode::Fence,
+    RefusalCode::Agreement,
+    RefusalCode::Unrelated,
+    RefusalCode::Full,
+    RefusalCode::Suspended,
+    RefusalCode::Closing,
+];
+
+/// Ends a channel, or the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalFrame {
+    pub code: RefusalCode,
+    /// One line for a person, at most 1024 bytes.
+    pub text: String,
+}
+
+impl BodyCodec for RefusalFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.u16(self.code as u16).text(&self.text);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let number = reader.u16()?;
+        let code = CODES.into_iter().find(|code| *code as u16 == number);
+        let code = code.ok_or_else(|| reader.fault(FrameFault::Value("the code")))?;
+        Ok(Self { code, text: reader.text(TEXT_BYTES_MAX)? })
+    }
+}
+
+/// Measures the round trip, and shows that the other side lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AliveFrame {
+    pub number: u64,
+    /// The reply to the frame with this number.
+    pub is_reply: bool,
+}
+
+impl BodyCodec for AliveFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.u64(self.number).u8(self.is_reply.into());
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        Ok(Self { number: reader.u64()?, is_reply: reader.flag()? })
+    }
+}
+
+/// Gives the channel of this frame to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachFrame {
+    pub group: GroupId,
+}
+
+impl BodyCodec for AttachFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.group.0);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let group = GroupId(reader.array()?);
+        if group == GroupId::NONE {
+            return Err(reader.fault(FrameFault::Value("the group's UUID")));
+        }
+        Ok(Self { group })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_common_version_is_used() {
+        let range = |lowest, highest| VersionRange::new(lowest, highest).expect("a range");
+        assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
+        assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
+        assert_eq!(range(4, 9).common(range(1, 3)), None);
+        assert_eq!(range(1, 1).common(VersionRange::OURS), Some(1));
+        assert_eq!(VersionRange::new(0, 1), None);
+        assert_eq!(VersionRange::new(2, 1), None);
+    }
+}

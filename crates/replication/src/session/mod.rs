@@ -1,0 +1,480 @@
+//! State of a group at its primary towards one peer: which answers hosts may get, and what to do next.
+//!
+//! The owner reports what happens, asks for [`GroupSession::demands`] and does them, and answers hosts up to
+//! [`GroupSession::answerable`]. Nothing here awaits; times come from the owner's clock.
+//!
+//! Invariants:
+//!
+//! 1. What hosts were told is within what is stable here; in sync also within what the peer confirmed, except for
+//!    answers given while the record that the group is alone was stable.
+//! 2. From the moment at which the record that the group is alone may be removed, no answer is given that the peer
+//!    did not confirm, until the record is made again. So that record may be wrong in one direction only.
+//! 3. A side that has to fetch what it lost, or stands down, or has not compared since it returned, answers nothing.
+//! 4. Records are streamed only in *streaming*. In any other state what hosts write is left to the next pass.
+//! 5. What was confirmed never decreases, except by a comparison.
+
+mod backlog;
+
+use crate::{
+    connect::{ConnectFinding, ConnectOutcome, HostService, TransferWay},
+    cut::GroupCut,
+    lineage::Side,
+};
+use array::format::Stamp;
+use backlog::Backlog;
+use std::time::Duration;
+use world::Moment;
+
+/// A pass that takes less is the last one: the stream begins.
+const LAST_PASS: Duration = Duration::from_secs(1);
+/// A group is in sync again once the oldest unconfirmed write is younger: hosts then wait so long, once.
+const CLOSE: Duration = Duration::from_millis(10);
+/// Passes in a row that did not halve what remains, after which a group is behind.
+const SLOW_PASSES: u32 = 2;
+
+/// Rule for answers, and for what the peer gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicationMode {
+    /// Answers wait for the peer.
+    Sync {
+        /// Hosts wait so long for a lost peer.
+        hold: Duration,
+        /// Then writes are refused. Otherwise the group goes on alone.
+        is_failsafe: bool,
+    },
+    /// Answers do not wait, and the peer is behind by no more than this.
+    Async { behind_max: Duration, behind_bytes_max: u64, over: BoundPolicy },
+    /// The peer gets the difference of two cuts, by the clock.
+    Periodic { every: Duration },
+}
+
+/// Policy of an asynchronous group at its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundPolicy {
+    /// The group says that it is behind, and goes on by passes.
+    Behind,
+    /// Hosts wait until the group is within its bound.
+    PushBack,
+}
+
+/// Reason of a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuspensionReason {
+    Person,
+    TargetFull,
+    Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    Suspended(SuspensionReason),
+    /// There is no connection since then.
+    Connecting(Moment),
+    Comparing,
+    /// This side gets what it had sent and lost.
+    Fetching,
+    /// Passes run, or the next one is due.
+    Merging,
+    Streaming,
+    /// Both have answered writes that the other lacks: a person has to choose.
+    AwaitingChoice,
+    Refused(ConnectFinding),
+    /// The other side is primary now.
+    StoodDown,
+}
+
+/// Relation to the peer of a group in sync mode, as the record on the drives and with the witness has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncStanding {
+    InSync,
+    /// The record that the group is alone is being made.
+    RecordingAlone,
+    Alone,
+    /// Answers wait for the peer again, and the record is being removed.
+    RecordingSync,
+}
+
+/// Rule for answers to hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerRule {
+    /// As soon as a write is stable here.
+    AtOnce,
+    /// As soon as the peer has confirmed it, too.
+    Confirmed,
+    /// Nothing is answered for now.
+    Wait,
+    /// Writes fail.
+    Refuse,
+}
+
+/// Something that the owner has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionDemand {
+    Connect,
+    /// Record, here and with the witness, that the group goes on alone; then
+    /// [`GroupSession::note_alone_recorded`].
+    RecordAlone,
+    /// Remove that record; then [`GroupSession::note_sync_recorded`].
+    RecordSync,
+    /// Take a cut and send what differs; then [`GroupSession::note_pass_end`].
+    RunPass,
+}
+
+/// Cost of a disaster at the primary: what hosts were told, or may be told, and the peer has not confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossExposure {
+    pub bytes: u64,
+    /// Age of the oldest such write.
+    pub age: Duration,
+}
+
+/// A pass that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassReport {
+    pub sent_bytes: u64,
+    pub took: Duration,
+    /// Bytes that differ now.
+    pub remaining_bytes: u64,
+}
+
+/// A group at its primary, towards one peer.
+#[derive(Clone, Debug)]
+pub struct GroupSession {
+    mode: ReplicationMode,
+    state: SessionState,
+    standing: SyncStanding,
+    has_compared: bool,
+    has: GroupCut,
+    confirmed: GroupCut,
+    told: GroupCut,
+    backlog: Backlog,
+    is_behind: bool,
+    slow_passes: u32,
+    remaining_bytes: Option<u64>,
+    pass_due: Moment,
+}
+
+impl GroupSession {
+    /// A group that begins or returns with `has`. `is_alone`: its record says that it went on alone. A group that
+    /// `returns` answers nothing before it has compared.
+    pub fn new(mode: ReplicationMode, has: GroupCut, (is_alone, returns): (bool, bool), now: Moment) -> Self {
+        let standing = if is_alone { SyncStanding::Alone } else { SyncStanding::InSync };
+        Self {
+            mode,
+            state: SessionState::Connecting(now),
+            standing,
+            has_compared: !returns,
+            confirmed: GroupCut::zero(has.parts()),
+            told: has.clone(),
+            backlog: Backlog::new(has.parts()),
+            has,
+            is_behind: false,
+            slow_passes: 0,
+            remaining_bytes: None,
+            pass_due: now,
+        }
+    }
+
+    pub fn state(&self) -> SessionState {
+        self.state
+    }
+
+    pub fn told(&self) -> &GroupCut {
+        &self.told
+    }
+
+    pub fn confirmed(&self) -> &GroupCut {
+        &self.confirmed
+    }
+
+    /// True if the peer is further behind than the mode allows, or passes do not catch up.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// True if the introduction may say that nothing was answered without the peer.
+    pub fn is_in_sync(&self) -> bool {
+        matches!(self.mode, ReplicationMode::Sync { .. })
+            && matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingAlone)
+    }
+
+    pub fn exposure(&self, now: Moment) -> LossExposure {
+        LossExposure { bytes: self.backlog.bytes(), age: self.backlog.age(now) }
+    }
+
+    /// The rule for answers.
+    pub fn rule(&self, now: Moment) -> AnswerRule {
+        match self.state {
+            SessionState::StoodDown | SessionState::Fetching => return AnswerRule::Refuse,
+            SessionState::Refused(ConnectFinding::TwoPrimaries) => return AnswerRule::Refuse,
+            _ if !self.has_compared => return AnswerRule::Wait,
+            _ => {}
+        }
+        match self.mode {
+            ReplicationMode::Sync { hold, is_failsafe } => match self.standing {
+                SyncStanding::Alone => AnswerRule::AtOnce,
+                SyncStanding::RecordingSync => AnswerRule::Confirmed,
+                _ if is_failsafe && self.is_held_longer(hold, now) => AnswerRule::Refuse,
+                // What the peer confirmed before the line was lost may still be answered.
+                SyncStanding::InSync | SyncStanding::RecordingAlone => AnswerRule::Confirmed,
+            },
+            ReplicationMode::Async { over: BoundPolicy::PushBack, .. } if self.is_over(now) => {
+                AnswerRule::Wait
+            }
+            ReplicationMode::Async { .. } | ReplicationMode::Periodic { .. } => AnswerRule::AtOnce,
+        }
+    }
+
+    /// Hosts may be answered up to this cut.
+    pub fn answerable(&self, now: Moment) -> GroupCut {
+        let limit = match self.rule(now) {
+            AnswerRule::AtOnce => self.has.clone(),
+            AnswerRule::Confirmed => self.has.common(&self.confirmed),
+            AnswerRule::Wait | AnswerRule::Refuse => return self.told.clone(),
+        };
+        limit.union(&self.told)
+    }
+
+    /// Hosts are about to be answered up to a cut.
+    ///
+    /// # Panics
+    ///
+    /// If they may not.
+    pub fn note_answers(&mut self, cut: &GroupCut, now: Moment) {
+        assert!(cut.is_within(&self.answerable(now)), "{cut:?} is not to be answered yet");
+        self.told = self.told.union(cut);
+    }
+
+    /// A write is stable here.
+    pub fn note_write(&mut self, part: usize, stamp: Stamp, bytes: u64, now: Moment) {
+        assert!(stamp > self.has.stamps()[part], "stamps of a part ascend");
+        self.has.set(part, stamp);
+        // The peer may have it before the drives here.
+        if self.confirmed.stamps()[part] < stamp {
+            self.backlog.add(part, stamp, bytes, now, self.state == SessionState::Streaming);
+        }
+        self.check_bound(now);
+    }
+
+    /// The peer has everything up to a cut stable.
+    pub fn note_confirmed(&mut self, cut: &GroupCut, now: Moment) {
+        self.confirmed = self.confirmed.union(cut);
+        self.backlog.confirm(&self.confirmed);
+        let is_close = self.backlog.age(now) <= CLOSE;
+        if self.state == SessionState::Streaming && self.standing == SyncStanding::Alone && is_close {
+            self.standing = SyncStanding::RecordingSync;
+        }
+        if self.state == SessionState::Streaming && !self.is_over(now) {
+            self.is_behind = false;
+        }
+    }
+
+    /// Time has passed.
+    pub fn note_time(&mut self, now: Moment) {
+        if let ReplicationMode::Sync { hold, is_failsafe: false } = self.mode
+            && self.standing == SyncStanding::InSync
+            && self.has_compared
+            && self.is_held_longer(hold, now)
+        {
+            self.standing = SyncStanding::RecordingAlone;
+        }
+        self.check_bound(now);
+    }
+
+    pub fn note_connected(&mut self) {
+        if matches!(self.state, SessionState::Connecting(_)) {
+            self.state = SessionState::Comparing;
+        }
+    }
+
+    /// The connection is lost, or was given up.
+    pub fn note_disconnected(&mut self, now: Moment) {
+        if !matches!(self.state, SessionState::Suspended(_) | SessionState::StoodDown) {
+            let since = match self.state {
+                SessionState::Connecting(since) => since,
+                _ => now,
+            };
+            self.leave_stream(SessionState::Connecting(since));
+        }
+    }
+
+    /// Both sides agree on an outcome; ours is this side. To be called with the outcome of a person's choice, too.
+    pub fn note_outcome(&mut self, outcome: &ConnectOutcome, now: Moment) {
+        if matches!(self.state, SessionState::Suspended(_) | SessionState::Connecting(_)) {
+            return;
+        }
+        let serves = match outcome.service {
+            HostService::AtOnce(side) | HostService::AfterTransfer(side) => side == Side::Ours,
+            HostService::EachAlone => true,
+            HostService::Nobody => false,
+        };
+        if outcome.stands_down == Some(Side::Ours) {
+            self.leave_stream(SessionState::StoodDown);
+            return;
+        }
+        if let Some(common) = &outcome.common {
+            // What the peer has above it will go.
+            self.confirmed = self.confirmed.common(&common.cut);
+        }
+        let state = match (outcome.finding, outcome.transfers.first()) {
+            (ConnectFinding::Diverged, None) => SessionState::AwaitingChoice,
+            (finding, None) if finding != ConnectFinding::Equal || !serves => SessionState::Refused(finding),
+            (_, None) => SessionState::Streaming,
+            (_, Some(transfer)) if transfer.to == Side::Ours => SessionState::Fetching,
+            (_, Some(transfer)) if transfer.way == TransferWay::Log => SessionState::Streaming,
+            _ => SessionState::Merging,
+        };
+        let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
+        let state = match state {
+            SessionState::Streaming if is_periodic => SessionState::Merging,
+            state => state,
+        };
+        self.has_compared |= serves;
+        if state == SessionState::Streaming {
+            if let Some(common) = &outcome.common {
+                self.confirmed = common.cut.clone();
+                self.backlog.confirm(&common.cut);
+            }
+            self.state = state;
+            // What is over the bound is caught up by passes, though the log has it.
+            self.check_bound(now);
+        } else {
+            self.leave_stream(state);
+            // A periodic group that lacks nothing waits for its clock.
+            if !is_periodic || outcome.finding != ConnectFinding::Equal {
+                self.pass_due = now;
+            }
+        }
+        // Passes do not hold answers, so a group in sync goes on alone until the stream is close.
+        if state == SessionState::Merging
+            && let ReplicationMode::Sync { is_failsafe: false, .. } = self.mode
+            && self.standing == SyncStanding::InSync
+        {
+            self.standing = SyncStanding::RecordingAlone;
+        }
+    }
+
+    /// This side has got what it lacked. What comes next is compared again.
+    pub fn note_fetched(&mut self, has: GroupCut) {
+        if self.state == SessionState::Fetching {
+            assert!(self.has.is_within(&has), "nothing is lost by fetching");
+            (self.told, self.has) = (has.clone(), has);
+            self.state = SessionState::Comparing;
+        }
+    }
+
+    /// A pass has ended: the peer shows its cut.
+    pub fn note_pass_end(&mut self, cut: &GroupCut, pass: PassReport, now: Moment) {
+        if self.state != SessionState::Merging {
+            return;
+        }
+        self.note_confirmed(cut, now);
+        let took = pass.took.max(Duration::from_millis(1));
+        let rate = pass.sent_bytes as f64 / took.as_secs_f64();
+        let is_short = pass.remaining_bytes == 0
+            || rate > 0.0 && pass.remaining_bytes as f64 / rate <= LAST_PASS.as_secs_f64();
+        let has_halved = self.remaining_bytes.is_none_or(|before| pass.remaining_bytes <= before / 2);
+        self.slow_passes = if has_halved { 0 } else { self.slow_passes + 1 };
+        self.remaining_bytes = Some(pass.remaining_bytes);
+        match self.mode {
+            ReplicationMode::Periodic { every } => {
+                let next = self.pass_due + every;
+                self.is_behind = next < now;
+                self.pass_due = next.max(now);
+            }
+            _ if is_short => {
+                (self.slow_passes, self.remaining_bytes) = (0, None);
+                self.state = SessionState::Streaming;
+            }
+            _ => self.is_behind |= self.slow_passes >= SLOW_PASSES,
+        }
+    }
+
+    pub fn note_alone_recorded(&mut self) {
+        if self.standing == SyncStanding::RecordingAlone {
+            self.standing = SyncStanding::Alone;
+        }
+    }
+
+    /// The record that the group is alone is removed. If the peer was lost meanwhile, the hold begins then.
+    pub fn note_sync_recorded(&mut self) {
+        if self.standing == SyncStanding::RecordingSync && self.told.is_within(&self.confirmed) {
+            self.standing = SyncStanding::InSync;
+        }
+    }
+
+    pub fn suspend(&mut self, reason: SuspensionReason) {
+        if self.state != SessionState::StoodDown {
+            self.leave_stream(SessionState::Suspended(reason));
+            if let ReplicationMode::Sync { is_failsafe: false, .. } = self.mode
+                && self.standing == SyncStanding::InSync
+            {
+                self.standing = SyncStanding::RecordingAlone;
+            }
+        }
+    }
+
+    pub fn resume(&mut self, now: Moment) {
+        if matches!(self.state, SessionState::Suspended(_)) {
+            self.state = SessionState::Connecting(now);
+        }
+    }
+
+    /// The owner's tasks now; each until it is reported as done.
+    pub fn demands(&self, now: Moment) -> Vec<SessionDemand> {
+        let mut demands = Vec::new();
+        match self.standing {
+            SyncStanding::RecordingAlone => demands.push(SessionDemand::RecordAlone),
+            SyncStanding::RecordingSync if self.told.is_within(&self.confirmed) => {
+                demands.push(SessionDemand::RecordSync);
+            }
+            _ => {}
+        }
+        match self.state {
+            SessionState::Connecting(_) => demands.push(SessionDemand::Connect),
+            SessionState::Merging if self.pass_due <= now => demands.push(SessionDemand::RunPass),
+            _ => {}
+        }
+        demands
+    }
+
+    fn leave_stream(&mut self, state: SessionState) {
+        self.state = state;
+        self.backlog.collapse();
+        (self.slow_passes, self.remaining_bytes) = (0, None);
+        // The record may be gone already.
+        if self.standing == SyncStanding::RecordingSync {
+            self.standing = SyncStanding::RecordingAlone;
+        }
+    }
+
+    fn is_held_longer(&self, hold: Duration, now: Moment) -> bool {
+        match self.state {
+            SessionState::Connecting(since) => now.since(since) >= hold,
+            SessionState::Suspended(_) | SessionState::AwaitingChoice | SessionState::Refused(_) => true,
+            _ => false,
+        }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        match self.mode {
+            ReplicationMode::Async { behind_max, behind_bytes_max, .. } => {
+                self.backlog.bytes() > behind_bytes_max || self.backlog.age(now) > behind_max
+            }
+            _ => false,
+        }
+    }
+
+    /// An asynchronous group that is over its bound goes on by passes, or holds its hosts.
+    fn check_bound(&mut self, now: Moment) {
+        if !self.is_over(now) {
+            return;
+        }
+        self.is_behind = true;
+        let goes_on = matches!(self.mode, ReplicationMode::Async { over: BoundPolicy::Behind, .. });
+        if goes_on && self.state == SessionState::Streaming {
+            self.leave_stream(SessionState::Merging);
+            self.pass_due = now;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A frame of each kind, and the rule for any bytes: what decodes encodes to the same bytes, and nothing panics.
+//! The fuzz target applies it, too.
+
+use array::format::{
+    BLOCK_BYTES, BlockCount, BlockIndex, EpochId, Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId,
+    WallNanoseconds,
+};
+use replication::{
+    connect::{Introduction, SiteRole, TransferWay, UnfinishedPass, decide},
+    cut::GroupCut,
+    frame::{
+        AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
+        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, RecordFrame, RefusalCode,
+        RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
+    },
+    lineage::Lineage,
+};
+use std::sync::Arc;
+use world::{Buffer, crc32c::crc32c};
+
+fn cut(stamps: [u64; 2]) -> GroupCut {
+    GroupCut::new(stamps.map(Stamp).into())
+}
+
+fn block(byte: u8) -> Arc<Buffer> {
+    Arc::new(Buffer::copy_of(&[byte; BLOCK_BYTES]))
+}
+
+fn range(first: u64, count: u64) -> SentRange {
+    SentRange { first: BlockIndex(first), count: BlockCount(count) }
+}
+
+fn introduction() -> Introduction {
+    let mut lineage = Lineage::new(EpochId([0xa; 16]), 2);
+    lineage.promote(EpochId([0xb; 16]), &cut([900, 40])).expect("stamps are left");
+    let has = cut([900 + (1 << 32), 40]);
+    Introduction {
+        group: GroupId([1; 16]),
+        role: SiteRole::Primary,
+        fence: Fence(7),
+        lineage: Some(lineage),
+        told: cut([900, 39]),
+        is_in_sync: true,
+        points: vec![cut([800, 20]), cut([900, 40])],
+        log_from: cut([900, 40]),
+        has,
+        unfinished: None,
+    }
+}
+
+fn record() -> RecordFrame {
+    let volume = VolumeId([3; 16]);
+    let (first, count) = (BlockIndex(8), BlockCount(1 << 20));
+    let snapshot = SnapshotId([4; 16]);
+    let taken = SentSnapshot {
+        snapshot,
+        created_at: WallNanoseconds(5),
+        name: "nightly".to_owned(),
+        note: b"note".to_vec(),
+        volumes: vec![volume],
+    };
+    let changes = [
+        (1, SentChange::Write { volume, block: BlockIndex(5), data: block(1) }),
+        (1, SentChange::Write { volume, block: BlockIndex(6), data: block(2) }),
+        (2, SentChange::Zeroes { volume, first, count }),
+        (3, SentChange::Discard { volume, first, count }),
+        (4, SentChange::Resize { volume, sectors: 1 << 20 }),
+        (5, SentChange::Snapshot(taken)),
+        (6, SentChange::SnapshotDeleted(snapshot)),
+        (7, SentChange::RollBack { volume, snapshot, left: VolumeId([5; 16]) }),
+        (8, SentChange::VolumeDeleted { volume }),
+    ];
+    RecordFrame {
+        part: 1,
+        fence: Fence(7),
+        epoch: EpochId([0xb; 16]),
+        told: Stamp(7),
+        accepted_at: WallNanoseconds(9),
+        changes: changes.map(|(stamp, change)| (Stamp(stamp), change)).into(),
+    }
+}
+
+/// A frame of each kind, some of two.
+pub fn examples() -> Vec<Frame> {
+    let volume = VolumeId([3; 16]);
+    let ours = introduction();
+    let mut replica = Introduction {
+        role: SiteRole::Secondary,
+        lineage: None,
+        has: cut([0, 0]),
+        told: cut([0, 0]),
+        is_in_sync: false,
+        points: Vec::new(),
+        log_from: cut([0, 0]),
+        ..ours.clone()
+    };
+    replica.unfinished = Some(UnfinishedPass { since: cut([0, 0]), until: cut([900, 40]) });
+    let versions = VersionRange::OURS;
+    let program = "spindle 0.1.0".to_owned();
+    let epoch = ours.lineage.as_ref().expect("it has one").current().clone();
+    let outcome = decide(&ours, &replica);
+    let blocks = [5, 9].map(|at| PassBlock { block: BlockIndex(at), data: block(at as u8) }).into();
+    let ranges = vec![range(0, 4), range(9, 1)];
+    let begin = PassBeginFrame {
+        number: 3,
+        fence: Fence(7),
+        way: TransferWay::BornSince,
+        since: cut([1, 2]),
+        until: cut([1, 3]),
+        expected_bytes: 1 << 30,
+    };
+    let word = WordFrame {
+        said_at: WallNanoseconds(5),
+        told: cut([900, 39]),
+        unconfirmed_bytes: 4096,
+        unconfirmed_ms: 20,
+        is_in_sync: true,
+    };
+    let (site, session) = (SiteId([2; 16]), 77);
+    let hello = HelloFrame { versions, site, session, connection: 1, connections: 4, program };
+    let refusal = RefusalFrame { code: RefusalCode::Unrelated, text: "no common epoch".to_owned() };
+    let confirmation = ConfirmationFrame { confirmed: cut([900, 40]), shown: 6, window_end: 1 << 26 };
+    let ranges_frame = PassRangesFrame {
+        volume,
+        state: RangeState::Mapped,
+        within: range(0, 1 << 20),
+        ranges: ranges.clone(),
+    };
+    let bodies = vec![
+        FrameBody::Hello(hello),
+        FrameBody::Refusal(refusal.clone()),
+        FrameBody::Alive(AliveFrame { number: 9, is_reply: true }),
+        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]) }),
+        FrameBody::Introduction(Box::new(ours)),
+        FrameBody::Introduction(Box::new(replica)),
+        FrameBody::Agreement(AgreementFrame { outcome }),
+        FrameBody::Record(record()),
+        FrameBody::Cut(CutFrame { number: 6, cut: cut([900, 40]) }),
+        FrameBody::Word(word),
+        FrameBody::Confirmation(confirmation),
+        FrameBody::PassBegin(begin),
+        FrameBody::PassBlocks(PassBlocksFrame { volume, blocks }),
+        FrameBody::PassRanges(ranges_frame),
+        FrameBody::PassEnd(PassEndFrame { number: 3, blocks: 2, digest: 5 }),
+        FrameBody::ChangedRanges(ChangedRangesFrame { volume, ranges, is_last: true }),
+        FrameBody::HandOver(HandOverFrame { cut: cut([900, 40]), fence: Fence(8) }),
+        FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
+    ];
+    let place = |body: FrameBody| {
+        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_));
+        let sequence = u64::from(body.kind().is_ordered()) * 12;
+        Frame { channel: u32::from(!is_of_session) * 5, sequence, body }
+    };
+    let of_session = Frame { channel: 0, sequence: 0, body: FrameBody::Refusal(refusal) };
+    bodies.into_iter().map(place).chain([of_session]).collect()
+}
+
+/// Decodes the frame at the start of some bytes. None if they end within it.
+pub fn decode(bytes: &[u8]) -> Option<Result<Frame, FrameError>> {
+    let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let header = match FrameHeader::decode(head) {
+        Ok(header) => header,
+        Err(error) => return Some(Err(error)),
+    };
+    let (body, rest) = rest.split_at_checked(header.body_bytes)?;
+    let blocks = rest.get(..header.blocks * BLOCK_BYTES)?;
+    let blocks = blocks.chunks(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block))).collect();
+    Some(Frame::decode(&header, body, blocks))
+}
+
+/// Makes the checksums right of a frame that was changed; one of a block only if it is the last of a record.
+pub fn seal(bytes: &mut [u8]) {
+    if bytes.len() < HEADER_BYTES {
+        return;
+    }
+    let number =
+        |bytes: &[u8], at: usize| u32::from_le_bytes(std::array::from_fn(|index| bytes[at + index])) as usize;
+    let body_bytes = number(bytes, 20).min(bytes.len() - HEADER_BYTES);
+    let body = crc32c(&[&bytes[HEADER_BYTES..HEADER_BYTES + body_bytes]]);
+    bytes[24..28].copy_from_slice(&body.to_le_bytes());
+    let head = crc32c(&[&bytes[..28]]);
+    bytes[28..32].copy_from_slice(&head.to_le_bytes());
+}
+
+/// Checks the rule for some bytes, as they are and with valid checksums. Returns true if one of both decoded.
+pub fn check(bytes: &[u8]) -> bool {
+    let mut sealed = bytes.to_vec();
+    seal(&mut sealed);
+    let decodes = |bytes: &[u8]| match decode(bytes) {
+        Some(Ok(frame)) => {
+            let again = frame.encode().concat();
+            assert!(bytes.starts_with(&again), "{frame:?} encodes to other bytes");
+            true
+        }
+        _ => false,
+    };
+    decodes(bytes) | decodes(&sealed)
+}

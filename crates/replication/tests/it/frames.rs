@@ -1,0 +1,94 @@
+//! Frames: each kind encodes and decodes, damage is found, and hostile bytes do no harm.
+
+use crate::frame_bytes::{check, decode, examples, seal};
+use proptest::prelude::*;
+use replication::frame::{FrameFault, FrameKind, HEADER_BYTES};
+use std::collections::BTreeSet;
+
+#[test]
+fn every_kind_encodes_and_decodes() {
+    let mut kinds = BTreeSet::new();
+    for frame in examples() {
+        kinds.insert(frame.body.kind());
+        let encoded = frame.encode();
+        let bytes = encoded.concat();
+        assert_eq!(bytes.len(), encoded.bytes());
+        let again = decode(&bytes).expect("it is whole").expect("it decodes");
+        assert_eq!(format!("{again:?}"), format!("{frame:?}"));
+        assert!(check(&bytes));
+    }
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), FrameKind::ALL, "there is an example of each kind");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found() {
+    for frame in examples() {
+        let good = frame.encode().concat();
+        let step = if good.len() > 2000 { 37 } else { 1 };
+        for at in (0..good.len()).step_by(step) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            // A length that grew makes the frame incomplete, but its header is checked first.
+            let found = decode(&bad).expect("the header tells");
+            assert!(found.is_err(), "byte {at} of {:?}", frame.body.kind());
+        }
+        for end in [0, 1, HEADER_BYTES - 1, HEADER_BYTES, good.len() - 1] {
+            assert!(decode(&good[..end.min(good.len() - 1)]).is_none(), "it is not whole");
+        }
+    }
+}
+
+#[test]
+fn frames_of_the_wrong_place_are_refused() {
+    for frame in examples() {
+        let good = frame.encode().concat();
+        let fault = |at: usize, bytes: &[u8]| {
+            let mut bad = good.clone();
+            bad[at..at + bytes.len()].copy_from_slice(bytes);
+            seal(&mut bad);
+            decode(&bad).expect("the header tells").expect_err("it is refused").fault
+        };
+        let other_sequence = u64::from(frame.sequence == 0);
+        assert_eq!(fault(12, &other_sequence.to_le_bytes()), FrameFault::Place);
+        if frame.body.kind() != FrameKind::Refusal {
+            let other_channel = u32::from(frame.channel == 0);
+            assert_eq!(fault(8, &other_channel.to_le_bytes()), FrameFault::Place);
+        }
+        assert_eq!(fault(4, &999_u16.to_le_bytes()), FrameFault::UnknownKind(999));
+        assert_eq!(fault(20, &u32::MAX.to_le_bytes()), FrameFault::TooLong);
+        assert_eq!(fault(6, &u16::MAX.to_le_bytes()), FrameFault::TooLong);
+        assert_eq!(fault(0, b"HTTP"), FrameFault::Magic);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::values::cases(20_000))]
+
+    /// Changes within a frame whose checksums are made right again: they reach the decoders of bodies.
+    #[test]
+    fn changed_frames_do_no_harm(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        thread_local! {
+            static GOOD: Vec<(usize, Vec<u8>)> =
+                examples().iter().map(|frame| (frame.encode().head.len(), frame.encode().concat())).collect();
+        }
+        let (head, mut bytes) = GOOD.with(|good| good[which.index(good.len())].clone());
+        for (at, value) in changes {
+            bytes[at.index(head)] = value;
+        }
+        if let Some(cut) = cut {
+            let body_bytes = cut.index(head - HEADER_BYTES + 1);
+            bytes.drain(HEADER_BYTES + body_bytes..head);
+            bytes[20..24].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+        }
+        check(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        check(&bytes);
+    }
+}
