@@ -105,7 +105,11 @@ fn volumes_are_copied_refreshed_and_moved_through_the_server_beside_its_clients(
     assert_eq!((id_of(MAIL), id_of(LOGS)), (None, Some(before)));
     refused_with(&bench.run(&relocate), "box");
     let listed = done(&bench.run(&["job", "list", "--state", "state"]));
-    for job in ["logs/copy: idle, done at", "logs/refresh: idle, done at", "logs/move: idle, done at"] {
+    for job in [
+        "logs/copy: idle, failed: \"copy\" exists",
+        "logs/refresh: idle, done at",
+        "logs/move: idle, done at",
+    ] {
         assert!(listed.contains(job), "{listed}");
     }
     refused_with(&bench.run(&["job", "cancel", &format!("{LOGS}/move")]), "is not under way");
