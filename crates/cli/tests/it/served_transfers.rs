@@ -74,7 +74,7 @@ fn volumes_are_copied_refreshed_and_moved_through_the_server_beside_its_clients(
         done(&bench.run(&["volume", "snapshot", &format!("{store}@b")]));
         let refresh = ["volume", "refresh", &copy, "--from", &format!("{store}@b")];
         let said = done(&bench.run(&refresh));
-        let text = format!("{copy}: @a → as of {store}@b, 128 MiB; 3.00 MiB copied, 0 bytes discarded\n");
+        let text = format!("{copy}: @a → as of {store}@b, 128 MiB; 3.00 MiB copied, 0 B discarded\n");
         assert_eq!(said, text);
         // By names at the server, too, and nothing is left to be done.
         let named = ["volume", "refresh", "logs/copy", "--from", "mail/store@b", "--server", &socket(&bench)];
@@ -105,7 +105,11 @@ fn volumes_are_copied_refreshed_and_moved_through_the_server_beside_its_clients(
     assert_eq!((id_of(MAIL), id_of(LOGS)), (None, Some(before)));
     refused_with(&bench.run(&relocate), "box");
     let listed = done(&bench.run(&["job", "list", "--state", "state"]));
-    for job in ["logs/copy: idle, done at", "logs/refresh: idle, done at", "logs/move: idle, done at"] {
+    for job in [
+        "logs/copy: idle, failed: \"copy\" exists",
+        "logs/refresh: idle, done at",
+        "logs/move: idle, done at",
+    ] {
         assert!(listed.contains(job), "{listed}");
     }
     refused_with(&bench.run(&["job", "cancel", &format!("{LOGS}/move")]), "is not under way");

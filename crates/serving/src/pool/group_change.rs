@@ -195,10 +195,17 @@ async fn roll_back(
         away.push((volume, device.served.keep_away().await));
     }
     let clients: Vec<_> = away.iter().map(|(volume, away)| (volume.volume, away.clients())).collect();
+    // Those that an earlier rollback keeps away stay away, whatever becomes of this one.
+    let known = clients.iter().map(|(volume, _)| on.pool.withheld_from(*volume));
+    let known: Vec<_> = known.map(Result::unwrap_or_default).collect();
     let new = match on.pool.withhold(&clients).await {
         Ok(new) => new,
         Err(error) => {
-            take_back(on, away, clients).await;
+            let mut new = clients;
+            for ((_, clients), known) in new.iter_mut().zip(known) {
+                clients.retain(|client| known.iter().all(|row| row.client != *client));
+            }
+            take_back(on, away, new).await;
             return Err(refused(error));
         }
     };
