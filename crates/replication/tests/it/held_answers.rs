@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Moment, Stability, World,
     sim::{DriveOptions, SimLimits, Simulation},
@@ -28,6 +29,9 @@ use world::{
 const MIB: u64 = 1 << 20;
 const VOLUME: VolumeId = VolumeId([b'a'; 16]);
 const OTHER: VolumeId = VolumeId([b'b'; 16]);
+
+/// Blocks on the line, with their stamps, and the moment at which they arrive.
+type Transit = (Moment, Vec<(ByteOffset, Arc<Buffer>, Stamp)>);
 
 /// The primary's end: blocks go to the replica when they are offered, answers wait.
 struct SyncSender {
@@ -38,7 +42,7 @@ struct SyncSender {
     /// The last stamp that was sent; what is offered twice is sent once.
     sent: Cell<Stamp>,
     /// Writes on the line, in order.
-    line: tokio::sync::mpsc::UnboundedSender<(Moment, Vec<(ByteOffset, Arc<Buffer>, Stamp)>)>,
+    line: UnboundedSender<Transit>,
 }
 
 impl SyncSender {
@@ -138,7 +142,7 @@ async fn follow(
     world: World,
     replica: Rc<Volume>,
     sender: std::rc::Weak<SyncSender>,
-    mut line: tokio::sync::mpsc::UnboundedReceiver<(Moment, Vec<(ByteOffset, Arc<Buffer>, Stamp)>)>,
+    mut line: UnboundedReceiver<Transit>,
 ) {
     while let Some((there, blocks)) = line.recv().await {
         world.sleep_until(there).await;
@@ -174,7 +178,7 @@ fn answers_wait_a_round_trip_and_the_log_does_not() {
             write(&volume, block, 0).await;
         }
         let round_trip = Duration::from_millis(10);
-        let (line, arrivals) = tokio::sync::mpsc::unbounded_channel();
+        let (line, arrivals) = unbounded_channel();
         let mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false };
         let begun = world.now();
         let sender = Rc::new(SyncSender {
