@@ -341,7 +341,7 @@ fn hosts_that_are_held_for_too_long_go_on_where_they_were() {
             let stuck = FaultPlan { stuck_percent: 100.0, ..FaultPlan::none() };
             new_drives.iter().for_each(|drive| drive.set_faults(stuck.clone()));
             let (mut last, mut since) = (answered.get(), world.now());
-            for _ in 0..1200 {
+            for _ in 0..650 {
                 world.sleep(Duration::from_millis(10)).await;
                 if answered.get() != last {
                     (last, since) = (answered.get(), world.now());
