@@ -223,7 +223,17 @@ impl Move<'_> {
                 }
             };
             let Some(next) = all.get(next) else { return Ok(()) };
-            self.bring(common.as_ref(), next).await?;
+            match self.bring(common.as_ref(), next).await {
+                // It was deleted just now. What there is of a first one is part of no other.
+                Err(Error::NoSnapshot { .. }) => {
+                    if common.is_none() {
+                        self.to.delete_volume(&self.incomplete, true).await?;
+                        self.begin().await?;
+                    }
+                    continue;
+                }
+                brought => brought?,
+            }
             self.moved.snapshots += usize::from(!next.name.starts_with(PASS_NAME));
         }
     }
