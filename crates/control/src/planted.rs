@@ -37,7 +37,7 @@ impl ApplyBug {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBug {
-    /// What a crash left is not settled when the pools are opened.
+    /// Work that a crash left is not settled when the pools are opened.
     NotSettledAtStart,
     /// A repeated request does not look whether the first one was done.
     RepeatedBlindly,

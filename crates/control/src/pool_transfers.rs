@@ -50,7 +50,7 @@ struct TransferJob {
     is_over: Cell<bool>,
 }
 
-/// What a transfer reads, and where to.
+/// The source of a transfer, and its goal.
 struct TransferPoints {
     source: PoolId,
     volume: VolumeId,

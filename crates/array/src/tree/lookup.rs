@@ -17,7 +17,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 /// Most ranges of one walk.
 pub(super) const SPANS_MAX: usize = 1 << 10;
 
-/// What a long walk does between two leaves that are in memory.
+/// The pace of a long walk over leaves that are in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkPace {
     /// It goes on: only reads from drives interrupt it.

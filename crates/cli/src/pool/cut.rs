@@ -3,7 +3,7 @@
 use super::{
     online_group,
     online_pool::OnlinePool,
-    pool_place::PoolPlaces,
+    pool_place::VerbPools,
     reporter::{close_all, open_all},
     volume::VolumeAnswer,
     volume_access::{VerbOptions, VolumeAccess},
@@ -72,9 +72,9 @@ pub fn snapshot(options: VerbOptions<'_>, wanted: &WantedSnapshot<'_>) -> Result
             }
             _ => {
                 let folders: Vec<&Path> = requests.iter().map(|request| request.folder.as_path()).collect();
-                match PoolPlaces::of(&world, &folders, options.server).await? {
-                    PoolPlaces::Served(pools) => take_online(&pools, &requests, (&name, wanted.note)).await?,
-                    PoolPlaces::Folders => {
+                match VerbPools::of(&world, &folders, options.server).await? {
+                    VerbPools::Served(pools) => take_online(&pools, &requests, (&name, wanted.note)).await?,
+                    VerbPools::Folders => {
                         let opened = open_all(&world, &folders, &console).await?;
                         let taken = take(&world, &opened, &requests, (&name, wanted.note)).await;
                         let closed = close_all(opened).await;
@@ -172,9 +172,9 @@ pub async fn settle_pools(
 ) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
-    let settled = match PoolPlaces::of_pools(world, &folders, server).await? {
-        PoolPlaces::Served(pools) => online_group::settle(&pools.iter().collect::<Vec<_>>(), give_up).await?,
-        PoolPlaces::Folders => {
+    let settled = match VerbPools::of_pools(world, &folders, server).await? {
+        VerbPools::Served(pools) => online_group::settle(&pools.iter().collect::<Vec<_>>(), give_up).await?,
+        VerbPools::Folders => {
             let opened = open_all(world, &folders, &console).await?;
             let settled = settle(&opened, give_up).await;
             let closed = close_all(opened).await;

@@ -6,7 +6,7 @@ use super::{
     group_arguments::{GroupArguments, GroupVerb},
     online_group::MadeByServer,
     online_pool::OnlinePool,
-    pool_place::{PoolPlace, PoolPlaces},
+    pool_place::{PoolPlace, VerbPools},
     reporter::{close_all, open, open_all},
     rollback::{uses_text, withheld_text},
     volume_access::VerbOptions,
@@ -99,15 +99,15 @@ fn create(options: VerbOptions<'_>, name: &str, volumes: &[PathBuf]) -> Result<E
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(options.json, false);
         let folders: Vec<&Path> = requests.iter().map(|(folder, _)| folder.as_path()).collect();
-        match PoolPlaces::of(&world, &folders, options.server).await? {
-            PoolPlaces::Served(pools) => {
+        match VerbPools::of(&world, &folders, options.server).await? {
+            VerbPools::Served(pools) => {
                 let mut ids = Vec::new();
                 for (pool, (_, names)) in pools.iter().zip(&requests) {
                     ids.extend(pool.volume_ids(names, "see 'spindle group --help'").await?);
                 }
                 pools[0].create_group(name, ids).await?;
             }
-            PoolPlaces::Folders => create_stopped(&world, &requests, name, &console).await?,
+            VerbPools::Folders => create_stopped(&world, &requests, name, &console).await?,
         }
         let paths: Vec<String> =
             folders.iter().map(|folder| folder.join(name).display().to_string()).collect();

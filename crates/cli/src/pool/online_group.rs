@@ -8,7 +8,7 @@ use control::web::{
         NewSnapshotsBody, SettlementBody, TakenCut, VolumeUses, in_uri,
     },
     group_rows::{
-        GroupPage, GroupPartRow, GroupRow, GroupSnapshotRow, MadeByGroup, MadeVolumeRow, SettledRow,
+        GroupEntry, GroupPage, GroupPartRow, GroupSnapshotRow, MadeByGroup, MadeVolumeRow, SettledRow,
         Settlement, TakenGroupSnapshot, UnsettledGroupRow,
     },
     rows::VolumePage,
@@ -38,7 +38,7 @@ pub struct MadeByServer {
 }
 
 /// Pools of a server as a person names them.
-pub struct PoolNames {
+pub struct ServedPoolNames {
     given: BTreeMap<String, PathBuf>,
     /// Beside the folder that was given.
     partners: Option<Partners>,
@@ -46,7 +46,7 @@ pub struct PoolNames {
     names: BTreeMap<String, String>,
 }
 
-impl PoolNames {
+impl ServedPoolNames {
     /// The names of the pools of a server, some of which were given.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl OnlinePool {
     /// # Errors
     ///
     /// No such group; the server does not answer.
-    pub async fn groups(&self, wanted: Option<&str>) -> Result<Vec<GroupRow>, Refusal> {
+    pub async fn groups(&self, wanted: Option<&str>) -> Result<Vec<GroupEntry>, Refusal> {
         let (mut rows, mut after) = (Vec::new(), String::new());
         let name = wanted.map_or_else(String::new, |name| format!("&name={}", in_uri(name)));
         loop {
@@ -112,7 +112,7 @@ impl OnlinePool {
     /// # Errors
     ///
     /// As of [`Self::groups`].
-    pub async fn group(&self, name: &str) -> Result<GroupRow, Refusal> {
+    pub async fn group(&self, name: &str) -> Result<GroupEntry, Refusal> {
         let found = self.groups(Some(name)).await?.into_iter().next();
         found.ok_or_else(|| self.group_refusal(&Error::NoGroup(name.to_owned())))
     }
@@ -124,7 +124,7 @@ impl OnlinePool {
     /// As of [`Self::groups`].
     pub async fn group_statuses(&self, wanted: Option<&str>) -> Result<Vec<GroupStatus>, Refusal> {
         let rows = self.groups(wanted).await?;
-        let names = PoolNames::of(&[self]).await?;
+        let names = ServedPoolNames::of(&[self]).await?;
         let mut all: Vec<(String, GroupStatus)> = Vec::new();
         for row in rows {
             let others = row.parts.iter().map(|part| &part.pool_id).chain(&row.other_pools);
@@ -177,7 +177,7 @@ impl OnlinePool {
     }
 
     /// A snapshot of a group by its name.
-    fn snapshot_of<'r>(&self, row: &'r GroupRow, name: &str) -> Result<&'r GroupSnapshotRow, Refusal> {
+    fn snapshot_of<'r>(&self, row: &'r GroupEntry, name: &str) -> Result<&'r GroupSnapshotRow, Refusal> {
         let mut all = row.parts.iter().flat_map(|part| &part.snapshots);
         all.find(|snapshot| snapshot.name == name).ok_or_else(|| {
             let (group, snapshot) = (row.name.clone(), name.to_owned());
@@ -234,7 +234,7 @@ impl OnlinePool {
     ) -> Result<Vec<(PathBuf, VolumeUses)>, Refusal> {
         let row = self.group(group).await?;
         self.snapshot_of(&row, snapshot)?;
-        let names = PoolNames::of(&[self]).await?;
+        let names = ServedPoolNames::of(&[self]).await?;
         let mut used = Vec::new();
         for part in self.in_order(row.parts, |part| &part.pool_id) {
             for volume in &part.volumes {
@@ -248,7 +248,7 @@ impl OnlinePool {
     }
 
     async fn made_of(&self, MadeByGroup { made }: MadeByGroup) -> Result<Vec<MadeByServer>, Refusal> {
-        let names = PoolNames::of(&[self]).await?;
+        let names = ServedPoolNames::of(&[self]).await?;
         let made = self.in_order(made, |row: &MadeVolumeRow| &row.pool_id);
         let made = made.into_iter().map(|row| {
             let pool = names.place_of(&row.pool_id);
@@ -331,7 +331,7 @@ pub async fn settle(pools: &[&OnlinePool], give_up: Option<&str>) -> Result<Vec<
     let body = SettlementBody { pools: ids, give_up: give_up.map(str::to_owned) };
     let reply = first.to_its_end(Method::POST, "/v1/settlement", Some(&body)).await?;
     let Settlement { settled } = reply.parsed()?;
-    let names = PoolNames::of(pools).await?;
+    let names = ServedPoolNames::of(pools).await?;
     let settled = settled.into_iter().map(|SettledRow { name, operation, outcome, waits_for }| SettledCut {
         snapshot: name,
         operation: operation.map(Into::into),
@@ -345,7 +345,7 @@ fn status_of(
     (name, group): (String, String),
     part: GroupPartRow,
     other_pools: Vec<String>,
-    names: &PoolNames,
+    names: &ServedPoolNames,
 ) -> GroupStatus {
     let GroupPartRow { made_at, volumes, snapshots, unsettled, .. } = part;
     let cut = |snapshot: &GroupSnapshotRow| CutStatus {

@@ -69,12 +69,12 @@ impl PoolPlace {
 }
 
 /// Pools, by who has them open: all of them a server, or all of them nobody.
-pub enum PoolPlaces {
+pub enum VerbPools {
     Folders,
     Served(Vec<OnlinePool>),
 }
 
-impl PoolPlaces {
+impl VerbPools {
     /// The places of pools that are given as folders or names.
     ///
     /// # Errors
@@ -84,11 +84,11 @@ impl PoolPlaces {
         Self::find(world, pools, (address, "/VOLUME")).await
     }
 
-    /// As [`PoolPlaces::of`], for a verb about the pools themselves.
+    /// As [`VerbPools::of`], for a verb about the pools themselves.
     ///
     /// # Errors
     ///
-    /// As of [`PoolPlaces::of`].
+    /// As of [`VerbPools::of`].
     pub async fn of_pools(world: &World, pools: &[&Path], address: &ServerAddress) -> Result<Self, Refusal> {
         Self::find(world, pools, (address, "")).await
     }

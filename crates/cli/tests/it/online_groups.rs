@@ -23,7 +23,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// What a command says, without times and measured durations.
+/// Output of a command, without times and measured durations.
 fn said(bench: &Bench, arguments: &[&str]) -> (Option<i32>, String, String) {
     let ProgramOutput { code, stdout, stderr, .. } = bench.run(arguments);
     let stdout = match serde_json::from_str::<Value>(&stdout) {

@@ -202,7 +202,7 @@ impl ConditionEvaluator {
     }
 }
 
-/// What ended early over several pools, in one of them.
+/// Work over several pools that ended early, in one of them.
 fn settlement_claim(name: &str, pool: &PoolHandle, site: &SiteView) -> Option<ConditionClaim> {
     let view = pool.view()?;
     let open: BTreeSet<PoolId> =

@@ -27,7 +27,7 @@ impl ApplyProgress {
         self.state().steps = steps;
     }
 
-    /// What applies have done, in words; `None` without any.
+    /// Progress of applies, in words; `None` without any.
     pub fn words(&self) -> Option<String> {
         let state = self.state();
         match (state.steps, state.applies) {

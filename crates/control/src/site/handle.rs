@@ -92,7 +92,7 @@ pub enum WantedAnswer {
     Power(SitePower),
     /// One row changed without a file.
     Change(Box<OnlineChange>),
-    /// What a pool missed while it did not answer, done. The server asks itself.
+    /// Work that a pool missed while it did not answer, done. The server asks itself.
     GoOn(String),
 }
 

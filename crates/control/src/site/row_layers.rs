@@ -29,7 +29,7 @@ pub(super) struct SiteLayer {
 }
 
 impl SiteLayer {
-    /// What the change takes away.
+    /// Services that the change takes away.
     pub fn lost(&self) -> LostServices {
         let gone = self.plan.changes.steps.iter().filter_map(|step| match step {
             SiteStep::Serve { kind, name, from: Some(_), .. } => Some((*kind, name.clone())),

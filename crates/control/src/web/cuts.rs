@@ -44,7 +44,7 @@ pub struct TakenCut {
     pub held_ms: f64,
 }
 
-/// What is to be settled.
+/// Work that is to be settled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettlementBody {

@@ -222,7 +222,7 @@ pub(super) async fn roll_back(
     Ok(Json(made(&held, identity, done)))
 }
 
-/// What a change has made, as it said, or as the pools have it since.
+/// Volumes that a change has made, as it said, or as the pools have it since.
 fn made(held: &HeldGroup, identity: ChangeIdentity, done: Option<Vec<GroupChangeDone>>) -> MadeByGroup {
     let mut rows = Vec::new();
     for (index, (pool, sighting)) in held.parts.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::{
     ApiState,
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
-    group_rows::{FoundPart, GroupRow},
+    group_rows::{FoundPart, GroupEntry},
     orders::{missing, order},
     problem::ApiProblem,
 };
@@ -109,9 +109,9 @@ pub(super) fn find(
 }
 
 impl MeantGroup {
-    pub fn row(self) -> GroupRow {
+    pub fn row(self) -> GroupEntry {
         let parts: Vec<FoundPart> = self.parts.into_iter().map(|(_, part)| part).collect();
-        GroupRow::of(self.id, &parts)
+        GroupEntry::of(self.id, &parts)
     }
 
     /// All pools of the group, if the caller may change them and they are open.
@@ -184,14 +184,14 @@ pub(super) async fn settle_now(api: &ApiState, pools: &[PoolHandle]) -> Result<(
 }
 
 /// The row of a group as its pools have it now.
-pub(super) async fn row_in(pools: &[PoolHandle], group: GroupId) -> Result<GroupRow, ApiProblem> {
+pub(super) async fn row_in(pools: &[PoolHandle], group: GroupId) -> Result<GroupEntry, ApiProblem> {
     let mut parts = sight(pools, group, [0; 16]).await?;
     parts.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let parts: Vec<FoundPart> =
         parts.iter().map(|(pool, sighting)| FoundPart::sighted(pool, sighting)).collect();
     match parts.is_empty() {
         true => Err(ApiProblem::not_found("the group was made, and is gone already")),
-        false => Ok(GroupRow::of(group, &parts)),
+        false => Ok(GroupEntry::of(group, &parts)),
     }
 }
 
@@ -220,10 +220,10 @@ impl HeldGroup {
         !self.parts[0].1.info.pools.is_empty()
     }
 
-    pub fn row(&self) -> GroupRow {
+    pub fn row(&self) -> GroupEntry {
         let parts: Vec<FoundPart> =
             self.parts.iter().map(|(pool, sighting)| FoundPart::sighted(pool, sighting)).collect();
-        GroupRow::of(self.id, &parts)
+        GroupEntry::of(self.id, &parts)
     }
 
     /// Refuses a group that is not as `If-Match` says, or, of a request that is repeated, as the first one found it.

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 /// A group of volumes whose snapshots, clones and rollbacks are one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct GroupRow {
+pub struct GroupEntry {
     /// UUID.
     pub id: String,
     pub name: String,
@@ -96,7 +96,7 @@ pub enum UnsettledVerb {
 /// A page of groups, by name and UUID.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GroupPage {
-    pub groups: Vec<GroupRow>,
+    pub groups: Vec<GroupEntry>,
     /// A pool is stopped: groups and parts that lie in it may be missing.
     pub is_incomplete: bool,
     /// `after` of the next page; none if this is the last.
@@ -187,7 +187,7 @@ pub(super) struct FoundPart {
     pub unsettled: Vec<UnsettledCut>,
 }
 
-impl GroupRow {
+impl GroupEntry {
     /// The row of parts, of which there is one at least.
     pub(super) fn of(group: GroupId, parts: &[FoundPart]) -> Self {
         let info = &parts.first().expect("a group has a part at least").info;

@@ -5,7 +5,7 @@ use super::{
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
     group_orders::{find, group_of, hold, row_in},
-    group_rows::{GroupPage, GroupRow},
+    group_rows::{GroupEntry, GroupPage},
     orders::{MeantVolume, has_stopped_pools, order, pool_of, volume_of},
     problem::ApiProblem,
     volumes::page_rows,
@@ -100,13 +100,13 @@ fn split(after: &str) -> (&str, &str) {
     after.rsplit_once('/').unwrap_or((after, ""))
 }
 
-fn row_of(site: &SiteView, caller: &Caller, id: GroupId) -> Option<GroupRow> {
+fn row_of(site: &SiteView, caller: &Caller, id: GroupId) -> Option<GroupEntry> {
     find(site, id, |pool| caller.sees(&pool.name)).map(|group| group.row())
 }
 
 /// Shows a group, with its ETag.
 #[utoipa::path(get, path = "/v1/groups/{group}", tag = "groups", params(("group" = String, Path, description = "UUID")),
-    responses((status = 200, description = "The group", body = GroupRow), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "The group", body = GroupEntry), (status = "default", response = ApiProblem)))]
 pub(super) async fn show(
     State(api): State<ApiState>,
     caller: Caller,
@@ -116,7 +116,7 @@ pub(super) async fn show(
     Ok(tagged(StatusCode::OK, &group_of(&api, &caller, &group)?.row()))
 }
 
-fn tagged(status: StatusCode, row: &GroupRow) -> Response {
+fn tagged(status: StatusCode, row: &GroupEntry) -> Response {
     let mut response = (status, Json(row)).into_response();
     let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal digits");
     response.headers_mut().insert(header::ETAG, tag);
@@ -146,7 +146,7 @@ impl NewPart {
 /// Makes a group of volumes. If there is one of this name with these volumes, that is the answer; one that was made in some of
 /// its pools alone is completed.
 #[utoipa::path(post, path = "/v1/groups", tag = "groups", request_body = NewGroupBody,
-    responses((status = 201, description = "It was made", body = GroupRow), (status = 200, description = "It was there", body = GroupRow),
+    responses((status = 201, description = "It was made", body = GroupEntry), (status = 200, description = "It was there", body = GroupEntry),
     (status = "default", response = ApiProblem)))]
 pub(super) async fn create(
     State(api): State<ApiState>,

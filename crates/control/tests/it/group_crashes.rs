@@ -22,7 +22,7 @@ use control::{
             ApiClient, ApiReply, GroupRollbackBody, Method, NewGroupBody, NewGroupClonesBody,
             NewGroupSnapshotBody, NewSnapshotsBody, NewVolumeBody, SettlementBody,
         },
-        group_rows::{GroupPage, GroupRow, MadeByGroup, Settlement},
+        group_rows::{GroupEntry, GroupPage, MadeByGroup, Settlement},
         rows::{PoolRow, SnapshotPage, VolumeEntry, VolumePage},
     },
 };
@@ -74,7 +74,7 @@ enum ChangeKind {
     Delete,
 }
 
-/// What both pools have.
+/// Contents of both pools.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct GroupModel {
     /// Names of the group's snapshots; `None` without the group.
@@ -105,14 +105,14 @@ fn said(refusal: Refusal) -> String {
 }
 
 /// The pools as the server shows them.
-struct Shown {
-    group: Option<GroupRow>,
+struct SeenPools {
+    group: Option<GroupEntry>,
     /// UUIDs of the group's volumes.
     volumes: Vec<String>,
     by_pool: BTreeMap<String, GroupModel>,
 }
 
-async fn look(client: &ApiClient) -> Result<Shown, String> {
+async fn look(client: &ApiClient) -> Result<SeenPools, String> {
     let page: GroupPage = client.get("/v1/groups").await.map_err(said)?;
     let group = page.groups.into_iter().next();
     let all: VolumePage = client.get("/v1/volumes").await.map_err(said)?;
@@ -139,11 +139,11 @@ async fn look(client: &ApiClient) -> Result<Shown, String> {
         model.group = part.map(|part| part.snapshots.iter().map(|row| row.name.clone()).collect());
         by_pool.insert(pool.to_owned(), model);
     }
-    Ok(Shown { group, volumes, by_pool })
+    Ok(SeenPools { group, volumes, by_pool })
 }
 
 /// Both pools have the same: all of each change, or none of it. Deletions and the making of the group go pool by pool.
-fn check_agreed(shown: &Shown, open: Option<&ChangeKind>) -> Result<(), String> {
+fn check_agreed(shown: &SeenPools, open: Option<&ChangeKind>) -> Result<(), String> {
     let (logs, mail) = (&shown.by_pool["logs"], &shown.by_pool["mail"]);
     let is_excused =
         matches!(open, Some(ChangeKind::Create | ChangeKind::Delete | ChangeKind::DeleteSnapshot(_)));
@@ -154,7 +154,7 @@ fn check_agreed(shown: &Shown, open: Option<&ChangeKind>) -> Result<(), String> 
 }
 
 impl Caller {
-    fn draw(&mut self, shown: &Shown) -> DrawnChange {
+    fn draw(&mut self, shown: &SeenPools) -> DrawnChange {
         let random = &mut self.random;
         let key = format!("{}-{:06}", self.drawn, random.below(1 << 20));
         let name = format!("s{}", random.below(4));
@@ -525,7 +525,7 @@ fn cuts_of_the_same_pools_in_opposite_order_do_not_wait_for_each_other() {
 fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
     with_server(|world, client, site, volumes| async move {
         let body = NewGroupBody { name: "all".to_owned(), volumes };
-        let group: GroupRow = client.call(Method::POST, "/v1/groups", &body).await.map_err(said)?;
+        let group: GroupEntry = client.call(Method::POST, "/v1/groups", &body).await.map_err(said)?;
         let pools = site.look().pools.clone();
         let (logs, mail) = (&pools["logs"], &pools["mail"]);
         // An order that takes a minute.

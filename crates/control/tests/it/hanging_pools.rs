@@ -56,7 +56,7 @@ uses = ['disks', 'journal']
 name = 'iqn.x:b'
 uses = ['disks', 'journal']
 ";
-/// What the next file adds, a volume in each pool.
+/// Volumes that the next file adds, one in each pool.
 const MORE: &str = "
 [[volume]]
 name = 'c'

@@ -72,7 +72,7 @@ pub struct GroupSighting {
     pub members: Vec<VolumeInfo>,
     /// Of the pool.
     pub unsettled: Vec<UnsettledCut>,
-    /// What a change with the UUID that was asked for has made of its volumes.
+    /// Volumes made of its own by a change with the UUID that was asked for.
     pub made: Vec<GroupMemberChange>,
 }
 

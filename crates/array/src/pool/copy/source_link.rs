@@ -47,7 +47,7 @@ pub fn source_link() -> (SourceLink, SourceRequests) {
 ///
 /// # Errors
 ///
-/// What the flow held in the pool could not be released.
+/// A hold of the flow in the pool could not be released.
 pub async fn serve_source(
     pool: &Pool,
     hosts: Option<MovingHosts<'_>>,

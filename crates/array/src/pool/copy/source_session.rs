@@ -47,7 +47,7 @@ enum HeldState {
     Difference(Box<Difference>),
 }
 
-/// What a move keeps from its hosts.
+/// The parts of a volume that a move keeps from its hosts.
 struct HeldHosts {
     hold: Option<HostHold>,
     /// Against commands whose callers have gone.
