@@ -8,9 +8,12 @@ use crate::{
 };
 use nbd::{ServerOptions, server::portal::MovingClient};
 use report::Refusal;
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use tokio::sync::mpsc;
-use world::{ThreadStarter, World};
+use world::{ThreadStarter, World, with_deadline};
+
+/// Time to close a pool under a server that goes on.
+pub const CLOSED_WITHIN: Duration = Duration::from_secs(25);
 
 /// Pools and their portal.
 pub struct DaemonSetting {
@@ -131,20 +134,44 @@ impl Daemon {
         refused
     }
 
-    /// Closes a pool and ends its thread. Its clients are disconnected.
-    pub async fn remove_pool(&mut self, name: &str) {
-        let Some(index) = self.pools.iter().position(|pool| pool.name == name) else { return };
+    /// Closes a pool and ends its thread, as [`Daemon::remove_all_pools`]. Its clients are disconnected.
+    pub async fn remove_pool(&mut self, name: &str) -> Option<String> {
+        let index = self.pools.iter().position(|pool| pool.name == name)?;
         let pool = self.pools.remove(index);
         self.route();
-        stop_all(vec![pool]).await;
+        self.stop_in_time(vec![pool]).await.pop().map(|(_, why)| why)
     }
 
     /// Closes all pools, all at the same time, and ends their threads; the portal goes on. Returns the pools whose thread had
-    /// panicked, with the messages.
+    /// panicked, and those that were not closed within [`CLOSED_WITHIN`], with the reasons: they go on closing.
     pub async fn remove_all_pools(&mut self) -> Vec<(String, String)> {
         let pools = std::mem::take(&mut self.pools);
         self.route();
-        stop_all(pools).await
+        self.stop_in_time(pools).await
+    }
+
+    async fn stop_in_time(&self, pools: Vec<PoolThread>) -> Vec<(String, String)> {
+        let stopping: Vec<_> = pools.into_iter().map(PoolThread::begin_stop).collect();
+        let began = self.world.now();
+        let mut failed = Vec::new();
+        for (name, end) in stopping {
+            let Some(mut end) = end.map(Box::pin) else { continue };
+            let left = CLOSED_WITHIN.saturating_sub(self.world.now().since(began));
+            match with_deadline(self.world.sleep(left), &mut end).await {
+                Some(ended) => failed.extend(ended.err().map(|panic| (name, panic))),
+                None => {
+                    let seconds = CLOSED_WITHIN.as_secs();
+                    failed.push((
+                        name,
+                        format!(
+                            "its drives hang: it was not closed within {seconds} s, and is when they answer"
+                        ),
+                    ));
+                    drop(self.world.spawn("late end", async move { drop(end.await) }));
+                }
+            }
+        }
+        failed
     }
 
     /// Accepts clients from now on.

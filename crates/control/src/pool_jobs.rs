@@ -320,8 +320,8 @@ impl PoolJobs {
     fn end_of(&self, result: Result<JobAnswer, Error>) -> RunEnd {
         match result {
             Ok(answer) => Some(Ok(answer)),
+            // It goes on when the pool is opened again. Another pool that has stopped is a reason as any other.
             Err(_) if self.pool.failure().is_some() => None,
-            Err(Error::Stopped(_)) => None,
             Err(error) => Some(Err(error.to_string())),
         }
     }

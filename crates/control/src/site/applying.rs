@@ -260,10 +260,18 @@ impl SiteServer {
                 self.notices.of(&name).warn(format!("it goes on keeping what was served of it: {refusal}"));
             }
             self.publish_without(Some(&name));
-            self.daemon.remove_pool(&name).await;
+            let late = self.daemon.remove_pool(&name).await;
             self.served_exports.remove(&name);
             self.served_texts.remove(&name);
-            self.notices.of(&name).note("closed: the site file has no group of this name any more");
+            match late {
+                None => {
+                    self.notices.of(&name).note("closed: the site file has no group of this name any more")
+                }
+                Some(why) => self
+                    .notices
+                    .of(&name)
+                    .warn(format!("the site file has no group of this name any more; {why}")),
+            }
         }
         failed
     }

@@ -35,6 +35,9 @@ use world::{LocalFuture, with_deadline};
 /// Time of a pool for an order of the site: less than callers of the API wait, so that they hear which pool it was.
 pub const SITE_ANSWER_WITHIN: Duration = Duration::from_secs(25);
 
+/// Work of a pool that answers again and that was refused is tried again after this.
+const AGAIN_AFTER: Duration = Duration::from_secs(600);
+
 /// Pools that have not answered, with the names of the orders.
 #[derive(Clone, Default)]
 pub(super) struct UnansweredPools(Rc<RefCell<BTreeMap<String, &'static str>>>);
@@ -137,22 +140,41 @@ impl SiteServer {
             return Ok(SiteAnswer::default());
         }
         self.notices.of(pool).note("it answers again: the server goes on with what it missed");
-        let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         let is_on_battery = self.power == SitePower::OnBattery;
-        let done = match under_way.filter(|apply| apply.online.is_none()) {
-            Some(ApplyRecord { text, file, begun, .. }) => {
-                let plan = self.plan(&text, &[], PlanOccasion::Apply).await?;
-                self.apply(PlannedSite { file, begun, said: Vec::new(), ..plan }, |_| ()).await
-            }
-            None => self.serve_missed().await,
-        };
+        let own = self.serve_own(pool).await;
+        let done = own.and(self.go_on_with_site().await);
         for failed in self.suspend_caches(is_on_battery).await {
             self.notices.of(pool).warn(failed);
         }
         if let Err(refusal) = &done {
             self.notices.of(pool).warn(refusal.to_string());
+            self.go_on_after(pool, self.world.sleep(AGAIN_AFTER));
         }
         done.map(|()| SiteAnswer::default())
+    }
+
+    /// Has a pool serve its version of the site, in which rights may have been taken away while it did not answer. An apply that
+    /// goes on may be refused, or end before it.
+    async fn serve_own(&mut self, pool: &str) -> Result<(), Refusal> {
+        let Some(text) = self.served_texts.get(pool).cloned() else { return Ok(()) };
+        let wanted = WantedSite::of(&parse(&text)?, &self.context)?;
+        let Some(wanted) = wanted.pools.iter().find(|wanted| wanted.name == *pool) else { return Ok(()) };
+        if self.served_exports.get(pool) == Some(&wanted.exports) {
+            return Ok(());
+        }
+        Ok(self.serve_pool(wanted, &text, None).await?)
+    }
+
+    /// Goes on with an apply that is under way, or serves what was missed.
+    async fn go_on_with_site(&mut self) -> Result<(), Refusal> {
+        let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
+        match under_way.filter(|apply| apply.online.is_none()) {
+            Some(ApplyRecord { text, file, begun, .. }) => {
+                let plan = self.plan(&text, &[], PlanOccasion::Apply).await?;
+                self.apply(PlannedSite { file, begun, said: Vec::new(), ..plan }, |_| ()).await
+            }
+            None => self.serve_missed().await,
+        }
     }
 
     /// Serves the site of those pools that do not serve all of it.
@@ -161,13 +183,18 @@ impl SiteServer {
         let Some(text) = text else { return Ok(()) };
         let wanted = WantedSite::of(&parse(&text)?, &self.context)?;
         let own: Arc<str> = text.as_str().into();
+        let mut refused = None;
         for pool in &wanted.pools {
             let is_open = self.daemon.pool(&pool.name).is_some();
-            if is_open && self.served_exports.get(&pool.name) != Some(&pool.exports) {
-                self.serve_pool(pool, &own, None).await?;
+            let is_missed = is_open && self.served_exports.get(&pool.name) != Some(&pool.exports);
+            // One that does not answer is gone on with by itself, and keeps no other one from it.
+            if is_missed && !self.unanswered.has(&pool.name) {
+                let served = self.serve_pool(pool, &own, None).await;
+                refused = refused.or(served.err());
             }
         }
-        self.keep_documents(&text, &wanted.pools).await
+        self.keep_documents(&text, &wanted.pools).await?;
+        refused.map_or(Ok(()), |refused| Err(refused.refusal))
     }
 }
 

@@ -10,8 +10,15 @@
 //!    later one may say less.
 //! 4. A server that starts takes the power as being there, unless it ended on a battery: then it is on it still.
 
-use super::{handle::SiteAnswer, planning::PlanOccasion, server::SiteServer};
-use crate::conditions::{ConditionClaim, condition_id};
+use super::{
+    handle::SiteAnswer,
+    planning::{PlanOccasion, PlannedSite},
+    server::SiteServer,
+};
+use crate::{
+    conditions::{ConditionClaim, condition_id},
+    journal::{ApplyRecord, JournalError},
+};
 use array::volume::VolumeDevice;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -98,10 +105,19 @@ impl SiteServer {
     /// Opens the pools again, and serves the site file that was applied last.
     async fn serve_again(&mut self) -> Option<String> {
         let served = async {
-            let text = self.journal.served_site().map_err(|error| error.refusal())?;
-            let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
+            let refusal = |error: JournalError| error.refusal();
+            let under_way = self.journal.apply_under_way().map_err(refusal)?;
+            let (text, file, begun) = match under_way.filter(|apply| apply.online.is_none()) {
+                Some(ApplyRecord { text, file, begun, .. }) => (text, file, begun),
+                None => {
+                    let text = self.journal.served_site().map_err(refusal)?;
+                    let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
+                    // What is served may not become the file: a start would take it for what a person wants.
+                    (text, self.journal.applied_file().map_err(refusal)?, None)
+                }
+            };
             let plan = self.plan(&text, &[], PlanOccasion::Start).await?;
-            self.apply(plan, |_| ()).await
+            self.apply(PlannedSite { file, begun, ..plan }, |_| ()).await
         };
         served.await.err().map(|refusal| format!("the site is not served as before: {refusal}"))
     }
@@ -112,7 +128,7 @@ impl SiteServer {
         for pool in self.daemon.pools() {
             let done = self.order(&pool.name, "write caches", move |served| {
                 Box::pin(async move {
-                    served.exports.suspend_write_caches(is_suspended);
+                    served.pool.suspend_write_caches(is_suspended);
                     // The flush of one volume is that of the whole pool.
                     let Some(volume) = served.pool.volumes().into_iter().next() else { return Ok(()) };
                     let volume = served.pool.volume(volume.volume);

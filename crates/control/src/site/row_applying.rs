@@ -68,13 +68,16 @@ impl SiteServer {
         self.publish();
         match late.first() {
             None => Ok(()),
-            Some(pool) => Err(RowRefusal::no_answer(
-                format!(
-                    "changed ({}), but pool {pool} did not answer and serves as before: it gets the change when it answers",
-                    words.join("; ")
-                ),
-                "look at the pool's drives; the server goes on with it by itself, also after a restart",
-            )),
+            Some(pool) => {
+                words.iter().for_each(|change| self.notices.note(format!("changed online: {change}")));
+                Err(RowRefusal::no_answer(
+                    format!(
+                        "changed ({}), but pool {pool} did not answer and serves as before: it gets the change when it answers",
+                        words.join("; ")
+                    ),
+                    "look at the pool's drives; the server goes on with it by itself, also after a restart",
+                ))
+            }
         }
     }
 

@@ -57,11 +57,20 @@ impl SiteServer {
         let OnlineChange { mut change, secret, if_match, is_forced, is_dry_run } = wanted;
         let file = secret.map(|secret| self.keep_secret(&mut change, &secret)).transpose()?.flatten();
         let changed = self.change_row_with((change, if_match), is_forced, is_dry_run).await;
-        if let Some(file) = file.filter(|_| is_dry_run || changed.is_err()) {
+        // A change may be made although it ends with a refusal: a pool that does not answer gets it later.
+        if let Some(file) = file.filter(|file| (is_dry_run || changed.is_err()) && !self.is_named(file)) {
             // The refusal is the news; a secret that stays is known to nobody.
             let _ = host_files::remove_file(&file);
         }
         changed
+    }
+
+    /// True if a version of the site that counts has the path of a file. A journal that cannot be read may have it.
+    fn is_named(&self, file: &Path) -> bool {
+        let path = file.display().to_string();
+        let (served, under_way) = (self.journal.served_site(), self.journal.apply_under_way());
+        let (Ok(served), Ok(under_way)) = (served, under_way) else { return true };
+        [served, under_way.map(|apply| apply.text)].into_iter().flatten().any(|text| text.contains(&path))
     }
 
     async fn change_row_with(

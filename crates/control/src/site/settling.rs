@@ -1,24 +1,34 @@
 //! Snapshots and operations over several pools that ended early, settled when their pools are opened.
 
-use super::server::SiteServer;
+use super::{pool_answers::SITE_ANSWER_WITHIN, server::SiteServer};
 use crate::{
     planted::{self, GroupBug},
+    pool_thread::current,
     several_pools::{GATHER_MAX, PartsRefusal, SettledOnline, settle},
 };
 use serving::pool::cut::{CutOutcome, SettledCut};
+use world::with_deadline;
 
 impl SiteServer {
     /// Settles what ended early in the pools that are open, as far as all that it needs are. To be called before their volumes
     /// are served: those of a rollback that waits are not opened. What waits still is a condition.
     pub(super) async fn settle_pools(&self) {
-        let pools = self.pool_handles();
+        // One that does not answer settles when it is opened the next time.
+        let mut pools = self.pool_handles();
+        pools.retain(|pool| !self.unanswered.has(&pool.name) && current(&pool.views).is_some());
         let is_settled = |pool: &crate::site::handle::PoolHandle| pool.last_view().unsettled.is_empty();
         if pools.iter().all(is_settled) || planted::is_in_groups(GroupBug::NotSettledAtStart) {
             return;
         }
         let ids = pools.iter().map(|pool| pool.id);
         let settled = match self.operation_places.hold(ids, self.world.sleep(GATHER_MAX)).await {
-            Some(_places) => settle(&pools, None).await,
+            Some(_places) => {
+                let settling = Box::pin(settle(&pools, None));
+                match with_deadline(self.world.sleep(SITE_ANSWER_WITHIN), settling).await {
+                    Some(settled) => settled,
+                    None => Err(PartsRefusal::Busy { pool: "of several".to_owned() }),
+                }
+            }
             None => Err(PartsRefusal::Busy { pool: "of several".to_owned() }),
         };
         match settled {

@@ -32,8 +32,6 @@ pub struct ModeSettings {
     pub has_write_cache: bool,
     /// Default of `has_write_cache`.
     pub had_write_cache: bool,
-    /// WCE is 0 for a while, and cannot be changed; then it is `has_write_cache` again.
-    pub is_cache_suspended: bool,
     /// SWP.
     pub is_write_protected: bool,
     /// The export is read-only.
@@ -45,11 +43,6 @@ pub struct ModeSettings {
 }
 
 impl ModeSettings {
-    /// WCE as it is now.
-    pub fn caches_writes(self) -> bool {
-        self.has_write_cache && !self.is_cache_suspended
-    }
-
     /// The default values.
     pub fn at_first(self) -> Self {
         Self {
@@ -122,8 +115,8 @@ fn short_page_of(mode: &ModeSettings, values: PageControl, page: u8) -> Option<V
     };
     (bytes[0], bytes[1]) = (page, bytes.len() as u8 - 2);
     match (page, values) {
-        (CACHING, PageControl::Changeable) => bytes[2] = wce(!mode.is_cache_suspended),
-        (CACHING, PageControl::Current) => bytes[2] = wce(mode.caches_writes()),
+        (CACHING, PageControl::Changeable) => bytes[2] = WCE,
+        (CACHING, PageControl::Current) => bytes[2] = wce(mode.has_write_cache),
         (CACHING, _) => bytes[2] = wce(mode.had_write_cache),
         (CONTROL, PageControl::Changeable) => bytes[4] = SWP,
         // Unrestricted reordering; sense data in fixed format.
@@ -230,8 +223,6 @@ pub fn select(mode: &ModeSettings, is_long: bool, list: &[u8]) -> Result<ModeSet
             return Err(invalid);
         }
         match name {
-            // A host that sends the page back as it is now must not turn the cache off for good.
-            (CACHING, _) if mode.is_cache_suspended => {}
             (CACHING, _) => wanted.has_write_cache = page[2] & WCE != 0,
             (CONTROL, _) => wanted.is_write_protected = page[4] & SWP != 0,
             (RECOVERY, _) => {
@@ -254,7 +245,6 @@ mod tests {
     const MODE: ModeSettings = ModeSettings {
         has_write_cache: false,
         had_write_cache: false,
-        is_cache_suspended: false,
         is_write_protected: false,
         is_read_only: false,
         thresholds: None,
@@ -286,23 +276,6 @@ mod tests {
         )
         .unwrap();
         assert_eq!(huge[4..12], [0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0], "more blocks than it has room for");
-    }
-
-    #[test]
-    fn a_suspended_cache_shows_as_none_and_comes_back() {
-        let mode =
-            ModeSettings { has_write_cache: true, had_write_cache: true, is_cache_suspended: true, ..MODE };
-        let page = |values| sense(&mode, values, (CACHING, 0), SHORT).unwrap();
-        assert_eq!(page(PageControl::Current)[6] & WCE, 0);
-        assert_eq!(page(PageControl::Changeable)[6] & WCE, 0);
-        assert_eq!(page(PageControl::Default)[6] & WCE, WCE);
-        let mut list = page(PageControl::Current);
-        list[0] = 0;
-        assert_eq!(select(&mode, false, &list), Ok(mode), "sent back as it is");
-        list[6] |= WCE;
-        let refused = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
-        assert_eq!(select(&mode, false, &list), Err(refused));
-        assert!(ModeSettings { is_cache_suspended: false, ..mode }.caches_writes());
     }
 
     #[test]

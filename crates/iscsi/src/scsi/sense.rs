@@ -29,6 +29,8 @@ impl AdditionalSense {
     /// NO ADDITIONAL SENSE INFORMATION.
     pub const NONE: Self = Self(0x00, 0x00);
     pub const OPERATION_IN_PROGRESS: Self = Self(0x00, 0x16);
+    /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY.
+    pub const BECOMING_READY: Self = Self(0x04, 0x01);
     /// LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED.
     pub const MANUAL_INTERVENTION_REQUIRED: Self = Self(0x04, 0x03);
     pub const WRITE_ERROR: Self = Self(0x0c, 0x00);

@@ -74,30 +74,6 @@ fn mode_select_establishes_a_unit_attention_for_other_initiators() {
 }
 
 #[test]
-fn a_write_cache_that_is_suspended_is_announced_at_both_ends() {
-    with_unit(5, properties(), |_, unit| async move {
-        let host = Initiator::awake(&unit, "a").await;
-        let sense = [code::MODE_SENSE_6, 0x08, 0x08, 0, 255, 0];
-        let mut list = Initiator::done(host.execute(&unit, &sense, &[]).await);
-        unit.suspend_write_cache(true);
-        Initiator::done(host.execute(&unit, &[0; 6], &[]).await);
-        unit.suspend_write_cache(false);
-        // A unit without a cache has nothing to tell; now it gets one.
-        (list[0], list[4 + 2]) = (0, list[4 + 2] | 4);
-        let select = [code::MODE_SELECT_6, 0x10, 0, 0, list.len() as u8, 0];
-        Initiator::done(host.execute(&unit, &select, &list).await);
-        for (is_suspended, wce) in [(true, 0), (false, 4)] {
-            unit.suspend_write_cache(is_suspended);
-            unit.suspend_write_cache(is_suspended);
-            let heard = sense_of(&host.execute(&unit, &[0; 6], &[]).await);
-            assert_eq!(heard, (SenseKey::UnitAttention, AdditionalSense::MODE_PARAMETERS_CHANGED));
-            Initiator::done(host.execute(&unit, &[0; 6], &[]).await);
-            assert_eq!(Initiator::done(host.execute(&unit, &sense, &[]).await)[6] & 4, wce);
-        }
-    });
-}
-
-#[test]
 fn reported_commands_are_supported() {
     with_unit(4, properties(), |_, unit| async move {
         let initiator = Initiator::awake(&unit, "a").await;

@@ -329,7 +329,12 @@ impl GroupSession {
             SessionState::Streaming if is_periodic => SessionState::Merging,
             state => state,
         };
-        self.has_compared |= serves;
+        if state == SessionState::Fetching || outcome.finding == ConnectFinding::TwoPrimaries {
+            // Whatever it served before: only the next comparison says that it has all that hosts were told.
+            self.has_compared = false;
+        } else {
+            self.has_compared |= serves;
+        }
         if state == SessionState::Streaming {
             if let Some(common) = &outcome.common {
                 self.confirmed = common.cut.clone();

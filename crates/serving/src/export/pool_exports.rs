@@ -28,7 +28,7 @@ use iscsi::{
 use nbd::Export;
 use report::Refusal;
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     rc::Rc,
@@ -102,7 +102,6 @@ pub struct PoolExports {
     units: RefCell<BTreeMap<(String, u64), KeptUnit>>,
     /// By their names.
     nbd: RefCell<BTreeMap<String, KeptExport>>,
-    are_caches_suspended: Cell<bool>,
 }
 
 /// An NBD export as its clients were promised it.
@@ -134,7 +133,6 @@ impl PoolExports {
             shared: RefCell::default(),
             units: RefCell::default(),
             nbd: RefCell::default(),
-            are_caches_suspended: Cell::new(false),
         }
     }
 
@@ -181,7 +179,6 @@ impl PoolExports {
                 let place = (target.name.clone(), unit.number);
                 let before = self.units.borrow().get(&place).cloned();
                 let now = kept_unit(unit, device, before);
-                now.unit.suspend_write_cache(self.are_caches_suspended.get());
                 by_number.insert(unit.number, Rc::clone(&now.unit));
                 kept.insert(place, now);
             }
@@ -299,14 +296,6 @@ impl PoolExports {
             .map(|(name, _)| format!("NBD export {name}"))
             .chain(units.map(|((target, number), _)| format!("unit {target}/{number}")))
             .collect()
-    }
-
-    /// Suspends the write caches of the pool's volumes, or ends that ([`Pool::suspend_write_caches`]), and announces to initiators
-    /// that their units have none. NBD has no way to tell: its clients go on sending flushes, which do no harm.
-    pub fn suspend_write_caches(&self, is_suspended: bool) {
-        self.pool.suspend_write_caches(is_suspended);
-        self.are_caches_suspended.set(is_suspended);
-        self.units.borrow().values().for_each(|kept| kept.unit.suspend_write_cache(is_suspended));
     }
 
     /// Announces to initiators that a volume has another size.

@@ -157,12 +157,15 @@ impl ServedAs {
         if has_nbd.get() {
             gate.withhold().await;
         }
-        let mut withheld = Vec::new();
+        let withheld = Vec::new();
+        let mut away = ClientsKeptAway { of: self, was_withheld, withheld, _one_at_a_time: one_at_a_time };
         for unit in self.served.units() {
+            unit.keep_all_out(true);
+            away.withheld.push((Rc::clone(&unit), Vec::new()));
             let initiators = unit.withhold().await;
-            withheld.push((unit, initiators));
+            away.withheld.last_mut().expect("it was added").1 = initiators;
         }
-        ClientsKeptAway { of: self, was_withheld, withheld, _one_at_a_time: one_at_a_time }
+        away
     }
 
     /// Names of the initiators that are logged in to its units, sorted.
@@ -218,6 +221,12 @@ impl ServedAs {
         if let Some(kept) = &self.kept {
             kept.settle(&self.served).await;
         }
+    }
+}
+
+impl Drop for ClientsKeptAway<'_> {
+    fn drop(&mut self) {
+        self.withheld.iter().for_each(|(unit, _)| unit.keep_all_out(false));
     }
 }
 

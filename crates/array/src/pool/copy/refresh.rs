@@ -75,8 +75,19 @@ impl Pool {
             if id == row.snapshot {
                 return Ok(refreshed);
             }
-            self.check_unused(self.number_of(VolumeKey::from(name))?, false)?;
+            let number = self.number_of(VolumeKey::from(name))?;
+            self.check_ungrouped(&self.volume_row(number))?;
+            self.check_unused(number, false)?;
             self.rename(VolumeKey::from(name), &incomplete).await?;
+            // Somebody may have opened it meanwhile. Under its new name nobody does.
+            let is_as_before = match self.check_unused(number, false) {
+                Ok(()) => self.check_unwritten(&incomplete, &common).await,
+                used => used,
+            };
+            if let Err(error) = is_as_before {
+                self.rename(VolumeKey::from(&incomplete), name).await?;
+                return Err(error);
+            }
         }
         if id != row.snapshot {
             let points = [id, row.snapshot];

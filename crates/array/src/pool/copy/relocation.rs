@@ -214,6 +214,11 @@ impl Move<'_> {
         loop {
             let common = self.common().await?;
             let all = self.snapshots().await?;
+            if common.is_none() && !self.is_begun_from(all.first()) {
+                // What there is of another snapshot, which was deleted, is part of no other: older data would stay in it.
+                self.begin_again().await?;
+                continue;
+            }
             let next = match &common {
                 None => 0,
                 // It was deleted just now.
@@ -224,11 +229,10 @@ impl Move<'_> {
             };
             let Some(next) = all.get(next) else { return Ok(()) };
             match self.bring(common.as_ref(), next).await {
-                // It was deleted just now. What there is of a first one is part of no other.
+                // It was deleted just now.
                 Err(Error::NoSnapshot { .. }) => {
                     if common.is_none() {
-                        self.to.delete_volume(&self.incomplete, true).await?;
-                        self.begin().await?;
+                        self.begin_again().await?;
                     }
                     continue;
                 }
@@ -236,6 +240,17 @@ impl Move<'_> {
             }
             self.moved.snapshots += usize::from(!next.name.starts_with(PASS_NAME));
         }
+    }
+
+    /// True if the copy was begun from this snapshot, and has no other.
+    fn is_begun_from(&self, first: Option<&PointRow>) -> bool {
+        let begun = self.to.info_of(&self.incomplete).map(|info| info.volume);
+        first.is_some_and(|first| begun == Some(self.identity(first.snapshot)))
+    }
+
+    async fn begin_again(&mut self) -> Result<()> {
+        self.to.delete_volume(&self.incomplete, true).await?;
+        self.begin().await
     }
 
     /// Copies the state at a snapshot, as far as it differs from that at an earlier one, and takes the snapshot.

@@ -53,6 +53,7 @@ pub struct LogicalUnit {
     copies: RefCell<BTreeMap<(Nexus, u8), CopyProgress>>,
     removable_medium: RefCell<RemovableMedium>,
     withholding: RefCell<Withholding>,
+    are_all_kept_out: Cell<bool>,
     /// Commands being executed, and copies that write here.
     executing: Cell<usize>,
     idle: Notify,
@@ -151,7 +152,6 @@ impl LogicalUnit {
         let mode = ModeSettings {
             has_write_cache,
             had_write_cache: has_write_cache,
-            is_cache_suspended: false,
             is_write_protected: false,
             is_read_only,
             thresholds: None,
@@ -168,6 +168,7 @@ impl LogicalUnit {
             copies: RefCell::default(),
             removable_medium: RefCell::default(),
             withholding: RefCell::default(),
+            are_all_kept_out: Cell::new(false),
             executing: Cell::new(0),
             idle: Notify::new(),
             writing: RwLock::new(()),
@@ -224,7 +225,7 @@ impl LogicalUnit {
 
     /// Durability a write must have before it is acknowledged.
     fn stability(&self, is_fua: bool) -> Stability {
-        if is_fua || !self.mode.get().caches_writes() { Stability::Stable } else { Stability::Volatile }
+        if is_fua || !self.mode.get().has_write_cache { Stability::Stable } else { Stability::Volatile }
     }
 
     /// A nexus begins: RESET OCCURRED is pending for it, as after power on.
@@ -266,17 +267,6 @@ impl LogicalUnit {
         }
     }
 
-    /// Turns the write cache off for a while, as on a battery, or on again. Establishes MODE PARAMETERS CHANGED if the unit has
-    /// one that is on.
-    pub fn suspend_write_cache(&self, is_suspended: bool) {
-        let before = self.mode.get();
-        let mode = ModeSettings { is_cache_suspended: is_suspended, ..before };
-        self.set_mode(mode);
-        if mode.caches_writes() != before.caches_writes() {
-            self.raise_attention_for_others(None, AdditionalSense::MODE_PARAMETERS_CHANGED);
-        }
-    }
-
     /// The device was resized: establishes CAPACITY DATA HAS CHANGED.
     pub fn capacity_changed(&self) {
         self.raise_attention_for_others(None, AdditionalSense::CAPACITY_CHANGED);
@@ -315,6 +305,11 @@ impl LogicalUnit {
             self.idle.notified().await;
         }
         initiators
+    }
+
+    /// Keeps all initiators out for a while, also those that log in now: the contents are about to change.
+    pub fn keep_all_out(&self, are_kept_out: bool) {
+        self.are_all_kept_out.set(are_kept_out);
     }
 
     /// Withholds the unit from nexuses that an earlier process withheld it from, and that have not logged out since.
@@ -366,6 +361,9 @@ impl LogicalUnit {
     fn check_admitted(&self, nexus: &Nexus) -> UnitResult<()> {
         if self.withholding.borrow().is_withheld(nexus) {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::MANUAL_INTERVENTION_REQUIRED).into());
+        }
+        if self.are_all_kept_out.get() {
+            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::BECOMING_READY).into());
         }
         Ok(())
     }
