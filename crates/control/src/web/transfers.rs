@@ -197,9 +197,9 @@ fn check_site_lacks(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProble
     }
     // Of an apply that is under way, too.
     let under_way = api.journal.apply_under_way()?.map(|apply| [Some(apply.text), apply.file]);
-    let files = under_way.into_iter().flatten().chain([api.journal.applied_file()?]).flatten();
+    let mut files = under_way.into_iter().flatten().chain([api.journal.applied_file()?]).flatten();
     let names = |text: String| parse(&text).is_ok_and(|site| site.volumes.iter().any(is_meant));
-    if files.map(names).any(|names| names) {
+    if files.any(names) {
         return refused(
             format!("the site file says that {name} is in group {pool}: a start would make an empty one there"),
             "apply a file without it, which leaves it as it is; move it; then apply a file that has it in its new group"
