@@ -1,7 +1,10 @@
 //! Notices of the daemon's threads, printed as lines.
 
 use crate::{console::Console, exit_status::ExitStatus};
-use control::notice::{Notice, NoticeReader};
+use control::{
+    kinds,
+    notice::{Notice, NoticeReader},
+};
 use report::Refusal;
 use std::future::{Future, pending};
 use world::with_deadline;
@@ -42,7 +45,9 @@ pub async fn say_end(
 /// Prints one notice.
 fn print(console: &Console, Notice { thread, is_warning, text, event, .. }: &Notice) {
     if let Some(event) = event {
-        console.event(event.severity, &event.time, text);
+        if !kinds::was_shown(event) {
+            console.event(event.severity, &event.time, text);
+        }
         if console.is_for_programs() {
             // The reader may be gone; the pools go on, and so do the lines.
             let _ = console.json_of(event);

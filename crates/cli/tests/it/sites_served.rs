@@ -2,6 +2,7 @@
 
 use crate::{
     exported::{Exported, is_here, judge},
+    judged_exports::until,
     pool_drives::done,
     qemu_io::QemuIo,
     spindle::{Bench, json_of, signal},
@@ -284,6 +285,10 @@ fn what_cannot_be_made_or_served_is_refused_in_a_line_and_leaves_all_as_it_was()
     );
     let served = Served::begin(&bench);
     assert_eq!(served.uris.len(), 1, "the other pool is served: {:?}", served.uris);
+    // Its condition is open a moment later.
+    until("a condition of the pool", || {
+        bench.run(&["event", "conditions", "--state", "state"]).stdout.contains("another Spindle")
+    });
     let log = fs::read_to_string(bench.path("log")).unwrap();
     assert!(log.contains("pool mail is not as the file says: ") && log.contains("another Spindle"), "{log}");
     assert_eq!(log.matches("another Spindle has the pool open").count(), 1, "said once: {log}");
