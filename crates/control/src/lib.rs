@@ -53,6 +53,7 @@ pub mod pool_thread;
 mod pool_transfers;
 pub mod portal;
 pub mod recovery;
+mod row_tag;
 pub mod schedules;
 pub mod session_view;
 pub mod several_pools;

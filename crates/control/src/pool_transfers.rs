@@ -155,7 +155,7 @@ impl PoolTransfers {
         let serve = move |served: Rc<ServedPool>| -> LocalFuture<()> {
             let world = served.world.clone();
             world.spawn("source of a transfer", async move {
-                // What it could not release it releases when it is opened again.
+                // The pool releases the rest when it is opened again.
                 let _ = serve_source(&served.pool, None, requests).await;
                 served.show_changes();
             });

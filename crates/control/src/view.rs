@@ -151,7 +151,7 @@ impl ViewPublisher {
             self.groups = Arc::new(self.pool.pool.groups());
             self.rows_of = Some(revision);
         }
-        // What is under way ends without a change of the catalogue if it fails.
+        // Work under way that fails ends without a change of the catalogue.
         let unsettled = self.pool.pool.unsettled_cuts().into_iter();
         keep_if_equal(
             &mut self.unsettled,

@@ -309,7 +309,7 @@ impl<'i> Introductions<'i> {
         let resumes = !receiver_forks && receiver.unfinished.as_ref().is_some_and(resumes);
         let has_log = sender.log_from.is_within(since) && way_back != WayBack::ByBlocks;
         let way = match has_log {
-            // What the pass brought already need not come as records again.
+            // Blocks that the pass brought already need not come as records again.
             true if !resumes => TransferWay::Log,
             _ if sender.points.contains(since) => TransferWay::Point,
             _ => TransferWay::BornSince,

@@ -24,7 +24,7 @@ pub enum JobKind {
     Empty,
     /// Moving data between drives until they are about equally full.
     Level,
-    /// Copying a snapshot of another pool into a new volume; as refreshing and moving, counted by whoever runs it.
+    /// Copying a snapshot of another pool into a new volume; as for a refresh and a move, the task that runs it counts.
     Copy,
     /// Bringing a copy up to another snapshot of its source in another pool.
     Refresh,

@@ -122,7 +122,7 @@ fn a_unit_comes_and_goes_under_its_hosts_and_others_notice_nothing() {
         assert!(again.len() == 1 && again[0]["id"] != id, "{again:?}");
 
         // A right that is taken away ends its sessions alone.
-        // What no force would make right is said first.
+        // The reason that no force overcomes comes first.
         for force in [&[][..], &["--force"]] {
             let said = refused(&bench, &[&["initiator", "set", A, "--uses", "none"], force].concat());
             assert!(said.contains("target own would be open to every initiator"), "{said}");

@@ -108,7 +108,7 @@ fn verbs_of_groups_say_the_same_served_or_not() {
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     served.end();
-    // What the server did is what the pools have.
+    // The pools have the server's work.
     for bench in [&served_bench, &stopped] {
         for pool in [MAIL, LOGS] {
             let shown = said(bench, &["pool", "show", pool]).1;

@@ -80,7 +80,7 @@ fn volumes_are_copied_refreshed_and_moved_through_the_server_beside_its_clients(
         let named = ["volume", "refresh", "logs/copy", "--from", "mail/store@b", "--server", &socket(&bench)];
         let said = json_of(&done(&bench.run(&[&named[..], &["--json"]].concat())));
         assert_eq!((&said["copied_bytes"], &said["since"]), (&0.into(), &"b".into()));
-        // What is served stays in its pool.
+        // A served volume stays in its pool.
         let said = bench.run(&["volume", "move", &store, &format!("{LOGS}/store")]);
         refused_with(&said, "mail/store is served, or a schedule names it");
         client.says("read -P 9 0 1M", "read 1048576", 1).await;

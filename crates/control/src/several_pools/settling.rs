@@ -59,7 +59,7 @@ pub async fn settle(
         }
     };
     for pool in pools {
-        // What is settled elsewhere is among them, and waits for nothing.
+        // Those that are settled elsewhere are among them, and wait for nothing.
         for cut in seen[&pool.id].iter().filter(|cut| !cut.pools.is_empty()) {
             let mut settled = SettledOnline::of(cut, CutOutcome::Waits);
             if give_up == Some(cut.name.as_str()) {

@@ -203,7 +203,7 @@ pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(
         }
     }
     for pool in pools.iter().filter(|pool| site.group(&pool.name).is_some()) {
-        // What the site has was taken out.
+        // Volumes of the site were taken out above.
         let new = pool.volumes.iter().filter(|one| known.contains_key(&(&*pool.name, &*one.name)));
         volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
     }

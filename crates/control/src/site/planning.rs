@@ -216,8 +216,8 @@ impl SitePlanner {
         })
     }
 
-    /// The site that counts, and the same without rows that were changed since an apply began that did not come to its end. A
-    /// person who applies another file than that is told what it undoes.
+    /// The site that counts, and the same without rows that were changed since an apply began that did not come to its end. The
+    /// plan for another file than that lists the changes that it undoes.
     fn with_rows_of(
         &self,
         file: &Site,

@@ -187,7 +187,7 @@ impl SiteServer {
         for pool in &wanted.pools {
             let is_open = self.daemon.pool(&pool.name).is_some();
             let is_missed = is_open && self.served_exports.get(&pool.name) != Some(&pool.exports);
-            // One that does not answer is gone on with by itself, and keeps no other one from it.
+            // The server goes on with a pool that does not answer when it does; the others need not wait for it.
             if is_missed && !self.unanswered.has(&pool.name) {
                 let served = self.serve_pool(pool, &own, None).await;
                 refused = refused.or(served.err());

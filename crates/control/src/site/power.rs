@@ -112,7 +112,7 @@ impl SiteServer {
                 None => {
                     let text = self.journal.served_site().map_err(refusal)?;
                     let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-                    // What is served may not become the file: a start would take it for what a person wants.
+                    // The served site must not become the file: a start would take it for a person's wish.
                     (text, self.journal.applied_file().map_err(refusal)?, None)
                 }
             };

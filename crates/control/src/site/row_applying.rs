@@ -75,7 +75,7 @@ impl SiteServer {
                         "changed ({}), but pool {pool} did not answer and serves as before: it gets the change when it answers",
                         words.join("; ")
                     ),
-                    "look at the pool's drives; the server goes on with it by itself, also after a restart",
+                    "look at the pool's drives; the server goes on with it when it answers, also after a restart",
                 ))
             }
         }

@@ -21,10 +21,9 @@ use super::{
     server::{SiteServer, parse},
     wanted_pool::WantedPool,
 };
-use crate::{hexadecimal::hexadecimal, session_view::SessionView};
+use crate::{hexadecimal::hexadecimal, row_tag::row_tag, session_view::SessionView};
 use plan::site::SiteInitiator;
 use report::Refusal;
-use ring::digest::{SHA256, digest};
 use serving::export::WantedExports;
 use std::{
     collections::BTreeSet,
@@ -40,14 +39,12 @@ const SECRET_BYTES_MAX: u64 = 4096;
 impl SiteRow<'_> {
     /// The version of the row, as `ETag` and `If-Match` have it.
     pub fn tag(&self) -> String {
-        let text = match self {
-            Self::Target(row) => serde_json::to_string(row),
-            Self::Initiator(row) => serde_json::to_string(row),
-            Self::Export(row) => serde_json::to_string(row),
-            Self::Schedule(row) => serde_json::to_string(row),
-        };
-        let hash = digest(&SHA256, text.expect("plain fields").as_bytes());
-        format!("\"{}\"", hexadecimal(&hash.as_ref()[..8]))
+        match self {
+            Self::Target(row) => row_tag(row),
+            Self::Initiator(row) => row_tag(row),
+            Self::Export(row) => row_tag(row),
+            Self::Schedule(row) => row_tag(row),
+        }
     }
 }
 

@@ -21,17 +21,12 @@ impl SiteServer {
             return;
         }
         let ids = pools.iter().map(|pool| pool.id);
-        let settled = match self.operation_places.hold(ids, self.world.sleep(GATHER_MAX)).await {
-            Some(_places) => {
-                let settling = Box::pin(settle(&pools, None));
-                match with_deadline(self.world.sleep(SITE_ANSWER_WITHIN), settling).await {
-                    Some(settled) => settled,
-                    None => Err(PartsRefusal::Busy { pool: "of several".to_owned() }),
-                }
-            }
-            None => Err(PartsRefusal::Busy { pool: "of several".to_owned() }),
+        let in_time = async {
+            let _places = self.operation_places.hold(ids, self.world.sleep(GATHER_MAX)).await?;
+            with_deadline(self.world.sleep(SITE_ANSWER_WITHIN), Box::pin(settle(&pools, None))).await
         };
-        match settled {
+        let busy = || Err(PartsRefusal::Busy { pool: "of several".to_owned() });
+        match in_time.await.unwrap_or_else(busy) {
             Ok(outcomes) => {
                 for settled in outcomes.into_values().filter(|settled| settled.outcome != CutOutcome::Waits) {
                     self.notices.occurred("settled", SettledCut::from(settled).text());

@@ -6,7 +6,7 @@ use super::{
     changing::ChangeIdentity,
     group_orders::{hold, settle_now},
     group_rows::{SettledRow, Settlement},
-    orders::{MeantVolume, order, pool_of, volume_of},
+    orders::{MeantVolume, SHOWN_WITHIN, order, pool_of, show_change, volume_of},
     problem::ApiProblem,
     rows::SnapshotRow,
     snapshots::{NewSnapshotsBody, check_note, take},
@@ -30,10 +30,6 @@ use serde::{Deserialize, Serialize};
 use serving::pool::{group_change::cut, volume_change::VolumeRef};
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::ToSchema;
-use world::with_deadline;
-
-/// Time for a view to show a change.
-const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A snapshot of volumes of several pools that was taken, or was there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -133,7 +129,7 @@ async fn take_in_all(
     match taken.await {
         Ok(taken) => {
             for (pool, (_, revision)) in pools.iter().zip(&taken) {
-                with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows(*revision)).await;
+                show_change(api, pool, *revision).await;
             }
             Ok(taken.into_iter().map(|(held, _)| held).max().unwrap_or_default())
         }

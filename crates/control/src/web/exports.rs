@@ -3,8 +3,9 @@
 use super::{
     ApiState,
     caller::Caller,
+    expected_tags::tagged,
     problem::ApiProblem,
-    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing},
 };
 use crate::{
     journal::tokens::CallerRole,
@@ -17,6 +18,7 @@ use crate::{
 use axum::{
     Json,
     extract::{Path, State},
+    http::StatusCode,
     response::Response,
 };
 use plan::site::{SiteExport, SiteIndex};
@@ -123,7 +125,7 @@ pub(super) async fn show(
     let export = export.ok_or_else(|| missing("NBD export", &name))?;
     let row = ExportRow::of(&view, export);
     match caller.sees(&row.pool) {
-        true => Ok(tagged(SiteRow::Export(export), row)),
+        true => Ok(tagged(StatusCode::OK, &SiteRow::Export(export).tag(), row)),
         false => Err(missing("NBD export", &name)),
     }
 }

@@ -25,6 +25,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::{
+        group::HELP,
         group_change::{GroupChange, GroupChangeDone, check_unserved},
         withholding::WithholdingStatus,
     },
@@ -32,9 +33,6 @@ use serving::{
 };
 use std::time::Duration;
 use utoipa::ToSchema;
-
-/// Remedy of refusals that explain themselves.
-const HELP: &str = "see 'spindle group --help'";
 
 /// A snapshot of a group to take.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -3,14 +3,15 @@
 //! Invariants:
 //!
 //! 1. What an order finds in a pool holds until the places of the group's pools are given back.
-//! 2. A change that ended early is settled before its outcome is told, so a caller learns of all or of none.
+//! 2. A change that ended early is settled before the caller hears its outcome, so the caller learns of all or of none.
 
 use super::{
     ApiState,
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
+    expected_tags::ExpectedTags,
     group_rows::{FoundPart, GroupEntry},
-    orders::{missing, order},
+    orders::{SHOWN_WITHIN, missing, order, show_change},
     problem::ApiProblem,
 };
 use crate::{
@@ -26,22 +27,18 @@ use array::{
     format::{GroupId, PoolId, SnapshotId, VolumeId},
     pool::{CutMember, GroupInfo},
 };
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use report::Refusal;
 use serving::{
     pool::{
         folder::refusal,
+        group::HELP,
         group_change::{GroupChange, GroupChangeDone, GroupSighting, PartRefusal, perform},
     },
     uuid::parse_uuid,
 };
-use std::{path::Path, rc::Rc, time::Duration};
-use world::{LocalFuture, with_deadline};
-
-/// Remedy of refusals that explain themselves.
-const HELP: &str = "see 'spindle group --help'";
-/// Time for a view to show a change.
-const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+use std::{path::Path, rc::Rc};
+use world::LocalFuture;
 
 /// A group that a path names, by the views of its pools.
 pub(super) struct MeantGroup {
@@ -230,25 +227,9 @@ impl HeldGroup {
     pub fn check_expected(
         &self,
         headers: &HeaderMap,
-        (identity, FirstSeen(first)): (ChangeIdentity, &FirstSeen),
+        seen: (ChangeIdentity, &FirstSeen),
     ) -> Result<(), ApiProblem> {
-        let now = self.row().tag();
-        let mut is_expected = true;
-        for given in headers.get_all(header::IF_MATCH) {
-            let given = given
-                .to_str()
-                .map_err(|_| ApiProblem::bad_request("If-Match is not ASCII", "send an ETag"))?;
-            is_expected &= given.trim() == "*" || given.split(',').any(|tag| tag.trim() == now);
-        }
-        if let Some(first) = first.as_ref().filter(|_| identity.may_be_done) {
-            is_expected &= first.tag == now;
-        }
-        if is_expected {
-            return Ok(());
-        }
-        let refusal =
-            Refusal::new("the group has changed since it was read", "read it again, and decide again");
-        Err(ApiProblem::new(StatusCode::PRECONDITION_FAILED, "changed", &refusal))
+        ExpectedTags::of(headers, seen)?.check("group", || Some(self.row().tag()))
     }
 
     /// A snapshot of the group by its name.
@@ -300,8 +281,7 @@ impl HeldGroup {
         let done = match done {
             Ok(done) => {
                 for (pool, (_, revision)) in pools.iter().zip(&done) {
-                    // A view that is late shows it later.
-                    with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows(*revision)).await;
+                    show_change(api, pool, *revision).await;
                 }
                 Some(done.into_iter().map(|(done, _)| done).collect())
             }
@@ -352,7 +332,7 @@ impl HeldGroup {
                 })
             });
             let revision = done.await?;
-            with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows(revision)).await;
+            show_change(api, pool, revision).await;
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! Rows of groups in the API's answers.
 
-use crate::hexadecimal::hexadecimal;
+use super::expected_tags::tagged;
+use crate::row_tag::row_tag;
 use array::{
     format::{GroupId, PoolId, VolumeId, row::CutState},
     pool::{GroupInfo, GroupSnapshot, UnsettledCut, UnsettledState},
 };
+use axum::{http::StatusCode, response::Response};
 use report::calendar::utc_time;
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serving::pool::{
     cut::{CutOutcome, SettledOperation},
@@ -204,9 +205,12 @@ impl GroupEntry {
 
     /// The version of this row, as `ETag` and `If-Match` have it.
     pub fn tag(&self) -> String {
-        let text = serde_json::to_string(self).expect("plain fields");
-        let hash = digest(&SHA256, text.as_bytes());
-        format!("\"{}\"", hexadecimal(&hash.as_ref()[..8]))
+        row_tag(self)
+    }
+
+    /// An answer with the row and its version.
+    pub(super) fn tagged(&self, status: StatusCode) -> Response {
+        tagged(status, &self.tag(), self)
     }
 }
 

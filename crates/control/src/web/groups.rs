@@ -6,7 +6,7 @@ use super::{
     changing::{ChangeIdentity, FirstSeen},
     group_orders::{find, group_of, hold, row_in},
     group_rows::{GroupEntry, GroupPage},
-    orders::{MeantVolume, has_stopped_pools, order, pool_of, volume_of},
+    orders::{MeantVolume, has_stopped_pools, order, pool_of, show_change, volume_of},
     problem::ApiProblem,
     volumes::page_rows,
 };
@@ -22,19 +22,14 @@ use array::{
 use axum::{
     Json,
     extract::{Path, Query, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, time::Duration};
+use serving::pool::group::HELP;
+use std::collections::BTreeSet;
 use utoipa::{IntoParams, ToSchema};
-use world::with_deadline;
-
-/// Remedy of refusals that explain themselves.
-const HELP: &str = "see 'spindle group --help'";
-/// Time for a view to show a change.
-const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -113,14 +108,7 @@ pub(super) async fn show(
     Path(group): Path<String>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    Ok(tagged(StatusCode::OK, &group_of(&api, &caller, &group)?.row()))
-}
-
-fn tagged(status: StatusCode, row: &GroupEntry) -> Response {
-    let mut response = (status, Json(row)).into_response();
-    let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal digits");
-    response.headers_mut().insert(header::ETAG, tag);
-    response
+    Ok(group_of(&api, &caller, &group)?.row().tagged(StatusCode::OK))
 }
 
 /// The volumes of a new group in one pool.
@@ -183,7 +171,7 @@ pub(super) async fn create(
     let id = known.unwrap_or(GroupId(identity.uuid));
     if parts.iter().all(|part| part.is_there(&ids)) {
         let status = if id == GroupId(identity.uuid) { StatusCode::CREATED } else { StatusCode::OK };
-        return Ok(tagged(status, &row_in(&pools, id).await?));
+        return Ok(row_in(&pools, id).await?.tagged(status));
     }
     let of_several = if ids.len() > 1 { ids.clone() } else { Vec::new() };
     let mut made: Vec<&NewPart> = Vec::new();
@@ -198,7 +186,7 @@ pub(super) async fn create(
         made.push(part);
     }
     drop(places);
-    Ok(tagged(StatusCode::CREATED, &row_in(&pools, id).await?))
+    Ok(row_in(&pools, id).await?.tagged(StatusCode::CREATED))
 }
 
 async fn make(api: &ApiState, part: &NewPart, new: NewGroup) -> Result<(), ApiProblem> {
@@ -219,7 +207,7 @@ async fn make(api: &ApiState, part: &NewPart, new: NewGroup) -> Result<(), ApiPr
         })
     });
     let revision = made.await?;
-    with_deadline(api.world.sleep(SHOWN_WITHIN), part.pool.shows(revision)).await;
+    show_change(api, &part.pool, revision).await;
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use super::{
     ApiState,
     caller::Caller,
+    expected_tags::tagged,
     problem::ApiProblem,
-    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing},
 };
 use crate::{
     journal::tokens::CallerRole,
@@ -16,6 +17,7 @@ use crate::{
 use axum::{
     Json,
     extract::{Path, State},
+    http::StatusCode,
     response::Response,
 };
 use iscsi::session::chap::Secret;
@@ -157,7 +159,7 @@ pub(super) async fn show(
     caller.need_all_pools()?;
     let view = api.site.look();
     let initiator = find_initiator(&view.site, &name).ok_or_else(|| missing("initiator", &name))?;
-    Ok(tagged(SiteRow::Initiator(initiator), InitiatorRow::of(&view, initiator)))
+    Ok(tagged(StatusCode::OK, &SiteRow::Initiator(initiator).tag(), InitiatorRow::of(&view, initiator)))
 }
 
 /// Makes an initiator known, with its rights. The site file lacks it then; a start with the same file keeps it.

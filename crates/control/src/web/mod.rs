@@ -1,7 +1,7 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
-//! `changing` (audit and keys around each change), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
+//! `changing` (audit and keys around each change), `expected_tags` (versions of rows), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
 //! `snapshots`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sessions`, `power`,
 //! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
 //! them.
@@ -25,6 +25,7 @@ pub mod differences;
 mod drive_warnings;
 mod drives;
 mod events;
+mod expected_tags;
 mod exports;
 mod group_changes;
 mod group_orders;

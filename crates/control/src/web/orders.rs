@@ -4,6 +4,7 @@ use super::{
     ApiState,
     caller::Caller,
     changing::{ChangeIdentity, FirstSeen},
+    expected_tags::ExpectedTags,
     problem::ApiProblem,
     rows::VolumeEntry,
     volumes::NewVolumeBody,
@@ -20,7 +21,7 @@ use array::{
     format::{DriveId, PoolId, SnapshotId, VolumeId},
     pool::{VolumeInfo, is_moved},
 };
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use report::Refusal;
 use serving::{
     pool::{
@@ -33,7 +34,7 @@ use std::{rc::Rc, time::Duration};
 use world::{LocalFuture, with_deadline};
 
 /// Time for a view to show a change.
-const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A volume that a path names, and its pool.
 pub(super) struct MeantVolume {
@@ -201,8 +202,8 @@ async fn keeps_its_jobs(api: &ApiState, pool: &PoolHandle, revision: u64) -> Res
 #[derive(Clone, Debug)]
 pub(super) struct ChangeGuard {
     identity: ChangeIdentity,
-    /// Tags of which the volume must have one: `If-Match`, and that of the first request with the same key.
-    expected: Vec<(VolumeId, Vec<String>)>,
+    /// The versions that a volume is to have.
+    expected: Option<(VolumeId, ExpectedTags)>,
     /// The volume that is to be created: one that is the same will do.
     same: Option<NewVolumeBody>,
 }
@@ -216,7 +217,7 @@ pub(super) enum ChangeEnd {
 
 impl ChangeGuard {
     pub fn new(identity: ChangeIdentity) -> Self {
-        Self { identity, expected: Vec::new(), same: None }
+        Self { identity, expected: None, same: None }
     }
 
     /// Of a volume that is to be created.
@@ -230,23 +231,12 @@ impl ChangeGuard {
     ///
     /// An `If-Match` is no list of tags.
     pub fn of(
-        (identity, FirstSeen(first)): (ChangeIdentity, FirstSeen),
+        (identity, first_seen): (ChangeIdentity, FirstSeen),
         headers: &HeaderMap,
         volume: VolumeId,
     ) -> Result<Self, ApiProblem> {
-        let mut expected = Vec::new();
-        for given in headers.get_all(header::IF_MATCH) {
-            let given = given
-                .to_str()
-                .map_err(|_| ApiProblem::bad_request("If-Match is not ASCII", "send an ETag"))?;
-            if given.trim() != "*" {
-                expected.push((volume, given.split(',').map(|tag| tag.trim().to_owned()).collect()));
-            }
-        }
-        if let Some(first) = first.filter(|_| identity.may_be_done) {
-            expected.push((volume, vec![first.tag]));
-        }
-        Ok(Self { expected, ..Self::new(identity) })
+        let tags = ExpectedTags::of(headers, (identity, &first_seen))?;
+        Ok(Self { expected: Some((volume, tags)), ..Self::new(identity) })
     }
 
     /// Refuses a change of a volume that is not as the caller believes.
@@ -255,18 +245,11 @@ impl ChangeGuard {
         served: &ServedPool,
         (pool, pool_id): &(String, String),
     ) -> Result<(), ApiProblem> {
-        for (volume, tags) in &self.expected {
-            let known = served.pool.volumes().into_iter().find(|known| known.volume == *volume);
-            let now = known.map(|known| VolumeEntry::of((pool, pool_id), &VolumeView::of(known)).tag());
-            if !now.is_some_and(|now| tags.contains(&now)) {
-                let refusal = Refusal::new(
-                    "the volume has changed since it was read",
-                    "read it again, and decide again",
-                );
-                return Err(ApiProblem::new(StatusCode::PRECONDITION_FAILED, "changed", &refusal));
-            }
-        }
-        Ok(())
+        let Some((volume, tags)) = &self.expected else { return Ok(()) };
+        tags.check("volume", || {
+            let known = served.pool.volumes().into_iter().find(|known| known.volume == *volume)?;
+            Some(VolumeEntry::of((pool, pool_id), &VolumeView::of(known)).tag())
+        })
     }
 
     /// The volume that shows that the change has been done.
@@ -323,9 +306,13 @@ pub(super) async fn change(
         })
     });
     let (done, revision) = done.await?;
-    // A view that is late shows it later.
-    with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows(revision)).await;
+    show_change(api, pool, revision).await;
     Ok(done)
+}
+
+/// Waits until a pool's view shows a revision of its catalogue, [`SHOWN_WITHIN`] at most: a view that is late shows it later.
+pub(super) async fn show_change(api: &ApiState, pool: &PoolHandle, revision: u64) {
+    with_deadline(api.world.sleep(SHOWN_WITHIN), pool.shows(revision)).await;
 }
 
 impl ChangeEnd {

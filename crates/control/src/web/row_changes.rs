@@ -13,14 +13,14 @@ use crate::{
         SiteChange,
         file_merge::FileDifference,
         handle::{NewSecret, OnlineChange, RowAnswer, WantedAnswer},
-        row_change::{RowEffect, SiteRow, SiteRowChange},
+        row_change::{RowEffect, SiteRowChange},
         row_refusal::{RowRefusal, RowRefusalKind},
     },
 };
 use axum::{
     Json,
     extract::{FromRequestParts, Query},
-    http::{HeaderValue, StatusCode, header, request::Parts},
+    http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use plan::site::Site;
@@ -215,12 +215,6 @@ impl From<RowRefusal> for ApiProblem {
         };
         Self::new(status, word, &refusal)
     }
-}
-
-/// A row with its version.
-pub(super) fn tagged(row: SiteRow<'_>, body: impl Serialize) -> Response {
-    let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal");
-    ([(header::ETAG, tag)], Json(body)).into_response()
 }
 
 /// The problem of a row that is not there.

@@ -1,8 +1,8 @@
 //! Rows of the API's answers. Sizes are bytes, times are UTC as `2026-11-21T22:05:00Z`, 0 is no limit.
 
-use super::health_rows::PoolHealthRow;
+use super::{expected_tags::tagged, health_rows::PoolHealthRow};
 use crate::{
-    hexadecimal::hexadecimal,
+    row_tag::row_tag,
     site::{
         changes::SiteChange,
         handle::{PoolHandle, SiteAnswer},
@@ -13,8 +13,8 @@ use array::{
     format::{RedundancyClass, row::WriteCache},
     pool::Snapshot,
 };
+use axum::{http::StatusCode, response::Response};
 use report::calendar::utc_time;
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serving::pool::note::NoteStatus;
 use utoipa::ToSchema;
@@ -238,9 +238,12 @@ impl VolumeEntry {
     /// The version of this row, as `ETag` and `If-Match` have it.
     pub fn tag(&self) -> String {
         let bare = Self { notes: Vec::new(), ..self.clone() };
-        let text = serde_json::to_string(&bare).expect("plain fields");
-        let hash = digest(&SHA256, text.as_bytes());
-        format!("\"{}\"", hexadecimal(&hash.as_ref()[..8]))
+        row_tag(&bare)
+    }
+
+    /// An answer with the row and its version.
+    pub(super) fn tagged(&self, status: StatusCode) -> Response {
+        tagged(status, &self.tag(), self)
     }
 }
 

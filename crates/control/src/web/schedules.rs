@@ -3,9 +3,10 @@
 use super::{
     ApiState,
     caller::Caller,
+    expected_tags::tagged,
     orders::order,
     problem::ApiProblem,
-    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing},
 };
 use crate::{
     journal::tokens::CallerRole,
@@ -15,6 +16,7 @@ use crate::{
 use axum::{
     Json,
     extract::{Path, State},
+    http::StatusCode,
     response::Response,
 };
 use plan::site::Snapshots;
@@ -202,7 +204,7 @@ pub(super) async fn show(
     let schedule = schedule.ok_or_else(|| missing("schedule", &name))?;
     let row = ScheduleRow::of(schedule, &progress, |pool| caller.sees(pool));
     match !row.is_empty() || caller.need_all_pools().is_ok() {
-        true => Ok(tagged(SiteRow::Schedule(schedule), row)),
+        true => Ok(tagged(StatusCode::OK, &SiteRow::Schedule(schedule).tag(), row)),
         false => Err(missing("schedule", &name)),
     }
 }

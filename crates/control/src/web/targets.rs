@@ -3,8 +3,9 @@
 use super::{
     ApiState,
     caller::Caller,
+    expected_tags::tagged,
     problem::ApiProblem,
-    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing, tagged},
+    row_changes::{RowChangeResult, RowChangeWay, RowChanger, missing},
 };
 use crate::{
     journal::tokens::CallerRole,
@@ -17,6 +18,7 @@ use crate::{
 use axum::{
     Json,
     extract::{Path, State},
+    http::StatusCode,
     response::Response,
 };
 use plan::site::{SiteTarget, SiteUnit};
@@ -251,7 +253,7 @@ pub(super) async fn show(
     let target = find_target(&view.site, &name).ok_or_else(|| missing("target", &name))?;
     let row = TargetRow::of(&view, target);
     match caller.sees(&row.pool) {
-        true => Ok(tagged(SiteRow::Target(target), row)),
+        true => Ok(tagged(StatusCode::OK, &SiteRow::Target(target).tag(), row)),
         false => Err(missing("target", &name)),
     }
 }

@@ -20,8 +20,8 @@ use array::format::VolumeId;
 use axum::{
     Json,
     extract::{Path, Query, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use plan::site::Site;
 use report::Refusal;
@@ -273,14 +273,7 @@ pub(super) async fn show(
     Path(volume): Path<String>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    Ok(tagged(StatusCode::OK, &volume_of(&api, &caller, &volume)?.row()))
-}
-
-fn tagged(status: StatusCode, row: &VolumeEntry) -> Response {
-    let mut response = (status, Json(row)).into_response();
-    let tag = HeaderValue::from_str(&row.tag()).expect("hexadecimal digits");
-    response.headers_mut().insert(header::ETAG, tag);
-    response
+    Ok(volume_of(&api, &caller, &volume)?.row().tagged(StatusCode::OK))
 }
 
 /// Creates a volume. If there is one of this name, size and settings, that is the answer.
@@ -297,7 +290,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     if let Some(made) = made_before(&api, &caller, identity) {
-        return Ok(tagged(StatusCode::CREATED, &made.row()));
+        return Ok(made.row().tagged(StatusCode::CREATED));
     }
     let pool = pool_of(&api, &caller, &pool)?;
     let (limits, guard) = (body.limits(), ChangeGuard::of_new(identity, &body));
@@ -308,7 +301,7 @@ pub(super) async fn create(
         ChangeEnd::Before(volume) if volume.volume != VolumeId(identity.uuid) => StatusCode::OK,
         _ => StatusCode::CREATED,
     };
-    Ok(tagged(status, &end.row(&pool)))
+    Ok(end.row(&pool).tagged(status))
 }
 
 /// Renames a volume, changes its size, or its settings: one of these at a time.
@@ -327,7 +320,7 @@ pub(super) async fn patch(
     let meant = volume_of(&api, &caller, &volume)?;
     // An earlier request with this key may have done it, and the tag is another since; or it has the name that it is to get.
     if (identity.may_be_done || body.name.is_some()) && body.is_done(&meant.row()) {
-        return Ok(tagged(StatusCode::OK, &meant.row()));
+        return Ok(meant.row().tagged(StatusCode::OK));
     }
     let is_rename = body.name.is_some();
     let wanted = body.change(VolumeRef::Id(meant.id())).ok_or_else(|| {
@@ -339,7 +332,7 @@ pub(super) async fn patch(
     }
     let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
     let end = change(&api, &meant.pool, "change volume", (wanted, guard)).await?;
-    Ok(tagged(StatusCode::OK, &end.row(&meant.pool)))
+    Ok(end.row(&meant.pool).tagged(StatusCode::OK))
 }
 
 /// Deletes a volume without snapshots that is not served.
@@ -414,14 +407,14 @@ pub(super) async fn clone(
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     if let Some(made) = made_before(&api, &caller, identity) {
-        return Ok(tagged(StatusCode::CREATED, &made.row()));
+        return Ok(made.row().tagged(StatusCode::CREATED));
     }
     let meant = volume_of(&api, &caller, &volume)?;
     let NewCloneBody { name, snapshot, independent } = body;
     let (source, snapshot) = (VolumeRef::Id(meant.id()), snapshot.map(SnapshotRef::Name));
     let wanted = VolumeChange::Clone { source, snapshot, name, is_independent: independent };
     let end = change(&api, &meant.pool, "clone volume", (wanted, ChangeGuard::new(identity))).await?;
-    Ok(tagged(StatusCode::CREATED, &end.row(&meant.pool)))
+    Ok(end.row(&meant.pool).tagged(StatusCode::CREATED))
 }
 
 /// Takes a volume back to a snapshot, and keeps its present state as another volume.

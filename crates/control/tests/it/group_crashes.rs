@@ -320,12 +320,12 @@ async fn make_volumes(client: &ApiClient) -> Result<Vec<String>, String> {
     Ok(ids)
 }
 
-type Place = (SimNetwork, Drives, MadePools, SimStateFile);
+type SimulatedPlace = (SimNetwork, Drives, MadePools, SimStateFile);
 
 /// One life of the server, with `work` beside it.
 async fn serve<F: Future<Output = Result<(), String>>>(
     world: World,
-    (network, drives, made, file): Place,
+    (network, drives, made, file): SimulatedPlace,
     work: impl FnOnce(Rc<ApiClient>, SiteHandle) -> F,
 ) -> Result<(), String> {
     let journal = Arc::new(journal_of(&file)?);
@@ -386,7 +386,7 @@ struct Lives {
     made: usize,
 }
 
-fn place(simulation: &mut Simulation, seed: u64) -> Place {
+fn place(simulation: &mut Simulation, seed: u64) -> SimulatedPlace {
     let network = simulation.add_network(NetworkOptions::rack());
     let options = DriveOptions::new(ByteCount(65 * MIB));
     let drives: Drives = POOLS
@@ -535,7 +535,7 @@ fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
         let path = format!("/v1/groups/{}/snapshots", group.id);
         let snapshot =
             |name: &str| json(&NewGroupSnapshotBody { name: name.to_owned(), note: String::new() });
-        // It cannot even be looked at: the caller is told so after 30 s, and what it asked for goes on.
+        // It cannot even be looked at: the caller hears so after 30 s, and its work goes on.
         let reply = client
             .send(Method::POST, &path, snapshot("a"), &[("idempotency-key", "a")])
             .await

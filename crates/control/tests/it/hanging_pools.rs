@@ -133,9 +133,9 @@ impl Parts {
     }
 }
 
-type Answer = Result<SiteAnswer, RowRefusal>;
+type ChangeAnswer = Result<SiteAnswer, RowRefusal>;
 
-async fn ask(site: &SiteHandle, wanted: WantedAnswer) -> Answer {
+async fn ask(site: &SiteHandle, wanted: WantedAnswer) -> ChangeAnswer {
     site.ask(wanted).unwrap().await.unwrap()
 }
 
@@ -143,7 +143,7 @@ fn text_of(text: &str) -> SiteText {
     SiteText { text: text.to_owned(), destroy: Vec::new() }
 }
 
-async fn change(site: &SiteHandle, change: SiteRowChange, is_forced: bool) -> Answer {
+async fn change(site: &SiteHandle, change: SiteRowChange, is_forced: bool) -> ChangeAnswer {
     let wanted = OnlineChange { change, secret: None, if_match: None, is_forced, is_dry_run: false };
     ask(site, WantedAnswer::Change(Box::new(wanted))).await
 }

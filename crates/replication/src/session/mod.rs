@@ -215,7 +215,7 @@ impl GroupSession {
                 SyncStanding::Alone => AnswerRule::AtOnce,
                 SyncStanding::RecordingSync => AnswerRule::Confirmed,
                 _ if is_failsafe && self.is_held_longer(hold, now) => AnswerRule::Refuse,
-                // What the peer confirmed before the line was lost may still be answered.
+                // Writes that the peer confirmed before the line was lost may still be answered.
                 SyncStanding::InSync | SyncStanding::RecordingAlone => AnswerRule::Confirmed,
             },
             ReplicationMode::Async { over: BoundPolicy::PushBack, .. } if self.is_over(now) => {
@@ -313,7 +313,7 @@ impl GroupSession {
             return;
         }
         if let Some(common) = &outcome.common {
-            // What the peer has above it will go.
+            // Writes that the peer has above it will go.
             self.confirmed = self.confirmed.common(&common.cut);
         }
         let state = match (outcome.finding, outcome.transfers.first()) {
@@ -330,7 +330,7 @@ impl GroupSession {
             state => state,
         };
         if state == SessionState::Fetching || outcome.finding == ConnectFinding::TwoPrimaries {
-            // Whatever it served before: only the next comparison says that it has all that hosts were told.
+            // Although it served before: only the next comparison shows that it has every answered write.
             self.has_compared = false;
         } else {
             self.has_compared |= serves;
@@ -341,7 +341,7 @@ impl GroupSession {
                 self.backlog.confirm(&common.cut);
             }
             self.state = state;
-            // What is over the bound is caught up by passes, though the log has it.
+            // Passes catch up a backlog over the bound, though the log has it.
             self.check_bound(now);
         } else {
             self.leave_stream(state);

@@ -17,7 +17,8 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use world::World;
 
-pub(super) const HELP: &str = "see 'spindle group --help'";
+/// Remedy of refusals that explain themselves.
+pub const HELP: &str = "see 'spindle group --help'";
 
 /// Clones of all volumes of a group.
 #[derive(Clone, Copy, Debug)]

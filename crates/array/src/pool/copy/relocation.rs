@@ -215,7 +215,7 @@ impl Move<'_> {
             let common = self.common().await?;
             let all = self.snapshots().await?;
             if common.is_none() && !self.is_begun_from(all.first()) {
-                // What there is of another snapshot, which was deleted, is part of no other: older data would stay in it.
+                // Blocks of a first snapshot that was deleted would stay in the copy of the next one.
                 self.begin_again().await?;
                 continue;
             }
