@@ -26,9 +26,17 @@ api = '127.0.0.1:0'
 name = 'mail'
 drives = 2
 drive_gb = 0.3
+[[group]]
+name = 'logs'
+drives = 2
+drive_gb = 0.3
 [[volume]]
 name = 'store'
 group = 'mail'
+gb = 0.015625
+[[volume]]
+name = 'log'
+group = 'logs'
 gb = 0.015625
 ";
 
@@ -54,8 +62,10 @@ fn schemathesis_finds_no_failure_of_the_api() {
     judge.current_dir(bench.path("")).args(["run", &format!("http://{line}"), "--no-color", "--checks=all"]);
     judge.args(["--max-examples", &examples, "--header", &format!("Authorization: Bearer {token}")]);
     judge.args(EXCLUDED.map(|(check, _)| format!("--exclude-checks={check}")));
-    // A caller may delete its own token, and apply what ends the port's use.
-    judge.args(["--exclude-path=/v1/tokens/{name}", "--exclude-path=/v1/site/apply"]);
+    // A caller may delete its own token, apply what ends the port's use, and say that the power is low: all is refused then.
+    judge.args(
+        ["/v1/tokens/{name}", "/v1/site/apply", "/v1/power"].map(|path| format!("--exclude-path={path}")),
+    );
     let judged = judge.stdin(Stdio::null()).output().unwrap();
     let report = String::from_utf8_lossy(&judged.stdout);
     assert!(server.try_wait().unwrap().is_none(), "the server has ended: {}", said());

@@ -126,7 +126,7 @@ pub fn is_cleared(report: &EventReport) -> bool {
     report.details.get(STATE).is_some_and(|state| state == CLEARED)
 }
 
-/// Whether a line said it before: a pool that does not open is shown when it is tried (`NoticeSender::show`).
+/// A line said it before: a pool that does not open is shown when it is tried (`NoticeSender::show`).
 pub fn was_shown(report: &EventReport) -> bool {
     report.event == "pool_not_open" && !is_cleared(report)
 }

@@ -31,6 +31,7 @@ use utoipa::{IntoParams, ToSchema};
 
 /// The way of a change.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowChangeWay {
     /// Hosts that use what is taken away lose their sessions; without it they keep it, and the change is refused.
