@@ -7,6 +7,7 @@ use serving::pool::{
 };
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
+use world::WallTime;
 
 /// A job that was asked for: under way, or the last one of its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct JobRequest {
     /// Of a copy, a refresh or a move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferRequest>,
+    /// Its copy or refresh is to end early, also after a restart. A move goes on then.
+    #[serde(default)]
+    pub is_cancelled: bool,
     /// `None` while it is under way.
     pub end: Option<JobEnd>,
 }
@@ -106,6 +110,12 @@ impl RequestedJob {
 }
 
 impl JobRequest {
+    /// A job that begins now.
+    pub fn new(id: String, job: RequestedJob, now: WallTime) -> Self {
+        let (asked_unix_s, forgets) = (now.seconds, BTreeSet::new());
+        Self { id, job, asked_unix_s, forgets, transfer: None, is_cancelled: false, end: None }
+    }
+
     pub fn is_open(&self) -> bool {
         self.end.is_none()
     }

@@ -118,10 +118,8 @@ impl PoolJobs {
                 return Err(Refusal::new(problem, "wait for it, or cancel it: see 'spindle job list'"));
             }
             _ => {
-                let (asked_unix_s, forgets) = (self.world.wall().seconds, BTreeSet::new());
-                let request =
-                    JobRequest { id, job, asked_unix_s, forgets, transfer: Some(transfer), end: None };
-                self.run(request, may_be_done);
+                let request = JobRequest::new(id, job, self.world.wall());
+                self.run(JobRequest { transfer: Some(transfer), ..request }, may_be_done);
             }
         }
         // The view shows it once its task has begun.
@@ -154,9 +152,8 @@ impl PoolJobs {
             None => false,
         };
         if !is_known {
-            let id = DriveId(id).to_string();
-            let asked_unix_s = self.world.wall().seconds;
-            self.run(JobRequest { id, job, asked_unix_s, forgets, transfer: None, end: None }, false);
+            let request = JobRequest::new(DriveId(id).to_string(), job, self.world.wall());
+            self.run(JobRequest { forgets, ..request }, false);
         }
         // The view shows it once its task has begun.
         self.world.yield_now().await;
@@ -191,8 +188,10 @@ impl PoolJobs {
     pub fn cancel(&self, job: JobKind) -> u64 {
         // A move whose volume has changed hands comes to its end all the same.
         let is_transfer = matches!(job, JobKind::Copy | JobKind::Refresh | JobKind::Move);
-        if let Some(known) = self.known.borrow().get(&job).filter(|_| is_transfer) {
+        if let Some(known) = self.known.borrow_mut().get_mut(&job).filter(|_| is_transfer) {
             known.is_wanted.set(false);
+            // Its task ends it, or that of the next server; which cannot know whether a volume has changed hands.
+            known.request.is_cancelled |= known.request.is_open() && job != JobKind::Move;
             self.transfers.cancel(job);
             return self.shown.show();
         }
@@ -213,7 +212,8 @@ impl PoolJobs {
     }
 
     fn run(self: &Rc<Self>, request: JobRequest, is_resumed: bool) {
-        let (job, is_wanted, asked_unix_s) = (request.job, Rc::new(Cell::new(true)), request.asked_unix_s);
+        let (job, asked_unix_s) = (request.job, request.asked_unix_s);
+        let is_wanted = Rc::new(Cell::new(!request.is_cancelled));
         let transfer = request.transfer.clone();
         let known = KnownJob { request, is_wanted: Rc::clone(&is_wanted), requests: 1 };
         self.known.borrow_mut().insert(job.kind(), known);

@@ -438,6 +438,16 @@ fn a_copy_that_is_taken_for_done_is_noticed() {
 
 #[test]
 fn a_copy_waits_for_the_pool_of_its_source_and_can_be_cancelled() {
+    cancel_a_copy_that_waits(false);
+}
+
+#[test]
+fn a_copy_that_was_cancelled_does_not_go_on_after_a_restart() {
+    cancel_a_copy_that_waits(true);
+}
+
+/// The server of a copy is killed, the next one has no pool of its source; that one may be killed once it has answered.
+fn cancel_a_copy_that_waits(is_killed: bool) {
     let mut simulation = Simulation::new(7);
     let network = simulation.add_network(NetworkOptions::rack());
     let options = DriveOptions::new(ByteCount(65 * MIB));
@@ -488,6 +498,7 @@ fn a_copy_waits_for_the_pool_of_its_source_and_can_be_cancelled() {
     });
     assert!(matches!(&ended, SimOutcome::Completed(Err(killed)) if killed == "killed"), "{ended:?}");
     simulation.kill();
+    let without_source = "[[group]]\nname = 'mail'\n";
     let (second, own) = (pools(), file.clone());
     let ended = simulation.run(SimLimits::generous(), |world| async move {
         let clock = world.clone();
@@ -500,13 +511,33 @@ fn a_copy_waits_for_the_pool_of_its_source_and_can_be_cancelled() {
             assert_eq!((row.problem.as_deref(), row.is_open()), (Some(waits), true), "{row:?}");
             let cancelled = client.send("DELETE".parse().unwrap(), &path, None, &[]).await.map_err(said)?;
             assert_eq!(cancelled.status, 204, "{cancelled:?}");
-            clock.sleep(Duration::from_secs(3)).await;
-            let row: JobRow = client.get(&path).await.map_err(said)?;
-            let outcome = row.request.as_ref().and_then(|request| request.outcome);
-            assert_eq!((outcome, row.is_open()), (Some(JobOutcome::Cancelled), false), "{row:?}");
-            Ok(())
+            if is_killed { Err("killed".to_owned()) } else { is_cancelled((&clock, client), &path).await }
         };
-        life_with(world, second, (own, "[[group]]\nname = 'mail'\n"), calling).await
+        life_with(world, second, (own, without_source), calling).await
+    });
+    if !is_killed {
+        return assert!(matches!(ended, SimOutcome::Completed(Ok(()))), "{ended:?}");
+    }
+    assert!(matches!(&ended, SimOutcome::Completed(Err(killed)) if killed == "killed"), "{ended:?}");
+    simulation.kill();
+    // Its source is there again: it could go on.
+    let (third, own) = (pools(), file.clone());
+    let ended = simulation.run(SimLimits::generous(), |world| async move {
+        let clock = world.clone();
+        let calling = async |client: &ApiClient, site: &SiteHandle| {
+            let path = format!("/v1/pools/{}/jobs/copy", site.look().pools["mail"].id);
+            is_cancelled((&clock, client), &path).await
+        };
+        life_with(world, third, (own, SITE), calling).await
     });
     assert!(matches!(ended, SimOutcome::Completed(Ok(()))), "{ended:?}");
+}
+
+/// After a while a job has ended early.
+async fn is_cancelled((world, client): (&World, &ApiClient), path: &str) -> Result<(), String> {
+    world.sleep(Duration::from_secs(3)).await;
+    let row: JobRow = client.get(path).await.map_err(said)?;
+    let outcome = row.request.as_ref().and_then(|request| request.outcome);
+    assert_eq!((outcome, row.is_open()), (Some(JobOutcome::Cancelled), false), "{row:?}");
+    Ok(())
 }
