@@ -75,6 +75,7 @@ mod spindle;
 mod step_times;
 mod storage;
 mod sweeps;
+mod tokens_of_pools;
 mod top;
 mod verb_table;
 mod verify;

@@ -385,7 +385,7 @@ fn a_volume_is_destroyed_by_name_through_the_server() {
 }
 
 /// A server with an API on a port, and the port's address.
-fn served_with_port() -> (Bench, Served, String) {
+pub fn served_with_port() -> (Bench, Served, String) {
     let bench = Bench::new();
     bench.make_file("site.toml", SITE.replacen("[serve]", "[serve]\napi = '127.0.0.1:0'", 1).as_bytes());
     let served = Served::begin(&bench);
@@ -402,7 +402,7 @@ fn served_with_port() -> (Bench, Served, String) {
 }
 
 /// Makes a token, and keeps it in a file.
-fn make_token(bench: &Bench, name: &str, rights: &[&str]) {
+pub fn make_token(bench: &Bench, name: &str, rights: &[&str]) {
     let said = bench.run(&[&["token", "create", name, "--state", "state"], rights].concat());
     let token = done(&said);
     assert!(token.starts_with("spindle_") && token.lines().count() == 1, "{token}");
