@@ -54,6 +54,8 @@ pub struct Introduction {
     pub points: Vec<GroupCut>,
     /// All records above this cut can be read from its pinned log. `has` if none can.
     pub log_from: GroupCut,
+    /// It was opened after a crash, which may have left a part of the last command that it has.
+    pub last_in_doubt: bool,
     pub unfinished: Option<UnfinishedPass>,
 }
 
@@ -307,7 +309,9 @@ impl<'i> Introductions<'i> {
         };
         let resumes = |pass: &UnfinishedPass| pass.since == *since && sender.points.contains(&pass.until);
         let resumes = !receiver_forks && receiver.unfinished.as_ref().is_some_and(resumes);
-        let has_log = sender.log_from.is_within(since) && way_back != WayBack::ByBlocks;
+        // Of a command in doubt the receiver may have other blocks than the sender, which records do not show.
+        let has_log =
+            sender.log_from.is_within(since) && way_back != WayBack::ByBlocks && !sender.last_in_doubt;
         let way = match has_log {
             // Blocks that the pass brought already need not come as records again.
             true if !resumes => TransferWay::Log,
@@ -392,7 +396,14 @@ pub fn decide(ours: &Introduction, theirs: &Introduction) -> ConnectOutcome {
         HostService::Nobody if contenders.is_some() => None,
         _ => both.stands_down(primary),
     };
-    let transfers = receivers.iter().map(|&side| both.transfer(side, &common.cut, forks)).collect();
+    let mut transfers: Vec<_> =
+        receivers.iter().map(|&side| both.transfer(side, &common.cut, forks)).collect();
+    // The primary's version of a command in doubt counts: if its host was answered, it has all of it.
+    if let (ConnectFinding::Equal, HostService::AtOnce(side)) = (finding, service)
+        && both.of(side).last_in_doubt
+    {
+        transfers.push(both.transfer(side.other(), &common.cut, false));
+    }
     ConnectOutcome { finding, common: Some(common), transfers, service, stands_down }
 }
 
@@ -457,6 +468,7 @@ mod tests {
             is_in_sync: false,
             points: Vec::new(),
             log_from: at(has),
+            last_in_doubt: false,
             unfinished: None,
         }
     }

@@ -62,6 +62,23 @@ impl State {
         Ok(stamp)
     }
 
+    /// Takes a given stamp for a point of some branches: what they have up to it is what the point shows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StampTaken`]: a branch has a later stamp, or a point at this one.
+    pub fn take_point_stamp(&mut self, branches: &[BranchNumber], stamp: Stamp) -> Result<Stamp> {
+        for &branch in branches {
+            let last = self.last_stamp_of(branch);
+            let has_point = self.catalogue.points().at_or_after(branch, stamp).is_some();
+            if stamp < last || has_point || stamp.0 == u64::MAX {
+                return Err(Error::StampTaken { branch, stamp, last });
+            }
+        }
+        self.mark_used(stamp);
+        Ok(stamp)
+    }
+
     /// Takes a given stamp again, for blocks of its command that are missing.
     ///
     /// # Errors

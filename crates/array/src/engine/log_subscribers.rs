@@ -51,6 +51,8 @@ pub struct DeliveredRecord {
     /// Changes of content and catalogue, in the order of the log. Empty if the record only says where blocks
     /// lie on the drives of this pool.
     pub changes: Vec<DeliveredChange>,
+    /// The command of the last change may have more changes, in the next record. Its stamp is complete only then.
+    pub goes_on: bool,
 }
 
 /// A change of a record. Keys and intervals contain branch and stamp. Changes of volumes of which nothing is
@@ -130,7 +132,7 @@ impl Shared {
         }
         let position = placed.record.position;
         let changes = self.state.borrow().delivered_changes_of(draft);
-        let record = Rc::new(DeliveredRecord { position, changes });
+        let record = Rc::new(DeliveredRecord { position, changes, goes_on: draft.goes_on() });
         // A subscriber may come or go while another has the record.
         let list = self.subscribers.list.borrow().clone();
         for (number, subscriber) in list {

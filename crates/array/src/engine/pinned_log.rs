@@ -6,12 +6,12 @@
 
 use super::{
     log_pins::{LogPin, TakenSegment},
-    log_subscribers::DeliveredRecord,
+    log_subscribers::{DeliveredChange, DeliveredRecord},
     shared::Shared,
 };
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, LogEntry, Position, SegmentBlock, Stored, Write},
+    format::{BLOCK_BYTES, LogEntry, Position, SegmentBlock, Stamp, Stored, Write},
     log::{CompleteRecord, SegmentReader},
 };
 use std::{rc::Rc, sync::Arc};
@@ -21,6 +21,7 @@ impl LogPin {
     /// Reads records from `from` on, in order: all that are left in the segment of the first one. Empty if no such
     /// record was taken yet. Changes of volumes that were deleted since are omitted; a record of a branch that was
     /// filled since may have copies from its parent, with the stamp of its fork.
+    /// Of the last record it is not known here whether its command goes on: it says that it does.
     ///
     /// # Errors
     ///
@@ -53,17 +54,22 @@ impl Shared {
         from: Position,
     ) -> Result<Vec<Rc<DeliveredRecord>>> {
         let (mut block, mut position) = (taken.block, taken.first);
-        let mut records = Vec::new();
+        let mut records: Vec<DeliveredRecord> = Vec::new();
         while position <= taken.last {
             let found = reader.record_at(block, |record| record.position == position);
             let found = found.ok_or(Error::LogUnreadable(position))?;
             block = SegmentBlock(block.0 + found.record.blocks());
             if position >= from {
-                records.push(Rc::new(self.delivered(found)?));
+                let record = self.delivered(found)?;
+                let first = record.changes.iter().find_map(DeliveredChange::stamp);
+                if let Some(before) = records.last_mut() {
+                    note_what_follows(before, first);
+                }
+                records.push(record);
             }
             position = Position(position.0 + 1);
         }
-        Ok(records)
+        Ok(records.into_iter().map(Rc::new).collect())
     }
 
     fn delivered(&self, found: CompleteRecord) -> Result<DeliveredRecord> {
@@ -86,6 +92,13 @@ impl Shared {
             Arc::new(Buffer::part_of(&bytes, start..start + BLOCK_BYTES))
         };
         let changes = self.state.borrow().delivered_changes(&record.entries, rows, data_of);
-        Ok(DeliveredRecord { position: record.position, changes })
+        // Only the next record shows it.
+        Ok(DeliveredRecord { position: record.position, changes, goes_on: true })
     }
+}
+
+/// A command goes on if the record behind begins with its stamp. The last record of a segment keeps its doubt.
+fn note_what_follows(record: &mut DeliveredRecord, next: Option<Stamp>) {
+    let last = record.changes.iter().rev().find_map(DeliveredChange::stamp);
+    record.goes_on = last.is_some() && last == next;
 }

@@ -43,11 +43,22 @@ pub struct RecordDraft {
     entries: Vec<LogEntry>,
     entry_bytes: usize,
     payload: Vec<PayloadBlock>,
+    /// The request of its last item has more items, in the next record.
+    goes_on: bool,
 }
 
 impl RecordDraft {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// True if the request of its last item goes on in the next record.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
+    pub(super) fn note_goes_on(&mut self) {
+        self.goes_on = true;
     }
 
     pub fn entries(&self) -> &[LogEntry] {

@@ -32,6 +32,7 @@ mod keys;
 mod only_copies;
 mod open;
 mod read_only;
+mod replica;
 mod rollback;
 mod shared_operations;
 mod site_rows;
@@ -39,6 +40,7 @@ mod snapshot_room;
 mod snapshots;
 mod space_probe;
 mod sparing;
+mod stamps;
 mod volume_handles;
 mod volume_setting;
 mod volumes;
@@ -70,6 +72,7 @@ pub use read_only::{
     Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
+pub use replica::CUT_NAME_BEGIN;
 pub use rollback::RollbackGoal;
 pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;

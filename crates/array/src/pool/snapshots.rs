@@ -108,6 +108,33 @@ impl Pool {
         self.answer((one_at_a_time, feature), self.log.append_together(parts)).await
     }
 
+    /// Takes a snapshot of several volumes as [`Pool::take_snapshot`], under any name; at `given`, if there is one, a
+    /// stamp that none of their branches is above. Returns its stamp.
+    pub(super) async fn take_snapshot_at(
+        &self,
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        given: Option<Stamp>,
+    ) -> Result<Stamp> {
+        let one_at_a_time = self.host.admission.admit_rows().await?;
+        let feature = self.shared.begin_rows(new_features(new)).await?;
+        self.check_snapshot(volumes, new, ENTRIES_MAX)?;
+        let branches = self.branches_of(volumes);
+        let stamp = match given {
+            Some(stamp) => self.shared.state.borrow_mut().take_point_stamp(&branches, stamp)?,
+            None => self.shared.state.borrow_mut().next_stamp_of([]),
+        };
+        let parts = self.cut_at((stamp, self.shared.wall_now()), volumes, new, None);
+        // Not an answer to a host: what holds those may wait for this.
+        let logged = self.log.append_together(parts);
+        drop(self.shared.logged_under((one_at_a_time, feature), logged).await?);
+        Ok(stamp)
+    }
+
+    fn branches_of(&self, volumes: &[VolumeNumber]) -> Vec<BranchNumber> {
+        volumes.iter().map(|&number| self.volume_row(number).branch).collect()
+    }
+
     /// Takes a snapshot of a volume as [`Pool::take_snapshot`], under any name and with any time.
     pub(super) async fn take_snapshot_as(
         &self,
@@ -141,8 +168,18 @@ impl Pool {
         group: Option<GroupNumber>,
         created_at: WallNanoseconds,
     ) -> Vec<LogItem> {
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([]);
+        self.cut_at((stamp, created_at), volumes, new, group)
+    }
+
+    fn cut_at(
+        &self,
+        (stamp, created_at): (Stamp, WallNanoseconds),
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        group: Option<GroupNumber>,
+    ) -> Vec<LogItem> {
         let mut state = self.shared.state.borrow_mut();
-        let stamp = state.next_stamp_of([]);
         let mut parts = Vec::new();
         for &number in volumes {
             let volume = state.catalogue.volume(number).expect("it was checked");
@@ -259,6 +296,19 @@ impl Pool {
         self.check_no_cut(&row)?;
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
+    }
+
+    /// As [`Pool::delete_snapshot`], and waits for no hold of answers: what holds them may wait for this.
+    pub(super) async fn delete_own_snapshot(
+        &self,
+        volume: VolumeKey<'_>,
+        snapshot: SnapshotKey<'_>,
+    ) -> Result<()> {
+        let one_at_a_time = self.shared.lock_changes().await;
+        let (branch, stamp, row) = self.snapshot_of(volume, snapshot)?;
+        let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
+        drop(self.shared.logged_under(one_at_a_time, self.log.append(vec![put])).await?);
+        Ok(())
     }
 
     /// Bytes that deleting these snapshots together would free, exactly and as of now: nothing for those that

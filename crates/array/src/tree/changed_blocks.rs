@@ -47,7 +47,7 @@ pub enum BlockChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointPair {
     pub branch: BranchNumber,
-    /// Kept as a point.
+    /// Kept as a point; otherwise some discards are missed. 0 comes before everything.
     pub earlier: Stamp,
     /// Above the earlier one and kept as a point; the present if none.
     pub later: Option<Stamp>,
@@ -117,8 +117,11 @@ fn pivots_of(pair: PointPair) -> BTreeMap<Stamp, Stamp> {
         let born = pivots_above(later).filter(|&pivot| pair.earlier < pivot);
         pivots.extend(born.map(|pivot| (pivot, pair.earlier)));
     }
-    let died = pivots_above(pair.earlier).filter(|&pivot| pair.later.is_none_or(|later| pivot < later));
-    pivots.extend(died.map(|pivot| (pivot, Stamp(0))));
+    // Nothing was seen before the first stamp, so nothing of that has died.
+    if pair.earlier > Stamp(0) {
+        let died = pivots_above(pair.earlier).filter(|&pivot| pair.later.is_none_or(|later| pivot < later));
+        pivots.extend(died.map(|pivot| (pivot, Stamp(0))));
+    }
     pivots
 }
 

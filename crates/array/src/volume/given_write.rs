@@ -1,4 +1,4 @@
-//! Writes with given stamps that may be there already: a follower gets them again after a crash, or when its
+//! Writes and discards with given stamps that may be there already: a follower gets them again after a crash, or when its
 //! confirmation was lost.
 //!
 //! A follower applies the commands of a branch in the order of their stamps, and awaits each before the next is begun.
@@ -10,10 +10,11 @@
 //!
 //! The stamps of a branch are exact after a checkpoint and after a replay, so this holds then, too.
 
-use super::{check_range, device::Volume, io_error, write::WriteStamp};
+use super::{block_locks::BlockSpan, check_range, device::Volume, io_error, write::WriteStamp};
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Stamp},
+    format::{BLOCK_BYTES, BlockCount, BlockIndex, BranchNumber, Interval, Stamp},
+    log::LogItem,
 };
 use std::{ops::Range, sync::Arc};
 use world::{Buffer, ByteOffset, IoResult, Stability};
@@ -55,6 +56,32 @@ impl Volume {
         }
         self.wait_for_release("write").await?;
         Ok(missing.iter().map(|run| run.end - run.start).sum())
+    }
+
+    /// Discards whole blocks with the stamp that the discard had in another pool. A discard is one record, so one with a
+    /// stamp that the branch has was applied, all of it. True if it is new.
+    ///
+    /// # Errors
+    ///
+    /// The range is not within the volume; or an error of a discard.
+    pub async fn ensure_discard(&self, first: BlockIndex, count: BlockCount, stamp: Stamp) -> IoResult<bool> {
+        self.check_writable().map_err(|error| io_error("discard", &error))?;
+        let block_bytes = BLOCK_BYTES as u64;
+        check_range("discard", ByteOffset(first.0 * block_bytes), count.0 * block_bytes, self.size_bytes())?;
+        let branch = self.branch().map_err(|error| io_error("discard", &error))?;
+        if count.0 == 0 || stamp <= self.host.shared.state.borrow().last_stamp_of(branch) {
+            return Ok(false);
+        }
+        let _held = self.locks.lock(BlockSpan::whole(first.0..=first.0 + count.0 - 1)).await;
+        let _turn = self.host.admission.queue.enter(self.number, block_bytes).await;
+        let done = {
+            let taken = self.host.shared.state.borrow_mut().take_stamp(branch, stamp);
+            taken.map_err(|error| io_error("discard", &error))?;
+            self.log(vec![LogItem::Discard(Interval { branch, first, count, stamp })], Stability::Stable)
+        };
+        done.await.map_err(|error| io_error("discard", &error))?;
+        self.wait_for_release("discard").await?;
+        Ok(true)
     }
 
     /// Runs of blocks, counted from the first of the command, that lack its version.

@@ -45,6 +45,7 @@ mod pinned_log;
 mod pool;
 mod raid0;
 mod rebuild;
+mod replica_cuts;
 mod retire;
 mod returning;
 mod rollback;

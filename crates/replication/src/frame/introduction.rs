@@ -15,6 +15,7 @@ use world::Buffer;
 impl BodyCodec for Box<Introduction> {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
         writer.bytes(&self.group.0).u8((self.role == SiteRole::Primary).into()).u8(self.is_in_sync.into());
+        writer.u8(self.last_in_doubt.into());
         writer.u64(self.fence.0).lineage(self.lineage.as_ref());
         writer.cut(&self.has).cut(&self.told).cut(&self.log_from).count(self.points.len());
         self.points.iter().for_each(|point| {
@@ -31,7 +32,7 @@ impl BodyCodec for Box<Introduction> {
         without_blocks(&blocks);
         let group = GroupId(reader.array()?);
         let role = if reader.flag()? { SiteRole::Primary } else { SiteRole::Secondary };
-        let is_in_sync = reader.flag()?;
+        let (is_in_sync, last_in_doubt) = (reader.flag()?, reader.flag()?);
         let fence = Fence(reader.u64()?);
         let lineage = reader.lineage()?;
         let (has, told, log_from) = (reader.cut()?, reader.cut()?, reader.cut()?);
@@ -41,8 +42,19 @@ impl BodyCodec for Box<Introduction> {
             true => Some(UnfinishedPass { since: reader.cut()?, until: reader.cut()? }),
             false => None,
         };
-        let said =
-            Introduction { group, role, fence, lineage, has, told, is_in_sync, points, log_from, unfinished };
+        let said = Introduction {
+            group,
+            role,
+            fence,
+            lineage,
+            has,
+            told,
+            is_in_sync,
+            points,
+            log_from,
+            last_in_doubt,
+            unfinished,
+        };
         said.check().map_err(|fault| reader.fault(FrameFault::Introduction(fault)))?;
         Ok(Box::new(said))
     }

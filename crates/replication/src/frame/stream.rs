@@ -77,6 +77,8 @@ pub struct RecordFrame {
     /// Hosts were answered up to this stamp of the part.
     pub told: Stamp,
     pub accepted_at: WallNanoseconds,
+    /// The command of the last change goes on in the next frame: its stamp is not complete yet.
+    pub goes_on: bool,
     /// In ascending order of stamps; at least one.
     pub changes: Vec<(Stamp, SentChange)>,
 }
@@ -145,6 +147,20 @@ pub(super) fn check_used(
 }
 
 impl SentChange {
+    /// The volumes that it changes; none of the deletion of a snapshot.
+    pub fn volumes(&self) -> &[VolumeId] {
+        match self {
+            Self::Write { volume, .. }
+            | Self::Zeroes { volume, .. }
+            | Self::Discard { volume, .. }
+            | Self::Resize { volume, .. }
+            | Self::RollBack { volume, .. }
+            | Self::VolumeDeleted { volume } => std::slice::from_ref(volume),
+            Self::Snapshot(snapshot) => &snapshot.volumes,
+            Self::SnapshotDeleted(_) => &[],
+        }
+    }
+
     fn write(&self, writer: &mut BodyWriter, blocks: &mut Vec<Arc<Buffer>>) {
         match self {
             Self::Write { volume, block, data } => {
@@ -234,7 +250,7 @@ impl BodyCodec for RecordFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
         let mut blocks = Vec::new();
         writer.u8(self.part).u64(self.fence.0).bytes(&self.epoch.0).u64(self.told.0);
-        writer.u64(self.accepted_at.0).count(self.changes.len());
+        writer.u64(self.accepted_at.0).u8(self.goes_on.into()).count(self.changes.len());
         for (stamp, change) in &self.changes {
             writer.u64(stamp.0);
             change.write(writer, &mut blocks);
@@ -249,7 +265,7 @@ impl BodyCodec for RecordFrame {
         let fence = Fence(reader.u64()?);
         let epoch = EpochId(reader.array()?);
         let told = Stamp(reader.u64()?);
-        let accepted_at = WallNanoseconds(reader.u64()?);
+        let (accepted_at, goes_on) = (WallNanoseconds(reader.u64()?), reader.flag()?);
         // A stamp, a kind and the UUID of a volume or a snapshot.
         let count = reader.count(25)?;
         if count == 0 {
@@ -264,7 +280,7 @@ impl BodyCodec for RecordFrame {
             changes.push((stamp, SentChange::read(reader, &mut blocks)?));
         }
         check_used(reader, blocks)?;
-        Ok(Self { part, fence, epoch, told, accepted_at, changes })
+        Ok(Self { part, fence, epoch, told, accepted_at, goes_on, changes })
     }
 }
 

@@ -179,6 +179,11 @@ impl GroupSession {
         self.state
     }
 
+    /// Everything that is stable here.
+    pub fn has(&self) -> &GroupCut {
+        &self.has
+    }
+
     pub fn told(&self) -> &GroupCut {
         &self.told
     }
@@ -256,6 +261,12 @@ impl GroupSession {
         self.check_bound(now);
     }
 
+    /// A cut was taken here: everything up to its stamp is stable.
+    pub fn note_cut(&mut self, part: usize, stamp: Stamp) {
+        let stamp = self.has.stamps()[part].max(stamp);
+        self.has.set(part, stamp);
+    }
+
     /// The peer has everything up to a cut stable.
     pub fn note_confirmed(&mut self, cut: &GroupCut, now: Moment) {
         self.confirmed = self.confirmed.union(cut);
@@ -284,6 +295,15 @@ impl GroupSession {
     pub fn note_connected(&mut self) {
         if matches!(self.state, SessionState::Connecting(_)) {
             self.state = SessionState::Comparing;
+        }
+    }
+
+    /// The log no longer has what is to be streamed: passes bring it.
+    pub fn note_log_lost(&mut self, now: Moment) {
+        if self.state == SessionState::Streaming {
+            self.leave_stream(SessionState::Merging);
+            self.pass_due = now;
+            self.go_on_alone();
         }
     }
 
@@ -351,11 +371,8 @@ impl GroupSession {
             }
         }
         // Passes do not hold answers, so a group in sync goes on alone until the stream is close.
-        if state == SessionState::Merging
-            && let ReplicationMode::Sync { is_failsafe: false, .. } = self.mode
-            && self.standing == SyncStanding::InSync
-        {
-            self.standing = SyncStanding::RecordingAlone;
+        if state == SessionState::Merging {
+            self.go_on_alone();
         }
     }
 
@@ -411,11 +428,7 @@ impl GroupSession {
     pub fn suspend(&mut self, reason: SuspensionReason) {
         if self.state != SessionState::StoodDown {
             self.leave_stream(SessionState::Suspended(reason));
-            if let ReplicationMode::Sync { is_failsafe: false, .. } = self.mode
-                && self.standing == SyncStanding::InSync
-            {
-                self.standing = SyncStanding::RecordingAlone;
-            }
+            self.go_on_alone();
         }
     }
 
@@ -441,6 +454,15 @@ impl GroupSession {
             _ => {}
         }
         demands
+    }
+
+    /// A group in sync that may answer without its peer is about to do so.
+    fn go_on_alone(&mut self) {
+        if let ReplicationMode::Sync { is_failsafe: false, .. } = self.mode
+            && self.standing == SyncStanding::InSync
+        {
+            self.standing = SyncStanding::RecordingAlone;
+        }
     }
 
     fn leave_stream(&mut self, state: SessionState) {

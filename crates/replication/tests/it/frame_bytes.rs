@@ -44,6 +44,7 @@ fn introduction() -> Introduction {
         is_in_sync: true,
         points: vec![cut([800, 20]), cut([900, 40])],
         log_from: cut([900, 40]),
+        last_in_doubt: false,
         has,
         unfinished: None,
     }
@@ -77,6 +78,7 @@ fn record() -> RecordFrame {
         epoch: EpochId([0xb; 16]),
         told: Stamp(7),
         accepted_at: WallNanoseconds(9),
+        goes_on: true,
         changes: changes.map(|(stamp, change)| (Stamp(stamp), change)).into(),
     }
 }
@@ -93,6 +95,7 @@ pub fn examples() -> Vec<Frame> {
         is_in_sync: false,
         points: Vec::new(),
         log_from: cut([0, 0]),
+        last_in_doubt: false,
         ..ours.clone()
     };
     replica.unfinished = Some(UnfinishedPass { since: cut([0, 0]), until: cut([900, 40]) });

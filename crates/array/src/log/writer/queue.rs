@@ -69,15 +69,23 @@ impl Queue {
                 }
             }
             batch.timed.extend(command.device.clone());
+            let mut is_begun = false;
             while let Some(item) = command.items.pop_front() {
-                let Err(item) = draft.push(seed, item) else { continue };
+                let Err(item) = draft.push(seed, item) else {
+                    is_begun = true;
+                    continue;
+                };
                 assert!(!command.is_one, "what happens together fits into one record");
+                if is_begun {
+                    draft.note_goes_on();
+                }
                 batch.drafts.push_back(std::mem::take(&mut draft));
                 if batch.drafts.len() == records_max {
                     command.items.push_front(item);
                     break 'commands;
                 }
                 draft.push(seed, item).expect("an empty draft takes any item");
+                is_begun = true;
             }
             let command = self.commands.pop_front().expect("looked at");
             batch.is_stable |= command.stability == Stability::Stable;

@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// Takes an incomplete copy back to its snapshot; what a refresh had begun goes.
-    pub(super) async fn take_back(&self, incomplete: &str, snapshot: &str) -> Result<()> {
+    pub(in super::super) async fn take_back(&self, incomplete: &str, snapshot: &str) -> Result<()> {
         let goal = RollbackGoal::Snapshot(SnapshotKey::from(snapshot));
         let volume = self.volume_row(self.number_of(VolumeKey::from(incomplete))?).volume;
         // An earlier attempt may have ended right here.

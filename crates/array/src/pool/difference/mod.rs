@@ -7,6 +7,7 @@
 //! point keeps may move from head to history meanwhile, but are in one of both. No branch on the way between
 //! the points leaves its parent meanwhile, so the points of forks between them stay, too.
 
+mod born_since;
 mod change_map;
 mod point_holds;
 mod route;
@@ -86,7 +87,8 @@ pub struct Difference {
     nodes_visited: u64,
     /// Most ranges and nodes of a step.
     step: (usize, u64),
-    earlier: PointHold,
+    /// None if it begins at a stamp that is no point.
+    earlier: Option<PointHold>,
     later: PointHold,
 }
 
@@ -151,7 +153,7 @@ impl Pool {
             held_back: None,
             nodes_visited: 0,
             step: (RANGES_AT_ONCE, NODES_AT_ONCE),
-            earlier,
+            earlier: Some(earlier),
             later,
         };
         if let Err(error) = merged {
@@ -232,7 +234,7 @@ impl Difference {
 
     /// True if the points are on different branches: a clone or a rollback lies between them.
     pub fn is_across_branches(&self) -> bool {
-        self.earlier.branch != self.later.branch
+        self.earlier.as_ref().is_some_and(|earlier| earlier.branch != self.later.branch)
     }
 
     /// The later state, to copy data from. It can be read until the difference is ended.
@@ -242,9 +244,13 @@ impl Difference {
     }
 
     /// The earlier state, as [`Difference::later`].
+    ///
+    /// # Panics
+    ///
+    /// If the difference begins at a stamp that is no point.
     pub fn earlier(&self) -> SnapshotDevice {
-        let point = (self.earlier.branch, self.earlier.stamp);
-        SnapshotDevice::new(Rc::clone(&self.host), point, self.earlier.sectors)
+        let earlier = self.earlier.as_ref().expect("the difference begins at a point");
+        SnapshotDevice::new(Rc::clone(&self.host), (earlier.branch, earlier.stamp), earlier.sectors)
     }
 
     /// Nodes of the trees that were visited so far, cached or not. A node counts once a step.
@@ -279,8 +285,9 @@ impl Difference {
         let reading = self.map.shared.begin_reading();
         let roots = self.map.shared.state.borrow().roots;
         let is_there = |hold: &PointHold| self.map.is_snapshot(hold.branch, hold.stamp);
-        assert!(is_there(&self.earlier) && is_there(&self.later), "points in use are not deleted");
-        let last = sectors_to_blocks(self.earlier.sectors.max(self.later.sectors));
+        assert!(self.earlier.iter().all(is_there) && is_there(&self.later), "points in use are not deleted");
+        let [before, after] = self.sizes.bytes();
+        let last = sectors_to_blocks(before.max(after) / SECTOR_BYTES);
         let trees = Rc::clone(&self.map.trees);
         let mut walk = self.route.changed_blocks(&trees, roots, &(first..last), self.step.1);
         self.next_block = loop {
@@ -348,6 +355,7 @@ impl Difference {
         let Self { earlier, later, route, .. } = self;
         drop(route);
         // One record releases all points without a reader.
+        let Some(earlier) = earlier else { return later.release().await };
         drop(later);
         earlier.release().await
     }

@@ -84,6 +84,19 @@ impl Route {
         Some(Self { legs, children })
     }
 
+    /// The way from a stamp of a branch's history, which need not be a point, to a point of that branch.
+    pub fn since(branches: &Branches, since: Stamp, later: (BranchNumber, Stamp)) -> Self {
+        let mut branch = later.0;
+        for (parent, fork) in branches.ancestors(later.0) {
+            if fork <= since {
+                break;
+            }
+            branch = parent;
+        }
+        let route = Self::between(branches, (branch, since), (later.0, Some(later.1)));
+        route.expect("a branch has its ancestors in common with itself")
+    }
+
     /// True if all is on one branch, and the later point is older than the earlier one.
     pub fn is_backwards(&self) -> bool {
         self.children.is_empty() && self.legs.iter().any(|leg| leg.is_undone)

@@ -150,6 +150,7 @@ impl Sites {
             is_in_sync: site.role == SiteRole::Primary && !site.is_alone,
             points: site.points.clone(),
             log_from: site.has(),
+            last_in_doubt: false,
             unfinished: None,
         }
     }

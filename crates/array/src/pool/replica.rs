@@ -1,0 +1,116 @@
+//! Cuts of the volumes of a group, for its replication: snapshots of several volumes under one stamp, which is that of the
+//! primary, and the way back to them.
+
+use super::{NewSnapshot, Pool, SnapshotKey, VolumeKey};
+use crate::{
+    error::Result,
+    format::{SnapshotId, Stamp, VolumeId, VolumeNumber},
+};
+
+/// Beginning of the names of cuts. People give no name with a `~`.
+pub const CUT_NAME_BEGIN: &str = "~dr-";
+
+impl Pool {
+    /// Takes a cut of volumes at one moment, as a snapshot of each, and returns its stamp: it shows everything up to that.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::snapshot`].
+    pub async fn take_cut(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<Stamp> {
+        self.cut(volumes, snapshot, None).await
+    }
+
+    /// Takes a cut of volumes of a replica as they are. Its stamp is the highest of them, so it takes none that is still
+    /// to come. One of this identity that shows something else goes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::snapshot`].
+    pub async fn take_cut_of_replica(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<()> {
+        if volumes.iter().all(|&volume| self.shows_present(volume, snapshot)) {
+            return Ok(());
+        }
+        self.delete_cut(volumes, snapshot).await?;
+        let stamps = volumes.iter().map(|&volume| self.last_stamp(VolumeKey::Id(volume)));
+        let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
+        // Stamps begin at 1.
+        self.cut(volumes, snapshot, Some(last.max(Stamp(1)))).await?;
+        Ok(())
+    }
+
+    /// True if a volume has a cut, and nothing was written since.
+    fn shows_present(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
+        let key = VolumeKey::Id(volume);
+        let Ok((branch, stamp, _)) = self.snapshot_of(key, SnapshotKey::Id(snapshot)) else { return false };
+        let Ok((_, head)) = self.branch_of(key) else { return false };
+        let state = self.shared.state.borrow();
+        let fork = state.catalogue.branches().ancestors(head).next();
+        state.last_stamp_of(head) == stamp && (branch == head || fork == Some((branch, stamp)))
+    }
+
+    async fn cut(&self, volumes: &[VolumeId], snapshot: SnapshotId, given: Option<Stamp>) -> Result<Stamp> {
+        let numbers = volumes.iter().map(|&volume| self.number_of(VolumeKey::Id(volume)));
+        let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
+        let name = format!("{CUT_NAME_BEGIN}{snapshot}");
+        let new = NewSnapshot { name: &name, snapshot, note: &[] };
+        self.take_snapshot_at(&numbers, &new, given).await
+    }
+
+    /// True if all these volumes have a cut.
+    pub fn has_cut(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> bool {
+        let has = |&volume: &VolumeId| {
+            let snapshots = self.snapshots(VolumeKey::Id(volume));
+            snapshots.is_ok_and(|all| all.iter().any(|found| found.snapshot == snapshot))
+        };
+        volumes.iter().all(has)
+    }
+
+    /// Deletes a cut of volumes. One that is not there, or of some of them, counts as deleted.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume, or the pool cannot write.
+    pub async fn delete_cut(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<()> {
+        for &volume in volumes {
+            let volume = VolumeKey::Id(volume);
+            if self.snapshots(volume)?.iter().any(|found| found.snapshot == snapshot) {
+                self.delete_own_snapshot(volume, SnapshotKey::Id(snapshot)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the cuts of volumes that nobody knows any more, all but one: those of a process that has ended.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume, or the pool cannot write.
+    pub async fn delete_other_cuts(&self, volumes: &[VolumeId], kept: SnapshotId) -> Result<()> {
+        for &volume in volumes {
+            let snapshots = self.snapshots(VolumeKey::Id(volume))?.into_iter();
+            let others =
+                snapshots.filter(|found| found.name.starts_with(CUT_NAME_BEGIN) && found.snapshot != kept);
+            for other in others {
+                self.delete_own_snapshot(VolumeKey::Id(volume), SnapshotKey::Id(other.snapshot)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes volumes of a replica back to a cut: what came after it goes. A crash may leave some of them as they were;
+    /// repeated, this ends the same.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or cut, or the pool cannot write.
+    pub async fn take_back_to_cut(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<()> {
+        for &volume in volumes {
+            let name = self.volume_row(self.number_of(VolumeKey::Id(volume))?).name;
+            let snapshots = self.snapshots(VolumeKey::Id(volume))?;
+            let found = snapshots.into_iter().find(|found| found.snapshot == snapshot);
+            let found = found.ok_or_else(|| super::snapshots::no_snapshot(&name, "the cut"))?;
+            self.take_back(&name, &found.name).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! A site's part of a group: the volumes that lie in one of its pools, and what the site keeps of the group.
+
+use crate::{
+    connect::SiteRole,
+    group_state::{GroupRecords, GroupState},
+    lineage::Lineage,
+};
+use array::{
+    error::Result,
+    format::{Fence, GroupId, SnapshotId, Stamp, VolumeId},
+    pool::{Pool, VolumeKey},
+};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+
+pub struct GroupMember {
+    pub(crate) pool: Rc<Pool>,
+    pub(crate) group: GroupId,
+    pub(crate) volumes: BTreeSet<VolumeId>,
+    records: Rc<dyn GroupRecords>,
+    state: RefCell<GroupState>,
+}
+
+impl GroupMember {
+    pub fn new(
+        pool: &Rc<Pool>,
+        (group, volumes): (GroupId, BTreeSet<VolumeId>),
+        (state, records): (GroupState, Rc<dyn GroupRecords>),
+    ) -> Rc<Self> {
+        let one_part = state.lineage.as_ref().is_none_or(|lineage| lineage.parts() == 1);
+        assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
+        let (pool, state) = (Rc::clone(pool), RefCell::new(state));
+        Rc::new(Self { pool, group, volumes, records, state })
+    }
+
+    pub fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    pub fn state(&self) -> GroupState {
+        self.state.borrow().clone()
+    }
+
+    pub(crate) fn fence(&self) -> Fence {
+        self.state.borrow().fence
+    }
+
+    pub(crate) fn role(&self) -> SiteRole {
+        self.state.borrow().role
+    }
+
+    pub(crate) fn lineage(&self) -> Option<Lineage> {
+        self.state.borrow().lineage.clone()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<VolumeId> {
+        self.volumes.iter().copied().collect()
+    }
+
+    /// Changes the state once it is stable.
+    pub(crate) async fn change(&self, change: impl FnOnce(&mut GroupState)) -> Result<()> {
+        let mut state = self.state();
+        change(&mut state);
+        self.records.put(&state).await?;
+        *self.state.borrow_mut() = state;
+        Ok(())
+    }
+
+    /// Identity of the cut at which an unfinished pass began: as long as there is one, the group is shown as of then.
+    pub(crate) fn shown_cut(&self) -> SnapshotId {
+        let mut id = self.group.0;
+        id.iter_mut().zip(*b"shown cut of it.").for_each(|(byte, other)| *byte ^= other);
+        SnapshotId(id)
+    }
+
+    /// The highest stamp of the volumes, right after the pool was opened: they have all of each command up to it, but for
+    /// the last one, of which a crash may have left a part.
+    ///
+    /// # Errors
+    ///
+    /// A volume is missing.
+    pub fn position_after_opening(&self) -> Result<Stamp> {
+        let state = self.state.borrow();
+        if let Some(pass) = &state.unfinished {
+            return Ok(pass.since.stamps()[0]);
+        }
+        let Some(lineage) = &state.lineage else { return Ok(Stamp(0)) };
+        let stamps = self.volumes.iter().map(|&volume| self.pool.last_stamp(VolumeKey::Id(volume)));
+        let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
+        let span = lineage.current().spans[0];
+        Ok(if last < span.start { span.fork } else { last })
+    }
+
+    /// A person says that the other side's history counts: what this one has beyond it becomes a fork at the next
+    /// connection, although hosts were answered. If it claims to be primary it stands down; its hosts have to be gone.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be recorded.
+    pub async fn yield_to_peer(&self) -> Result<()> {
+        self.change(|state| (state.role, state.told) = (SiteRole::Secondary, Stamp(0))).await
+    }
+
+    /// Gives up an unfinished pass: the volumes go back to where it began.
+    ///
+    /// # Errors
+    ///
+    /// The pool or the records cannot write; repeated, it ends the same.
+    pub(crate) async fn abandon_pass(&self) -> Result<()> {
+        if self.state.borrow().unfinished.is_some() {
+            self.pool.take_back_to_cut(&self.ids(), self.shown_cut()).await?;
+            self.change(|state| state.unfinished = None).await?;
+            self.pool.delete_cut(&self.ids(), self.shown_cut()).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! The sending side of a pass.
+
+use super::BlockRanges;
+use crate::{
+    channel::{ChannelEnd, FrameChannel},
+    connect::TransferWay,
+    cut::GroupCut,
+    frame::{
+        FRAME_BLOCKS_MAX, FrameBody, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
+        PassRangesFrame, RangeState, SentRange,
+    },
+    member::GroupMember,
+};
+use array::{
+    error::Error,
+    format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
+    pool::{Difference, DifferenceRange, RangeChange, SnapshotKey, VolumeKey},
+    volume::SnapshotDevice,
+};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
+
+/// Blocks of one list of what is mapped.
+const MAPPED_AT_ONCE: u64 = 16_384;
+
+/// What a pass is to bring.
+#[derive(Clone, Debug)]
+pub(crate) struct PassGoal {
+    /// Identity of its cut.
+    pub cut: SnapshotId,
+    /// Counted up by the sender.
+    pub number: u64,
+    /// The receiver has everything up to here; 0 for the first copy.
+    pub since: Stamp,
+    /// Stamp of the cut.
+    pub until: Stamp,
+    pub way: TransferWay,
+    /// Blocks that the receiver needs beside.
+    pub beside: BTreeMap<VolumeId, BlockRanges>,
+}
+
+/// A pass that was sent; the receiver has not confirmed it yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentPass {
+    pub until: Stamp,
+    pub bytes: u64,
+}
+
+/// End of a pass that was not sent whole.
+#[derive(Debug)]
+pub(crate) enum PassEnd {
+    Channel(ChannelEnd),
+    Pool(Error),
+}
+
+impl From<ChannelEnd> for PassEnd {
+    fn from(end: ChannelEnd) -> Self {
+        Self::Channel(end)
+    }
+}
+
+impl From<Error> for PassEnd {
+    fn from(error: Error) -> Self {
+        Self::Pool(error)
+    }
+}
+
+struct PassSender<'p, C> {
+    member: &'p GroupMember,
+    channel: &'p C,
+    cut: SnapshotId,
+    blocks: u64,
+    digest: u64,
+}
+
+/// Takes a cut of the group's volumes, above every stamp that the receiver of its pass may have. It stays until the caller
+/// deletes it.
+pub(crate) async fn take_cut(member: &GroupMember, cut: SnapshotId, above: Stamp) -> Result<Stamp, Error> {
+    // The receiver's own cuts take some.
+    member.pool.raise_stamps(Stamp(above.0 + 16));
+    member.pool.take_cut(&member.ids(), cut).await
+}
+
+/// Sends what the receiver lacks of a cut of the group's volumes.
+pub(crate) async fn send(
+    member: &GroupMember,
+    channel: &impl FrameChannel,
+    goal: &PassGoal,
+) -> Result<SentPass, PassEnd> {
+    let until = goal.until;
+    let begin = PassBeginFrame {
+        number: goal.number,
+        fence: member.fence(),
+        way: goal.way,
+        since: GroupCut::new(vec![goal.since]),
+        until: GroupCut::new(vec![until]),
+        expected_bytes: 0,
+    };
+    channel.send(FrameBody::PassBegin(begin)).await?;
+    let mut sender = PassSender { member, channel, cut: goal.cut, blocks: 0, digest: 0 };
+    for &volume in &member.volumes {
+        sender.send_volume(volume, goal).await?;
+    }
+    let (blocks, digest) = (sender.blocks, sender.digest);
+    channel.send(FrameBody::PassEnd(PassEndFrame { number: goal.number, blocks, digest })).await?;
+    Ok(SentPass { until, bytes: blocks * BLOCK_BYTES as u64 })
+}
+
+impl<C: FrameChannel> PassSender<'_, C> {
+    async fn send_volume(&mut self, volume: VolumeId, goal: &PassGoal) -> Result<(), PassEnd> {
+        let point = self.member.pool.snapshot_device(VolumeKey::Id(volume), SnapshotKey::Id(self.cut))?;
+        let mapped = self.send_mapped(volume, &point).await?;
+        let key = (VolumeKey::Id(volume), SnapshotKey::Id(self.cut));
+        let mut walk = self.member.pool.born_since(key.0, goal.since, key.1).await?.in_small_steps();
+        let sent = match goal.beside.get(&volume) {
+            None => self.send_born(volume, &point, &mut walk).await,
+            Some(beside) => self.send_born_and(volume, &point, (&mut walk, &beside.common(&mapped))).await,
+        };
+        walk.end().await?;
+        sent
+    }
+
+    /// Sends blocks as the walk finds them.
+    async fn send_born(
+        &mut self,
+        volume: VolumeId,
+        point: &SnapshotDevice,
+        walk: &mut Difference,
+    ) -> Result<(), PassEnd> {
+        while let Some(ranges) = walk.next().await? {
+            for range in ranges {
+                match range.change {
+                    RangeChange::Data => self.send_blocks(volume, point, blocks_of(&range)).await?,
+                    RangeChange::Zeroes => self.send_zeroes(volume, blocks_of(&range)).await?,
+                    // The list of what is mapped shows it.
+                    RangeChange::Discarded | RangeChange::BeyondSize => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the walk finds and what the receiver wants, each block once.
+    async fn send_born_and(
+        &mut self,
+        volume: VolumeId,
+        point: &SnapshotDevice,
+        (walk, wanted): (&mut Difference, &BlockRanges),
+    ) -> Result<(), PassEnd> {
+        let mut born = BlockRanges::default();
+        while let Some(ranges) = walk.next().await? {
+            for range in ranges {
+                match range.change {
+                    RangeChange::Data => born.push(blocks_of(&range)),
+                    RangeChange::Zeroes => self.send_zeroes(volume, blocks_of(&range)).await?,
+                    RangeChange::Discarded | RangeChange::BeyondSize => {}
+                }
+            }
+        }
+        for range in born.union(wanted).ranges() {
+            self.send_blocks(volume, point, range.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks with data; sends them as a list, so that the receiver finds what was discarded.
+    async fn send_mapped(&self, volume: VolumeId, point: &SnapshotDevice) -> Result<BlockRanges, PassEnd> {
+        let size = point.geometry().size.0 / BLOCK_BYTES as u64;
+        let (mut first, mut all) = (0, BlockRanges::default());
+        while first < size {
+            let end = size.min(first + MAPPED_AT_ONCE);
+            let (mut at, mut some) = (first, BlockRanges::default());
+            while at < end {
+                let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+                let extents = point.extents(ByteOffset(bytes(at)), ByteCount(bytes(end - at))).await;
+                let extents = extents.map_err(Error::Copy)?;
+                BlockRanges::mapped(at, &extents).ranges().iter().for_each(|range| some.push(range.clone()));
+                at += extents.iter().map(|extent| extent.length.0).sum::<u64>() / BLOCK_BYTES as u64;
+            }
+            let within = SentRange { first: BlockIndex(first), count: BlockCount(end - first) };
+            let frame = PassRangesFrame { volume, state: RangeState::Mapped, within, ranges: some.sent() };
+            self.channel.send(FrameBody::PassRanges(frame)).await?;
+            some.ranges().iter().for_each(|range| all.push(range.clone()));
+            first = end;
+        }
+        Ok(all)
+    }
+
+    async fn send_zeroes(&self, volume: VolumeId, blocks: Range<u64>) -> Result<(), PassEnd> {
+        let within =
+            SentRange { first: BlockIndex(blocks.start), count: BlockCount(blocks.end - blocks.start) };
+        let frame = PassRangesFrame { volume, state: RangeState::Zeroes, within, ranges: vec![within] };
+        Ok(self.channel.send(FrameBody::PassRanges(frame)).await?)
+    }
+
+    async fn send_blocks(
+        &mut self,
+        volume: VolumeId,
+        point: &SnapshotDevice,
+        blocks: Range<u64>,
+    ) -> Result<(), PassEnd> {
+        let mut first = blocks.start;
+        while first < blocks.end {
+            let count = (blocks.end - first).min(FRAME_BLOCKS_MAX as u64);
+            let at = ByteOffset(first * BLOCK_BYTES as u64);
+            let read = point.read(at, vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await;
+            let whole = Arc::new(read.map_err(Error::Copy)?.remove(0));
+            let part = |index: usize| {
+                Arc::new(Buffer::part_of(&whole, index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES))
+            };
+            let sent = (0..count as usize)
+                .map(|index| PassBlock { block: BlockIndex(first + index as u64), data: part(index) });
+            let sent: Vec<PassBlock> = sent.collect();
+            sent.iter().for_each(|block| {
+                self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&block.data])));
+            });
+            self.blocks += count;
+            self.channel.send(FrameBody::PassBlocks(PassBlocksFrame { volume, blocks: sent })).await?;
+            first += count;
+        }
+        Ok(())
+    }
+}
+
+fn blocks_of(range: &DifferenceRange) -> Range<u64> {
+    range.at_bytes / BLOCK_BYTES as u64..range.end_bytes().div_ceil(BLOCK_BYTES as u64)
+}

@@ -1,0 +1,71 @@
+//! Planted bugs, each at the very place where a programmer might make the mistake: a test that does not notice one is
+//! worth nothing. They exist in builds with debug assertions alone.
+
+/// A bug to plant in the flows of a group.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicationBug {
+    /// Hosts in sync are answered once their writes are stable here.
+    AnsweredUnconfirmed,
+    /// The secondary confirms a record before it is stable.
+    ConfirmedTooEarly,
+    /// The secondary confirms a command of which more is to come.
+    PartConfirmed,
+    /// What is in the log already is sent from memory as well.
+    SentTwice,
+    /// The log is not read before the stream goes on from memory.
+    LogNotRead,
+    /// The secondary says after a crash that it has all of its last command.
+    PartTakenForAll,
+}
+
+impl ReplicationBug {
+    pub const ALL: [Self; 6] = [
+        Self::AnsweredUnconfirmed,
+        Self::ConfirmedTooEarly,
+        Self::PartConfirmed,
+        Self::SentTwice,
+        Self::LogNotRead,
+        Self::PartTakenForAll,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planting {
+    use super::ReplicationBug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<ReplicationBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all groups of this thread.
+    #[doc(hidden)]
+    pub fn with_replication_bug<T>(bug: ReplicationBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED.set(None);
+            }
+        }
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is(bug: ReplicationBug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use planting::is;
+#[cfg(debug_assertions)]
+pub use planting::with_replication_bug;
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is(_: ReplicationBug) -> bool {
+    false
+}

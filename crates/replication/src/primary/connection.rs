@@ -1,0 +1,268 @@
+//! A connection of a primary: from the introductions to its end.
+
+use super::{PrimaryGroup, new_pin};
+use crate::{
+    channel::{ChannelEnd, FrameChannel},
+    connect::{ConnectFinding, Introduction, SiteRole},
+    cut::GroupCut,
+    exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
+    frame::{ConfirmationFrame, FrameBody, RefusalCode},
+    lineage::Side,
+    pass::{BlockRanges, PassFault, PassReceiver},
+    session::SessionState,
+};
+use array::{
+    error::Error,
+    format::{Stamp, VolumeId},
+};
+use futures_util::future::{Either, select};
+use std::{cell::RefCell, collections::BTreeMap, pin::pin};
+
+/// End of a connection of a primary.
+#[derive(Debug)]
+pub enum PrimaryEnd {
+    Channel(ChannelEnd),
+    /// The other side has the right: this one is secondary from now on. Its volumes are not to be written.
+    StoodDown,
+    /// It has what it had lost, up to this stamp: it begins anew, and compares again.
+    Fetched(Stamp),
+    /// The pool or the records of this side failed.
+    Failed(Error),
+}
+
+impl From<ChannelEnd> for PrimaryEnd {
+    fn from(end: ChannelEnd) -> Self {
+        Self::Channel(end)
+    }
+}
+
+impl From<Error> for PrimaryEnd {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Blocks that the receiver of a pass wants beside what changed here.
+#[derive(Default)]
+pub(super) struct WantedBlocks {
+    pub ranges: RefCell<BTreeMap<VolumeId, BlockRanges>>,
+    pub is_complete: std::cell::Cell<bool>,
+    pub is_expected: bool,
+}
+
+impl PrimaryGroup {
+    /// Serves the peer over one channel until that ends.
+    pub async fn run(&self, channel: &impl FrameChannel) -> PrimaryEnd {
+        self.session.borrow_mut().note_connected();
+        let end = match self.begin_channel(channel).await {
+            Ok(agreement) => {
+                let is_expected = names_changed(&agreement, self.is_in_doubt.get());
+                let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
+                let received = pin!(self.receive_all(channel, (&agreement, &wanted)));
+                let sent = pin!(self.send_all(channel, (&agreement, &wanted)));
+                match select(received, sent).await {
+                    Either::Left((end, _)) | Either::Right((end, _)) => end,
+                }
+            }
+            Err(end) => end,
+        };
+        self.outbox.borrow_mut().close();
+        self.session.borrow_mut().note_disconnected(self.world.now());
+        self.changed.notify_waiters();
+        end
+    }
+
+    /// What this side says of itself.
+    pub fn introduction(&self) -> Introduction {
+        let (session, state) = (self.session.borrow(), self.member.state());
+        let has = session.has().clone();
+        let tail = self.tail();
+        let log_from = match tail.pin.borrow().position() {
+            Some(_) => GroupCut::new(vec![tail.above.get()]),
+            None => has.clone(),
+        };
+        // Until it has what it had lost, it claims no right.
+        let role = if state.unfinished.is_some() { SiteRole::Secondary } else { SiteRole::Primary };
+        Introduction {
+            group: self.member.group,
+            role,
+            fence: state.fence,
+            lineage: state.lineage.clone(),
+            told: session.told().clone(),
+            is_in_sync: role == SiteRole::Primary && session.is_in_sync() && !state.is_alone,
+            points: Vec::new(),
+            log_from: log_from.common(&has),
+            last_in_doubt: self.is_in_doubt.get(),
+            unfinished: state.unfinished,
+            has,
+        }
+    }
+
+    async fn begin_channel(&self, channel: &impl FrameChannel) -> Result<Agreement, PrimaryEnd> {
+        // A pin that was lost begins anew: what it lost is left to a pass.
+        if self.tail().pin.borrow().position().is_none() {
+            self.renew_pin();
+        }
+        let agreement = agree(channel, &self.introduction()).await?;
+        let outcome = &agreement.outcome;
+        let lacks = outcome.transfers.first().is_some_and(|transfer| transfer.to == Side::Ours);
+        if lacks && outcome.stands_down != Some(Side::Ours) && self.serves() {
+            let text = "the other side has writes of this epoch that its primary, which never stopped, did not write";
+            return Err(refuse(channel, RefusalCode::Agreement, text).await.into());
+        }
+        let fence = self.member.fence().max(agreement.theirs.fence);
+        if outcome.stands_down == Some(Side::Ours) {
+            // What it lacks was never answered, or a person has to choose.
+            let told = match (&outcome.finding, &outcome.common) {
+                (ConnectFinding::TailNeverAcknowledged(Side::Ours), Some(common)) => common.cut.stamps()[0],
+                _ => self.session.borrow().told().stamps()[0],
+            };
+            let stand_down = |state: &mut crate::group_state::GroupState| {
+                (state.fence, state.role, state.told) = (fence, SiteRole::Secondary, told);
+            };
+            self.member.change(stand_down).await?;
+        } else if fence > self.member.fence() {
+            self.member.change(|state| state.fence = fence).await?;
+        }
+        let now = self.world.now();
+        self.session.borrow_mut().note_outcome(outcome, now);
+        self.release();
+        match self.session.borrow().state() {
+            SessionState::StoodDown => Err(PrimaryEnd::StoodDown),
+            _ => Ok(agreement),
+        }
+    }
+
+    /// Pins the log from now on.
+    pub(super) fn renew_pin(&self) {
+        let tail = self.tail();
+        tail.pin.replace(new_pin(&tail.subscription));
+        tail.above.set(self.taken.borrow().complete());
+    }
+
+    async fn receive_all(
+        &self,
+        channel: &impl FrameChannel,
+        (agreement, wanted): (&Agreement, &WantedBlocks),
+    ) -> PrimaryEnd {
+        let mut pass = None;
+        loop {
+            let frame = match receive(channel).await {
+                Ok(frame) => frame,
+                Err(end) => return end.into(),
+            };
+            let taken = match frame {
+                FrameBody::Confirmation(confirmation) => {
+                    self.confirm(&confirmation).map_err(PassFault::Frame)
+                }
+                FrameBody::ChangedRanges(changed) => {
+                    let mut ranges = wanted.ranges.borrow_mut();
+                    let known = ranges.entry(changed.volume).or_default();
+                    *known = known.union(&BlockRanges::received(&changed.ranges));
+                    wanted.is_complete.set(changed.is_last);
+                    self.changed.notify_waiters();
+                    Ok(())
+                }
+                frame if self.session.borrow().state() == SessionState::Fetching => {
+                    match self.fetch(&mut pass, frame, agreement).await {
+                        Ok(Some(has)) => return PrimaryEnd::Fetched(has),
+                        fetched => fetched.map(drop),
+                    }
+                }
+                frame => return unexpected(channel, &frame).await.into(),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(PassFault::Frame(text)) => return refuse(channel, RefusalCode::Frame, text).await.into(),
+                Err(PassFault::Pool(error)) => return error.into(),
+            }
+        }
+    }
+
+    /// Takes a frame of the pass that brings what this side had lost. Returns what it has at the end.
+    async fn fetch(
+        &self,
+        pass: &mut Option<PassReceiver>,
+        frame: FrameBody,
+        agreement: &Agreement,
+    ) -> Result<Option<Stamp>, PassFault> {
+        let no_pass = || PassFault::Frame("a frame of a pass that has not begun".to_owned());
+        match frame {
+            FrameBody::PassBegin(begin) => {
+                let has = self.session.borrow().has().stamps()[0];
+                *pass = Some(PassReceiver::begin(&self.member, &begin, has).await?);
+            }
+            FrameBody::PassRanges(ranges) => pass.as_mut().ok_or_else(no_pass)?.take_ranges(ranges).await?,
+            FrameBody::PassBlocks(blocks) => pass.as_mut().ok_or_else(no_pass)?.take_blocks(blocks).await?,
+            FrameBody::PassEnd(end) => {
+                let lineage = agreement.theirs.lineage.clone();
+                let lineage = lineage.or(self.member.lineage()).expect("a primary has a lineage");
+                let has = pass.take().ok_or_else(no_pass)?.end(&end, lineage).await?;
+                return Ok(Some(has));
+            }
+            frame => {
+                return Err(PassFault::Frame(format!("a frame {:?} does not belong here", frame.kind())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes what the peer has, and answers what waited for it.
+    fn confirm(&self, confirmation: &ConfirmationFrame) -> Result<(), String> {
+        let confirmed = &confirmation.confirmed;
+        // The peer may have what the drives here do not have yet, and nothing else.
+        if confirmed.parts() != 1 {
+            return Err(format!("a confirmation of {} parts, and the group has 1", confirmed.parts()));
+        }
+        self.session.borrow_mut().note_confirmed(confirmed, self.world.now());
+        self.release();
+        let tail = self.tail();
+        if let Some((stamp, position)) = self.taken.borrow_mut().behind(confirmed.stamps()[0]) {
+            let pin = tail.pin.borrow();
+            if pin.position().is_some_and(|pinned| pinned < position) {
+                tail.above.set(stamp);
+                pin.move_to(position);
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_all(
+        &self,
+        channel: &impl FrameChannel,
+        (agreement, wanted): (&Agreement, &WantedBlocks),
+    ) -> PrimaryEnd {
+        let mut since = agreement.outcome.common.as_ref().map_or(Stamp(0), |common| common.cut.stamps()[0]);
+        if agreement.theirs.last_in_doubt {
+            // It may have a part of the command.
+            since = before(since);
+        }
+        let mut transfer = agreement.outcome.transfers.first();
+        loop {
+            let state = self.session.borrow().state();
+            let done = match state {
+                SessionState::Streaming => self.stream(channel, since).await,
+                SessionState::Merging if self.is_pass_due() => {
+                    self.run_pass(channel, (since, transfer, wanted), &agreement.theirs).await
+                }
+                _ => {
+                    self.changed.notified().await;
+                    Ok(())
+                }
+            };
+            if let Err(end) = done {
+                return end;
+            }
+            if matches!(state, SessionState::Streaming | SessionState::Merging) {
+                since = since.max(self.session.borrow().confirmed().stamps()[0]);
+                // The first transfer is done, and what it was asked for.
+                transfer = transfer.filter(|_| state == SessionState::Merging && !self.has_sent_pass());
+            }
+        }
+    }
+}
+
+/// The last stamp before a command.
+pub(super) fn before(stamp: Stamp) -> Stamp {
+    Stamp(stamp.0.saturating_sub(1))
+}

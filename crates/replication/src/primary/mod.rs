@@ -1,0 +1,256 @@
+//! A group of one part at its primary: its records go to the peer, and hosts are answered as its mode wants it.
+//!
+//! ```text
+//! log ── offered ──▶ outbox ──▶ frames ──▶ peer
+//!  │                 (full, or closed: the pinned log)
+//!  └─── taken ─────▶ answers that are held ◀── confirmed ── peer
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. The session knows of each command of the part once it is complete in the log, before its host is answered.
+//! 2. Records that the session may still stream are in the outbox, or in the pinned log.
+
+mod connection;
+mod passes;
+mod stream;
+
+pub use connection::PrimaryEnd;
+
+use crate::{
+    connect::SiteRole,
+    cut::GroupCut,
+    held_answers::HeldAnswers,
+    member::GroupMember,
+    outbox::{Outbox, WaitingRecord},
+    planted::{self, ReplicationBug},
+    sent_changes::{bytes_of, changes_of, goes_on},
+    session::{AnswerRule, GroupSession, ReplicationMode, SessionDemand},
+    taken_records::TakenRecords,
+};
+use array::{
+    error::Error,
+    format::Stamp,
+    pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription},
+};
+use futures_util::future::{Either, select};
+use std::{
+    cell::{Cell, OnceCell, Ref, RefCell},
+    pin::pin,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+use tokio::sync::Notify;
+use world::World;
+
+/// Time after which the session looks at its holds and bounds, although nothing has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Log that is kept for a peer.
+const PINNED_BYTES_MAX: u64 = 4 << 30;
+
+/// A group at its primary. Once it is dropped its hosts are answered without it: they have to be gone before.
+pub struct PrimaryGroup {
+    world: World,
+    member: Rc<GroupMember>,
+    session: RefCell<GroupSession>,
+    held: RefCell<HeldAnswers>,
+    taken: RefCell<TakenRecords>,
+    /// Of commands that are not complete.
+    bytes: Cell<u64>,
+    outbox: RefCell<Outbox>,
+    /// Something that a flow may wait for has happened.
+    changed: Notify,
+    tail: OnceCell<PinnedTail>,
+    /// Passes that were sent.
+    passes: Cell<u64>,
+    /// The last command that it had when it was opened may not be whole.
+    is_in_doubt: Cell<bool>,
+}
+
+/// The part of the log that may still be sent.
+struct PinnedTail {
+    subscription: LogSubscription,
+    pin: RefCell<Rc<LogPin>>,
+    /// The pin keeps all records above this stamp.
+    above: Cell<Stamp>,
+}
+
+impl PrimaryGroup {
+    /// A group whose volumes have everything up to `has`, and whose state says that it is primary here. One that `returns`
+    /// served before, and answers nothing before it has compared. To be called before hosts write; their answers wait
+    /// from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the state is not that of a primary.
+    pub fn begin(
+        world: &World,
+        member: &Rc<GroupMember>,
+        (mode, returns): (ReplicationMode, bool),
+        has: Stamp,
+    ) -> Rc<Self> {
+        let state = member.state();
+        assert_eq!(state.role, SiteRole::Primary, "the group is primary here");
+        let lineage = state.lineage.as_ref().expect("a primary has a lineage");
+        member.pool.raise_stamps(lineage.current().spans[0].start);
+        let returns = returns || state.unfinished.is_some();
+        let cut = GroupCut::new(vec![has]);
+        let session = GroupSession::new(mode, cut, (state.is_alone, returns), world.now());
+        let volumes = || member.volumes.iter().copied();
+        let group = Rc::new(Self {
+            world: world.clone(),
+            member: Rc::clone(member),
+            held: RefCell::new(HeldAnswers::new(volumes())),
+            session: RefCell::new(session),
+            taken: RefCell::new(TakenRecords::new(has)),
+            bytes: Cell::new(0),
+            outbox: RefCell::default(),
+            changed: Notify::new(),
+            tail: OnceCell::new(),
+            passes: Cell::new(0),
+            is_in_doubt: Cell::new(returns),
+        });
+        let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
+        let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
+        subscription.limit_holds(volumes());
+        let pin = RefCell::new(new_pin(&subscription));
+        let tail = PinnedTail { subscription, pin, above: Cell::new(has) };
+        assert!(group.tail.set(tail).is_ok(), "it is set once");
+        drop(world.spawn("tending of a group", tend(Rc::downgrade(&group))));
+        group
+    }
+
+    pub fn session(&self) -> Ref<'_, GroupSession> {
+        self.session.borrow()
+    }
+
+    pub fn member(&self) -> &Rc<GroupMember> {
+        &self.member
+    }
+
+    /// True once hosts may write: this side knows that it has every answered write.
+    pub fn serves(&self) -> bool {
+        !matches!(self.session.borrow().rule(self.world.now()), AnswerRule::Wait | AnswerRule::Refuse)
+    }
+
+    /// True while this side gets what it had lost: what is written then is not its own.
+    fn is_fetching(&self) -> bool {
+        self.member.state().unfinished.is_some()
+    }
+
+    fn tail(&self) -> &PinnedTail {
+        self.tail.get().expect("it is set at the beginning")
+    }
+
+    /// Answers what may be answered now.
+    fn release(&self) {
+        let now = self.world.now();
+        let mut session = self.session.borrow_mut();
+        let cut = session.answerable(now);
+        session.note_answers(&cut, now);
+        drop(session);
+        let answered = match planted::is(ReplicationBug::AnsweredUnconfirmed) {
+            true => self.taken.borrow().complete(),
+            false => cut.stamps()[0],
+        };
+        self.held.borrow_mut().release(answered);
+        self.changed.notify_waiters();
+    }
+
+    /// Does what the session asks for, except for connections and passes.
+    async fn tend(&self) -> Result<(), Error> {
+        let now = self.world.now();
+        self.session.borrow_mut().note_time(now);
+        let demands = self.session.borrow().demands(now);
+        for demand in demands {
+            match demand {
+                SessionDemand::RecordAlone => {
+                    self.member.change(|state| state.is_alone = true).await?;
+                    self.session.borrow_mut().note_alone_recorded();
+                }
+                SessionDemand::RecordSync => {
+                    self.member.change(|state| state.is_alone = false).await?;
+                    self.session.borrow_mut().note_sync_recorded();
+                }
+                SessionDemand::Connect | SessionDemand::RunPass => {}
+            }
+        }
+        self.release();
+        Ok(())
+    }
+}
+
+fn new_pin(subscription: &LogSubscription) -> Rc<LogPin> {
+    let pin = subscription.pin();
+    pin.set_bound(PINNED_BYTES_MAX);
+    Rc::new(pin)
+}
+
+/// Tends a group until nobody has it.
+async fn tend(group: Weak<PrimaryGroup>) {
+    while let Some(group) = group.upgrade() {
+        // A state that cannot be recorded is tried again: the pool says what is wrong with it.
+        let _ = group.tend().await;
+        let looked = group.world.sleep(LOOK_EVERY);
+        let changed = group.changed.notified();
+        if let Either::Right(_) = select(looked, pin!(changed)).await {
+            // One look a turn is enough for all that happens in it.
+            group.world.yield_now().await;
+        }
+    }
+}
+
+/// The group as the pool's log has it: the group owns the pool, so not the other way round.
+struct GroupSubscriber(Weak<PrimaryGroup>);
+
+impl LogSubscriber for GroupSubscriber {
+    fn offer(&self, record: &Rc<DeliveredRecord>) {
+        if let Some(group) = self.0.upgrade() {
+            group.offer(record);
+        }
+    }
+
+    fn take(&self, record: &Rc<DeliveredRecord>, hold: AnswerHold) {
+        if let Some(group) = self.0.upgrade() {
+            group.take(record, hold);
+        }
+    }
+}
+
+impl PrimaryGroup {
+    fn offer(&self, record: &DeliveredRecord) {
+        if self.is_fetching() {
+            return;
+        }
+        self.taken.borrow_mut().note_offered(record.position);
+        if !self.outbox.borrow().is_open() {
+            return;
+        }
+        let changes = changes_of(record, &self.member.volumes);
+        if !changes.is_empty() {
+            let goes_on = goes_on(record, &self.member.volumes);
+            self.outbox.borrow_mut().push(WaitingRecord { position: record.position, changes, goes_on });
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn take(&self, record: &DeliveredRecord, hold: AnswerHold) {
+        if self.is_fetching() {
+            return;
+        }
+        let changes = changes_of(record, &self.member.volumes);
+        if let Some((stamp, _)) = changes.last() {
+            self.held.borrow_mut().hold(*stamp, hold);
+        }
+        self.bytes.update(|bytes| bytes + changes.iter().map(|(_, change)| bytes_of(change)).sum::<u64>());
+        let goes_on = goes_on(record, &self.member.volumes);
+        let stamps = changes.iter().map(|(stamp, _)| *stamp);
+        let mut taken = self.taken.borrow_mut();
+        if taken.note_taken(record.position, stamps, goes_on) {
+            let (complete, now) = (taken.complete(), self.world.now());
+            self.session.borrow_mut().note_write(0, complete, self.bytes.take(), now);
+            drop(taken);
+            self.release();
+        }
+    }
+}

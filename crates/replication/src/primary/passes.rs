@@ -1,0 +1,92 @@
+//! Passes of a primary: until the peer is so close that the stream can begin.
+
+use super::{
+    PrimaryEnd, PrimaryGroup,
+    connection::{WantedBlocks, before},
+};
+use crate::{
+    channel::FrameChannel,
+    connect::{Introduction, Transfer, TransferWay},
+    cut::GroupCut,
+    pass::{PassEnd, PassGoal, SentPass, send, take_cut},
+    session::{PassReport, SessionDemand},
+};
+use array::format::{SnapshotId, Stamp};
+
+impl PrimaryGroup {
+    pub(super) fn is_pass_due(&self) -> bool {
+        self.session.borrow().demands(self.world.now()).contains(&SessionDemand::RunPass)
+    }
+
+    pub(super) fn has_sent_pass(&self) -> bool {
+        self.passes.get() > 0
+    }
+
+    /// Sends what the peer lacks above `since`, and waits until it has it.
+    pub(super) async fn run_pass(
+        &self,
+        channel: &impl FrameChannel,
+        (since, transfer, wanted): (Stamp, Option<&Transfer>, &WantedBlocks),
+        theirs: &Introduction,
+    ) -> Result<(), PrimaryEnd> {
+        while wanted.is_expected && !wanted.is_complete.get() {
+            self.changed.notified().await;
+        }
+        self.member.pool.delete_other_cuts(&self.member.ids(), self.member.shown_cut()).await?;
+        let begun = self.world.now();
+        // What comes behind the cut is streamed from here on.
+        self.renew_pin();
+        self.passes.set(self.passes.get() + 1);
+        let theirs_above = theirs.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
+        let (cut, above) = (self.new_cut(), theirs.has.stamps()[0].max(theirs_above.unwrap_or_default()));
+        let goal = PassGoal {
+            cut,
+            number: self.passes.get(),
+            since: before(since),
+            until: self.take_cut(cut, above).await?,
+            way: transfer.map_or(TransferWay::BornSince, |transfer| match transfer.way {
+                TransferWay::Log => TransferWay::BornSince,
+                way => way,
+            }),
+            beside: wanted.ranges.take(),
+        };
+        let sent = send(&self.member, channel, &goal).await;
+        let done = match sent {
+            Ok(sent) => self.wait_for_pass(sent).await,
+            Err(PassEnd::Channel(end)) => Err(end.into()),
+            Err(PassEnd::Pool(error)) => Err(error.into()),
+        };
+        self.member.pool.delete_cut(&self.member.ids(), goal.cut).await?;
+        let sent = done?;
+        let now = self.world.now();
+        let remaining_bytes = self.session.borrow().exposure(now).bytes;
+        let report = PassReport { sent_bytes: sent.bytes, took: now.since(begun), remaining_bytes };
+        self.is_in_doubt.set(false);
+        self.session.borrow_mut().note_pass_end(&GroupCut::new(vec![sent.until]), report, now);
+        self.release();
+        Ok(())
+    }
+
+    /// Takes a cut above a stamp. Everything up to its own stamp is here.
+    async fn take_cut(&self, cut: SnapshotId, above: Stamp) -> Result<Stamp, PrimaryEnd> {
+        let until = take_cut(&self.member, cut, above).await?;
+        self.taken.borrow_mut().note_cut(until);
+        self.session.borrow_mut().note_cut(0, until);
+        Ok(until)
+    }
+
+    /// Waits until the peer has a pass.
+    async fn wait_for_pass(&self, sent: SentPass) -> Result<SentPass, PrimaryEnd> {
+        while self.session.borrow().confirmed().stamps()[0] < sent.until {
+            self.changed.notified().await;
+        }
+        Ok(sent)
+    }
+
+    fn new_cut(&self) -> SnapshotId {
+        let mut id = [0; 16];
+        let name = format!("cut {} of {}", self.passes.get(), self.member.group);
+        self.world.random(&name).fill(&mut id);
+        SnapshotId(id)
+    }
+}

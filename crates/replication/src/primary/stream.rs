@@ -1,0 +1,158 @@
+//! The stream: records in the order of the log, from memory while the peer keeps up, from the log otherwise.
+
+use super::{PrimaryEnd, PrimaryGroup};
+use crate::{
+    channel::FrameChannel,
+    frame::{FRAME_BLOCKS_MAX, FrameBody, RecordFrame, SentChange},
+    outbox::WaitingRecord,
+    planted::{self, ReplicationBug},
+    record_log::RecordLog,
+    sent_changes::StreamOrder,
+    session::SessionState,
+};
+use array::{
+    error::Error,
+    format::{Position, Stamp, WallNanoseconds},
+};
+use std::{mem, rc::Rc};
+
+/// Changes of one frame at most; the body has a few dozen bytes for each.
+const FRAME_CHANGES_MAX: usize = 4096;
+
+/// Changes that go into the next frame. Invariant: they fit into one.
+#[derive(Default)]
+struct FrameDraft {
+    changes: Vec<(Stamp, SentChange)>,
+    blocks: usize,
+    goes_on: bool,
+}
+
+impl FrameDraft {
+    fn has_room(&self) -> bool {
+        self.changes.len() < FRAME_CHANGES_MAX && self.blocks < FRAME_BLOCKS_MAX
+    }
+
+    fn push(&mut self, stamp: Stamp, change: SentChange) {
+        assert!(self.has_room(), "a frame that is full is sent");
+        self.blocks += usize::from(matches!(change, SentChange::Write { .. }));
+        self.changes.push((stamp, change));
+    }
+}
+
+/// The sending side of a stream.
+struct StreamSender<'s, C> {
+    group: &'s PrimaryGroup,
+    channel: &'s C,
+    order: StreamOrder,
+    draft: FrameDraft,
+}
+
+impl<C: FrameChannel> StreamSender<'_, C> {
+    /// Adds what has not been sent of a record, and sends full frames.
+    async fn add(&mut self, record: WaitingRecord) -> Result<(), PrimaryEnd> {
+        for (stamp, change) in record.changes {
+            if !self.order.admit(stamp, &change) {
+                continue;
+            }
+            if !self.draft.has_room() {
+                self.draft.goes_on = self.draft.changes.last().is_some_and(|(last, _)| *last == stamp);
+                self.flush().await?;
+            }
+            self.draft.push(stamp, change);
+        }
+        self.draft.goes_on = record.goes_on;
+        Ok(())
+    }
+
+    /// Sends what was added.
+    async fn flush(&mut self) -> Result<(), PrimaryEnd> {
+        let FrameDraft { changes, goes_on, .. } = mem::take(&mut self.draft);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let group = self.group;
+        let record = RecordFrame {
+            part: 0,
+            fence: group.member.fence(),
+            epoch: group.member.lineage().expect("a primary has a lineage").current().epoch,
+            told: group.session.borrow().told().stamps()[0],
+            accepted_at: WallNanoseconds::of(group.world.wall()),
+            goes_on,
+            changes,
+        };
+        self.channel.send(FrameBody::Record(record)).await?;
+        Ok(())
+    }
+}
+
+impl PrimaryGroup {
+    fn is_streaming(&self) -> bool {
+        self.session.borrow().state() == SessionState::Streaming
+    }
+
+    /// Streams everything above a complete stamp, until the session wants something else.
+    pub(super) async fn stream(&self, channel: &impl FrameChannel, since: Stamp) -> Result<(), PrimaryEnd> {
+        let order = StreamOrder::above(since);
+        let mut sender = StreamSender { group: self, channel, order, draft: FrameDraft::default() };
+        while self.is_streaming() {
+            self.outbox.borrow_mut().open();
+            match self.send_log(&mut sender).await {
+                Err(PrimaryEnd::Failed(Error::LogPinLost)) => {
+                    self.session.borrow_mut().note_log_lost(self.world.now());
+                    break;
+                }
+                done => done?,
+            }
+            self.send_outbox(&mut sender).await?;
+        }
+        self.outbox.borrow_mut().close();
+        Ok(())
+    }
+
+    /// Sends what is in the log and was offered before the outbox was opened.
+    async fn send_log<C: FrameChannel>(&self, sender: &mut StreamSender<'_, C>) -> Result<(), PrimaryEnd> {
+        let in_flight = self.taken.borrow().offered();
+        let pin = Rc::clone(&self.tail().pin.borrow());
+        let mut log = RecordLog::new(&self.member.volumes, pin.position().ok_or(Error::LogPinLost)?);
+        while self.is_streaming() && !planted::is(ReplicationBug::LogNotRead) {
+            let (taken, complete) = {
+                let taken = self.taken.borrow();
+                (taken.taken(), taken.complete())
+            };
+            let is_waiting =
+                |position: Position| self.outbox.borrow().first().is_some_and(|first| first <= position);
+            match log.next(&pin, complete).await? {
+                Some(record) if is_waiting(record.position) => break,
+                Some(record) => sender.add(record).await?,
+                None if taken >= in_flight => break,
+                None => {
+                    sender.flush().await?;
+                    let changed = self.changed.notified();
+                    if self.taken.borrow().taken() == taken {
+                        changed.await;
+                    }
+                }
+            }
+        }
+        sender.flush().await
+    }
+
+    /// Sends what waits in memory, as long as it has room there.
+    async fn send_outbox<C: FrameChannel>(&self, sender: &mut StreamSender<'_, C>) -> Result<(), PrimaryEnd> {
+        while self.is_streaming() && self.outbox.borrow().is_open() {
+            let next = self.outbox.borrow_mut().pop();
+            match next {
+                Some(record) => sender.add(record).await?,
+                None => {
+                    sender.flush().await?;
+                    let changed = self.changed.notified();
+                    // It may have come while the frame was being sent.
+                    if self.outbox.borrow().first().is_none() {
+                        changed.await;
+                    }
+                }
+            }
+        }
+        sender.flush().await
+    }
+}

@@ -1,0 +1,54 @@
+//! Pinned log of a part, read in order, each record with whether its last command goes on.
+
+use crate::sent_changes::{changes_of, goes_on};
+use array::{
+    error::Result,
+    format::{Position, Stamp, VolumeId},
+    pool::{DeliveredRecord, LogPin},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    rc::Rc,
+};
+
+use crate::outbox::WaitingRecord;
+
+pub(crate) struct RecordLog<'v> {
+    volumes: &'v BTreeSet<VolumeId>,
+    /// What is to be read next.
+    from: Position,
+    read: VecDeque<Rc<DeliveredRecord>>,
+}
+
+impl<'v> RecordLog<'v> {
+    pub fn new(volumes: &'v BTreeSet<VolumeId>, from: Position) -> Self {
+        Self { volumes, from, read: VecDeque::new() }
+    }
+
+    /// The next record with changes of the part; none if there is none yet. `complete`: all commands up to it are in the
+    /// log, all of each.
+    pub async fn next(&mut self, pin: &LogPin, complete: Stamp) -> Result<Option<WaitingRecord>> {
+        loop {
+            // A record is looked at with the one behind it, which may end its command.
+            if self.read.len() < 2 {
+                let more = pin.read(self.from).await?;
+                if let Some(last) = more.last() {
+                    self.from = Position(last.position.0 + 1);
+                }
+                self.read.extend(more);
+            }
+            let Some(record) = self.read.pop_front() else { return Ok(None) };
+            let changes = changes_of(&record, self.volumes);
+            let Some(&(last, _)) = changes.last() else { continue };
+            let follows = self
+                .read
+                .front()
+                .and_then(|next| changes_of(next, self.volumes).first().map(|first| first.0));
+            let goes_on = match self.read.front() {
+                Some(_) => follows == Some(last),
+                None => goes_on(&record, self.volumes) && last > complete,
+            };
+            return Ok(Some(WaitingRecord { position: record.position, changes, goes_on }));
+        }
+    }
+}

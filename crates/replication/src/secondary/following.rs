@@ -1,0 +1,287 @@
+//! A connection of a secondary: from the introductions to its end.
+
+use super::{SecondaryEnd, SecondaryGroup, apply, forks};
+use crate::{
+    channel::FrameChannel,
+    connect::{Transfer, TransferWay, WayBack},
+    exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
+    frame::{ChangedRangesFrame, FrameBody, PassBeginFrame, RecordFrame, RefusalCode, SentRange},
+    lineage::{Lineage, Side},
+    pass::{PassEnd, PassFault, PassGoal, PassReceiver, changed_ranges, send, take_cut},
+    planted::{self, ReplicationBug},
+};
+use array::format::{EpochId, SnapshotId, Stamp};
+use std::{collections::BTreeMap, convert::Infallible};
+
+/// Ranges of one frame at most.
+const RANGES_AT_ONCE: usize = 4096;
+
+impl SecondaryGroup {
+    /// Follows the primary over one channel until that ends.
+    pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
+        match self.follow(channel).await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        let agreement = agree(channel, &self.introduction()).await?;
+        let fence = agreement.theirs.fence;
+        if fence > self.member.fence() {
+            self.member.change(|state| state.fence = fence).await?;
+        }
+        match agreement.outcome.transfers.first() {
+            Some(transfer) if transfer.to == Side::Theirs => {
+                self.give_back(channel, &agreement, transfer).await?
+            }
+            transfer => self.name_changed(channel, &agreement, transfer).await?,
+        }
+        let mut pass = None;
+        loop {
+            let taken = match receive(channel).await? {
+                FrameBody::Record(record) => {
+                    self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
+                    self.take(channel, record).await?;
+                    self.confirm(channel).await?;
+                    Ok(())
+                }
+                FrameBody::Word(word) => {
+                    self.told.set(self.told.get().max(word.told.stamps()[0]));
+                    *self.word.borrow_mut() = Some(word);
+                    Ok(())
+                }
+                body => self.take_of_pass(channel, (&mut pass, &agreement), body).await?,
+            };
+            match taken {
+                Ok(()) => {}
+                Err(PassFault::Frame(text)) => {
+                    return Err(refuse(channel, RefusalCode::Frame, text).await.into());
+                }
+                Err(PassFault::Pool(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes a frame of a pass.
+    async fn take_of_pass(
+        &self,
+        channel: &impl FrameChannel,
+        (pass, agreement): (&mut Option<PassReceiver>, &Agreement),
+        body: FrameBody,
+    ) -> Result<Result<(), PassFault>, SecondaryEnd> {
+        let no_pass = || PassFault::Frame("a frame of a pass that has not begun".to_owned());
+        let taken = match (body, pass.as_mut()) {
+            (FrameBody::PassBegin(begin), _) => {
+                self.begin_pass(&begin).await.map(|begun| *pass = Some(begun))
+            }
+            (FrameBody::PassRanges(ranges), Some(pass)) => pass.take_ranges(ranges).await,
+            (FrameBody::PassBlocks(blocks), Some(pass)) => pass.take_blocks(blocks).await,
+            (FrameBody::PassEnd(end), Some(_)) => {
+                let received = pass.take().expect("looked at");
+                match agreement
+                    .theirs
+                    .lineage
+                    .as_ref()
+                    .and_then(|theirs| history_of(theirs, received.until()))
+                {
+                    Some(lineage) => match received.end(&end, lineage).await {
+                        Ok(has) => {
+                            self.has.set(has);
+                            self.is_in_doubt.set(false);
+                            self.confirm(channel).await?;
+                            Ok(())
+                        }
+                        Err(fault) => Err(fault),
+                    },
+                    None => Err(PassFault::Frame("a pass to a stamp of no epoch".to_owned())),
+                }
+            }
+            (FrameBody::PassRanges(_) | FrameBody::PassBlocks(_) | FrameBody::PassEnd(_), None) => {
+                Err(no_pass())
+            }
+            (body, _) => return Err(unexpected(channel, &body).await.into()),
+        };
+        Ok(taken)
+    }
+
+    async fn begin_pass(&self, begin: &PassBeginFrame) -> Result<PassReceiver, PassFault> {
+        if begin.fence < self.member.fence() {
+            let text = format!("the sender's right ended: its fence is {}", begin.fence);
+            return Err(PassFault::Frame(text));
+        }
+        PassReceiver::begin(&self.member, begin, self.has.get()).await
+    }
+
+    /// Names the blocks that this side changed above the common cut, or may have of a command in doubt; what it has of its
+    /// own is kept as a fork first.
+    async fn name_changed(
+        &self,
+        channel: &impl FrameChannel,
+        agreement: &Agreement,
+        transfer: Option<&Transfer>,
+    ) -> Result<(), SecondaryEnd> {
+        let Some(common) = &agreement.outcome.common else { return Ok(()) };
+        let common = common.cut.stamps()[0];
+        let forks = transfer.is_some_and(|transfer| transfer.way_back != WayBack::NotNeeded);
+        let is_named = names_changed(agreement, self.is_in_doubt.get());
+        let is_log = transfer.is_some_and(|transfer| transfer.way == TransferWay::Log);
+        if is_log || transfer.is_none() {
+            // Records go on from where the pass began.
+            self.member.abandon_pass().await?;
+        }
+        if !is_named {
+            return Ok(());
+        }
+        // It shows what this side has of its own, also while a pass is not finished.
+        let (member, cut) = (&self.member, self.member.shown_cut());
+        if member.state().unfinished.is_none() {
+            member.pool.take_cut_of_replica(&member.ids(), cut).await?;
+        }
+        if forks {
+            forks::keep(member, cut, self.has.get()).await?;
+        }
+        self.send_changed(channel, (cut, Stamp(common.0.saturating_sub(1))), forks).await
+    }
+
+    async fn send_changed(
+        &self,
+        channel: &impl FrameChannel,
+        (cut, since): (SnapshotId, Stamp),
+        forks: bool,
+    ) -> Result<(), SecondaryEnd> {
+        let ids = self.member.ids();
+        for (index, &volume) in ids.iter().enumerate() {
+            let changed = changed_ranges(&self.member.pool, (volume, cut), since, forks).await?;
+            let sent = changed.sent();
+            let mut parts: Vec<&[SentRange]> = sent.chunks(RANGES_AT_ONCE).collect();
+            if parts.is_empty() {
+                parts.push(&[]);
+            }
+            for (at, part) in parts.iter().enumerate() {
+                let is_last = index + 1 == ids.len() && at + 1 == parts.len();
+                let frame = ChangedRangesFrame { volume, ranges: part.to_vec(), is_last };
+                channel.send(FrameBody::ChangedRanges(frame)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_of(&self, purpose: &[u8; 16]) -> SnapshotId {
+        let mut id = self.member.group.0;
+        id.iter_mut().zip(purpose).for_each(|(byte, other)| *byte ^= other);
+        SnapshotId(id)
+    }
+
+    /// Sends the primary what it had sent and lost.
+    async fn give_back(
+        &self,
+        channel: &impl FrameChannel,
+        agreement: &Agreement,
+        transfer: &Transfer,
+    ) -> Result<(), SecondaryEnd> {
+        let member = &self.member;
+        member.abandon_pass().await?;
+        let cut = self.cut_of(b"given back......");
+        member.pool.delete_cut(&member.ids(), cut).await?;
+        let theirs = &agreement.theirs;
+        let above = theirs.unfinished.iter().map(|pass| pass.until.stamps()[0]).max().unwrap_or_default();
+        let above = above.max(theirs.has.stamps()[0]).max(self.has.get());
+        let until = take_cut(member, cut, above).await?;
+        // Nothing else came since.
+        self.has.set(until);
+        let since = Stamp(transfer.since.stamps()[0].0.saturating_sub(1));
+        let way = TransferWay::BornSince;
+        let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new() };
+        let sent = send(member, channel, &goal).await;
+        member.pool.delete_cut(&member.ids(), cut).await?;
+        match sent {
+            Ok(_) => Ok(()),
+            Err(PassEnd::Channel(end)) => Err(end.into()),
+            Err(PassEnd::Pool(error)) => Err(error.into()),
+        }
+    }
+
+    /// Refuses a record that this side must not apply. Goes over to the next epoch of the primary's lineage if the
+    /// record is of that.
+    async fn check(
+        &self,
+        channel: &impl FrameChannel,
+        record: &RecordFrame,
+        theirs: Option<&Lineage>,
+    ) -> Result<(), SecondaryEnd> {
+        let (fence, lineage) = (self.member.fence(), self.member.lineage());
+        if record.fence < fence {
+            let text = format!(
+                "the primary's right ended: its fence is {}, and {fence} is known here",
+                record.fence
+            );
+            return Err(refuse(channel, RefusalCode::Fence, text).await.into());
+        }
+        let mut of_volumes = record.changes.iter().flat_map(|(_, change)| change.volumes());
+        if record.part != 0 || !of_volumes.all(|volume| self.member.volumes.contains(volume)) {
+            let text = "a record is of a volume that is not in this part of the group";
+            return Err(refuse(channel, RefusalCode::Frame, text).await.into());
+        }
+        if lineage.as_ref().is_some_and(|lineage| lineage.current().epoch == record.epoch) {
+            return Ok(());
+        }
+        let next =
+            theirs.and_then(|theirs| next_epoch(lineage.as_ref(), theirs, record.epoch, self.has.get()));
+        match next {
+            Some(next) => Ok(self.member.change(|state| state.lineage = Some(next)).await?),
+            None => {
+                let text =
+                    format!("a record is of epoch {}, which does not follow what is here", record.epoch);
+                Err(refuse(channel, RefusalCode::Frame, text).await.into())
+            }
+        }
+    }
+
+    /// Applies a record.
+    async fn take(&self, channel: &impl FrameChannel, record: RecordFrame) -> Result<(), SecondaryEnd> {
+        let RecordFrame { changes, goes_on, told, .. } = record;
+        let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
+        let is_new = first > self.has.get() || first == self.has.get() && self.is_in_doubt.get();
+        if !is_new || self.member.state().unfinished.is_some() {
+            let text = format!("a record has stamp {first}, and {} is here", self.has.get());
+            return Err(refuse(channel, RefusalCode::Frame, text).await.into());
+        }
+        let complete = match goes_on && !planted::is(ReplicationBug::PartConfirmed) {
+            false => last,
+            // What comes before the last command is complete.
+            true => {
+                let before = changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last);
+                before.unwrap_or(self.has.get())
+            }
+        };
+        if planted::is(ReplicationBug::ConfirmedTooEarly) {
+            self.has.set(complete);
+            self.confirm(channel).await?;
+        }
+        apply::apply(&self.member.pool, changes).await?;
+        if complete >= first {
+            // It was sent again, if this side had a part of it.
+            self.is_in_doubt.set(false);
+        }
+        self.has.set(self.has.get().max(complete));
+        self.told.set(self.told.get().max(told));
+        Ok(())
+    }
+}
+
+/// The primary's lineage up to an epoch that follows what is here, if it does.
+fn next_epoch(ours: Option<&Lineage>, theirs: &Lineage, epoch: EpochId, has: Stamp) -> Option<Lineage> {
+    let until = theirs.epochs().iter().position(|known| known.epoch == epoch)?;
+    let known = ours?.epochs().len();
+    let epochs = theirs.epochs();
+    let follows = known == until && epochs[..known] == *ours?.epochs() && epochs[until].spans[0].fork == has;
+    follows.then(|| Lineage::from_epochs(epochs[..=until].to_vec()).expect("a part of a lineage is one"))
+}
+
+/// A lineage as of a stamp.
+fn history_of(lineage: &Lineage, stamp: Stamp) -> Option<Lineage> {
+    let epoch = lineage.epoch_of(0, stamp)?.epoch;
+    let until = lineage.epochs().iter().position(|known| known.epoch == epoch)?;
+    Some(Lineage::from_epochs(lineage.epochs()[..=until].to_vec()).expect("a part of a lineage is one"))
+}

@@ -1,0 +1,40 @@
+//! Forks: what a side had of its own, kept as volumes of their own before it goes over to the other history.
+
+use crate::member::GroupMember;
+use array::{
+    error::Result,
+    format::{SnapshotId, Stamp, VolumeId},
+    pool::{NewClone, SnapshotKey, VolumeKey},
+};
+
+/// Keeps what a cut of the volumes has as a fork, once for each stamp. Not what they have now: the point of that would get
+/// a stamp of this pool.
+pub(super) async fn keep(member: &GroupMember, cut: SnapshotId, has: Stamp) -> Result<()> {
+    if member.state().forked_at == Some(has) {
+        return Ok(());
+    }
+    for &volume in &member.volumes {
+        let id = fork_of(volume, has);
+        let all = member.pool.volumes();
+        // A crash may have come between the volumes of a group.
+        if all.iter().any(|info| info.volume == id) {
+            continue;
+        }
+        let name = all.iter().find(|info| info.volume == volume).map(|info| info.name.clone());
+        let name = name.ok_or(array::error::Error::NoVolume(volume.to_string()))?;
+        let is_taken = |name: &str| all.iter().any(|info| info.name == name);
+        let names = (1..).map(|number| format!("{name}-fork{number}"));
+        let name = names.into_iter().find(|name| !is_taken(name)).expect("numbers do not end");
+        let new = NewClone { name, volume: id, is_independent: false };
+        member.pool.clone_volume(VolumeKey::Id(volume), Some(SnapshotKey::Id(cut)), &new).await?;
+    }
+    member.change(|state| state.forked_at = Some(has)).await
+}
+
+/// Identity of the fork of a volume: the same whenever it is made of this state.
+fn fork_of(volume: VolumeId, has: Stamp) -> VolumeId {
+    let mut id = volume.0;
+    id[..8].iter_mut().zip(has.0.to_le_bytes()).for_each(|(byte, other)| *byte ^= other);
+    id[8..].iter_mut().zip(*b"its fork").for_each(|(byte, other)| *byte ^= other);
+    VolumeId(id)
+}

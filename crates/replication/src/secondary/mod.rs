@@ -1,0 +1,157 @@
+//! A group of one part at its secondary: records of the primary are applied in order and confirmed; a pass brings what
+//! records do not.
+//!
+//! Invariants:
+//!
+//! 1. `has` is complete: the volumes have all of each command up to it; but for the last one while it is in doubt, after
+//!    an opening.
+//! 2. A record or a pass is applied only under the fence and the epochs that this side knows of, and only above `has`.
+//! 3. What is confirmed is stable, and never less than before.
+
+mod apply;
+mod following;
+mod forks;
+
+use crate::{
+    channel::{ChannelEnd, FrameChannel},
+    connect::{Introduction, SiteRole},
+    cut::GroupCut,
+    frame::{ConfirmationFrame, WordFrame},
+    group_state::GroupState,
+    lineage::LineageError,
+    member::GroupMember,
+    planted::{self, ReplicationBug},
+};
+use array::{
+    error::Error,
+    format::{EpochId, Fence, Stamp},
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// End of a connection of a secondary.
+#[derive(Debug)]
+pub enum SecondaryEnd {
+    Channel(ChannelEnd),
+    /// The pool or the records of this side failed.
+    Failed(Error),
+}
+
+impl From<ChannelEnd> for SecondaryEnd {
+    fn from(end: ChannelEnd) -> Self {
+        Self::Channel(end)
+    }
+}
+
+impl From<Error> for SecondaryEnd {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub struct SecondaryGroup {
+    member: Rc<GroupMember>,
+    has: Cell<Stamp>,
+    /// A crash may have left a part of the command `has`.
+    is_in_doubt: Cell<bool>,
+    /// Hosts were answered at least this.
+    told: Cell<Stamp>,
+    word: RefCell<Option<WordFrame>>,
+}
+
+impl SecondaryGroup {
+    /// A replica whose volumes have everything up to `has`, as they were found when the pool was opened.
+    ///
+    /// # Panics
+    ///
+    /// If the state is that of a primary.
+    pub fn new(member: &Rc<GroupMember>, has: Stamp) -> Self {
+        assert_eq!(member.role(), SiteRole::Secondary, "the group is secondary here");
+        let is_in_doubt = Cell::new(!planted::is(ReplicationBug::PartTakenForAll));
+        let has = Cell::new(has);
+        Self {
+            member: Rc::clone(member),
+            has,
+            is_in_doubt,
+            told: Cell::new(Stamp(0)),
+            word: RefCell::new(None),
+        }
+    }
+
+    pub fn has(&self) -> Stamp {
+        self.has.get()
+    }
+
+    pub fn member(&self) -> &Rc<GroupMember> {
+        &self.member
+    }
+
+    /// The last word of the primary on itself.
+    pub fn last_word(&self) -> Option<WordFrame> {
+        self.word.borrow().clone()
+    }
+
+    /// What this side says of itself.
+    pub fn introduction(&self) -> Introduction {
+        let state = self.member.state();
+        let told = self.told.get().max(state.told).min(self.has.get());
+        let has = GroupCut::new(vec![self.has.get()]);
+        Introduction {
+            group: self.member.group,
+            role: SiteRole::Secondary,
+            fence: state.fence,
+            lineage: state.lineage,
+            told: GroupCut::new(vec![told]),
+            is_in_sync: false,
+            points: Vec::new(),
+            log_from: has.clone(),
+            last_in_doubt: self.is_in_doubt.get(),
+            unfinished: state.unfinished,
+            has,
+        }
+    }
+
+    /// Promotes this side: it may write from its return on, under a new epoch. A pass that was not finished is given up:
+    /// the group is as it was when that began.
+    ///
+    /// # Errors
+    ///
+    /// It has nothing; the fence is not above the one that is known here; the stamps are used up; or the state cannot be
+    /// recorded. Then it is secondary as before.
+    pub async fn promote(&self, epoch: EpochId, fence: Fence) -> Result<GroupState, PromotionError> {
+        let known = self.member.fence();
+        if fence <= known {
+            return Err(PromotionError::Fence { ours: known, given: fence });
+        }
+        let mut lineage = self.member.lineage().ok_or(PromotionError::Empty)?;
+        lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
+        self.member.abandon_pass().await?;
+        let promote = |state: &mut GroupState| {
+            (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, true);
+            (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
+        };
+        self.member.change(promote).await?;
+        Ok(self.member.state())
+    }
+
+    async fn confirm(&self, channel: &impl FrameChannel) -> Result<(), ChannelEnd> {
+        let confirmed = GroupCut::new(vec![self.has.get()]);
+        let confirmation = ConfirmationFrame { confirmed, shown: 0, window_end: 0 };
+        channel.send(crate::frame::FrameBody::Confirmation(confirmation)).await
+    }
+}
+
+/// Reason for which a side cannot be promoted.
+#[derive(Debug, thiserror::Error)]
+pub enum PromotionError {
+    #[error("fence {given} is not above {ours}, which is known here")]
+    Fence { ours: Fence, given: Fence },
+    #[error("the first copy is not complete here")]
+    Empty,
+    #[error(transparent)]
+    Lineage(#[from] LineageError),
+    #[error(transparent)]
+    Pool(#[from] Error),
+}

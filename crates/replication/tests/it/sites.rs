@@ -1,0 +1,438 @@
+//! Two sites in simulated time, each a node with a pool, and a line between them.
+
+use array::{
+    error::Error,
+    format::{BLOCK_BYTES, DriveId, EpochId, Fence, GroupId, PoolId, SparingLevel, VolumeId},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
+    volume::{Volume, VolumeDevice},
+};
+use futures_util::future::{Either, select};
+use replication::{
+    channel::{ChannelEnd, FrameChannel},
+    connect::SiteRole,
+    frame::{Frame, FrameBody, FrameHeader, HEADER_BYTES},
+    group_state::{GroupRecords, GroupState},
+    lineage::Lineage,
+    member::GroupMember,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Moment, Random, Stability, World,
+    sim::{DriveOptions, SimDrive, SimNode, Simulation},
+};
+
+pub const MIB: u64 = 1 << 20;
+pub const GROUP: GroupId = GroupId([7; 16]);
+pub const VOLUMES: [VolumeId; 2] = [VolumeId([b'a'; 16]), VolumeId([b'b'; 16])];
+const VOLUME_BYTES: u64 = 4 * MIB;
+
+/// A frame, and the moment at which it arrives.
+type Arrival = (Moment, Vec<u8>);
+
+/// One end of a line. Frames are encoded and decoded, and arrive after its delay.
+pub struct LineEnd {
+    /// Its clock is outside of both nodes.
+    clock: World,
+    delay: Duration,
+    line: Rc<Line>,
+    out: UnboundedSender<Arrival>,
+    arrivals: RefCell<Option<UnboundedReceiver<Arrival>>>,
+    sequence: Cell<u64>,
+}
+
+/// A line that may be cut.
+#[derive(Default)]
+pub struct Line {
+    is_cut: Cell<bool>,
+    changed: Notify,
+}
+
+impl Line {
+    /// Loses everything that is on the line.
+    pub fn cut(&self) {
+        self.is_cut.set(true);
+        self.changed.notify_waiters();
+    }
+}
+
+/// Both ends of a new line.
+pub fn line(clock: &World, delay: Duration) -> (Rc<Line>, LineEnd, LineEnd) {
+    let line = Rc::new(Line::default());
+    let ((out, there), (back, here)) = (unbounded_channel(), unbounded_channel());
+    let end = |out, arrivals| LineEnd {
+        clock: clock.clone(),
+        delay,
+        line: Rc::clone(&line),
+        out,
+        arrivals: RefCell::new(Some(arrivals)),
+        sequence: Cell::new(0),
+    };
+    (Rc::clone(&line), end(out, here), end(back, there))
+}
+
+impl FrameChannel for LineEnd {
+    async fn send(&self, body: FrameBody) -> Result<(), ChannelEnd> {
+        let lost = || ChannelEnd::Lost("the line was cut".to_owned());
+        if self.line.is_cut.get() {
+            return Err(lost());
+        }
+        let sequence = if body.kind().is_ordered() {
+            self.sequence.update(|last| last + 1);
+            self.sequence.get()
+        } else {
+            0
+        };
+        let bytes = Frame { channel: 1, sequence, body }.encode().concat();
+        self.out.send((self.clock.now() + self.delay, bytes)).map_err(|_| lost())
+    }
+
+    async fn receive(&self) -> Result<FrameBody, ChannelEnd> {
+        let lost = || ChannelEnd::Lost("the line was cut".to_owned());
+        let mut arrivals = self.arrivals.borrow_mut().take().expect("one waits at a time");
+        let arrived = async {
+            let (moment, bytes) = arrivals.recv().await?;
+            self.clock.sleep_until(moment).await;
+            Some(bytes)
+        };
+        let cut = self.line.changed.notified();
+        if self.line.is_cut.get() {
+            return Err(lost());
+        }
+        let bytes = match select(Box::pin(arrived), Box::pin(cut)).await {
+            Either::Left((Some(bytes), _)) => bytes,
+            _ => return Err(lost()),
+        };
+        self.arrivals.borrow_mut().replace(arrivals);
+        Ok(decode(&bytes))
+    }
+}
+
+fn decode(bytes: &[u8]) -> FrameBody {
+    let header = FrameHeader::decode(bytes[..HEADER_BYTES].try_into().unwrap()).unwrap();
+    let (body, blocks) = bytes[HEADER_BYTES..].split_at(header.body_bytes);
+    let blocks = blocks.chunks(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block))).collect();
+    Frame::decode(&header, body, blocks).unwrap().body
+}
+
+/// States that survive a crash.
+#[derive(Clone)]
+pub struct KeptState {
+    world: World,
+    kept: Rc<RefCell<GroupState>>,
+}
+
+impl GroupRecords for KeptState {
+    fn put(&self, state: &GroupState) -> LocalFuture<Result<(), Error>> {
+        let (world, kept, state) = (self.world.clone(), Rc::clone(&self.kept), state.clone());
+        Box::pin(async move {
+            world.sleep(Duration::from_micros(300)).await;
+            *kept.borrow_mut() = state;
+            Ok(())
+        })
+    }
+}
+
+/// A site: a machine with two drives, and what it remembers of the group.
+pub struct Site {
+    pub node: SimNode,
+    number: u8,
+    devices: Vec<Rc<SimDrive>>,
+    pub kept: Rc<RefCell<GroupState>>,
+}
+
+impl Site {
+    pub fn new(simulation: &mut Simulation, number: u8, role: SiteRole) -> Rc<Self> {
+        let node = simulation.add_node(&format!("site{number}"));
+        let options = DriveOptions::new(ByteCount(320 * MIB));
+        let devices: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+        devices.iter().for_each(|drive| node.attach(drive));
+        let state = GroupState {
+            role,
+            fence: Fence(1),
+            lineage: Some(Lineage::new(EpochId([1; 16]), 1)),
+            ..GroupState::new_replica()
+        };
+        Rc::new(Self { node, number, devices, kept: Rc::new(RefCell::new(state)) })
+    }
+
+    pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
+        Rc::new(KeptState { world: world.clone(), kept: Rc::clone(&self.kept) })
+    }
+
+    fn block_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        self.devices.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect()
+    }
+
+    /// Makes the pool and its volumes.
+    pub async fn make(&self, world: &World) {
+        let new = NewPool {
+            pool: PoolId([self.number; 16]),
+            name: format!("pool{}", self.number),
+            slot_bytes: MIB as u32,
+            sparing: SparingLevel::None,
+        };
+        let devices = self.block_devices();
+        let drives = (0..).zip(&devices).map(|(index, device): (u8, _)| NewDrive {
+            drive: DriveId([16 * self.number + index; 16]),
+            serial: format!("S{index}"),
+            device: Rc::clone(device),
+            domain: None,
+        });
+        create(world, &new, &drives.collect::<Vec<_>>()).await.unwrap();
+        let pool = self.open(world).await;
+        for (name, volume) in ["a", "b"].into_iter().zip(VOLUMES) {
+            let setting = VolumeSetting::default();
+            let new = NewVolume { name: name.to_owned(), volume, size_bytes: VOLUME_BYTES, setting };
+            pool.create_volume(&new).await.unwrap();
+        }
+        pool.close().await.unwrap();
+    }
+
+    /// Opens the pool, and finds the group in it.
+    pub async fn open_member(&self, world: &World) -> Rc<GroupMember> {
+        let pool = self.open(world).await;
+        let state = self.kept.borrow().clone();
+        GroupMember::new(&pool, (GROUP, volume_ids()), (state, self.records(world)))
+    }
+
+    pub async fn open(&self, world: &World) -> Rc<Pool> {
+        open(world, &self.block_devices(), OpenSetting::default()).await.unwrap()
+    }
+}
+
+pub fn volume_ids() -> BTreeSet<VolumeId> {
+    VOLUMES.into()
+}
+
+/// A command of a writer: a run of blocks of one volume that carry its number.
+#[derive(Clone, Debug)]
+pub struct HostWrite {
+    pub volume: usize,
+    pub first: u64,
+    pub count: u64,
+    /// A discard, after which nobody knows which command a block is of.
+    pub is_discard: bool,
+    /// A failover may have left a part of it.
+    pub is_partial: bool,
+    /// Told apart from commands of the same number that a failover lost.
+    pub number: u64,
+}
+
+/// What hosts have written, and what they were answered. Each writer has blocks of its own, and writes one command
+/// after the other, so what it has written is a prefix of its commands at any moment.
+#[derive(Default)]
+pub struct HostLedger {
+    /// Commands of each writer, from number 1.
+    pub begun: RefCell<Vec<Vec<HostWrite>>>,
+    /// Of each writer, the number of answered commands.
+    pub answered: RefCell<Vec<usize>>,
+    pub is_over: Cell<bool>,
+    number_next: Numbers,
+}
+
+/// Writers, and blocks of each of them in each volume.
+pub const WRITERS: usize = 6;
+const WRITER_BLOCKS: u64 = VOLUME_BYTES / BLOCK_BYTES as u64 / WRITERS as u64;
+
+fn block_of(writer: usize, number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    bytes[..8].copy_from_slice(&(writer as u64 + 1).to_le_bytes());
+    bytes[BLOCK_BYTES - 8..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn number_of(block: &[u8]) -> (u64, u64) {
+    let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+    (number(0), number(BLOCK_BYTES - 8))
+}
+
+impl HostLedger {
+    pub fn new() -> Rc<Self> {
+        let ledger = Self::default();
+        *ledger.begun.borrow_mut() = vec![Vec::new(); WRITERS];
+        *ledger.answered.borrow_mut() = vec![0; WRITERS];
+        Rc::new(ledger)
+    }
+
+    /// Writes until it is over, or its site stops serving. Commands that were not answered are never written again.
+    pub async fn write(
+        self: Rc<Self>,
+        (world, stop): (World, Rc<Stop>),
+        writer: usize,
+        volumes: Vec<Rc<Volume>>,
+        mut random: Random,
+    ) {
+        while !self.is_over.get() && !stop.is_set.get() {
+            let count =
+                if random.percent(10.0) { 1 + random.below(WRITER_BLOCKS) } else { 1 + random.below(4) };
+            let first = writer as u64 * WRITER_BLOCKS + random.below(WRITER_BLOCKS - count + 1);
+            let volume = random.below(volumes.len() as u64) as usize;
+            let is_discard = random.percent(8.0);
+            let number = self.number_next.update_and_get();
+            let command = HostWrite { volume, first, count, is_discard, is_partial: false, number };
+            let index = {
+                let mut begun = self.begun.borrow_mut();
+                begun[writer].push(command);
+                begun[writer].len()
+            };
+            let at = ByteOffset(first * BLOCK_BYTES as u64);
+            let device = VolumeDevice(Rc::clone(&volumes[volume]));
+            let done: LocalFuture<_> = if is_discard {
+                device.discard(at, ByteCount(count * BLOCK_BYTES as u64))
+            } else {
+                let block = Arc::new(Buffer::copy_of(&block_of(writer, number)));
+                device.write(at, (0..count).map(|_| Arc::clone(&block)).collect(), Stability::Stable)
+            };
+            match select(done, Box::pin(stop.stopped())).await {
+                Either::Left((done, _)) => done.unwrap(),
+                Either::Right(_) => return,
+            }
+            self.answered.borrow_mut()[writer] = index;
+            world.sleep(Duration::from_micros(random.below(20_000))).await;
+        }
+    }
+
+    /// A failover has left these prefixes: what was begun beyond is lost.
+    pub fn go_on_from(&self, counts: &[usize]) {
+        for (writer, &count) in counts.iter().enumerate() {
+            let commands = &mut self.begun.borrow_mut()[writer];
+            commands.truncate(count);
+            if let Some(last) = commands.last_mut() {
+                last.is_partial = true;
+            }
+            self.answered.borrow_mut()[writer] = count;
+        }
+    }
+
+    /// Checks what a replica has: of each writer a prefix of its commands, of the last one a part at most. Returns how
+    /// many commands of each writer it may have, at most.
+    pub async fn check_prefix(&self, volumes: &[Rc<Volume>]) -> Result<Vec<usize>, String> {
+        let mut contents = Vec::new();
+        for volume in volumes {
+            let device = VolumeDevice(Rc::clone(volume));
+            let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
+            contents.push(read.unwrap().remove(0));
+        }
+        let begun = self.begun.borrow();
+        let mut counts = Vec::new();
+        for (writer, commands) in begun.iter().enumerate() {
+            let first = writer as u64 * WRITER_BLOCKS;
+            let all = (0..volumes.len())
+                .flat_map(|volume| (first..first + WRITER_BLOCKS).map(move |index| (volume, index)));
+            let mut blocks = Vec::new();
+            for (volume, index) in all {
+                let at = index as usize * BLOCK_BYTES;
+                let (by, number) = number_of(&contents[volume][at..at + BLOCK_BYTES]);
+                if by != 0 && by != writer as u64 + 1 {
+                    return Err(format!("block {index} of volume {volume} is of writer {by}"));
+                }
+                blocks.push((volume, index, number));
+            }
+            let numbers: Vec<u64> = commands.iter().map(|command| command.number).collect();
+            let position = |number: u64| match number {
+                0 => Ok(0),
+                _ => numbers.binary_search(&number).map(|at| at + 1),
+            };
+            let mut last = 0;
+            for &(volume, index, number) in &blocks {
+                let at = position(number).map_err(|_| {
+                    format!("block {index} of volume {volume} is of command {number}, which was lost")
+                })?;
+                last = last.max(at);
+            }
+            let fits = |end: usize| {
+                let wrong = blocks.iter().find(|&&(volume, index, number)| {
+                    !possible(&commands[..end], (volume, index)).contains(&number)
+                });
+                wrong.copied()
+            };
+            // Commands behind the last one that shows may be hidden by discards.
+            let Some(count) = (last..=commands.len()).rev().find(|&end| fits(end).is_none()) else {
+                let (volume, index, number) = fits(last).unwrap();
+                return Err(format!(
+                    "writer {writer} has {last} commands, and block {index} of volume {volume} is of number {number}, not \
+                     one of {:?}",
+                    possible(&commands[..last], (volume, index))
+                ));
+            };
+            counts.push(count);
+        }
+        Ok(counts)
+    }
+}
+
+/// The numbers that a block may have after some commands, of the last of which there may be a part.
+fn possible(commands: &[HostWrite], (volume, index): (usize, u64)) -> Vec<u64> {
+    let covers = |write: &&HostWrite| {
+        write.volume == volume && (write.first..write.first + write.count).contains(&index)
+    };
+    let mut numbers = Vec::new();
+    for (at, write) in commands.iter().enumerate().rev().filter(|(_, write)| covers(write)) {
+        numbers.push(if write.is_discard { 0 } else { write.number });
+        if !write.is_partial && at + 1 != commands.len() {
+            return numbers;
+        }
+    }
+    numbers.push(0);
+    numbers
+}
+
+/// The end of a site's service.
+#[derive(Default)]
+pub struct Stop {
+    pub is_set: Cell<bool>,
+    changed: Notify,
+}
+
+impl Stop {
+    pub fn set(&self) {
+        self.is_set.set(true);
+        self.changed.notify_waiters();
+    }
+
+    async fn stopped(&self) {
+        let changed = self.changed.notified();
+        if !self.is_set.get() {
+            changed.await;
+        }
+    }
+}
+
+/// Numbers of commands: ascending, each once.
+#[derive(Default)]
+pub struct Numbers(Cell<u64>);
+
+impl Numbers {
+    fn update_and_get(&self) -> u64 {
+        self.0.update(|last| last + 1);
+        self.0.get()
+    }
+}
+
+/// Contents of all volumes.
+pub async fn contents(pool: &Pool) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for id in VOLUMES {
+        let device = VolumeDevice(pool.volume(array::pool::VolumeKey::Id(id)).unwrap());
+        all.push(
+            device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await.unwrap()[0]
+                .to_vec(),
+        );
+    }
+    all
+}
+
+/// The volumes of a pool.
+pub fn volumes_of(pool: &Rc<Pool>) -> Vec<Rc<Volume>> {
+    VOLUMES.map(|id| pool.volume(array::pool::VolumeKey::Id(id)).unwrap()).into()
+}

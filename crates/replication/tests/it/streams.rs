@@ -1,0 +1,263 @@
+//! A stream between two sites while hosts write: lines that are cut, secondaries that crash. What the secondary has is
+//! a prefix at every cut; in sync it has all that was answered; after healing both are alike.
+
+use crate::sites::{HostLedger, LineEnd, Site, Stop, WRITERS, contents, line, volumes_of};
+use array::pool::Pool;
+use replication::{
+    connect::SiteRole,
+    planted::{ReplicationBug, with_replication_bug},
+    primary::PrimaryGroup,
+    secondary::SecondaryGroup,
+    session::{BoundPolicy, ReplicationMode, SessionState},
+};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use world::{
+    World,
+    sim::{SimLimits, Simulation},
+};
+
+/// A side that runs: its pool, its group, and the lines that it gets.
+struct RunningPrimary {
+    pool: Rc<Pool>,
+    group: Rc<PrimaryGroup>,
+}
+
+struct RunningSecondary {
+    pool: Rc<Pool>,
+    group: Rc<SecondaryGroup>,
+    /// Connections that have ended.
+    ended: RefCell<usize>,
+}
+
+type Slot<T> = Rc<RefCell<Option<Rc<T>>>>;
+
+async fn primary_main(
+    world: World,
+    (site, mode): (Rc<Site>, ReplicationMode),
+    running: Slot<RunningPrimary>,
+    ledger: Rc<HostLedger>,
+    mut lines: UnboundedReceiver<LineEnd>,
+) {
+    let member = site.open_member(&world).await;
+    let has = member.position_after_opening().unwrap();
+    let group = PrimaryGroup::begin(&world, &member, (mode, false), has);
+    let (pool, stop) = (Rc::clone(member.pool()), Rc::new(Stop::default()));
+    for writer in 0..WRITERS {
+        let random = world.random(&format!("writer {writer}"));
+        drop(world.spawn(
+            "host",
+            Rc::clone(&ledger).write((world.clone(), Rc::clone(&stop)), writer, volumes_of(&pool), random),
+        ));
+    }
+    *running.borrow_mut() = Some(Rc::new(RunningPrimary { pool, group: Rc::clone(&group) }));
+    while let Some(line) = lines.recv().await {
+        group.run(&line).await;
+    }
+}
+
+async fn secondary_main(
+    world: World,
+    site: Rc<Site>,
+    running: Slot<RunningSecondary>,
+    mut lines: UnboundedReceiver<LineEnd>,
+) {
+    let member = site.open_member(&world).await;
+    let has = member.position_after_opening().unwrap();
+    let (pool, group) = (Rc::clone(member.pool()), Rc::new(SecondaryGroup::new(&member, has)));
+    let side = Rc::new(RunningSecondary { pool, group: Rc::clone(&group), ended: RefCell::new(0) });
+    *running.borrow_mut() = Some(Rc::clone(&side));
+    while let Some(line) = lines.recv().await {
+        group.run(&line).await;
+        *side.ended.borrow_mut() += 1;
+    }
+}
+
+struct Pair {
+    world: World,
+    secondary_site: Rc<Site>,
+    ledger: Rc<HostLedger>,
+    primary: Slot<RunningPrimary>,
+    secondary: Slot<RunningSecondary>,
+    lines: UnboundedSender<LineEnd>,
+    secondary_lines: RefCell<UnboundedSender<LineEnd>>,
+}
+
+impl Pair {
+    async fn begin(world: &World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> Self {
+        for site in &sites {
+            let (made, world_of) = (Rc::clone(site), site.node.clone());
+            let (done, finished) = tokio::sync::oneshot::channel();
+            world_of.start(|world| async move {
+                made.make(&world).await;
+                assert!(done.send(()).is_ok(), "the test waits for it");
+            });
+            finished.await.unwrap();
+            site.node.crash();
+        }
+        let [one, other] = sites;
+        let (lines, primary_lines) = unbounded_channel();
+        let pair = Self {
+            world: world.clone(),
+            secondary_site: other,
+            ledger: HostLedger::new(),
+            primary: Rc::default(),
+            secondary: Rc::default(),
+            lines,
+            secondary_lines: RefCell::new(unbounded_channel().0),
+        };
+        let (ledger, running) = (Rc::clone(&pair.ledger), Rc::clone(&pair.primary));
+        let node = one.node.clone();
+        node.start(|world| primary_main(world, (one, mode), running, ledger, primary_lines));
+        pair.start_secondary();
+        pair
+    }
+
+    fn start_secondary(&self) {
+        let (lines, taken) = unbounded_channel();
+        *self.secondary_lines.borrow_mut() = lines;
+        self.secondary.take();
+        let (site, running) = (Rc::clone(&self.secondary_site), Rc::clone(&self.secondary));
+        self.secondary_site.node.start(|world| secondary_main(world, site, running, taken));
+    }
+
+    fn connect(&self, delay: Duration) -> Rc<crate::sites::Line> {
+        let (line, ours, theirs) = line(&self.world, delay);
+        assert!(self.lines.send(ours).is_ok() && self.secondary_lines.borrow().send(theirs).is_ok());
+        line
+    }
+
+    async fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        for _ in 0..60_000 {
+            if is_so(self) {
+                return;
+            }
+            self.world.sleep(Duration::from_millis(1)).await;
+        }
+        let primary = self.primary.borrow().as_ref().map(|side| side.group.introduction());
+        let secondary = self.secondary.borrow().as_ref().map(|side| side.group.introduction());
+        panic!("after a minute still not: {what}; {:?}, {primary:?}, {secondary:?}", self.state());
+    }
+
+    fn state(&self) -> Option<SessionState> {
+        self.primary.borrow().as_ref().map(|side| side.group.session().state())
+    }
+
+    /// Checks what the secondary has while nothing is applied.
+    async fn check(&self, answered: &[usize], is_sync: bool) {
+        let side = self.secondary.borrow().clone().unwrap();
+        let counts = self.ledger.check_prefix(&volumes_of(&side.pool)).await.unwrap();
+        if is_sync {
+            for (writer, (&there, &answered)) in counts.iter().zip(answered).enumerate() {
+                assert!(there >= answered, "writer {writer} was answered {answered}, and {there} is there");
+            }
+        }
+    }
+}
+
+async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usize {
+    let mut random = world.random("the line");
+    let is_sync = matches!(mode, ReplicationMode::Sync { .. });
+    let pair = Pair::begin(&world, sites, mode).await;
+    pair.wait("both are open", |pair| pair.primary.borrow().is_some() && pair.secondary.borrow().is_some())
+        .await;
+    for _ in 0..6 {
+        let delay = Duration::from_micros(random.below(4_000));
+        let line = pair.connect(delay);
+        pair.wait("it streams", |pair| pair.state() == Some(SessionState::Streaming)).await;
+        world.sleep(Duration::from_micros(random.below(300_000))).await;
+        let in_sync = pair.primary.borrow().as_ref().unwrap().group.session().is_in_sync();
+        let ended = *pair.secondary.borrow().as_ref().unwrap().ended.borrow();
+        let mut answered = pair.ledger.answered.borrow().clone();
+        if random.percent(40.0) {
+            match random.below(2) {
+                0 => pair.secondary_site.node.crash(),
+                _ => pair.secondary_site.node.cut_power(),
+            }
+            // What it had sent before still arrives.
+            world.sleep(delay).await;
+            answered = pair.ledger.answered.borrow().clone();
+            line.cut();
+            pair.start_secondary();
+            pair.wait("it is open again", |pair| pair.secondary.borrow().is_some()).await;
+        } else {
+            line.cut();
+            let has_ended = |pair: &Pair| *pair.secondary.borrow().as_ref().unwrap().ended.borrow() > ended;
+            pair.wait("the line is lost there", has_ended).await;
+        }
+        pair.check(&answered, is_sync && in_sync).await;
+        // Sometimes longer than hosts are held.
+        let away = if random.percent(30.0) { 3_000_000 } else { 200_000 };
+        world.sleep(Duration::from_micros(random.below(away))).await;
+    }
+    let _line = pair.connect(Duration::from_millis(1));
+    world.sleep(Duration::from_millis(500)).await;
+    pair.ledger.is_over.set(true);
+    let is_alike = |pair: &Pair| {
+        let (primary, secondary) =
+            (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
+        let has = primary.group.session().has().stamps()[0];
+        primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
+    };
+    world.sleep(Duration::from_millis(50)).await;
+    pair.wait("the secondary has everything", is_alike).await;
+    if is_sync {
+        pair.wait("it is in sync", |pair| {
+            pair.primary.borrow().as_ref().unwrap().group.session().is_in_sync()
+        })
+        .await;
+    }
+    let (primary, secondary) =
+        (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
+    assert!(contents(&primary.pool).await == contents(&secondary.pool).await, "both are alike");
+    pair.ledger.answered.borrow().iter().sum()
+}
+
+const MODES: [ReplicationMode; 3] = [
+    ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: false },
+    ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: true },
+    ReplicationMode::Async {
+        behind_max: Duration::from_secs(3600),
+        behind_bytes_max: 1 << 40,
+        over: BoundPolicy::Behind,
+    },
+];
+
+/// The life of a pair of sites. Panics at the first violation.
+fn live(seed: u64) {
+    let mut simulation = Simulation::new(seed);
+    let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
+        .map(|(n, role)| Site::new(&mut simulation, n, role));
+    let mode = MODES[seed as usize % MODES.len()];
+    let answered = simulation.run(SimLimits::generous(), |world| life(world, sites, mode)).completed();
+    assert!(answered > 100, "hosts were answered {answered} times");
+}
+
+#[test]
+fn a_secondary_has_a_prefix_at_every_cut_and_everything_that_was_answered_in_sync() {
+    let seeds = match std::env::var("SPINDLE_SEED") {
+        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 24 },
+    };
+    for seed in seeds {
+        println!("SPINDLE_SEED={seed}");
+        live(seed);
+    }
+}
+
+#[test]
+fn planted_bugs_of_streams_are_noticed() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut escaped = Vec::new();
+    for bug in ReplicationBug::ALL {
+        let is_noticed =
+            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
+        match (0..200).find(|&seed| is_noticed(seed)) {
+            Some(seed) => println!("{bug:?}: seed {seed}"),
+            None => escaped.push(bug),
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(escaped.is_empty(), "{escaped:?} escaped 200 seeds");
+}
