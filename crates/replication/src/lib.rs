@@ -9,4 +9,5 @@ pub mod cut;
 pub mod frame;
 pub mod held_answers;
 pub mod lineage;
+pub mod link;
 pub mod session;

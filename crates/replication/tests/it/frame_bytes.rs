@@ -11,8 +11,9 @@ use replication::{
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
-        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, RecordFrame, RefusalCode,
-        RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
+        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame, RecordFrame,
+        RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange,
+        WordFrame,
     },
     lineage::Lineage,
 };
@@ -118,7 +119,8 @@ pub fn examples() -> Vec<Frame> {
         is_in_sync: true,
     };
     let (site, session) = (SiteId([2; 16]), 77);
-    let hello = HelloFrame { versions, site, session, connection: 1, connections: 4, program };
+    let hello =
+        HelloFrame { versions, site, session, connection: 1, connections: 4, is_joining: true, program };
     let refusal = RefusalFrame { code: RefusalCode::Unrelated, text: "no common epoch".to_owned() };
     let confirmation = ConfirmationFrame { confirmed: cut([900, 40]), shown: 6, window_end: 1 << 26 };
     let ranges_frame = PassRangesFrame {
@@ -131,7 +133,9 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::Hello(hello),
         FrameBody::Refusal(refusal.clone()),
         FrameBody::Alive(AliveFrame { number: 9, is_reply: true }),
-        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]) }),
+        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: None }),
+        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: Some(3) }),
+        FrameBody::Receipt(ReceiptFrame { received: 12, window_end: 1 << 23 }),
         FrameBody::Introduction(Box::new(ours)),
         FrameBody::Introduction(Box::new(replica)),
         FrameBody::Agreement(AgreementFrame { outcome }),

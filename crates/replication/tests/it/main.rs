@@ -5,5 +5,8 @@ mod frame_bytes;
 mod frames;
 mod held_answers;
 mod lineage;
+mod link;
+mod link_hello;
+mod link_scene;
 mod session;
 mod values;
