@@ -180,6 +180,30 @@ impl BodyCodec for AliveFrame {
     }
 }
 
+/// Proves over TLS that a site knows a pairing token: the first frame of a connection that pairs, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairingFrame {
+    pub site: SiteId,
+    /// HMAC-SHA-256, see `docs/replication.md`.
+    pub proof: [u8; 32],
+}
+
+impl BodyCodec for PairingFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.site.0).bytes(&self.proof);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let site = SiteId(reader.array()?);
+        if site == SiteId::NONE {
+            return Err(reader.fault(FrameFault::Value("the site's UUID")));
+        }
+        Ok(Self { site, proof: reader.array()? })
+    }
+}
+
 /// Gives the channel of this frame to a group, or to a part of it: the first frame of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttachFrame {

@@ -27,8 +27,8 @@ mod pass;
 mod stream;
 
 pub use handshake::{
-    AliveFrame, AttachFrame, CONNECTIONS_MAX, HelloFrame, ReceiptFrame, RefusalCode, RefusalFrame,
-    VersionRange,
+    AliveFrame, AttachFrame, CONNECTIONS_MAX, HelloFrame, PairingFrame, ReceiptFrame, RefusalCode,
+    RefusalFrame, VersionRange,
 };
 pub use introduction::AgreementFrame;
 pub use pass::{
@@ -167,6 +167,7 @@ frames! {
     1 Hello(HelloFrame) Session unordered;
     2 Refusal(RefusalFrame) Either unordered;
     3 Alive(AliveFrame) Session unordered;
+    4 Pairing(PairingFrame) Session unordered;
     16 Attach(AttachFrame) Group ordered;
     17 Introduction(Box<Introduction>) Group ordered;
     18 Agreement(AgreementFrame) Group ordered;

@@ -42,10 +42,10 @@ pub(super) struct AliveWatch {
 }
 
 impl AliveWatch {
-    pub fn new(options: &LinkSettings, now: Moment) -> Self {
+    pub fn new(settings: &LinkSettings, now: Moment) -> Self {
         Self {
-            interval: options.alive_interval,
-            silence_max: options.silence_max,
+            interval: settings.alive_interval,
+            silence_max: settings.silence_max,
             number_next: 1,
             due_at: now,
             unanswered: None,
@@ -93,7 +93,7 @@ impl AliveWatch {
         }
     }
 
-    /// How long the connection has been silent, if that is too long.
+    /// Time for which the connection has been silent, if that is too long.
     pub fn silence(&self, now: Moment) -> Option<Duration> {
         let since = self.unanswered?.sent_at.max(self.moved_at);
         Some(now.since(since)).filter(|silence| *silence >= self.silence_max)
@@ -107,13 +107,15 @@ impl AliveWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::LinkSecurity;
     use array::format::SiteId;
 
     #[test]
     fn round_trips_are_measured_and_silence_is_noticed() {
         let at = |ms: u64| Moment(ms * 1_000_000);
         let ms = Duration::from_millis;
-        let mut watch = AliveWatch::new(&LinkSettings::new(SiteId([1; 16]), "test"), at(0));
+        let mut watch =
+            AliveWatch::new(&LinkSettings::new(SiteId([1; 16]), "test", LinkSecurity::Plain), at(0));
         assert_eq!(watch.next(at(0), true), Some(AliveFrame { number: 1, is_reply: false }));
         assert_eq!(watch.next(at(4000), true), None, "one at a time");
         assert_eq!(watch.silence(at(4999)), None);
@@ -134,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_alives_gets_few_replies() {
-        let mut watch = AliveWatch::new(&LinkSettings::new(SiteId([1; 16]), "test"), Moment(0));
+        let mut watch =
+            AliveWatch::new(&LinkSettings::new(SiteId([1; 16]), "test", LinkSecurity::Plain), Moment(0));
         (0..1000).for_each(|number| watch.receive(AliveFrame { number, is_reply: false }, Moment(0)));
         let replies = std::iter::from_fn(|| watch.next(Moment(0), true)).filter(|alive| alive.is_reply);
         assert_eq!(replies.count(), REPLIES_MAX);

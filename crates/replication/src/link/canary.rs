@@ -15,7 +15,7 @@ pub enum LinkCanary {
     FirstChannelFirst,
 }
 
-#[cfg(feature = "simulation")]
+#[cfg(debug_assertions)]
 mod planted {
     use super::LinkCanary;
     use std::cell::Cell;
@@ -47,13 +47,13 @@ mod planted {
     }
 }
 
-#[cfg(feature = "simulation")]
+#[cfg(debug_assertions)]
 pub(crate) use planted::is;
-#[cfg(feature = "simulation")]
+#[cfg(debug_assertions)]
 pub use planted::{PlantedCanary, plant};
 
-/// Always false without the feature.
-#[cfg(not(feature = "simulation"))]
+/// Always false in a program that is shipped.
+#[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: LinkCanary) -> bool {
     false
 }

@@ -48,7 +48,7 @@ struct Channel {
     is_closing: bool,
 }
 
-/// What a frame that arrived means for others than its channel's queues.
+/// Consequences of a frame that arrived, beside those for its channel's queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReceiveEffects {
     /// The owner of the channel may have something to take, or the channel has ended.

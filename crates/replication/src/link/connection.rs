@@ -5,7 +5,7 @@ use super::{
     alive_watch::{AliveWatch, RoundTrips},
     session::SessionCore,
 };
-use crate::frame::{EncodedFrame, Frame, FrameBody, FrameError, FrameHeader, HEADER_BYTES};
+use crate::frame::{EncodedFrame, Frame, FrameBody, FrameError, FrameFault, FrameHeader, HEADER_BYTES};
 use array::format::BLOCK_BYTES;
 use std::{
     cell::RefCell,
@@ -83,14 +83,19 @@ async fn fill(
     Ok(())
 }
 
-/// The next frame, and its bytes on the line.
+/// The next frame, and its bytes on the line, of which there are not more than `bytes_max`.
 pub(super) async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
+    bytes_max: usize,
     moved: &impl Fn(),
 ) -> Result<(Frame, usize), ReadFailure> {
     let mut head = [0; HEADER_BYTES];
     fill(reader, &mut head, moved).await?;
     let header = FrameHeader::decode(&head)?;
+    let bytes = HEADER_BYTES + header.body_bytes + header.blocks * BLOCK_BYTES;
+    if bytes > bytes_max {
+        return Err(FrameError { at: 20, fault: FrameFault::TooLong }.into());
+    }
     let mut body = vec![0; header.body_bytes];
     fill(reader, &mut body, moved).await?;
     let mut blocks = Vec::with_capacity(header.blocks);
@@ -99,7 +104,6 @@ pub(super) async fn read_frame(
         fill(reader, &mut block, moved).await?;
         blocks.push(Arc::new(block));
     }
-    let bytes = HEADER_BYTES + header.body_bytes + header.blocks * BLOCK_BYTES;
     Ok((Frame::decode(&header, &body, blocks)?, bytes))
 }
 
@@ -162,7 +166,7 @@ async fn first_of<T>(mut futures: [Pin<&mut dyn Future<Output = T>>; 4]) -> T {
 async fn read_all(core: &Rc<SessionCore>, connection: &ActiveConnection, reader: &mut LinkReader) -> String {
     let moved = || connection.watch.borrow_mut().moved(core.world.now());
     loop {
-        let (frame, bytes) = match read_frame(reader, &moved).await {
+        let (frame, bytes) = match read_frame(reader, usize::MAX, &moved).await {
             Ok(read) => read,
             Err(failure) => return failure.to_string(),
         };
@@ -217,7 +221,7 @@ async fn write_frames(
 
 /// Ends when the connection is silent for too long.
 async fn watch(core: &Rc<SessionCore>, connection: &ActiveConnection) -> String {
-    let interval = core.options.alive_interval.min(core.options.silence_max / 4);
+    let interval = core.settings.alive_interval.min(core.settings.silence_max / 4);
     loop {
         core.world.sleep(interval).await;
         if core.has_ended() {

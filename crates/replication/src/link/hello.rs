@@ -9,7 +9,10 @@ use crate::frame::{Frame, FrameBody, HelloFrame, RefusalCode, RefusalFrame};
 use array::format::SiteId;
 use tokio::io::AsyncWriteExt;
 
-/// What the connecting side says of a connection.
+/// Bytes of a frame before *hello* is done: the other side may be anyone.
+const HELLO_BYTES_MAX: usize = 4096;
+
+/// Position of a connection in its session, as the side that connects says it.
 #[derive(Clone, Copy)]
 pub(super) struct ConnectionPlace {
     pub session: u64,
@@ -42,15 +45,15 @@ fn broken(error: impl std::fmt::Display) -> HelloFailure {
     HelloFailure::Connection(error.to_string())
 }
 
-fn hello(options: &LinkSettings, place: ConnectionPlace) -> HelloFrame {
+fn hello(settings: &LinkSettings, place: ConnectionPlace) -> HelloFrame {
     HelloFrame {
-        versions: options.versions,
-        site: options.site,
+        versions: settings.versions,
+        site: settings.site,
         session: place.session,
         connection: place.index,
         connections: place.count,
         is_joining: place.is_joining,
-        program: options.program.clone(),
+        program: settings.program.clone(),
     }
 }
 
@@ -62,7 +65,7 @@ pub(super) async fn send(writer: &mut LinkWriter, body: FrameBody) -> Result<(),
 
 /// The next frame, which is of the session.
 pub(super) async fn receive(reader: &mut LinkReader) -> Result<FrameBody, HelloFailure> {
-    let (frame, _) = read_frame(reader, &|| ()).await.map_err(broken)?;
+    let (frame, _) = read_frame(reader, HELLO_BYTES_MAX, &|| ()).await.map_err(broken)?;
     match frame.body {
         FrameBody::Refusal(refused) => Err(HelloFailure::Refused(refused)),
         _ if frame.channel != 0 => Err(broken("a frame of a channel came before hello")),
@@ -73,15 +76,15 @@ pub(super) async fn receive(reader: &mut LinkReader) -> Result<FrameBody, HelloF
 /// Says hello from the side that connects. Returns the other side's hello and the version to use.
 pub(super) async fn greet(
     (reader, writer): &mut (LinkReader, LinkWriter),
-    options: &LinkSettings,
+    settings: &LinkSettings,
     site: Option<SiteId>,
     place: ConnectionPlace,
 ) -> Result<(HelloFrame, u16), HelloFailure> {
-    send(writer, FrameBody::Hello(hello(options, place))).await?;
+    send(writer, FrameBody::Hello(hello(settings, place))).await?;
     let FrameBody::Hello(theirs) = receive(reader).await? else {
         return Err(broken("the answer to hello is another frame"));
     };
-    let version = common_version(options, &theirs).map_err(HelloFailure::Refused)?;
+    let version = common_version(settings, &theirs).map_err(HelloFailure::Refused)?;
     if site.is_some_and(|site| site != theirs.site) {
         let text = "another site answers at this address";
         return Err(HelloFailure::Refused(refusal(RefusalCode::NotPaired, text)));
@@ -93,9 +96,9 @@ pub(super) async fn greet(
 }
 
 /// The hello of the side that connects, and the version to use.
-pub(super) fn check(options: &LinkSettings, theirs: &HelloFrame) -> Result<u16, RefusalFrame> {
-    let version = common_version(options, theirs)?;
-    if theirs.site == options.site {
+pub(super) fn check(settings: &LinkSettings, theirs: &HelloFrame) -> Result<u16, RefusalFrame> {
+    let version = common_version(settings, theirs)?;
+    if theirs.site == settings.site {
         return Err(refusal(RefusalCode::NotPaired, "a site cannot be its own peer"));
     }
     Ok(version)
@@ -104,7 +107,7 @@ pub(super) fn check(options: &LinkSettings, theirs: &HelloFrame) -> Result<u16, 
 /// Answers a hello.
 pub(super) async fn answer(
     writer: &mut LinkWriter,
-    options: &LinkSettings,
+    settings: &LinkSettings,
     theirs: &HelloFrame,
 ) -> Result<(), HelloFailure> {
     let place = ConnectionPlace {
@@ -113,13 +116,13 @@ pub(super) async fn answer(
         count: theirs.connections,
         is_joining: theirs.is_joining,
     };
-    send(writer, FrameBody::Hello(hello(options, place))).await
+    send(writer, FrameBody::Hello(hello(settings, place))).await
 }
 
-fn common_version(options: &LinkSettings, theirs: &HelloFrame) -> Result<u16, RefusalFrame> {
-    options.versions.common(theirs.versions).ok_or_else(|| {
+fn common_version(settings: &LinkSettings, theirs: &HelloFrame) -> Result<u16, RefusalFrame> {
+    settings.versions.common(theirs.versions).ok_or_else(|| {
         let text =
-            format!("one site knows {} of the link, the other one {}", options.versions, theirs.versions);
+            format!("one site knows {} of the link, the other one {}", settings.versions, theirs.versions);
         refusal(RefusalCode::Version, text)
     })
 }

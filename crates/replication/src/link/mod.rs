@@ -6,7 +6,7 @@
 //! `docs/replication.md` has the design.
 //!
 //! Reading order: [`LinkFault`] and the options here, `send_queue`, `receive_queue`, `channel_table`, `alive_watch`,
-//! `connection`, `hello`, `session`, `dialer`, `listener`.
+//! `connection`, `pairing`, `security`, `hello`, `session`, `dialer`, `listener`.
 
 mod alive_watch;
 pub mod canary;
@@ -15,12 +15,17 @@ mod connection;
 mod dialer;
 mod hello;
 mod listener;
+mod pairing;
 mod receive_queue;
+mod security;
 mod send_queue;
 mod session;
 
 pub use alive_watch::RoundTrips;
+pub use dialer::pair;
 pub use listener::{LinkListener, RejectedConnection};
+pub use pairing::{PairedSites, PairingToken};
+pub use security::LinkSecurity;
 pub use session::{ConnectionStatus, LinkChannel, LinkEvent, LinkSession};
 
 use crate::frame::{FrameError, RefusalCode, RefusalFrame, VersionRange};
@@ -94,6 +99,7 @@ pub struct LinkSettings {
     /// Name and version of the program, for people.
     pub program: String,
     pub versions: VersionRange,
+    pub security: LinkSecurity,
     /// Connections of a session that this side begins: 1 to 16, and at least one for each address.
     pub connections: u16,
     /// Interval of *alive* frames on each connection.
@@ -113,11 +119,12 @@ pub struct LinkSettings {
 
 impl LinkSettings {
     /// The defaults for a site.
-    pub fn new(site: SiteId, program: &str) -> Self {
+    pub fn new(site: SiteId, program: &str, security: LinkSecurity) -> Self {
         Self {
             site,
             program: program.to_owned(),
             versions: VersionRange::OURS,
+            security,
             connections: 2,
             alive_interval: Duration::from_secs(1),
             silence_max: Duration::from_secs(5),

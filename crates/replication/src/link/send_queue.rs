@@ -93,7 +93,7 @@ impl SendQueue {
         Ok(has_grown)
     }
 
-    /// What `connection` had taken, and is not known to have arrived, is sent again.
+    /// Sends again what `connection` had taken and is not known to have arrived.
     pub fn connection_lost(&mut self, connection: ConnectionNumber) {
         let lost = self.in_flight.extract_if(.., |_, (taken_by, _)| *taken_by == connection);
         let lost: Vec<_> = lost.map(|(sequence, (_, frame))| (sequence, frame)).collect();

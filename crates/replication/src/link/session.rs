@@ -69,7 +69,7 @@ struct ChannelSignals {
 /// The state of a session, shared by its connections, channels and its owner.
 pub(super) struct SessionCore {
     pub world: World,
-    pub options: LinkSettings,
+    pub settings: LinkSettings,
     /// The hello of the other side.
     pub peer: HelloFrame,
     pub version: u16,
@@ -89,16 +89,16 @@ impl SessionCore {
     /// A session without connections; one is to be added at once.
     pub fn begin(
         world: &World,
-        options: &LinkSettings,
+        settings: &LinkSettings,
         (peer, version): (HelloFrame, u16),
         is_dialer: bool,
     ) -> Rc<Self> {
         let core = Rc::new(Self {
             world: world.clone(),
-            options: options.clone(),
+            settings: settings.clone(),
             peer,
             version,
-            table: RefCell::new(ChannelTable::new(is_dialer, options.channels_max)),
+            table: RefCell::new(ChannelTable::new(is_dialer, settings.channels_max)),
             connections: RefCell::default(),
             connection_next: Cell::new(1),
             events: EventLog::new(world, EVENTS_MAX),
@@ -116,7 +116,7 @@ impl SessionCore {
     pub async fn serve(self: &Rc<Self>, index: u16, address: String, halves: (LinkReader, LinkWriter)) {
         let number = self.connection_next.get();
         self.connection_next.set(number + 1);
-        let watch = RefCell::new(AliveWatch::new(&self.options, self.world.now()));
+        let watch = RefCell::new(AliveWatch::new(&self.settings, self.world.now()));
         let (wake, replaced) = (Notify::new(), Notify::new());
         let connection = Rc::new(ActiveConnection { number, index, address, watch, wake, replaced });
         let address = connection.address.clone();

@@ -10,10 +10,10 @@ use replication::{
     cut::GroupCut,
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
-        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
-        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame, RecordFrame,
-        RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange,
-        WordFrame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PairingFrame,
+        PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame,
+        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame,
+        VersionRange, WordFrame,
     },
     lineage::Lineage,
 };
@@ -133,6 +133,7 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::Hello(hello),
         FrameBody::Refusal(refusal.clone()),
         FrameBody::Alive(AliveFrame { number: 9, is_reply: true }),
+        FrameBody::Pairing(PairingFrame { site, proof: [8; 32] }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: None }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: Some(3) }),
         FrameBody::Receipt(ReceiptFrame { received: 12, window_end: 1 << 23 }),
@@ -152,7 +153,7 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
     ];
     let place = |body: FrameBody| {
-        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_));
+        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_) | FrameBody::Pairing(_));
         let sequence = u64::from(body.kind().is_ordered()) * 12;
         Frame { channel: u32::from(!is_of_session) * 5, sequence, body }
     };

@@ -3,7 +3,7 @@
 use array::format::{BLOCK_BYTES, BlockIndex, GroupId, SiteId, VolumeId};
 use replication::{
     frame::{AttachFrame, FrameBody, PassBlock, PassBlocksFrame, PassEndFrame},
-    link::{LinkError, LinkListener, LinkPeer, LinkSession, LinkSettings, RejectedConnection},
+    link::{LinkError, LinkListener, LinkPeer, LinkSecurity, LinkSession, LinkSettings, RejectedConnection},
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use world::{
@@ -48,7 +48,7 @@ pub fn address(path: usize) -> Address {
 }
 
 pub fn options(site: SiteId) -> LinkSettings {
-    LinkSettings::new(site, "test 1.0")
+    LinkSettings::new(site, "test 1.0", LinkSecurity::Plain)
 }
 
 pub fn peer(paths: usize) -> LinkPeer {
@@ -60,7 +60,7 @@ impl Scene {
     pub async fn listen(&self, paths: usize, options: LinkSettings) -> Rc<LinkListener> {
         let rejected = Rc::clone(&self.rejected);
         let tell = Rc::new(move |connection| rejected.borrow_mut().push(connection));
-        let listener = LinkListener::new(&self.world, options, tell);
+        let listener = LinkListener::new(&self.world, options, Rc::new(|_| ()), tell);
         for path in 0..paths {
             let at = self.network.host(&format!("b{path}")).listen(&address(path)).await.unwrap();
             self.world.spawn("listener", Rc::clone(&listener).serve(at.into()));

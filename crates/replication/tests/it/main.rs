@@ -8,5 +8,6 @@ mod lineage;
 mod link;
 mod link_hello;
 mod link_scene;
+mod link_tls;
 mod session;
 mod values;
