@@ -1,11 +1,14 @@
-//! TLS 1.2 and 1.3 for servers and clients, over the connections of a world: NBD's STARTTLS, and HTTPS.
+//! TLS 1.2 and 1.3 for servers and clients, over the connections of a world: NBD's STARTTLS, HTTPS, and the link
+//! between two sites.
 //!
 //! The cryptography provider draws keys and nonces, not the world: two runs of one seed differ in these
 //! bytes. Certificates are judged by the world's wall clock at the time of the handshake.
 
 mod certificate_end;
+mod pinned;
 
 pub use certificate_end::certificate_end;
+pub use pinned::{CertificateFingerprint, PinnedIdentity, PinnedStream};
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,

@@ -1,15 +1,18 @@
 //! Frames that begin a session, keep it alive and end it.
 
 use super::{BodyCodec, FrameError, FrameFault, body::BodyReader, body::BodyWriter, without_blocks};
+use crate::cut::PARTS_MAX;
 use array::format::{GroupId, SiteId};
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use world::Buffer;
 
 /// Bytes of a program's name, and of a text for a person.
 const NAME_BYTES_MAX: usize = 128;
 const TEXT_BYTES_MAX: usize = 1024;
 /// Connections of a session at most.
-const CONNECTIONS_MAX: u16 = 64;
+pub const CONNECTIONS_MAX: u16 = 16;
+/// In the place of the index of a part: the group itself.
+const PART_NONE: u8 = u8::MAX;
 
 /// Versions of the protocol that a side knows. Invariant: the lowest is from 1 on, and not above the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,15 @@ impl VersionRange {
     }
 }
 
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lowest == self.highest {
+            true => write!(f, "version {}", self.lowest),
+            false => write!(f, "versions {} to {}", self.lowest, self.highest),
+        }
+    }
+}
+
 /// The first frame of each side on each connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelloFrame {
@@ -43,8 +55,10 @@ pub struct HelloFrame {
     pub session: u64,
     /// Index of this connection among those of the session.
     pub connection: u16,
-    /// From 1 to 64.
+    /// From 1 to 16.
     pub connections: u16,
+    /// The session exists. Otherwise this connection begins it.
+    pub is_joining: bool,
     /// Name and version of the program, for people.
     pub program: String,
 }
@@ -52,7 +66,7 @@ pub struct HelloFrame {
 impl BodyCodec for HelloFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
         writer.u16(self.versions.lowest).u16(self.versions.highest).bytes(&self.site.0).u64(self.session);
-        writer.u16(self.connection).u16(self.connections).text(&self.program);
+        writer.u16(self.connection).u16(self.connections).u8(self.is_joining.into()).text(&self.program);
         Vec::new()
     }
 
@@ -69,8 +83,9 @@ impl BodyCodec for HelloFrame {
         if connections > CONNECTIONS_MAX || connection >= connections {
             return Err(reader.fault(FrameFault::Value("the index of the connection")));
         }
+        let is_joining = reader.flag()?;
         let program = reader.text(NAME_BYTES_MAX)?;
-        Ok(Self { versions, site, session, connection, connections, program })
+        Ok(Self { versions, site, session, connection, connections, is_joining, program })
     }
 }
 
@@ -93,11 +108,19 @@ pub enum RefusalCode {
     /// No space left at the target.
     Full = 8,
     Suspended = 9,
-    /// The side stops.
+    /// The side stops, or its owner has closed the channel.
     Closing = 10,
+    /// The channel has ended: the answer to a refusal.
+    Ended = 11,
+    /// As many sessions, connections or attempts as are allowed.
+    Busy = 12,
+    /// A connection would join a session that does not exist, or begin one that does.
+    UnknownSession = 13,
+    /// The pairing token is wrong, used or expired.
+    Token = 14,
 }
 
-const CODES: [RefusalCode; 10] = [
+const CODES: [RefusalCode; 14] = [
     RefusalCode::Version,
     RefusalCode::NotPaired,
     RefusalCode::UnknownGroup,
@@ -108,6 +131,10 @@ const CODES: [RefusalCode; 10] = [
     RefusalCode::Full,
     RefusalCode::Suspended,
     RefusalCode::Closing,
+    RefusalCode::Ended,
+    RefusalCode::Busy,
+    RefusalCode::UnknownSession,
+    RefusalCode::Token,
 ];
 
 /// Ends a channel, or the session.
@@ -153,15 +180,41 @@ impl BodyCodec for AliveFrame {
     }
 }
 
-/// Gives the channel of this frame to a group.
+/// Proves over TLS that a site knows a pairing token: the first frame of a connection that pairs, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairingFrame {
+    pub site: SiteId,
+    /// HMAC-SHA-256, see `docs/replication.md`.
+    pub proof: [u8; 32],
+}
+
+impl BodyCodec for PairingFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.site.0).bytes(&self.proof);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let site = SiteId(reader.array()?);
+        if site == SiteId::NONE {
+            return Err(reader.fault(FrameFault::Value("the site's UUID")));
+        }
+        Ok(Self { site, proof: reader.array()? })
+    }
+}
+
+/// Gives the channel of this frame to a group, or to a part of it: the first frame of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttachFrame {
     pub group: GroupId,
+    /// Index of the part; `None` for the group itself.
+    pub part: Option<u8>,
 }
 
 impl BodyCodec for AttachFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
-        writer.bytes(&self.group.0);
+        writer.bytes(&self.group.0).u8(self.part.unwrap_or(PART_NONE));
         Vec::new()
     }
 
@@ -171,7 +224,32 @@ impl BodyCodec for AttachFrame {
         if group == GroupId::NONE {
             return Err(reader.fault(FrameFault::Value("the group's UUID")));
         }
-        Ok(Self { group })
+        let part = Some(reader.u8()?).filter(|part| *part != PART_NONE);
+        if part.is_some_and(|part| usize::from(part) >= PARTS_MAX) {
+            return Err(reader.fault(FrameFault::Value("the index of the part")));
+        }
+        Ok(Self { group, part })
+    }
+}
+
+/// The receiver's progress in the ordered frames of a channel. Neither number ever falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiptFrame {
+    /// All ordered frames up to this sequence have arrived.
+    pub received: u64,
+    /// Bytes that the other side may send since the channel was attached, as its window counts them.
+    pub window_end: u64,
+}
+
+impl BodyCodec for ReceiptFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.u64(self.received).u64(self.window_end);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        Ok(Self { received: reader.u64()?, window_end: reader.u64()? })
     }
 }
 

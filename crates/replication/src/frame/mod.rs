@@ -26,7 +26,10 @@ mod introduction;
 mod pass;
 mod stream;
 
-pub use handshake::{AliveFrame, AttachFrame, HelloFrame, RefusalCode, RefusalFrame, VersionRange};
+pub use handshake::{
+    AliveFrame, AttachFrame, CONNECTIONS_MAX, HelloFrame, PairingFrame, ReceiptFrame, RefusalCode,
+    RefusalFrame, VersionRange,
+};
 pub use introduction::AgreementFrame;
 pub use pass::{
     ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame,
@@ -164,9 +167,11 @@ frames! {
     1 Hello(HelloFrame) Session unordered;
     2 Refusal(RefusalFrame) Either unordered;
     3 Alive(AliveFrame) Session unordered;
-    16 Attach(AttachFrame) Group unordered;
-    17 Introduction(Box<Introduction>) Group unordered;
-    18 Agreement(AgreementFrame) Group unordered;
+    4 Pairing(PairingFrame) Session unordered;
+    16 Attach(AttachFrame) Group ordered;
+    17 Introduction(Box<Introduction>) Group ordered;
+    18 Agreement(AgreementFrame) Group ordered;
+    19 Receipt(ReceiptFrame) Group unordered;
     32 Record(RecordFrame) Group ordered;
     33 Cut(CutFrame) Group ordered;
     34 Word(WordFrame) Group unordered;
@@ -177,7 +182,7 @@ frames! {
     51 PassEnd(PassEndFrame) Group ordered;
     52 ChangedRanges(ChangedRangesFrame) Group ordered;
     64 HandOver(HandOverFrame) Group ordered;
-    65 TakenOver(TakenOverFrame) Group unordered;
+    65 TakenOver(TakenOverFrame) Group ordered;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

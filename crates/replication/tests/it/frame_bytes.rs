@@ -10,9 +10,10 @@ use replication::{
     cut::GroupCut,
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
-        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PassBeginFrame,
-        PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, RecordFrame, RefusalCode,
-        RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame, VersionRange, WordFrame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PairingFrame,
+        PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame,
+        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame,
+        VersionRange, WordFrame,
     },
     lineage::Lineage,
 };
@@ -121,7 +122,8 @@ pub fn examples() -> Vec<Frame> {
         is_in_sync: true,
     };
     let (site, session) = (SiteId([2; 16]), 77);
-    let hello = HelloFrame { versions, site, session, connection: 1, connections: 4, program };
+    let hello =
+        HelloFrame { versions, site, session, connection: 1, connections: 4, is_joining: true, program };
     let refusal = RefusalFrame { code: RefusalCode::Unrelated, text: "no common epoch".to_owned() };
     let confirmation = ConfirmationFrame { confirmed: cut([900, 40]), shown: 6, window_end: 1 << 26 };
     let ranges_frame = PassRangesFrame {
@@ -134,7 +136,10 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::Hello(hello),
         FrameBody::Refusal(refusal.clone()),
         FrameBody::Alive(AliveFrame { number: 9, is_reply: true }),
-        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]) }),
+        FrameBody::Pairing(PairingFrame { site, proof: [8; 32] }),
+        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: None }),
+        FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: Some(3) }),
+        FrameBody::Receipt(ReceiptFrame { received: 12, window_end: 1 << 23 }),
         FrameBody::Introduction(Box::new(ours)),
         FrameBody::Introduction(Box::new(replica)),
         FrameBody::Agreement(AgreementFrame { outcome }),
@@ -151,7 +156,7 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
     ];
     let place = |body: FrameBody| {
-        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_));
+        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_) | FrameBody::Pairing(_));
         let sequence = u64::from(body.kind().is_ordered()) * 12;
         Frame { channel: u32::from(!is_of_session) * 5, sequence, body }
     };
