@@ -10,3 +10,4 @@ pub mod frame;
 pub mod held_answers;
 pub mod lineage;
 pub mod session;
+pub mod witness;

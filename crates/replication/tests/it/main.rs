@@ -7,3 +7,4 @@ mod held_answers;
 mod lineage;
 mod session;
 mod values;
+mod witness;
