@@ -4,8 +4,10 @@
 //! group it keeps the holder, the fence, and whether the holder goes on alone.
 //!
 //! Reading order: [`lease`] (time at both ends), [`group`] (the decisions about one group), [`ledger`] (all
-//! groups, and a restart).
+//! groups, and a restart), [`codec`] and [`file`](mod@file) (the ledger on disk).
 
+pub mod codec;
+pub mod file;
 pub mod group;
 pub mod lease;
 pub mod ledger;

@@ -1,4 +1,5 @@
 //! The witness: leases, fences and what a restart keeps.
 
+mod files;
 mod model;
 mod rules;
