@@ -4,7 +4,7 @@ use super::{
     group::WitnessRequest,
     ledger::{WitnessAnswer, WitnessView},
     message::{ANSWER_BYTES_MAX, MessageFault, MessageKind, decode_answer, decode_list, encode_request},
-    session::{SessionEnd, WitnessSecret, WitnessSession},
+    session::{WitnessSecret, WitnessSession, WitnessSessionEnd},
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{Address, LocalFuture, Moment, Network, World, with_deadline};
@@ -34,11 +34,11 @@ pub struct WitnessReply {
 
 /// A witness: the built-in one, or another service that keeps the same promises.
 ///
-/// A request without an answer may have been decided, and may be decided later. An answer counts only for its own
-/// request, in the process that sent it; see [`LeaseGuard`](super::lease::LeaseGuard).
+/// A request without an answer may have been decided, and may be decided later. An answer counts only for
+/// its own request, in the process that sent it; see [`LeaseGuard`](super::lease::LeaseGuard).
 pub trait WitnessStore {
-    /// Asks about one group. A request may be sent twice; the second one is then refused as `Changed` if the first one
-    /// arrived.
+    /// Asks about one group. A request may be sent twice; the second one is then refused as `Changed` if
+    /// the first one arrived.
     fn ask(&self, request: WitnessRequest) -> LocalFuture<Result<WitnessReply, WitnessSilence>>;
 
     /// All groups, in the order of their UUIDs.
@@ -136,7 +136,7 @@ impl ClientState {
         request: &[u8],
         expected: MessageKind,
         decode: impl Fn(&[u8]) -> Result<T, MessageFault>,
-    ) -> Result<T, SessionEnd> {
+    ) -> Result<T, WitnessSessionEnd> {
         session.send(MessageKind::Request, request).await?;
         let (kind, body) = session.receive().await?;
         if kind != expected {

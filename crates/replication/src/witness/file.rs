@@ -12,10 +12,10 @@
 //!
 //! Invariants:
 //!
-//! 1. What an answer relied on is stable in both slots before the answer is sent: each change is written to the first
-//!    slot and made stable, then to the second one. So a slot that rots loses nothing.
-//! 2. At most one slot is torn at any moment. A file with no whole slot is damaged, or its creation was cut short;
-//!    the second is so if its second slot was never written.
+//! 1. What an answer relied on is stable in both slots before the answer is sent: each change is written to
+//!    the first slot and made stable, then to the second one. So a slot that rots loses nothing.
+//! 2. At most one slot is torn at any moment. A file with no whole slot is damaged, or its creation was cut
+//!    short; the second is so if it ends within the header of the first slot.
 //! 3. After an error of the file it takes no more changes: nothing is known of those before.
 
 use super::{
@@ -50,8 +50,8 @@ impl WitnessFile {
     ///
     /// # Errors
     ///
-    /// `Damaged` with one line for a file that is not a witness's, is damaged, or is of a later version; it is
-    /// not changed. Errors of the file.
+    /// `Damaged` with one line for a file that is not a witness's, is damaged, or is of a later version; it
+    /// is not changed. Errors of the file.
     pub fn open(file: Box<dyn StateFile>) -> IoResult<(Self, KeptGroups)> {
         let slots = [read_slot(&*file, 0)?, read_slot(&*file, 1)?];
         let newest = slots.iter().flatten().max_by_key(|(sequence, _)| *sequence);

@@ -4,10 +4,10 @@
 //!
 //! 1. The fence rises with each acquisition, also of the site that held the lease before, and never falls.
 //! 2. A lease that may still be held is granted to no other site.
-//! 3. While the holder is alone, no other site becomes holder unless a person orders it. The new holder is then
-//!    alone from the beginning.
-//! 4. A request that was delayed takes no right away and frees nobody: an acquisition and a release name a fence
-//!    that the next acquisition ends, the end of *alone* names a revision that the next *alone* ends.
+//! 3. While the holder is alone, no other site becomes holder unless a person orders it. The new holder is
+//!    then alone from the beginning.
+//! 4. A request that was delayed takes no right away and frees nobody: an acquisition and a release name a
+//!    fence that the next acquisition ends, the end of *alone* names a revision that the next *alone* ends.
 //! 5. A site whose history does not end in one of the group's last two epochs does not become holder in sync.
 
 use super::lease::{LeaseFence, LeaseSpan};
@@ -46,7 +46,8 @@ pub struct WitnessGroup {
     pub head: EpochId,
     /// The one before it, which a secondary in sync may still have as its last.
     pub head_before: EpochId,
-    /// Civil time of each site's last request, for people. Only as new as the last change when a witness restarts.
+    /// Civil time of each site's last request, for people. Only as new as the last change when a witness
+    /// restarts.
     pub words: BTreeMap<SiteId, WallTime>,
 }
 
@@ -64,7 +65,8 @@ pub struct WitnessRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WitnessAction {
-    /// Become holder, or begin again as such, after a restart or a release that was not answered. `head` is the last epoch of the site's history.
+    /// Become holder, or begin again as such, after a restart or a release that was not answered. `head` is
+    /// the last epoch of the site's history.
     Acquire {
         span: LeaseSpan,
         head: EpochId,
@@ -128,7 +130,8 @@ impl WitnessGroup {
         }
     }
 
-    /// The group after a request, or a refusal. `may_be_held` says that the lease given last may not have ended.
+    /// The group after a request, or a refusal. `may_be_held` says that the lease given last may not have
+    /// ended.
     pub fn decide(
         &self,
         request: &WitnessRequest,
@@ -164,7 +167,8 @@ impl WitnessGroup {
                 if self.condition == WitnessCondition::InSync {
                     next.condition = WitnessCondition::Alone { since: wall };
                 }
-                // Also if it is alone already: an end of *alone* that is still on its way must not find its revision.
+                // Also if it is alone already: an end of *alone* that is still on its way must not find its
+                // revision.
                 next.revision += 1;
                 LeaseEffect::Runs
             }

@@ -14,14 +14,14 @@
 //! 1. It permits an answer only within 49/50 of a lease that the witness granted, counted from the sending of
 //!    the request that it granted. Without a grant it permits nothing.
 //! 2. A grant of a lower fence than the one before changes nothing.
-//! 3. After [`LeaseGuard::give_up`] it permits nothing until a grant of a higher fence: a release that was not
-//!    answered may still arrive, and only the next acquisition ends its fence.
+//! 3. After [`LeaseGuard::give_up`] it permits nothing until a grant of a higher fence: a release that was
+//!    not answered may still arrive, and only the next acquisition ends its fence.
 
 use std::{fmt, time::Duration};
 use world::Moment;
 
-/// The part of a lease by which its holder stops early: 1/50. Oscillators differ by less than 1/5000; the rest
-/// is for clocks that NTP slews.
+/// The part of a lease by which its holder stops early: 1/50. Oscillators differ by less than 1/5000; the
+/// rest is for clocks that NTP slews.
 pub const DRIFT_DIVISOR: u32 = 50;
 
 /// A number that rises with each change of a group's holder. No group has had a holder at 0.
@@ -100,8 +100,9 @@ impl LeaseGuard {
         self.fence
     }
 
-    /// Ends the lease here, before a release that names `fence` is sent, or when the witness says that `fence` is not
-    /// this site's. A grant of it, or of a lower one, may still be on its way and counts for nothing.
+    /// Ends the lease here, before a release that names `fence` is sent, or when the witness says that
+    /// `fence` is not this site's. A grant of it, or of a lower one, may still be on its way and counts for
+    /// nothing.
     pub fn give_up(&mut self, fence: LeaseFence) {
         (self.until, self.is_given_up) = (None, true);
         self.fence = self.fence.max(fence);

@@ -6,7 +6,7 @@
 //! 2. After a restart the lease of each group that has or had a holder counts as held for its whole span from
 //!    the start: the longest that a lease given before may last. A shorter span never ends a longer one that
 //!    was given.
-//! 3. A decision that changed what a restart has to know is stable before its answer is sent. Whoever calls
+//! 3. A decision that changed what a restart has to know is stable before its answer is sent. The caller of
 //!    [`WitnessLedger::apply`] makes it so, and stops for good if that fails.
 
 use super::{
@@ -32,8 +32,8 @@ pub struct WitnessView {
 /// Answer of the witness to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessAnswer {
-    /// A refusal, or success: a lease of `view.state.span` from the sending of the request for all but `Look` and
-    /// `Release`.
+    /// A refusal, or success: a lease of `view.state.span` from the sending of the request for all but
+    /// `Look` and `Release`.
     pub result: Result<(), WitnessRefusal>,
     /// The group after the request; none if the witness does not know it.
     pub view: Option<WitnessView>,
@@ -61,8 +61,8 @@ impl WitnessLedger {
         Self { groups: groups.into_iter().map(row).collect() }
     }
 
-    /// Decides a request. The second value is true if the groups changed and have to be stable before the answer
-    /// leaves.
+    /// Decides a request. The second value is true if the groups changed and have to be stable before the
+    /// answer leaves.
     pub fn apply(&mut self, request: &WitnessRequest, now: Moment, wall: WallTime) -> (WitnessAnswer, bool) {
         let (result, is_changed) = match self.decide(request, now, wall) {
             Ok(is_changed) => (Ok(()), is_changed),

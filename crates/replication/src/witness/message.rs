@@ -1,6 +1,7 @@
 //! Messages between a site and the witness.
 //!
-//! Each message has a header of 24 bytes, little-endian, a body, and, in a session with a secret, a code behind it:
+//! Each message has a header of 24 bytes, little-endian, a body, and, in a session with a secret, a code
+//! behind it:
 //!
 //! | Offset | Size | Field |
 //! |---|---|---|
@@ -13,12 +14,13 @@
 //! | 24 | | body |
 //! | | 32 | HMAC-SHA-256 of header and body, by the key of the direction |
 //!
-//! A *hello* has 32 random bytes, and a byte that says whether its sender has a secret. A *request* names a group, a
-//! site, a fence, a revision and an action, or is empty and asks for the *list* of all groups. An *answer* repeats the
-//! refusal, if it is one, and has the group. A *refusal* has a text for a person and ends the session.
+//! A *hello* has 32 random bytes, and a byte that says whether its sender has a secret. A *request* names a
+//! group, a site, a fence, a revision and an action, or is empty and asks for the *list* of all groups. An
+//! *answer* repeats the refusal, if it is one, and has the group. A *refusal* has a text for a person and
+//! ends the session.
 //!
-//! A length is checked before a byte behind it is read: a hello has 33 bytes, a request at most 128, a refusal at most
-//! 256; only a client accepts more, of a list.
+//! A length is checked before a byte behind it is read: a hello has 33 bytes, a request at most 128, a
+//! refusal at most 256; only a client accepts more, of a list.
 
 use super::{
     codec::{ByteReader, WitnessCodecError, write_group},

@@ -1,7 +1,7 @@
 //! The witness: a third party that gives each DR group's right to write as a lease with a fence.
 //!
-//! The witness decides which site is primary when the sites cannot reach each other. It knows no data: of each
-//! group it keeps the holder, the fence, and whether the holder goes on alone.
+//! The witness decides which site is primary when the sites cannot reach each other. It knows no data: of
+//! each group it keeps the holder, the fence, and whether the holder goes on alone.
 //!
 //! Reading order: [`lease`] (time at both ends), [`group`] (the decisions about one group), [`ledger`] (all
 //! groups, and a restart), [`codec`] and [`file`](mod@file) (the ledger on disk),

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Deciding a request and making the ledger stable is one step without an await, so no session sees a decision that
-//!    is not stable.
+//! 1. Deciding a request and making the ledger stable is one step without an await, so no session sees a
+//!    decision that is not stable.
 //! 2. After an error of the file nothing is answered any more, and [`WitnessServer::serve`] ends.
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     group::WitnessRequest,
     ledger::{WitnessAnswer, WitnessLedger},
     message::{MessageFault, MessageKind, REQUEST_BYTES_MAX, decode_request, encode_answer, encode_list},
-    session::{SessionEnd, WitnessSecret, WitnessSession},
+    session::{WitnessSecret, WitnessSession, WitnessSessionEnd},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -90,7 +90,7 @@ impl WitnessServer {
         self.failure.borrow_mut().take().expect("the error was kept before the notice")
     }
 
-    async fn converse(&self, stream: Stream) -> Result<(), SessionEnd> {
+    async fn converse(&self, stream: Stream) -> Result<(), WitnessSessionEnd> {
         let hello = WitnessSession::accept(&self.world, stream, self.secret.as_ref(), REQUEST_BYTES_MAX);
         let Some(session) = with_deadline(self.world.sleep(HELLO_MAX), hello).await else { return Ok(()) };
         let mut session = session?;
@@ -107,7 +107,7 @@ impl WitnessServer {
                     }
                     Some(request) => match self.decide(&request) {
                         Some(answer) => session.send(MessageKind::Answer, &encode_answer(&answer)).await,
-                        None => Err(SessionEnd::Refused("the state file failed".to_owned())),
+                        None => Err(WitnessSessionEnd::Refused("the state file failed".to_owned())),
                     },
                 }
             };

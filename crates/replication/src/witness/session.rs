@@ -6,9 +6,9 @@
 //! key of a direction = HMAC-SHA-256(secret, name of the direction, client's hello, witness's hello)
 //! ```
 //!
-//! The witness proves the secret with the code of its hello, the client with that of its first request. Both hellos
-//! have fresh random bytes, so no recorded message fits another session, and the sequence keeps each one unique within
-//! its own. Nothing is encrypted: who holds which group is no secret.
+//! The witness proves the secret with the code of its hello, the client with that of its first request.
+//! Both hellos have fresh random bytes, so no recorded message fits another session, and the sequence keeps
+//! each one unique within its own. Nothing is encrypted: who holds which group is no secret.
 
 use super::message::{
     MESSAGE_HEADER_BYTES, MESSAGE_VERSION, MessageFault, MessageHeader, MessageKind, NONCE_BYTES,
@@ -51,7 +51,7 @@ impl fmt::Debug for WitnessSecret {
 
 /// The end of a session.
 #[derive(Debug, thiserror::Error)]
-pub enum SessionEnd {
+pub enum WitnessSessionEnd {
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
     #[error(transparent)]
@@ -82,7 +82,7 @@ impl WitnessSession {
         stream: Stream,
         secret: Option<&WitnessSecret>,
         bytes_max: u32,
-    ) -> Result<Self, SessionEnd> {
+    ) -> Result<Self, WitnessSessionEnd> {
         let mut session = Self { stream, keys: None, sent: 0, received: 0, bytes_max };
         let own = own_hello(world, secret);
         session.write(&own).await?;
@@ -109,7 +109,7 @@ impl WitnessSession {
         stream: Stream,
         secret: Option<&WitnessSecret>,
         bytes_max: u32,
-    ) -> Result<Self, SessionEnd> {
+    ) -> Result<Self, WitnessSessionEnd> {
         let mut session = Self { stream, keys: None, sent: 0, received: 0, bytes_max };
         let (header, bytes) = session.read().await?;
         let checked = match header.kind {
@@ -133,7 +133,7 @@ impl WitnessSession {
     }
 
     /// Sends a message.
-    pub async fn send(&mut self, kind: MessageKind, body: &[u8]) -> Result<(), SessionEnd> {
+    pub async fn send(&mut self, kind: MessageKind, body: &[u8]) -> Result<(), WitnessSessionEnd> {
         self.sent += 1;
         let mut bytes = encode_message(kind, self.sent, body);
         if let Some(keys) = &self.keys {
@@ -144,7 +144,7 @@ impl WitnessSession {
     }
 
     /// Receives the next message: its kind and body.
-    pub async fn receive(&mut self) -> Result<(MessageKind, Vec<u8>), SessionEnd> {
+    pub async fn receive(&mut self) -> Result<(MessageKind, Vec<u8>), WitnessSessionEnd> {
         let (header, mut bytes) = self.read().await?;
         if self.keys.is_some() {
             let code = self.read_code().await?;
@@ -167,7 +167,7 @@ impl WitnessSession {
     }
 
     /// A header and all bytes of a message but its code.
-    async fn read(&mut self) -> Result<(MessageHeader, Vec<u8>), SessionEnd> {
+    async fn read(&mut self) -> Result<(MessageHeader, Vec<u8>), WitnessSessionEnd> {
         let mut start = [0; MESSAGE_HEADER_BYTES];
         self.stream.read_exact(&mut start).await?;
         let header = MessageHeader::decode(&start, self.bytes_max)?;
@@ -207,6 +207,6 @@ fn check_hello(
     if has_secret == secret.is_some() { Ok(()) } else { Err(MessageFault::Secret) }
 }
 
-fn refused(bytes: &[u8]) -> SessionEnd {
-    SessionEnd::Refused(refusal_text(&bytes[MESSAGE_HEADER_BYTES..]))
+fn refused(bytes: &[u8]) -> WitnessSessionEnd {
+    WitnessSessionEnd::Refused(refusal_text(&bytes[MESSAGE_HEADER_BYTES..]))
 }

@@ -1,5 +1,6 @@
-//! A model of two sites and a witness: messages are lost, delayed and doubled, processes restart, clocks drift.
-//! All small interleavings, and long random ones. Each fault that is put in on purpose must be found.
+//! A model of two sites and a witness: messages are lost, delayed and doubled, processes restart, clocks
+//! drift. All small interleavings, and long random ones. Each fault that is put in on purpose must be
+//! found.
 
 use array::format::{EpochId, GroupId, SiteId};
 use replication::witness::{
