@@ -1,8 +1,9 @@
 //! Replication of consistency groups between two sites.
 //!
-//! Most of it decides, and does no I/O: the [`lineage`] of a group, the outcome of a connection
-//! ([`connect`](mod@connect)), the [`frame`]s of a session, the state of a group towards its peer
-//! ([`session`]), and the [answers](held_answers) that wait for it. The [`link`] carries the frames.
+//! What decides does no I/O: the [`lineage`] of a group, the outcome of a connection ([`connect`](mod@connect)), the
+//! [`frame`]s, the state of a group towards its peer ([`session`]), and the [answers](held_answers) that wait for it.
+//! The flows of a group do the rest: a [`member`] is what a site has of it, led by a [`primary`] or following as a
+//! [`secondary`], over a [`channel`] of the [`link`] between both sites. The [`witness`] is the third party.
 //! `docs/replication.md` is the design.
 
 pub mod channel;
@@ -25,3 +26,4 @@ pub mod secondary;
 mod sent_changes;
 pub mod session;
 mod taken_records;
+pub mod witness;

@@ -14,3 +14,4 @@ mod session;
 mod sites;
 mod streams;
 mod values;
+mod witness;
