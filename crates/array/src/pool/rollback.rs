@@ -81,7 +81,9 @@ impl Pool {
         let (branch, sectors) = match goal {
             RollbackGoal::Snapshot(at) => {
                 let fork = self.fork_at(volume, at)?;
-                let (branch, row) = self.branch_from(&fork, number, is_filled);
+                let (branch, mut row) = self.branch_from(&fork, number, is_filled);
+                // The stamp of the rollback: a follower gives it the same.
+                row.stamp_max = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
                 rows.push((RowKey::of_branch(branch), row.encode()));
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
                 (branch, fork.row.sectors)
@@ -116,7 +118,12 @@ impl Pool {
     }
 
     /// The row of the volume that keeps the state of before.
-    fn left_row(&self, number: VolumeNumber, before: &VolumeRow, left: VolumeId) -> Result<VolumeRow> {
+    pub(super) fn left_row(
+        &self,
+        number: VolumeNumber,
+        before: &VolumeRow,
+        left: VolumeId,
+    ) -> Result<VolumeRow> {
         self.check_volume_count()?;
         let state = self.shared.state.borrow();
         let taken = |name: &str| state.catalogue.volume_named(name).is_some();
@@ -157,8 +164,17 @@ impl Pool {
         }
     }
 
-    /// Fails if a rollback left the volume.
+    /// Fails if a rollback left the volume, or it is a replica.
     pub(super) fn check_changeable(&self, row: &VolumeRow) -> Result<()> {
+        self.check_not_left(row)?;
+        if self.shared.state.borrow().catalogue.is_replica(row) {
+            return Err(Error::Replica(row.name.clone()));
+        }
+        Ok(())
+    }
+
+    /// Fails if a rollback left the volume.
+    pub(super) fn check_not_left(&self, row: &VolumeRow) -> Result<()> {
         if row.left_by.is_some() { Err(Error::LeftByRollback(row.name.clone())) } else { Ok(()) }
     }
 }

@@ -76,8 +76,8 @@ impl Volume {
                 continue;
             }
             if stamp < last {
-                // Discarded since.
-                if mapping.is_none() {
+                // Discarded since; or the volume was rolled back since, to an older version.
+                if mapping.is_none_or(|mapping| mapping.branch != branch) {
                     continue;
                 }
                 return Err(Error::StampTaken { branch, stamp, last });
