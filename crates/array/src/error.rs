@@ -285,6 +285,12 @@ pub enum Error {
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"
     )]
     LeftByRollback(String),
+    /// A host, or a person, would change a replica.
+    #[error("volume {0:?} is a replica: only the replication of its group changes it")]
+    Replica(String),
+    /// A command of a follower cannot be one of the history that is there.
+    #[error("a command with stamp {stamp} contradicts what is there: {found}")]
+    Contradiction { stamp: Stamp, found: String },
     /// A forced rollback would withhold the volume from more clients than its record has room for.
     #[error(
         "a rollback withholds a volume from {at_most} clients at most, and {clients} are or were connected; let some of them \

@@ -165,7 +165,8 @@ impl DeliveredChange {
         }
     }
 
-    /// Its stamp; `None` of a row that is not a point.
+    /// Its stamp; `None` of a row that is not a point. A command that changes rows alone has its stamp in the row of its
+    /// branch, as the highest one.
     pub fn stamp(&self) -> Option<Stamp> {
         match self {
             Self::Write { key, .. } => Some(key.stamp),

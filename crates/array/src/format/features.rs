@@ -63,6 +63,8 @@ pub const INCOMPATIBLE_SHARED_GROUPS: u64 = 1 << 16;
 pub const INCOMPATIBLE_WITHHOLDING: u64 = 1 << 17;
 /// The catalogue has rows of the site that serves the pool.
 pub const INCOMPATIBLE_SITE: u64 = 1 << 18;
+/// A branch is that of a replica: hosts must not write it.
+pub const INCOMPATIBLE_REPLICAS: u64 = 1 << 19;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,6 +59,7 @@ impl Pool {
         let fork = match at {
             Some(at) => self.fork_at(source, at)?,
             None => {
+                self.check_has_present(number)?;
                 let uses = PointUses { fork: true, ..PointUses::default() };
                 let ((branch, stamp), row) = self.present_point(number, uses);
                 ForkPoint { branch, stamp, row }

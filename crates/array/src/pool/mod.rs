@@ -24,6 +24,7 @@ mod drives;
 mod exact_space;
 mod failure_sets;
 mod filling;
+mod given_commands;
 mod group_operations;
 mod groups;
 mod growth;
@@ -32,7 +33,8 @@ mod keys;
 mod only_copies;
 mod open;
 mod read_only;
-mod replica;
+mod replica_cuts;
+mod replicas;
 mod rollback;
 mod shared_operations;
 mod site_rows;
@@ -64,6 +66,7 @@ pub use cut::{
 pub use difference::{ChangeExtent, ChangeMap, Difference, DifferenceRange, RangeChange};
 pub use exact_space::{SnapshotSpace, VolumeSpace};
 pub use filling::FillStatus;
+pub use given_commands::GivenSnapshot;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
@@ -72,7 +75,7 @@ pub use read_only::{
     Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
-pub use replica::CUT_NAME_BEGIN;
+pub use replica_cuts::CUT_NAME_BEGIN;
 pub use rollback::RollbackGoal;
 pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;

@@ -29,6 +29,15 @@ pub enum RollbackGoal<'k> {
     Left(VolumeKey<'k>),
 }
 
+/// The stamp of a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RollbackStamp {
+    /// The next one of the pool.
+    Next,
+    /// None: it is no command, but gives up what came after the goal.
+    Without,
+}
+
 impl Pool {
     /// Rolls a volume back. The record is small, whatever the size of the volume. Returns the name of the
     /// volume with the state of before, whose identity is `left`; rolling back to it undoes this. Snapshots
@@ -56,6 +65,17 @@ impl Pool {
         left: VolumeId,
         clients: Option<&[WithheldClient]>,
     ) -> Result<String> {
+        self.roll_back_as(volume, goal, left, (clients, RollbackStamp::Next)).await
+    }
+
+    /// As [`Pool::roll_back`], of a volume that nobody has open.
+    pub(super) async fn roll_back_as<'k>(
+        &self,
+        volume: VolumeKey<'k>,
+        goal: RollbackGoal<'k>,
+        left: VolumeId,
+        (clients, stamp): (Option<&[WithheldClient]>, RollbackStamp),
+    ) -> Result<String> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let is_forced = clients.is_some();
         let number = self.number_of(volume)?;
@@ -81,7 +101,11 @@ impl Pool {
         let (branch, sectors) = match goal {
             RollbackGoal::Snapshot(at) => {
                 let fork = self.fork_at(volume, at)?;
-                let (branch, row) = self.branch_from(&fork, number, is_filled);
+                let (branch, mut row) = self.branch_from(&fork, number, is_filled);
+                // The stamp of the rollback: a follower gives it the same.
+                if stamp == RollbackStamp::Next {
+                    row.stamp_max = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
+                }
                 rows.push((RowKey::of_branch(branch), row.encode()));
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
                 (branch, fork.row.sectors)
@@ -116,7 +140,12 @@ impl Pool {
     }
 
     /// The row of the volume that keeps the state of before.
-    fn left_row(&self, number: VolumeNumber, before: &VolumeRow, left: VolumeId) -> Result<VolumeRow> {
+    pub(super) fn left_row(
+        &self,
+        number: VolumeNumber,
+        before: &VolumeRow,
+        left: VolumeId,
+    ) -> Result<VolumeRow> {
         self.check_volume_count()?;
         let state = self.shared.state.borrow();
         let taken = |name: &str| state.catalogue.volume_named(name).is_some();
@@ -157,8 +186,17 @@ impl Pool {
         }
     }
 
-    /// Fails if a rollback left the volume.
+    /// Fails if a rollback left the volume, or it is a replica.
     pub(super) fn check_changeable(&self, row: &VolumeRow) -> Result<()> {
+        self.check_not_left(row)?;
+        if self.shared.state.borrow().catalogue.is_replica(row) {
+            return Err(Error::Replica(row.name.clone()));
+        }
+        Ok(())
+    }
+
+    /// Fails if a rollback left the volume.
+    pub(super) fn check_not_left(&self, row: &VolumeRow) -> Result<()> {
         if row.left_by.is_some() { Err(Error::LeftByRollback(row.name.clone())) } else { Ok(()) }
     }
 }

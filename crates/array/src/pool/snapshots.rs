@@ -9,7 +9,7 @@ use crate::{
         WallNanoseconds,
         features::INCOMPATIBLE_NOTES,
         record::ENTRIES_MAX,
-        row::{CutRow, NOTE_BYTES_MAX, PointRow, PointUses, VolumeState},
+        row::{CutRow, NOTE_BYTES_MAX, PointRow, PointUses, VolumeRow, VolumeState},
     },
     log::LogItem,
     map::ReclaimableQuery,
@@ -183,20 +183,8 @@ impl Pool {
         let mut parts = Vec::new();
         for &number in volumes {
             let volume = state.catalogue.volume(number).expect("it was checked");
-            let (branch, sectors) = (volume.branch, volume.sectors);
-            let row = PointRow {
-                name: new.name.to_owned(),
-                state: VolumeState::Live,
-                uses: PointUses { snapshot: true, ..PointUses::default() },
-                references: 0,
-                volume: number,
-                group,
-                snapshot: new.snapshot,
-                created_at,
-                expires_at: WallNanoseconds(0),
-                sectors,
-                note: new.note.to_owned(),
-            };
+            let branch = volume.branch;
+            let row = PointRow { group, ..new_point((number, volume), new, created_at) };
             state.branch_stamps.note(branch, stamp);
             parts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
         }
@@ -294,8 +282,13 @@ impl Pool {
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         self.check_single(&row)?;
         self.check_no_cut(&row)?;
+        let number = row.volume;
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
-        self.answer(one_at_a_time, self.log.append(vec![put])).await
+        let volume = self.volume_row(number);
+        self.check_no_replica_of(&volume)?;
+        let deleted_at = self.shared.state.borrow_mut().next_stamp_of([volume.branch]);
+        let parts = vec![put, self.stamped_branch(volume.branch, deleted_at)];
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
     /// As [`Pool::delete_snapshot`], and waits for no hold of answers: what holds them may wait for this.
@@ -329,6 +322,27 @@ impl Pool {
             planned.snapshots.insert((branch, stamp));
         }
         deletion_bytes(&self.map, &planned).await
+    }
+}
+
+/// The row of the point of a snapshot of a volume as it is now.
+pub(super) fn new_point(
+    (number, volume): (VolumeNumber, &VolumeRow),
+    new: &NewSnapshot<'_>,
+    created_at: WallNanoseconds,
+) -> PointRow {
+    PointRow {
+        name: new.name.to_owned(),
+        state: VolumeState::Live,
+        uses: PointUses { snapshot: true, ..PointUses::default() },
+        references: 0,
+        volume: number,
+        group: None,
+        snapshot: new.snapshot,
+        created_at,
+        expires_at: WallNanoseconds(0),
+        sectors: volume.sectors,
+        note: new.note.to_owned(),
     }
 }
 

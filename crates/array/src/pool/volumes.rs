@@ -2,15 +2,16 @@
 //! stable before it is acknowledged.
 
 use super::{
-    FillStatus, Pool, VolumeKey, VolumeSetting, copy::is_incomplete_copy, snapshots::deletion_bytes,
-    volume_setting::blocks_of,
+    FillStatus, Pool, VolumeKey, VolumeSetting, copy::is_incomplete_copy, given_commands::EndBlock,
+    snapshots::deletion_bytes, volume_setting::blocks_of,
 };
 use crate::{
     engine::{Catalogue, PlannedDeletion},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval,
-        RedundancyClass, RowKey, SECTOR_BYTES, VolumeId, VolumeNumber,
+        RedundancyClass, RowKey, SECTOR_BYTES, Stamp, VolumeId, VolumeNumber,
+        features::INCOMPATIBLE_REPLICAS,
         node::BRANCH_BLOCKS_MAX,
         row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WithholdingRow},
         sectors_to_blocks,
@@ -133,11 +134,19 @@ impl Pool {
 
     /// As [`Pool::create_volume`], whatever the name.
     pub(super) async fn create_named(&self, new: &NewVolume) -> Result<()> {
+        self.create_written_by(new, VolumeWriter::Hosts).await
+    }
+
+    /// As [`Self::create_named`], for hosts or for a follower.
+    pub(super) async fn create_written_by(&self, new: &NewVolume, writer: VolumeWriter) -> Result<()> {
         let sectors = check_size(new.size_bytes)?;
         if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
             return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
         }
         let one_at_a_time = self.host.admission.admit_rows().await?;
+        let is_replica = writer == VolumeWriter::Follower;
+        let features = if is_replica { INCOMPATIBLE_REPLICAS } else { 0 };
+        let feature = self.shared.begin_rows(features).await?;
         let (number, branch) = {
             self.check_new_volume(&new.name)?;
             self.check_new_identity(new.volume)?;
@@ -169,7 +178,7 @@ impl Pool {
             volume: number,
             parent: None,
             depth: 0,
-            is_replica: false,
+            is_replica,
             stamp_max: Default::default(),
             filled_below: None,
         };
@@ -177,7 +186,7 @@ impl Pool {
             LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
             LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() },
         ];
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        self.answer((one_at_a_time, feature), self.log.append_together(parts)).await
     }
 
     /// A volume. All callers share one handle.
@@ -236,7 +245,7 @@ impl Pool {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
         let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
-        self.check_changeable(&row)?;
+        self.check_not_left(&row)?;
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await
     }
@@ -252,32 +261,43 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         self.check_changeable(&before)?;
-        let row = VolumeRow { sectors, ..before.clone() };
-        let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
-        if sectors >= before.sectors {
-            return self.answer(one_at_a_time, self.log.append(vec![put])).await;
-        }
         // The end is discarded before anyone can grow the volume again and read it.
-        let volume = self.handle(number);
-        let no_writes = volume.hold_writes().await;
-        let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
-        let mut parts = Vec::new();
-        let tail = volume.block_cut_at(sectors).await?;
+        let (no_writes, tail) = self.end_of(number, &before, sectors).await?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
-        if let Some((block, data)) = tail {
-            let key = BlockKey { branch: before.branch, block, stamp };
-            parts.push(LogItem::Write { key, data });
-        }
-        if first < end && !canary::is(Canary::ShrinkKeepsTheEnd) {
-            parts.push(LogItem::Discard(Interval {
-                branch: before.branch,
-                first: BlockIndex(first),
-                count: BlockCount(end - first),
-                stamp,
-            }));
-        }
-        parts.push(put);
+        let parts = self.parts_of_resize((number, &before), (sectors, tail), stamp);
         self.answer((one_at_a_time, no_writes), self.log.append_together(parts)).await
+    }
+
+    /// The changes of a resize: its stamp is in the row of the branch, so a volume that grows has one, too. `tail` is
+    /// the block in which it will end, if it shrinks.
+    pub(super) fn parts_of_resize(
+        &self,
+        (number, before): (VolumeNumber, &VolumeRow),
+        (sectors, tail): (u64, EndBlock),
+        stamp: Stamp,
+    ) -> Vec<LogItem> {
+        let branch = before.branch;
+        let mut parts = Vec::new();
+        if let Some((block, data)) = tail {
+            parts.push(LogItem::Write { key: BlockKey { branch, block, stamp }, data });
+        }
+        let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
+        if first < end && !canary::is(Canary::ShrinkKeepsTheEnd) {
+            let (first, count) = (BlockIndex(first), BlockCount(end - first));
+            parts.push(LogItem::Discard(Interval { branch, first, count, stamp }));
+        }
+        parts.push(self.stamped_branch(branch, stamp));
+        let row = VolumeRow { sectors, ..before.clone() };
+        parts.push(LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() });
+        parts
+    }
+
+    /// The row of a branch with a stamp that it was given, for commands that change rows alone.
+    pub(super) fn stamped_branch(&self, branch: BranchNumber, stamp: Stamp) -> LogItem {
+        let state = self.shared.state.borrow();
+        let row = state.catalogue.branch(branch).expect("a volume writes it");
+        let row = BranchRow { stamp_max: row.stamp_max.max(stamp), ..row.clone() };
+        LogItem::Put { row: RowKey::of_branch(branch), bytes: row.encode() }
     }
 
     /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once, and its name is free;
@@ -295,35 +315,51 @@ impl Pool {
         let one_at_a_time = self.shared.lock_changes().await;
         let number = self.number_of(volume.into())?;
         let row = self.volume_row(number);
-        self.check_ungrouped(&row)?;
+        if self.shared.state.borrow().catalogue.is_replica(&row) {
+            return Err(Error::Replica(row.name));
+        }
+        self.check_deletable((number, &row), with_snapshots)?;
+        let stamp = self.shared.state.borrow_mut().next_stamp_of([row.branch]);
+        let parts = self.parts_of_deletion((number, row), stamp);
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
+    }
+
+    pub(super) fn check_deletable(
+        &self,
+        (number, row): (VolumeNumber, &VolumeRow),
+        with_snapshots: bool,
+    ) -> Result<()> {
+        self.check_ungrouped(row)?;
         self.check_no_operation()?;
-        let snapshots = self.shared.state.borrow().catalogue.unsorted_snapshots_of(number).count();
-        if snapshots > 0 && !with_snapshots {
-            return Err(Error::HasSnapshots { volume: row.name, count: snapshots });
+        let count = self.shared.state.borrow().catalogue.unsorted_snapshots_of(number).count();
+        if count > 0 && !with_snapshots {
+            return Err(Error::HasSnapshots { volume: row.name.clone(), count });
         }
         self.check_no_cuts_of(number)?;
-        self.holds.check_unused(number, &row.name)?;
+        self.holds.check_unused(number, &row.name)
+    }
+
+    /// The changes that delete a volume with its snapshots.
+    pub(super) fn parts_of_deletion(
+        &self,
+        (number, row): (VolumeNumber, VolumeRow),
+        stamp: Stamp,
+    ) -> Vec<LogItem> {
         let branch = row.branch;
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
-        let volume = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
-        let mut parts = vec![volume];
-        {
-            let mut state = self.shared.state.borrow_mut();
-            let branch_row = state.catalogue.branch(branch).expect("its head is on it").clone();
-            let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
-            parts.push(LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() });
-            // Others may read the branch on: what only its head had is discarded.
-            if state
-                .catalogue
-                .outlives_its_head(branch, &PlannedDeletion::of_volume(&state.catalogue, number))
-            {
-                let stamp = state.next_stamp_of([branch]);
-                let (first, count) = (BlockIndex(0), BlockCount(BRANCH_BLOCKS_MAX));
-                parts.push(LogItem::Discard(Interval { branch, first, count, stamp }));
-            }
+        let mut parts = vec![LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() }];
+        let state = self.shared.state.borrow();
+        let before = state.catalogue.branch(branch).expect("its head is on it").clone();
+        let stamp_max = before.stamp_max.max(stamp);
+        let branch_row = BranchRow { state: VolumeState::Deleting, is_replica: false, stamp_max, ..before };
+        parts.push(LogItem::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() });
+        // Others may read the branch on: what only its head had is discarded.
+        if state.catalogue.outlives_its_head(branch, &PlannedDeletion::of_volume(&state.catalogue, number)) {
+            let (first, count) = (BlockIndex(0), BlockCount(BRANCH_BLOCKS_MAX));
+            parts.push(LogItem::Discard(Interval { branch, first, count, stamp }));
         }
-        self.answer(one_at_a_time, self.log.append_together(parts)).await
+        parts
     }
 
     /// Bytes that deleting a volume with its snapshots would free, exactly and as of now: what its clones and
@@ -390,6 +426,14 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     let is_allowed = |char: char| !char.is_control() && !['/', '@', '~'].contains(&char);
     let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_allowed);
     if is_name { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
+}
+
+/// The writer of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VolumeWriter {
+    Hosts,
+    /// With the stamps of another pool.
+    Follower,
 }
 
 fn check_size(size_bytes: u64) -> Result<u64> {

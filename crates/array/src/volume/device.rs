@@ -86,13 +86,28 @@ impl Volume {
         self.branch().map(drop)
     }
 
-    /// True if no command changes it: a rollback left it.
+    /// True if no host changes it: a rollback left it, or it is a replica.
     pub fn is_read_only(&self) -> bool {
-        self.with_row(|row| row.left_by.is_some()) == Some(true)
+        let is_left = self.with_row(|row| row.left_by.is_some()) == Some(true);
+        is_left || self.check_no_replica().is_err()
+    }
+
+    fn check_no_replica(&self) -> Result<()> {
+        let state = self.host.shared.state.borrow();
+        match state.catalogue.volume(self.number) {
+            Some(row) if state.catalogue.is_replica(row) => Err(Error::Replica(row.name.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if hosts must not write: as [`Self::check_changeable`], or the volume is a replica.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.check_changeable()?;
+        self.check_no_replica()
     }
 
     /// Fails if the volume was deleted, is what a rollback left, or was moved to another pool.
-    pub(super) fn check_writable(&self) -> Result<()> {
+    pub(super) fn check_changeable(&self) -> Result<()> {
         let refusal = self.with_row(|row| match row {
             row if row.left_by.is_some() => Some(Error::LeftByRollback(row.name.clone())),
             row if row.name.ends_with(MOVED_END) => Some(Error::MovedElsewhere(row.name.clone())),
@@ -137,6 +152,8 @@ impl Volume {
         }
         self.wait_for_rate(0).await;
         let _held = self.locks.lock(BlockSpan::whole(first..=end - 1)).await;
+        // It may have become a replica while the command waited.
+        self.check_writable().map_err(|error| io_error("discard", &error))?;
         let _turn = self.host.admission.queue.enter(self.number, crate::format::BLOCK_BYTES as u64).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {

@@ -1,4 +1,4 @@
-//! Writes and discards with given stamps that may be there already: a follower gets them again after a crash, or when its
+//! Writes with given stamps that may be there already: a follower gets them again after a crash, or when its
 //! confirmation was lost.
 //!
 //! A follower applies the commands of a branch in the order of their stamps, and awaits each before the next is begun.
@@ -10,11 +10,10 @@
 //!
 //! The stamps of a branch are exact after a checkpoint and after a replay, so this holds then, too.
 
-use super::{block_locks::BlockSpan, check_range, device::Volume, io_error, write::WriteStamp};
+use super::{check_range, device::Volume, io_error, write::WriteStamp};
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockCount, BlockIndex, BranchNumber, Interval, Stamp},
-    log::LogItem,
+    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Stamp},
 };
 use std::{ops::Range, sync::Arc};
 use world::{Buffer, ByteOffset, IoResult, Stability};
@@ -58,32 +57,6 @@ impl Volume {
         Ok(missing.iter().map(|run| run.end - run.start).sum())
     }
 
-    /// Discards whole blocks with the stamp that the discard had in another pool. A discard is one record, so one with a
-    /// stamp that the branch has was applied, all of it. True if it is new.
-    ///
-    /// # Errors
-    ///
-    /// The range is not within the volume; or an error of a discard.
-    pub async fn ensure_discard(&self, first: BlockIndex, count: BlockCount, stamp: Stamp) -> IoResult<bool> {
-        self.check_writable().map_err(|error| io_error("discard", &error))?;
-        let block_bytes = BLOCK_BYTES as u64;
-        check_range("discard", ByteOffset(first.0 * block_bytes), count.0 * block_bytes, self.size_bytes())?;
-        let branch = self.branch().map_err(|error| io_error("discard", &error))?;
-        if count.0 == 0 || stamp <= self.host.shared.state.borrow().last_stamp_of(branch) {
-            return Ok(false);
-        }
-        let _held = self.locks.lock(BlockSpan::whole(first.0..=first.0 + count.0 - 1)).await;
-        let _turn = self.host.admission.queue.enter(self.number, block_bytes).await;
-        let done = {
-            let taken = self.host.shared.state.borrow_mut().take_stamp(branch, stamp);
-            taken.map_err(|error| io_error("discard", &error))?;
-            self.log(vec![LogItem::Discard(Interval { branch, first, count, stamp })], Stability::Stable)
-        };
-        done.await.map_err(|error| io_error("discard", &error))?;
-        self.wait_for_release("discard").await?;
-        Ok(true)
-    }
-
     /// Runs of blocks, counted from the first of the command, that lack its version.
     async fn missing_blocks(
         &self,
@@ -103,8 +76,8 @@ impl Volume {
                 continue;
             }
             if stamp < last {
-                // Discarded since.
-                if mapping.is_none() {
+                // Discarded since; or the volume was rolled back since, to an older version.
+                if mapping.is_none_or(|mapping| mapping.branch != branch) {
                     continue;
                 }
                 return Err(Error::StampTaken { branch, stamp, last });

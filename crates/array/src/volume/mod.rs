@@ -14,6 +14,7 @@ mod device;
 mod extent_list;
 mod fair_queue;
 mod filling;
+mod given_discard;
 mod given_write;
 mod holes;
 mod host_path;
@@ -99,7 +100,8 @@ pub(crate) fn io_error(what: &str, error: &Error) -> IoError {
         | Error::LostRecords { .. }
         | Error::TooFewDrives { .. }
         | Error::NoCopyToSpare(_)
-        | Error::LeftByRollback(_) => IoErrorKind::ReadOnly,
+        | Error::LeftByRollback(_)
+        | Error::Replica(_) => IoErrorKind::ReadOnly,
         Error::Damaged { .. }
         | Error::Unreadable { .. }
         | Error::Drive { .. }

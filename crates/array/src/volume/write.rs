@@ -54,7 +54,11 @@ impl Volume {
         (stability, stamp): (Stability, WriteStamp),
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
-        self.check_writable().map_err(|error| io_error("write", &error))?;
+        let check = || match stamp {
+            WriteStamp::Next => self.check_writable(),
+            WriteStamp::Given(_) | WriteStamp::Again(_) => self.check_changeable(),
+        };
+        check().map_err(|error| io_error("write", &error))?;
         check_range("write", at, length as u64, self.size_bytes())?;
         if length == 0 {
             return Ok(());
@@ -72,7 +76,8 @@ impl Volume {
             is_alone: false,
         };
         let _held = self.locks.lock(span).await;
-        self.check_exists().map_err(|error| io_error("write", &error))?;
+        // It may have become a replica while the command waited.
+        check().map_err(|error| io_error("write", &error))?;
         // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
         // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;

@@ -6,6 +6,7 @@ use array::{
     format::{
         CatalogueTable, SnapshotId, Stamp, Superblock,
         features::READ_ONLY_BRANCH_STAMPS,
+        row::BranchRow,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_start_bytes},
     },
     pool::{AnswerHold, DeliveredChange, DeliveredRecord, LogSubscriber, OpenSetting, Pool, open},
@@ -51,6 +52,10 @@ impl LogSubscriber for LastStamps {
                 }
                 DeliveredChange::Put { row, .. } if row.table == CatalogueTable::Point => {
                     self.note(row.id, row.sub);
+                }
+                // A command that changes rows alone.
+                DeliveredChange::Put { row, bytes } if row.table == CatalogueTable::Branch => {
+                    self.note(row.id, BranchRow::decode(bytes).expect("a row").stamp_max.0);
                 }
                 DeliveredChange::Put { .. } | DeliveredChange::Remove(_) => {}
             }

@@ -21,6 +21,7 @@ mod failure_sets;
 mod filling;
 mod front_drive;
 mod full;
+mod given_commands;
 mod given_writes;
 mod golden;
 mod groups;

@@ -103,12 +103,15 @@ impl PrimaryGroup {
         if self.tail().pin.borrow().position().is_none() {
             self.renew_pin();
         }
+        // The other side may have what is still on its way to the drives here.
+        while self.taken.borrow().complete() < self.sent.get() {
+            self.changed.notified().await;
+        }
         let agreement = agree(channel, &self.introduction()).await?;
         let outcome = &agreement.outcome;
         let lacks = outcome.transfers.first().is_some_and(|transfer| transfer.to == Side::Ours);
         if lacks && outcome.stands_down != Some(Side::Ours) && self.serves() {
-            let text = "the other side has writes of this epoch that its primary, which never stopped, did not write";
-            return Err(refuse(channel, RefusalCode::Agreement, text).await.into());
+            return Err(self.pass_over_cuts(channel, &agreement).await.into());
         }
         let fence = self.member.fence().max(agreement.theirs.fence);
         if outcome.stands_down == Some(Side::Ours) {
@@ -131,6 +134,20 @@ impl PrimaryGroup {
             SessionState::StoodDown => Err(PrimaryEnd::StoodDown),
             _ => Ok(agreement),
         }
+    }
+
+    /// The other side has stamps of this epoch that its only writer, which never stopped, did not give: they are of cuts
+    /// that the other side took. So nothing lies between, and this side has everything up to them, too.
+    async fn pass_over_cuts(&self, channel: &impl FrameChannel, agreement: &Agreement) -> ChannelEnd {
+        if agreement.outcome.finding != ConnectFinding::ReturnedWithLess(Side::Ours) {
+            let text = "the other side has writes that the primary, which never stopped, lacks";
+            return refuse(channel, RefusalCode::Agreement, text).await;
+        }
+        let theirs = agreement.theirs.has.stamps()[0];
+        self.member.pool.raise_stamps(Stamp(theirs.0 + 1));
+        self.taken.borrow_mut().note_cut(theirs);
+        self.session.borrow_mut().note_cut(0, theirs);
+        ChannelEnd::Lost("the other side took cuts of its own: they are compared again".to_owned())
     }
 
     /// Pins the log from now on.

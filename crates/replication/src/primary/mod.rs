@@ -61,6 +61,8 @@ pub struct PrimaryGroup {
     /// Something that a flow may wait for has happened.
     changed: Notify,
     tail: OnceCell<PinnedTail>,
+    /// The highest stamp that was sent in a record. The peer may have it before the drives here.
+    sent: Cell<Stamp>,
     /// Passes that were sent.
     passes: Cell<u64>,
     /// The last command that it had when it was opened may not be whole.
@@ -107,6 +109,7 @@ impl PrimaryGroup {
             outbox: RefCell::default(),
             changed: Notify::new(),
             tail: OnceCell::new(),
+            sent: Cell::new(Stamp(0)),
             passes: Cell::new(0),
             is_in_doubt: Cell::new(returns),
         });

@@ -71,6 +71,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
             return Ok(());
         }
         let group = self.group;
+        group.sent.set(changes[changes.len() - 1].0);
         let record = RecordFrame {
             part: 0,
             fence: group.member.fence(),

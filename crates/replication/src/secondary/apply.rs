@@ -55,8 +55,12 @@ async fn apply_other(pool: &Pool, stamp: Stamp, change: SentChange) -> Result<()
             Ok(())
         }
         SentChange::Write { .. } => unreachable!("writes are gathered"),
-        SentChange::Zeroes { .. }
-        | SentChange::Resize { .. }
+        SentChange::Zeroes { volume, first, count } => {
+            let volume = pool.volume(VolumeKey::Id(volume))?;
+            volume.ensure_zeroes(first, count, stamp).await.map_err(Error::Copy)?;
+            Ok(())
+        }
+        SentChange::Resize { .. }
         | SentChange::Snapshot(_)
         | SentChange::SnapshotDeleted(_)
         | SentChange::RollBack { .. }

@@ -115,7 +115,7 @@ async fn serve(world: World, group: Rc<PrimaryGroup>, stop: Rc<Stop>, ledger: Rc
     }
     let volumes = volumes_of(group.member().pool());
     // What a crash or a failover left is what hosts go on from.
-    let counts = ledger.check_prefix(&volumes).await.unwrap();
+    let counts = ledger.check_prefix(&volumes, None).await.unwrap();
     ledger.go_on_from(&counts);
     drop(group);
     for writer in 0..WRITERS {
@@ -354,7 +354,7 @@ async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usiz
     all.heal(&mut random).await;
     let pools = all.sites.iter().map(|site| site.running.borrow().as_ref().unwrap().member().pool().clone());
     let pools: Vec<_> = pools.collect();
-    ledger.check_prefix(&volumes_of(&pools[0])).await.unwrap();
+    ledger.check_prefix(&volumes_of(&pools[0]), None).await.unwrap();
     let [one, other] = [contents(&pools[0]).await, contents(&pools[1]).await];
     for (volume, (one, other)) in one.iter().zip(&other).enumerate() {
         let differs = one.chunks(4096).zip(other.chunks(4096)).position(|(one, other)| one != other);

@@ -316,7 +316,13 @@ impl HostLedger {
 
     /// Checks what a replica has: of each writer a prefix of its commands, of the last one a part at most. Returns how
     /// many commands of each writer it may have, at most.
-    pub async fn check_prefix(&self, volumes: &[Rc<Volume>]) -> Result<Vec<usize>, String> {
+    ///
+    /// Of commands that were answered in sync (`whole`, of each writer) there is no part.
+    pub async fn check_prefix(
+        &self,
+        volumes: &[Rc<Volume>],
+        whole: Option<&[usize]>,
+    ) -> Result<Vec<usize>, String> {
         let mut contents = Vec::new();
         for volume in volumes {
             let device = VolumeDevice(Rc::clone(volume));
@@ -326,6 +332,7 @@ impl HostLedger {
         let begun = self.begun.borrow();
         let mut counts = Vec::new();
         for (writer, commands) in begun.iter().enumerate() {
+            let whole = whole.map_or(0, |whole| whole[writer]);
             let first = writer as u64 * WRITER_BLOCKS;
             let all = (0..volumes.len())
                 .flat_map(|volume| (first..first + WRITER_BLOCKS).map(move |index| (volume, index)));
@@ -352,7 +359,7 @@ impl HostLedger {
             }
             let fits = |end: usize| {
                 let wrong = blocks.iter().find(|&&(volume, index, number)| {
-                    !possible(&commands[..end], (volume, index)).contains(&number)
+                    !possible(&commands[..end], (volume, index), whole).contains(&number)
                 });
                 wrong.copied()
             };
@@ -362,7 +369,7 @@ impl HostLedger {
                 return Err(format!(
                     "writer {writer} has {last} commands, and block {index} of volume {volume} is of number {number}, not \
                      one of {:?}",
-                    possible(&commands[..last], (volume, index))
+                    possible(&commands[..last], (volume, index), whole)
                 ));
             };
             counts.push(count);
@@ -372,14 +379,14 @@ impl HostLedger {
 }
 
 /// The numbers that a block may have after some commands, of the last of which there may be a part.
-fn possible(commands: &[HostWrite], (volume, index): (usize, u64)) -> Vec<u64> {
+fn possible(commands: &[HostWrite], (volume, index): (usize, u64), whole: usize) -> Vec<u64> {
     let covers = |write: &&HostWrite| {
         write.volume == volume && (write.first..write.first + write.count).contains(&index)
     };
     let mut numbers = Vec::new();
     for (at, write) in commands.iter().enumerate().rev().filter(|(_, write)| covers(write)) {
         numbers.push(if write.is_discard { 0 } else { write.number });
-        if !write.is_partial && at + 1 != commands.len() {
+        if !write.is_partial && (at + 1 != commands.len() || at < whole) {
             return numbers;
         }
     }

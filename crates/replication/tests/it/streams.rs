@@ -146,7 +146,8 @@ impl Pair {
     /// Checks what the secondary has while nothing is applied.
     async fn check(&self, answered: &[usize], is_sync: bool) {
         let side = self.secondary.borrow().clone().unwrap();
-        let counts = self.ledger.check_prefix(&volumes_of(&side.pool)).await.unwrap();
+        let whole = is_sync.then_some(answered);
+        let counts = self.ledger.check_prefix(&volumes_of(&side.pool), whole).await.unwrap();
         if is_sync {
             for (writer, (&there, &answered)) in counts.iter().zip(answered).enumerate() {
                 assert!(there >= answered, "writer {writer} was answered {answered}, and {there} is there");
@@ -155,13 +156,17 @@ impl Pair {
     }
 }
 
-async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usize {
+async fn life(
+    world: World,
+    sites: [Rc<Site>; 2],
+    (mode, rounds, crash_percent): (ReplicationMode, usize, f64),
+) -> usize {
     let mut random = world.random("the line");
     let is_sync = matches!(mode, ReplicationMode::Sync { .. });
     let pair = Pair::begin(&world, sites, mode).await;
     pair.wait("both are open", |pair| pair.primary.borrow().is_some() && pair.secondary.borrow().is_some())
         .await;
-    for _ in 0..6 {
+    for _ in 0..rounds {
         let delay = Duration::from_micros(random.below(4_000));
         let line = pair.connect(delay);
         pair.wait("it streams", |pair| pair.state() == Some(SessionState::Streaming)).await;
@@ -169,7 +174,7 @@ async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usiz
         let in_sync = pair.primary.borrow().as_ref().unwrap().group.session().is_in_sync();
         let ended = *pair.secondary.borrow().as_ref().unwrap().ended.borrow();
         let mut answered = pair.ledger.answered.borrow().clone();
-        if random.percent(40.0) {
+        if random.percent(crash_percent) {
             match random.below(2) {
                 0 => pair.secondary_site.node.crash(),
                 _ => pair.secondary_site.node.cut_power(),
@@ -224,12 +229,14 @@ const MODES: [ReplicationMode; 3] = [
 ];
 
 /// The life of a pair of sites. Panics at the first violation.
-fn live(seed: u64) {
+fn live(seed: u64, (rounds, crash_percent): (usize, f64)) {
     let mut simulation = Simulation::new(seed);
     let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
         .map(|(n, role)| Site::new(&mut simulation, n, role));
     let mode = MODES[seed as usize % MODES.len()];
-    let answered = simulation.run(SimLimits::generous(), |world| life(world, sites, mode)).completed();
+    let answered = simulation
+        .run(SimLimits::generous(), |world| life(world, sites, (mode, rounds, crash_percent)))
+        .completed();
     assert!(answered > 100, "hosts were answered {answered} times");
 }
 
@@ -241,7 +248,7 @@ fn a_secondary_has_a_prefix_at_every_cut_and_everything_that_was_answered_in_syn
     };
     for seed in seeds {
         println!("SPINDLE_SEED={seed}");
-        live(seed);
+        live(seed, (6, 40.0));
     }
 }
 
@@ -252,7 +259,7 @@ fn planted_bugs_of_streams_are_noticed() {
     let mut escaped = Vec::new();
     for bug in ReplicationBug::ALL {
         let is_noticed =
-            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
+            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed, (10, 90.0))).is_err());
         match (0..200).find(|&seed| is_noticed(seed)) {
             Some(seed) => println!("{bug:?}: seed {seed}"),
             None => escaped.push(bug),

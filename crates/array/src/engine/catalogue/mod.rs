@@ -316,9 +316,12 @@ impl Catalogue {
         }
     }
 
-    /// A branch of which only the number is left has no parent: the features of a pool need not tell of it.
+    /// A branch of which only the number is left has no parent and is no replica: the features of a pool need not tell of it.
     fn forget_parent(&mut self, branch: BranchNumber) {
         let row = self.branch_rows.get_mut(&branch).expect("it keeps its number");
+        if std::mem::take(&mut row.is_replica) {
+            self.changed.insert(RowKey::of_branch(branch));
+        }
         if let Some(point) = row.parent.take() {
             (row.depth, row.filled_below) = (0, None);
             Rc::make_mut(&mut self.branches).set(branch, Branch::of_row(row));
@@ -442,6 +445,11 @@ impl Catalogue {
 
     pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {
         self.branch_rows.get(&number)
+    }
+
+    /// True if a follower alone writes the volume: the branch of its head has the stamps of another pool.
+    pub fn is_replica(&self, volume: &VolumeRow) -> bool {
+        self.branch(volume.branch).is_some_and(|row| row.is_replica)
     }
 
     /// The tree of branches.

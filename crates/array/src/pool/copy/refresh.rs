@@ -1,7 +1,7 @@
 //! Refreshes: a copy becomes a newer, or another, state of its source, by what differs.
 
 use super::{
-    super::{Pool, RollbackGoal, SnapshotKey, VolumeKey},
+    super::{Pool, RollbackGoal, SnapshotKey, VolumeKey, rollback::RollbackStamp},
     CopySource, PieceCopier, SourceLink, beside, incomplete_name,
 };
 use crate::{
@@ -142,7 +142,8 @@ impl Pool {
         // An earlier attempt may have ended right here.
         self.delete_left(incomplete).await?;
         let left = IdSeed(volume.0).volume_of(volume);
-        self.roll_back(incomplete, goal, left, false).await?;
+        let how = (None, RollbackStamp::Without);
+        self.roll_back_as(VolumeKey::from(incomplete), goal, left, how).await?;
         self.delete_left(incomplete).await
     }
 

@@ -94,7 +94,9 @@ impl PointHolds {
     pub(super) async fn hold_now(self: &Rc<Self>, pool: &Pool, volume: VolumeKey<'_>) -> Result<PointHold> {
         let one_at_a_time = pool.host.admission.admit_rows().await?;
         let uses = PointUses { reader: true, ..PointUses::default() };
-        let (point, row) = pool.present_point(pool.number_of(volume)?, uses);
+        let number = pool.number_of(volume)?;
+        pool.check_has_present(number)?;
+        let (point, row) = pool.present_point(number, uses);
         let hold = self.add(point, row.sectors);
         drop(self.shared.logged_under(one_at_a_time, self.log.append(vec![put(point, &row)])).await?);
         Ok(hold)

@@ -3,7 +3,7 @@
 
 use super::{NewSnapshot, Pool, SnapshotKey, VolumeKey};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{SnapshotId, Stamp, VolumeId, VolumeNumber},
 };
 
@@ -21,7 +21,7 @@ impl Pool {
     }
 
     /// Takes a cut of volumes of a replica as they are. Its stamp is the highest of them, so it takes none that is still
-    /// to come. One of this identity that shows something else goes.
+    /// to come; or the next one, if there is a point already. One of this identity that shows something else goes.
     ///
     /// # Errors
     ///
@@ -33,8 +33,11 @@ impl Pool {
         self.delete_cut(volumes, snapshot).await?;
         let stamps = volumes.iter().map(|&volume| self.last_stamp(VolumeKey::Id(volume)));
         let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
-        // Stamps begin at 1.
-        self.cut(volumes, snapshot, Some(last.max(Stamp(1)))).await?;
+        // Stamps begin at 1. There may be a point of another cut.
+        match self.cut(volumes, snapshot, Some(last.max(Stamp(1)))).await {
+            Err(Error::StampTaken { .. }) => self.cut(volumes, snapshot, Some(Stamp(last.0 + 1))).await?,
+            taken => taken?,
+        };
         Ok(())
     }
 
