@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 17] = [
+const BUDGETS_S: [(&str, u64); 18] = [
     ("array", 40),
     ("cli", 270),
     ("control", 15),
@@ -15,6 +15,7 @@ const BUDGETS_S: [(&str, u64); 17] = [
     ("nbd", 5),
     ("plan", 5),
     ("protect", 5),
+    ("replication", 10),
     ("report", 5),
     ("runs", 10),
     ("serving", 5),

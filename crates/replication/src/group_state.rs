@@ -10,7 +10,7 @@ use array::{
 };
 use world::LocalFuture;
 
-/// What a site keeps of a group, beside the content of its volumes.
+/// The state of a group at a site, beside the content of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {
     pub role: SiteRole,
@@ -24,7 +24,7 @@ pub struct GroupState {
     pub unfinished: Option<UnfinishedPass>,
     /// It was primary before, and its hosts may have been answered up to here.
     pub told: Stamp,
-    /// What it had up to this stamp is kept as a fork.
+    /// Its state up to this stamp is kept as a fork.
     pub forked_at: Option<Stamp>,
 }
 

@@ -1,6 +1,6 @@
 //! Replication of consistency groups between two sites.
 //!
-//! What decides does no I/O: the [`lineage`] of a group, the outcome of a connection ([`connect`](mod@connect)), the
+//! The deciding parts do no I/O: the [`lineage`] of a group, the outcome of a connection ([`connect`](mod@connect)), the
 //! [`frame`]s, the state of a group towards its peer ([`session`]), and the [answers](held_answers) that wait for it.
 //! The flows of a group do the rest: a [`member`] is what a site has of it, led by a [`primary`] or following as a
 //! [`secondary`], over a [`channel`] of the [`link`] between both sites. The [`witness`] is the third party.

@@ -11,7 +11,7 @@ pub enum ReplicationBug {
     ConfirmedTooEarly,
     /// The secondary confirms a command of which more is to come.
     PartConfirmed,
-    /// What is in the log already is sent from memory as well.
+    /// Records that are in the log already are sent from memory as well.
     SentTwice,
     /// The log is not read before the stream goes on from memory.
     LogNotRead,

@@ -15,7 +15,7 @@ use crate::outbox::WaitingRecord;
 
 pub(crate) struct RecordLog<'v> {
     volumes: &'v BTreeSet<VolumeId>,
-    /// What is to be read next.
+    /// Position of the next record to read.
     from: Position,
     read: VecDeque<Rc<DeliveredRecord>>,
 }

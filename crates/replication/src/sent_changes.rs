@@ -51,7 +51,7 @@ pub(crate) fn goes_on(record: &DeliveredRecord, volumes: &BTreeSet<VolumeId>) ->
 #[derive(Debug)]
 pub(crate) struct StreamOrder {
     last: Stamp,
-    /// What passed with the last stamp.
+    /// Blocks that passed with the last stamp.
     of_last: BTreeSet<(VolumeId, BlockIndex)>,
     /// Nothing of the last stamp passes any more.
     is_closed: bool,

@@ -40,7 +40,7 @@ enum Command {
 /// Content of a volume; of each sector.
 type Content = Vec<u8>;
 
-/// What the commands leave.
+/// State that the commands leave.
 #[derive(Clone, Default)]
 struct Oracle {
     volumes: [Option<Content>; 2],

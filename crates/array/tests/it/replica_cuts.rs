@@ -1,4 +1,4 @@
-//! What replication needs of cuts: blocks born since a stamp beside an oracle, cuts of replicas, and the way back.
+//! Cuts for replication: blocks born since a stamp beside an oracle, cuts of replicas, and the way back.
 
 use crate::scene::{MIB, Scene, make_volume, read, small};
 use array::{

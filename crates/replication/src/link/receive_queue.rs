@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// A receipt is due at once after so many bytes.
 const RECEIPT_BYTES: u64 = WINDOW_BYTES / 4;
 
-/// When a receipt is to go out.
+/// The moment for a receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiptTime {
     Now,

@@ -23,7 +23,7 @@ use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
 /// Blocks of one list of what is mapped.
 const MAPPED_AT_ONCE: u64 = 16_384;
 
-/// What a pass is to bring.
+/// Contents of a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct PassGoal {
     /// Identity of its cut.

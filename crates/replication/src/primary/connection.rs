@@ -72,7 +72,7 @@ impl PrimaryGroup {
         end
     }
 
-    /// What this side says of itself.
+    /// The introduction of this side.
     pub fn introduction(&self) -> Introduction {
         let (session, state) = (self.session.borrow(), self.member.state());
         let has = session.has().clone();

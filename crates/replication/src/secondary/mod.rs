@@ -93,7 +93,7 @@ impl SecondaryGroup {
         self.word.borrow().clone()
     }
 
-    /// What this side says of itself.
+    /// The introduction of this side.
     pub fn introduction(&self) -> Introduction {
         let state = self.member.state();
         let told = self.told.get().max(state.told).min(self.has.get());

@@ -123,7 +123,7 @@ impl WitnessLedger {
         self.groups.keys().filter_map(|group| self.view(*group, now)).collect()
     }
 
-    /// What a successor has to know.
+    /// Knowledge for a successor.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (GroupId, &WitnessGroup)> {
         self.groups.iter().map(|(group, row)| (*group, &row.state))
     }

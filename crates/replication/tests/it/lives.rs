@@ -23,7 +23,7 @@ use world::{
 enum SiteOrder {
     Connect(LineEnd),
     Promote,
-    /// What it has beyond the other side becomes a fork.
+    /// Its own history becomes a fork.
     Yield,
 }
 
@@ -389,7 +389,7 @@ fn live(seed: u64) {
 fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 30 },
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 24 },
     };
     for seed in seeds {
         println!("SPINDLE_SEED={seed}");

@@ -228,7 +228,7 @@ pub struct HostWrite {
     pub number: u64,
 }
 
-/// What hosts have written, and what they were answered. Each writer has blocks of its own, and writes one command
+/// Commands that hosts have begun, and those that were answered. Each writer has blocks of its own, and writes one command
 /// after the other, so what it has written is a prefix of its commands at any moment.
 #[derive(Default)]
 pub struct HostLedger {
@@ -439,7 +439,7 @@ pub async fn contents(pool: &Pool) -> Vec<Vec<u8>> {
     all
 }
 
-/// The volumes of a pool.
+/// Handles on the volumes of the group.
 pub fn volumes_of(pool: &Rc<Pool>) -> Vec<Rc<Volume>> {
     VOLUMES.map(|id| pool.volume(array::pool::VolumeKey::Id(id)).unwrap()).into()
 }
