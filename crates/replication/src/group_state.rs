@@ -16,7 +16,7 @@ pub struct GroupState {
     pub role: SiteRole,
     /// The highest that it knows of.
     pub fence: Fence,
-    /// None: a new replica.
+    /// `None` of a new replica.
     pub lineage: Option<Lineage>,
     /// It is primary, and answers without its peer.
     pub is_alone: bool,

@@ -7,7 +7,7 @@ use crate::{
 };
 use array::{
     error::Result,
-    format::{Fence, GroupId, SnapshotId, Stamp, VolumeId},
+    format::{EpochId, Fence, GroupId, SnapshotId, Stamp, VolumeId},
     pool::{Pool, VolumeKey},
 };
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
@@ -52,6 +52,16 @@ impl GroupMember {
         self.state.borrow().lineage.clone()
     }
 
+    /// The epoch that is being written; none of a new replica.
+    pub(crate) fn epoch(&self) -> Option<EpochId> {
+        self.state.borrow().lineage.as_ref().map(|lineage| lineage.current().epoch)
+    }
+
+    /// True while its volumes have a part of a pass.
+    pub(crate) fn is_in_pass(&self) -> bool {
+        self.state.borrow().unfinished.is_some()
+    }
+
     pub(crate) fn ids(&self) -> Vec<VolumeId> {
         self.volumes.iter().copied().collect()
     }
@@ -67,8 +77,13 @@ impl GroupMember {
 
     /// Identity of the cut at which an unfinished pass began: as long as there is one, the group is shown as of then.
     pub(crate) fn shown_cut(&self) -> SnapshotId {
+        self.cut_of(b"shown cut of it.")
+    }
+
+    /// Identity of a cut for a purpose: the group has one of each at most.
+    pub(crate) fn cut_of(&self, purpose: &[u8; 16]) -> SnapshotId {
         let mut id = self.group.0;
-        id.iter_mut().zip(*b"shown cut of it.").for_each(|(byte, other)| *byte ^= other);
+        id.iter_mut().zip(purpose).for_each(|(byte, other)| *byte ^= other);
         SnapshotId(id)
     }
 
@@ -106,7 +121,7 @@ impl GroupMember {
     ///
     /// The pool or the records cannot write; repeated, it ends the same.
     pub(crate) async fn abandon_pass(&self) -> Result<()> {
-        if self.state.borrow().unfinished.is_some() {
+        if self.is_in_pass() {
             self.pool.take_back_to_cut(&self.ids(), self.shown_cut()).await?;
             self.change(|state| state.unfinished = None).await?;
             self.pool.delete_cut(&self.ids(), self.shown_cut()).await?;

@@ -34,7 +34,7 @@ pub enum RollbackGoal<'k> {
 pub(super) enum RollbackStamp {
     /// The next one of the pool.
     Next,
-    /// None: it is no command, but gives up what came after the goal.
+    /// No stamp at all: it is no command, but gives up all that came after the goal.
     Without,
 }
 

@@ -326,7 +326,7 @@ fn hosts_and_people_change_no_replica() {
         for (index, refusal) in refusals.into_iter().enumerate() {
             assert!(matches!(refusal, Some(Error::Replica(_))), "{index}: {refusal:?}");
         }
-        // What does not touch its branch is allowed.
+        // Changes beside its branch are allowed.
         pool.rename_volume("a", "a2").await.expect("a name is local");
         pool.clone_volume("a2", Some("s1".into()), &new).await.expect("it reads a snapshot");
         write(&VolumeDevice(pool.volume("clone").expect("it is there")), 0, 9, 4096).await;

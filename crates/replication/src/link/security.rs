@@ -15,7 +15,7 @@ use world::{Stream, World};
 /// Protection of connections.
 #[derive(Clone, Debug)]
 pub enum LinkSecurity {
-    /// None: anyone can read, change and begin sessions. For tests, and for loopback.
+    /// No protection at all: anyone can read, change and begin sessions. For tests, and for loopback.
     Plain,
     /// TLS 1.3 both ways, between paired sites only.
     Tls { identity: PinnedIdentity, paired: PairedSites },

@@ -1,9 +1,17 @@
 //! Sets of blocks, as ranges.
 
 use crate::frame::SentRange;
-use array::format::{BLOCK_BYTES, BlockCount, BlockIndex};
+use array::{
+    format::{BLOCK_BYTES, BlockCount, BlockIndex},
+    pool::DifferenceRange,
+};
 use std::ops::Range;
 use world::Extent;
+
+/// The blocks that a range of a difference touches.
+pub(super) fn blocks_of(range: &DifferenceRange) -> Range<u64> {
+    range.at_bytes / BLOCK_BYTES as u64..range.end_bytes().div_ceil(BLOCK_BYTES as u64)
+}
 
 /// Blocks of a volume. Invariant: the ranges ascend, and none touches the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,10 +17,19 @@
 //! 2. Until a pass has ended, the receiver counts as being where it began, and can go back there.
 
 mod block_ranges;
+mod inbox;
 mod receive;
 mod send;
 
-pub(crate) use receive::{PassFault, PassReceiver, changed_ranges};
+pub(crate) use block_ranges::BlockRanges;
+pub(crate) use inbox::PassInbox;
+pub(crate) use receive::{PassFault, changed_ranges};
 pub(crate) use send::{PassEnd, PassGoal, SentPass, send, take_cut};
 
-pub(crate) use block_ranges::BlockRanges;
+use array::format::Stamp;
+use receive::PassReceiver;
+
+/// The last stamp before a command, which may be in doubt: a pass that begins there brings the command, too.
+pub(crate) fn before(command: Stamp) -> Stamp {
+    Stamp(command.0.saturating_sub(1))
+}

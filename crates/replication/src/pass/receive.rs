@@ -1,6 +1,6 @@
 //! The receiving side of a pass.
 
-use super::BlockRanges;
+use super::{BlockRanges, block_ranges::blocks_of};
 use crate::{
     connect::UnfinishedPass,
     cut::GroupCut,
@@ -55,6 +55,9 @@ impl PassReceiver {
         begin: &PassBeginFrame,
         has: Stamp,
     ) -> Result<Self, PassFault> {
+        if begin.fence < member.fence() {
+            return Err(fault(format!("the sender's right ended: its fence is {}", begin.fence)));
+        }
         if begin.until.parts() != 1 {
             return Err(fault("a pass of another number of parts"));
         }
@@ -171,7 +174,7 @@ impl PassReceiver {
         }
         let member = &self.member;
         let ended = |state: &mut GroupState| {
-            // What it had of its own is a fork by now.
+            // Its own history is a fork by now.
             (state.unfinished, state.lineage, state.told) = (None, Some(lineage), Stamp(0));
         };
         member.change(ended).await?;
@@ -213,9 +216,7 @@ pub(crate) async fn changed_ranges(
     let walked: Result<(), Error> = async {
         while let Some(ranges) = walk.next().await? {
             for range in ranges.into_iter().filter(|range| range.change != RangeChange::BeyondSize) {
-                born.push(
-                    range.at_bytes / BLOCK_BYTES as u64..range.end_bytes().div_ceil(BLOCK_BYTES as u64),
-                );
+                born.push(blocks_of(&range));
             }
         }
         Ok(())

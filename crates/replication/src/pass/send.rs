@@ -1,9 +1,9 @@
 //! The sending side of a pass.
 
-use super::BlockRanges;
+use super::{BlockRanges, block_ranges::blocks_of};
 use crate::{
     channel::{ChannelEnd, FrameChannel},
-    connect::TransferWay,
+    connect::{Introduction, TransferWay},
     cut::GroupCut,
     frame::{
         FRAME_BLOCKS_MAX, FrameBody, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
@@ -14,7 +14,7 @@ use crate::{
 use array::{
     error::Error,
     format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
-    pool::{Difference, DifferenceRange, RangeChange, SnapshotKey, VolumeKey},
+    pool::{Difference, RangeChange, SnapshotKey, VolumeKey},
     volume::SnapshotDevice,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -75,7 +75,13 @@ struct PassSender<'p, C> {
 
 /// Takes a cut of the group's volumes, above every stamp that the receiver of its pass may have. It stays until the caller
 /// deletes it.
-pub(crate) async fn take_cut(member: &GroupMember, cut: SnapshotId, above: Stamp) -> Result<Stamp, Error> {
+pub(crate) async fn take_cut(
+    member: &GroupMember,
+    cut: SnapshotId,
+    receiver: &Introduction,
+) -> Result<Stamp, Error> {
+    let of_pass = receiver.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
+    let above = receiver.has.stamps()[0].max(of_pass.unwrap_or_default());
     // The receiver's own cuts take some.
     member.pool.raise_stamps(Stamp(above.0 + 16));
     member.pool.take_cut(&member.ids(), cut).await
@@ -220,8 +226,4 @@ impl<C: FrameChannel> PassSender<'_, C> {
         }
         Ok(())
     }
-}
-
-fn blocks_of(range: &DifferenceRange) -> Range<u64> {
-    range.at_bytes / BLOCK_BYTES as u64..range.end_bytes().div_ceil(BLOCK_BYTES as u64)
 }

@@ -8,7 +8,7 @@ use crate::{
     exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
     frame::{ConfirmationFrame, FrameBody, RefusalCode},
     lineage::Side,
-    pass::{BlockRanges, PassFault, PassReceiver},
+    pass::{BlockRanges, PassEnd, PassFault, PassInbox, before},
     session::SessionState,
 };
 use array::{
@@ -24,7 +24,7 @@ pub enum PrimaryEnd {
     Channel(ChannelEnd),
     /// The other side has the right: this one is secondary from now on. Its volumes are not to be written.
     StoodDown,
-    /// It has what it had lost, up to this stamp: it begins anew, and compares again.
+    /// It has what it had lost, up to this stamp: it begins again, and compares again.
     Fetched(Stamp),
     /// The pool or the records of this side failed.
     Failed(Error),
@@ -33,6 +33,15 @@ pub enum PrimaryEnd {
 impl From<ChannelEnd> for PrimaryEnd {
     fn from(end: ChannelEnd) -> Self {
         Self::Channel(end)
+    }
+}
+
+impl From<PassEnd> for PrimaryEnd {
+    fn from(end: PassEnd) -> Self {
+        match end {
+            PassEnd::Channel(end) => end.into(),
+            PassEnd::Pool(error) => error.into(),
+        }
     }
 }
 
@@ -99,7 +108,7 @@ impl PrimaryGroup {
     }
 
     async fn begin_channel(&self, channel: &impl FrameChannel) -> Result<Agreement, PrimaryEnd> {
-        // A pin that was lost begins anew: what it lost is left to a pass.
+        // A lost pin begins again here: the rest is left to a pass.
         if self.tail().pin.borrow().position().is_none() {
             self.renew_pin();
         }
@@ -115,7 +124,7 @@ impl PrimaryGroup {
         }
         let fence = self.member.fence().max(agreement.theirs.fence);
         if outcome.stands_down == Some(Side::Ours) {
-            // What it lacks was never answered, or a person has to choose.
+            // The part that goes was never answered, or a person has to choose.
             let told = match (&outcome.finding, &outcome.common) {
                 (ConnectFinding::TailNeverAcknowledged(Side::Ours), Some(common)) => common.cut.stamps()[0],
                 _ => self.session.borrow().told().stamps()[0],
@@ -162,7 +171,7 @@ impl PrimaryGroup {
         channel: &impl FrameChannel,
         (agreement, wanted): (&Agreement, &WantedBlocks),
     ) -> PrimaryEnd {
-        let mut pass = None;
+        let mut pass = PassInbox::default();
         loop {
             let frame = match receive(channel).await {
                 Ok(frame) => frame,
@@ -181,7 +190,9 @@ impl PrimaryGroup {
                     Ok(())
                 }
                 frame if self.session.borrow().state() == SessionState::Fetching => {
-                    match self.fetch(&mut pass, frame, agreement).await {
+                    // The pass brings what this side had lost.
+                    let has = self.session.borrow().has().stamps()[0];
+                    match pass.take((&self.member, has), frame, &agreement.theirs).await {
                         Ok(Some(has)) => return PrimaryEnd::Fetched(has),
                         fetched => fetched.map(drop),
                     }
@@ -194,34 +205,6 @@ impl PrimaryGroup {
                 Err(PassFault::Pool(error)) => return error.into(),
             }
         }
-    }
-
-    /// Takes a frame of the pass that brings what this side had lost. Returns what it has at the end.
-    async fn fetch(
-        &self,
-        pass: &mut Option<PassReceiver>,
-        frame: FrameBody,
-        agreement: &Agreement,
-    ) -> Result<Option<Stamp>, PassFault> {
-        let no_pass = || PassFault::Frame("a frame of a pass that has not begun".to_owned());
-        match frame {
-            FrameBody::PassBegin(begin) => {
-                let has = self.session.borrow().has().stamps()[0];
-                *pass = Some(PassReceiver::begin(&self.member, &begin, has).await?);
-            }
-            FrameBody::PassRanges(ranges) => pass.as_mut().ok_or_else(no_pass)?.take_ranges(ranges).await?,
-            FrameBody::PassBlocks(blocks) => pass.as_mut().ok_or_else(no_pass)?.take_blocks(blocks).await?,
-            FrameBody::PassEnd(end) => {
-                let lineage = agreement.theirs.lineage.clone();
-                let lineage = lineage.or(self.member.lineage()).expect("a primary has a lineage");
-                let has = pass.take().ok_or_else(no_pass)?.end(&end, lineage).await?;
-                return Ok(Some(has));
-            }
-            frame => {
-                return Err(PassFault::Frame(format!("a frame {:?} does not belong here", frame.kind())));
-            }
-        }
-        Ok(None)
     }
 
     /// Notes what the peer has, and answers what waited for it.
@@ -277,9 +260,4 @@ impl PrimaryGroup {
             }
         }
     }
-}
-
-/// The last stamp before a command.
-pub(super) fn before(stamp: Stamp) -> Stamp {
-    Stamp(stamp.0.saturating_sub(1))
 }

@@ -138,7 +138,7 @@ impl PrimaryGroup {
 
     /// True while this side gets what it had lost: what is written then is not its own.
     fn is_fetching(&self) -> bool {
-        self.member.state().unfinished.is_some()
+        self.member.is_in_pass()
     }
 
     fn tail(&self) -> &PinnedTail {

@@ -1,14 +1,11 @@
 //! Passes of a primary: until the peer is so close that the stream can begin.
 
-use super::{
-    PrimaryEnd, PrimaryGroup,
-    connection::{WantedBlocks, before},
-};
+use super::{PrimaryEnd, PrimaryGroup, connection::WantedBlocks};
 use crate::{
     channel::FrameChannel,
     connect::{Introduction, Transfer, TransferWay},
     cut::GroupCut,
-    pass::{PassEnd, PassGoal, SentPass, send, take_cut},
+    pass::{PassGoal, SentPass, before, send, take_cut},
     session::{PassReport, SessionDemand},
 };
 use array::format::{SnapshotId, Stamp};
@@ -34,16 +31,15 @@ impl PrimaryGroup {
         }
         self.member.pool.delete_other_cuts(&self.member.ids(), self.member.shown_cut()).await?;
         let begun = self.world.now();
-        // What comes behind the cut is streamed from here on.
+        // Records behind the cut are streamed from here on.
         self.renew_pin();
         self.passes.set(self.passes.get() + 1);
-        let theirs_above = theirs.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
-        let (cut, above) = (self.new_cut(), theirs.has.stamps()[0].max(theirs_above.unwrap_or_default()));
+        let cut = self.new_cut();
         let goal = PassGoal {
             cut,
             number: self.passes.get(),
             since: before(since),
-            until: self.take_cut(cut, above).await?,
+            until: self.take_cut(cut, theirs).await?,
             way: transfer.map_or(TransferWay::BornSince, |transfer| match transfer.way {
                 TransferWay::Log => TransferWay::BornSince,
                 way => way,
@@ -53,8 +49,7 @@ impl PrimaryGroup {
         let sent = send(&self.member, channel, &goal).await;
         let done = match sent {
             Ok(sent) => self.wait_for_pass(sent).await,
-            Err(PassEnd::Channel(end)) => Err(end.into()),
-            Err(PassEnd::Pool(error)) => Err(error.into()),
+            Err(end) => Err(end.into()),
         };
         self.member.pool.delete_cut(&self.member.ids(), goal.cut).await?;
         let sent = done?;
@@ -67,9 +62,9 @@ impl PrimaryGroup {
         Ok(())
     }
 
-    /// Takes a cut above a stamp. Everything up to its own stamp is here.
-    async fn take_cut(&self, cut: SnapshotId, above: Stamp) -> Result<Stamp, PrimaryEnd> {
-        let until = take_cut(&self.member, cut, above).await?;
+    /// Takes a cut for a receiver. Everything up to its stamp is here.
+    async fn take_cut(&self, cut: SnapshotId, theirs: &Introduction) -> Result<Stamp, PrimaryEnd> {
+        let until = take_cut(&self.member, cut, theirs).await?;
         self.taken.borrow_mut().note_cut(until);
         self.session.borrow_mut().note_cut(0, until);
         Ok(until)

@@ -75,7 +75,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
         let record = RecordFrame {
             part: 0,
             fence: group.member.fence(),
-            epoch: group.member.lineage().expect("a primary has a lineage").current().epoch,
+            epoch: group.member.epoch().expect("a primary has a lineage"),
             told: group.session.borrow().told().stamps()[0],
             accepted_at: WallNanoseconds::of(group.world.wall()),
             goes_on,

@@ -4,10 +4,10 @@ use super::{SecondaryEnd, SecondaryGroup, apply, forks};
 use crate::{
     channel::FrameChannel,
     connect::{Transfer, TransferWay, WayBack},
-    exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
-    frame::{ChangedRangesFrame, FrameBody, PassBeginFrame, RecordFrame, RefusalCode, SentRange},
+    exchange::{Agreement, agree, names_changed, receive, refuse},
+    frame::{ChangedRangesFrame, FrameBody, RecordFrame, RefusalCode, SentRange},
     lineage::{Lineage, Side},
-    pass::{PassEnd, PassFault, PassGoal, PassReceiver, changed_ranges, send, take_cut},
+    pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, send, take_cut},
     planted::{self, ReplicationBug},
 };
 use array::format::{EpochId, SnapshotId, Stamp};
@@ -37,7 +37,7 @@ impl SecondaryGroup {
             }
             transfer => self.name_changed(channel, &agreement, transfer).await?,
         }
-        let mut pass = None;
+        let mut pass = PassInbox::default();
         loop {
             let taken = match receive(channel).await? {
                 FrameBody::Record(record) => {
@@ -51,7 +51,15 @@ impl SecondaryGroup {
                     *self.word.borrow_mut() = Some(word);
                     Ok(())
                 }
-                body => self.take_of_pass(channel, (&mut pass, &agreement), body).await?,
+                body => match pass.take((&self.member, self.has.get()), body, &agreement.theirs).await {
+                    Ok(Some(has)) => {
+                        self.has.set(has);
+                        self.is_in_doubt.set(false);
+                        self.confirm(channel).await?;
+                        Ok(())
+                    }
+                    taken => taken.map(drop),
+                },
             };
             match taken {
                 Ok(()) => {}
@@ -61,56 +69,6 @@ impl SecondaryGroup {
                 Err(PassFault::Pool(error)) => return Err(error.into()),
             }
         }
-    }
-
-    /// Takes a frame of a pass.
-    async fn take_of_pass(
-        &self,
-        channel: &impl FrameChannel,
-        (pass, agreement): (&mut Option<PassReceiver>, &Agreement),
-        body: FrameBody,
-    ) -> Result<Result<(), PassFault>, SecondaryEnd> {
-        let no_pass = || PassFault::Frame("a frame of a pass that has not begun".to_owned());
-        let taken = match (body, pass.as_mut()) {
-            (FrameBody::PassBegin(begin), _) => {
-                self.begin_pass(&begin).await.map(|begun| *pass = Some(begun))
-            }
-            (FrameBody::PassRanges(ranges), Some(pass)) => pass.take_ranges(ranges).await,
-            (FrameBody::PassBlocks(blocks), Some(pass)) => pass.take_blocks(blocks).await,
-            (FrameBody::PassEnd(end), Some(_)) => {
-                let received = pass.take().expect("looked at");
-                match agreement
-                    .theirs
-                    .lineage
-                    .as_ref()
-                    .and_then(|theirs| history_of(theirs, received.until()))
-                {
-                    Some(lineage) => match received.end(&end, lineage).await {
-                        Ok(has) => {
-                            self.has.set(has);
-                            self.is_in_doubt.set(false);
-                            self.confirm(channel).await?;
-                            Ok(())
-                        }
-                        Err(fault) => Err(fault),
-                    },
-                    None => Err(PassFault::Frame("a pass to a stamp of no epoch".to_owned())),
-                }
-            }
-            (FrameBody::PassRanges(_) | FrameBody::PassBlocks(_) | FrameBody::PassEnd(_), None) => {
-                Err(no_pass())
-            }
-            (body, _) => return Err(unexpected(channel, &body).await.into()),
-        };
-        Ok(taken)
-    }
-
-    async fn begin_pass(&self, begin: &PassBeginFrame) -> Result<PassReceiver, PassFault> {
-        if begin.fence < self.member.fence() {
-            let text = format!("the sender's right ended: its fence is {}", begin.fence);
-            return Err(PassFault::Frame(text));
-        }
-        PassReceiver::begin(&self.member, begin, self.has.get()).await
     }
 
     /// Names the blocks that this side changed above the common cut, or may have of a command in doubt; what it has of its
@@ -135,13 +93,13 @@ impl SecondaryGroup {
         }
         // It shows what this side has of its own, also while a pass is not finished.
         let (member, cut) = (&self.member, self.member.shown_cut());
-        if member.state().unfinished.is_none() {
+        if !member.is_in_pass() {
             member.pool.take_cut_of_replica(&member.ids(), cut).await?;
         }
         if forks {
             forks::keep(member, cut, self.has.get()).await?;
         }
-        self.send_changed(channel, (cut, Stamp(common.0.saturating_sub(1))), forks).await
+        self.send_changed(channel, (cut, before(common)), forks).await
     }
 
     async fn send_changed(
@@ -167,12 +125,6 @@ impl SecondaryGroup {
         Ok(())
     }
 
-    fn cut_of(&self, purpose: &[u8; 16]) -> SnapshotId {
-        let mut id = self.member.group.0;
-        id.iter_mut().zip(purpose).for_each(|(byte, other)| *byte ^= other);
-        SnapshotId(id)
-    }
-
     /// Sends the primary what it had sent and lost.
     async fn give_back(
         &self,
@@ -182,23 +134,20 @@ impl SecondaryGroup {
     ) -> Result<(), SecondaryEnd> {
         let member = &self.member;
         member.abandon_pass().await?;
-        let cut = self.cut_of(b"given back......");
+        let cut = member.cut_of(b"given back......");
         member.pool.delete_cut(&member.ids(), cut).await?;
-        let theirs = &agreement.theirs;
-        let above = theirs.unfinished.iter().map(|pass| pass.until.stamps()[0]).max().unwrap_or_default();
-        let above = above.max(theirs.has.stamps()[0]).max(self.has.get());
-        let until = take_cut(member, cut, above).await?;
+        // The pool's stamps are above all that this side has.
+        let until = take_cut(member, cut, &agreement.theirs).await?;
         // Nothing else came since.
         self.has.set(until);
-        let since = Stamp(transfer.since.stamps()[0].0.saturating_sub(1));
+        let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
         let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new() };
         let sent = send(member, channel, &goal).await;
         member.pool.delete_cut(&member.ids(), cut).await?;
         match sent {
             Ok(_) => Ok(()),
-            Err(PassEnd::Channel(end)) => Err(end.into()),
-            Err(PassEnd::Pool(error)) => Err(error.into()),
+            Err(end) => Err(end.into()),
         }
     }
 
@@ -210,7 +159,7 @@ impl SecondaryGroup {
         record: &RecordFrame,
         theirs: Option<&Lineage>,
     ) -> Result<(), SecondaryEnd> {
-        let (fence, lineage) = (self.member.fence(), self.member.lineage());
+        let fence = self.member.fence();
         if record.fence < fence {
             let text = format!(
                 "the primary's right ended: its fence is {}, and {fence} is known here",
@@ -223,9 +172,10 @@ impl SecondaryGroup {
             let text = "a record is of a volume that is not in this part of the group";
             return Err(refuse(channel, RefusalCode::Frame, text).await.into());
         }
-        if lineage.as_ref().is_some_and(|lineage| lineage.current().epoch == record.epoch) {
+        if self.member.epoch() == Some(record.epoch) {
             return Ok(());
         }
+        let lineage = self.member.lineage();
         let next =
             theirs.and_then(|theirs| next_epoch(lineage.as_ref(), theirs, record.epoch, self.has.get()));
         match next {
@@ -243,13 +193,13 @@ impl SecondaryGroup {
         let RecordFrame { changes, goes_on, told, .. } = record;
         let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
         let is_new = first > self.has.get() || first == self.has.get() && self.is_in_doubt.get();
-        if !is_new || self.member.state().unfinished.is_some() {
+        if !is_new || self.member.is_in_pass() {
             let text = format!("a record has stamp {first}, and {} is here", self.has.get());
             return Err(refuse(channel, RefusalCode::Frame, text).await.into());
         }
         let complete = match goes_on && !planted::is(ReplicationBug::PartConfirmed) {
             false => last,
-            // What comes before the last command is complete.
+            // All before the last command is complete.
             true => {
                 let before = changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last);
                 before.unwrap_or(self.has.get())
@@ -277,11 +227,4 @@ fn next_epoch(ours: Option<&Lineage>, theirs: &Lineage, epoch: EpochId, has: Sta
     let epochs = theirs.epochs();
     let follows = known == until && epochs[..known] == *ours?.epochs() && epochs[until].spans[0].fork == has;
     follows.then(|| Lineage::from_epochs(epochs[..=until].to_vec()).expect("a part of a lineage is one"))
-}
-
-/// A lineage as of a stamp.
-fn history_of(lineage: &Lineage, stamp: Stamp) -> Option<Lineage> {
-    let epoch = lineage.epoch_of(0, stamp)?.epoch;
-    let until = lineage.epochs().iter().position(|known| known.epoch == epoch)?;
-    Some(Lineage::from_epochs(lineage.epochs()[..=until].to_vec()).expect("a part of a lineage is one"))
 }

@@ -20,6 +20,7 @@ use crate::{
     group_state::GroupState,
     lineage::LineageError,
     member::GroupMember,
+    pass::PassEnd,
     planted::{self, ReplicationBug},
 };
 use array::{
@@ -42,6 +43,15 @@ pub enum SecondaryEnd {
 impl From<ChannelEnd> for SecondaryEnd {
     fn from(end: ChannelEnd) -> Self {
         Self::Channel(end)
+    }
+}
+
+impl From<PassEnd> for SecondaryEnd {
+    fn from(end: PassEnd) -> Self {
+        match end {
+            PassEnd::Channel(end) => end.into(),
+            PassEnd::Pool(error) => error.into(),
+        }
     }
 }
 

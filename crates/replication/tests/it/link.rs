@@ -334,7 +334,7 @@ fn a_session_ends_with_the_reason_when_its_last_connection_is_lost() {
             assert_eq!(channel.send(small(7)).await, Err(ChannelError::Session(error.clone())));
             assert_eq!(channel.receive().await.unwrap_err(), ChannelError::Session(error.clone()));
             assert_eq!(ours.attach(attach(2)).err(), Some(error));
-            // What had arrived can still be taken.
+            // Frames that had arrived can still be taken.
             assert!(matches!(theirs.ended().await, LinkError::Lost { .. }));
             assert_eq!(number_of(&end.receive().await.unwrap()), 5);
             assert_eq!(number_of(&end.receive().await.unwrap()), 6);

@@ -114,7 +114,7 @@ async fn serve(world: World, group: Rc<PrimaryGroup>, stop: Rc<Stop>, ledger: Rc
         world.sleep(Duration::from_millis(1)).await;
     }
     let volumes = volumes_of(group.member().pool());
-    // What a crash or a failover left is what hosts go on from.
+    // Hosts go on from the state that a crash or a failover left.
     let counts = ledger.check_prefix(&volumes, None).await.unwrap();
     ledger.go_on_from(&counts);
     drop(group);

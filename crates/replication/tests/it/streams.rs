@@ -179,7 +179,7 @@ async fn life(
                 0 => pair.secondary_site.node.crash(),
                 _ => pair.secondary_site.node.cut_power(),
             }
-            // What it had sent before still arrives.
+            // Frames that it had sent before still arrive.
             world.sleep(delay).await;
             answered = pair.ledger.answered.borrow().clone();
             line.cut();
