@@ -4,8 +4,8 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, DriveId, MemberIndex, PoolId, Position, SegmentNumber,
-        SlotAddress, Stamp, VolumeNumber,
+        BlockIndex, BranchNumber, DecodeError, DriveId, GroupId, MemberIndex, PoolId, Position,
+        SegmentNumber, SlotAddress, Stamp, VolumeNumber,
     },
     pool::UnsettledId,
 };
@@ -285,6 +285,12 @@ pub enum Error {
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"
     )]
     LeftByRollback(String),
+    /// A person would change a volume in a way that its replication does not carry to the other site.
+    #[error(
+        "volume {0:?} is in a DR group: it is not resized, rolled back, moved or deleted; take the group apart first \
+         ('spindle dr remove')"
+    )]
+    InDrGroup(String),
     /// A host, or a person, would change a replica.
     #[error("volume {0:?} is a replica: only the replication of its group changes it")]
     Replica(String),
@@ -300,6 +306,11 @@ pub enum Error {
     /// The rows of the site would take more than there is room for.
     #[error("the rows of the site take {bytes} bytes, and a pool keeps {at_most} at most")]
     SiteTooLarge { bytes: usize, at_most: usize },
+    #[error("the record of a DR group takes {bytes} bytes, and a pool keeps {at_most} at most")]
+    ReplicationRecordTooLarge { bytes: usize, at_most: usize },
+    /// Rows that no writer leaves: which record is the newer one is not known.
+    #[error("the pool has two replication records of group {0}")]
+    TwoReplicationRecords(GroupId),
     /// A rollback to a volume that another one's rollback left, or that none left.
     #[error("volume {0:?} is not what a rollback of {1:?} left")]
     NotLeftBy(String, String),
@@ -434,6 +445,9 @@ pub enum Error {
     /// The pool stopped earlier.
     #[error("the pool has stopped: {0}")]
     Stopped(String),
+    /// The command was done here, and what it waited for elsewhere will not happen.
+    #[error("the command is not answered as done: the other site has the right to write")]
+    AnswerRefused,
 }
 
 impl Error {

@@ -11,11 +11,11 @@
 //! 2. A command is answered with success only when no hold of its record, or of an earlier one, is there, and
 //!    no hold of all answers. A subscriber may limit its holds to some volumes: commands of others pass them.
 //! 3. A command whose record is held when the pool stops or is closed gets an error: its effect stays, but
-//!    the subscriber may not have it.
+//!    the subscriber may not have it. So does one whose record is held when its subscriber refuses, or later.
 
 use super::{log_subscribers::SubscriberNumber, shared::Shared};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{Position, VolumeId, VolumeNumber},
     simulation::canary::{self, Canary},
 };
@@ -33,9 +33,33 @@ pub(crate) struct AnswerHolds {
     held: RefCell<BTreeMap<SubscriberNumber, BTreeSet<Position>>>,
     /// The volumes of subscribers whose holds are limited.
     limits: RefCell<BTreeMap<SubscriberNumber, BTreeSet<VolumeId>>>,
+    /// Subscribers that let no held command be answered with success any more.
+    refusing: RefCell<BTreeSet<SubscriberNumber>>,
+    /// Of subscriptions that have ended so.
+    refused: RefCell<Vec<RefusedAnswers>>,
     /// Holds of all answers.
     of_all: Cell<usize>,
     changed: Notify,
+}
+
+/// Commands that a subscription held at its end, after it had refused.
+#[derive(Debug)]
+struct RefusedAnswers {
+    first: Position,
+    last: Position,
+    /// `None`: all.
+    volumes: Option<BTreeSet<VolumeId>>,
+}
+
+impl RefusedAnswers {
+    fn has(&self, position: Position, volume: Option<VolumeId>) -> bool {
+        (self.first..=self.last).contains(&position) && concerns(self.volumes.as_ref(), volume)
+    }
+}
+
+/// True if holds that are limited so concern a command of this volume.
+fn concerns(limit: Option<&BTreeSet<VolumeId>>, volume: Option<VolumeId>) -> bool {
+    limit.is_none_or(|volumes| volume.is_none_or(|volume| volumes.contains(&volume)))
 }
 
 /// Holds the answers of a record and of all later ones until it is dropped.
@@ -71,8 +95,19 @@ impl AnswerHolds {
 
     /// Ends all holds of a subscriber.
     pub fn end(&self, subscriber: SubscriberNumber) {
-        self.held.borrow_mut().remove(&subscriber);
-        self.limits.borrow_mut().remove(&subscriber);
+        let held = self.held.borrow_mut().remove(&subscriber).unwrap_or_default();
+        let volumes = self.limits.borrow_mut().remove(&subscriber);
+        if self.refusing.borrow_mut().remove(&subscriber)
+            && let (Some(&first), Some(&last)) = (held.first(), held.last())
+        {
+            self.refused.borrow_mut().push(RefusedAnswers { first, last, volumes });
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Has commands that the subscriber holds, now or later, answered with an error.
+    pub fn refuse(&self, subscriber: SubscriberNumber) {
+        self.refusing.borrow_mut().insert(subscriber);
         self.changed.notify_waiters();
     }
 
@@ -90,16 +125,25 @@ impl AnswerHolds {
 
     /// True if no record up to `position` is held, for a command of this volume.
     fn is_free(&self, position: Position, volume: Option<VolumeId>) -> bool {
-        let limits = self.limits.borrow();
-        let is_of = |subscriber: &SubscriberNumber| {
-            let limit = limits.get(subscriber);
-            limit.is_none_or(|volumes| volume.is_none_or(|volume| volumes.contains(&volume)))
+        self.of_all.get() == 0 && self.holders(position, volume).is_empty()
+    }
+
+    /// True if a subscriber has refused a command of this volume.
+    fn is_refused(&self, position: Position, volume: Option<VolumeId>) -> bool {
+        let refusing = self.refusing.borrow();
+        let holds_it = || self.holders(position, volume).iter().any(|holder| refusing.contains(holder));
+        let was_held = || self.refused.borrow().iter().any(|refused| refused.has(position, volume));
+        !refusing.is_empty() && holds_it() || was_held()
+    }
+
+    /// The subscribers that hold a record up to `position`, for a command of this volume.
+    fn holders(&self, position: Position, volume: Option<VolumeId>) -> Vec<SubscriberNumber> {
+        let (held, limits) = (self.held.borrow(), self.limits.borrow());
+        let holds = |(subscriber, positions): &(&SubscriberNumber, &BTreeSet<Position>)| {
+            let is_held = positions.first().is_some_and(|&first| first <= position);
+            is_held && concerns(limits.get(subscriber), volume)
         };
-        let held = self.held.borrow();
-        let is_held = |(subscriber, positions): (&SubscriberNumber, &BTreeSet<Position>)| {
-            positions.first().is_some_and(|&first| first <= position) && is_of(subscriber)
-        };
-        self.of_all.get() == 0 && !held.iter().any(is_held)
+        held.iter().filter(holds).map(|(&subscriber, _)| subscriber).collect()
     }
 }
 
@@ -107,6 +151,9 @@ impl Drop for AnswerHold {
     fn drop(&mut self) {
         // The subscription may have ended before.
         let (position, subscriber) = self.record;
+        if self.holds.refusing.borrow().contains(&subscriber) {
+            return;
+        }
         let mut held = self.holds.held.borrow_mut();
         let was_held = held.get_mut(&subscriber).is_some_and(|positions| positions.remove(&position));
         drop(held);
@@ -133,7 +180,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The pool stopped, or was closed, while the command was held.
+    /// The pool stopped, or was closed, or the subscriber refused, while the command was held.
     pub async fn wait_for_release(&self) -> Result<()> {
         self.wait_for_release_of(None).await
     }
@@ -150,6 +197,9 @@ impl Shared {
         loop {
             // Created before the check, so that a notification after it is not missed.
             let changed = holds.changed.notified();
+            if holds.is_refused(position, volume) {
+                return Err(Error::AnswerRefused);
+            }
             if holds.is_free(position, volume) || canary::is(Canary::AnswerDespiteHold) {
                 return Ok(());
             }

@@ -152,6 +152,14 @@ impl LogSubscription {
             shared.subscribers.holds.limit(self.number, volumes.into_iter().collect());
         }
     }
+
+    /// From now on, commands that this subscriber holds get an error, also after its end: their effect stays here, and
+    /// hosts learn that it may be lost.
+    pub fn refuse_held(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.subscribers.holds.refuse(self.number);
+        }
+    }
 }
 
 impl DeliveredChange {

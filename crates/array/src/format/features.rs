@@ -65,6 +65,8 @@ pub const INCOMPATIBLE_WITHHOLDING: u64 = 1 << 17;
 pub const INCOMPATIBLE_SITE: u64 = 1 << 18;
 /// A branch is that of a replica: hosts must not write it.
 pub const INCOMPATIBLE_REPLICAS: u64 = 1 << 19;
+/// The catalogue has records of DR groups.
+pub const INCOMPATIBLE_REPLICATION: u64 = 1 << 20;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

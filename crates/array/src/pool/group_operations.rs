@@ -139,6 +139,7 @@ impl Pool {
         let members = self.members_to_change(group, snapshot)?;
         for member in &members {
             self.check_changeable(&member.row)?;
+            self.check_not_replicated(&member.row)?;
             self.check_unused(member.number, is_forced)?;
         }
         let fills = is_any_deep(&members);

@@ -35,6 +35,7 @@ mod open;
 mod read_only;
 mod replica_cuts;
 mod replicas;
+mod replication_rows;
 mod rollback;
 mod shared_operations;
 mod site_rows;
@@ -76,6 +77,7 @@ pub use read_only::{
     UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
 pub use replica_cuts::CUT_NAME_BEGIN;
+pub use replication_rows::replicated_volumes;
 pub use rollback::RollbackGoal;
 pub use snapshots::{NewSnapshot, Snapshot};
 pub use volume_setting::VolumeSetting;
@@ -134,6 +136,8 @@ pub struct Pool {
     handles: Rc<VolumeHandles>,
     filler: Rc<Filler>,
     cuts_under_way: CutsUnderWay,
+    /// Records of DR groups change one after the other.
+    replication_changes: tokio::sync::Mutex<()>,
     log_task: RefCell<Option<JoinHandle<Result<()>>>>,
 }
 
@@ -181,6 +185,7 @@ impl Pool {
             handles,
             filler,
             cuts_under_way: CutsUnderWay::default(),
+            replication_changes: tokio::sync::Mutex::new(()),
             log_task: RefCell::new(None),
         }
     }

@@ -62,6 +62,20 @@ impl Pool {
         self.answer((one_at_a_time, feature, no_writes), self.log.append_together(parts)).await
     }
 
+    /// Does something while no write of hosts to these volumes is under way: what it sees of them has whole commands
+    /// alone, and each later command begins after it.
+    ///
+    /// # Errors
+    ///
+    /// No such volume.
+    pub async fn between_writes<T>(&self, volumes: &[VolumeId], work: impl FnOnce() -> T) -> Result<T> {
+        let mut no_writes = Vec::new();
+        for number in self.numbers_of(volumes, ENTRIES_MAX)? {
+            no_writes.push(self.handles.locks_of(number).close().await);
+        }
+        Ok(work())
+    }
+
     /// The rows of branches that change if these volumes become replicas, or are none any more.
     pub(super) fn replica_rows(&self, numbers: &[VolumeNumber], is_replica: bool) -> Vec<LogItem> {
         let state = self.shared.state.borrow();

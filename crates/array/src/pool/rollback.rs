@@ -80,7 +80,15 @@ impl Pool {
         let is_forced = clients.is_some();
         let number = self.number_of(volume)?;
         let before = self.volume_row(number);
-        self.check_changeable(&before)?;
+        match stamp {
+            RollbackStamp::Next => {
+                self.check_changeable(&before)?;
+                self.check_not_replicated(&before)?;
+            }
+            // Of a replica, too: by those who follow.
+            RollbackStamp::Without => self.check_not_left(&before)?,
+        }
+        let is_replica = self.shared.state.borrow().catalogue.is_replica(&before);
         self.check_unused(number, is_forced)?;
         let left_row = self.left_row(number, &before, left)?;
         let left_name = left_row.name.clone();
@@ -102,6 +110,7 @@ impl Pool {
             RollbackGoal::Snapshot(at) => {
                 let fork = self.fork_at(volume, at)?;
                 let (branch, mut row) = self.branch_from(&fork, number, is_filled);
+                row.is_replica = is_replica;
                 // The stamp of the rollback: a follower gives it the same.
                 if stamp == RollbackStamp::Next {
                     row.stamp_max = self.shared.state.borrow_mut().next_stamp_of([before.branch]);

@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Takes a snapshot of several volumes as [`Pool::take_snapshot`], under any name; at `given`, if there is one, a
-    /// stamp that none of their branches is above. Returns its stamp.
+    /// stamp that none of their branches is above. Returns its stamp. Of replicas, too: for those who follow.
     pub(super) async fn take_snapshot_at(
         &self,
         volumes: &[VolumeNumber],
@@ -118,7 +118,7 @@ impl Pool {
     ) -> Result<Stamp> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let feature = self.shared.begin_rows(new_features(new)).await?;
-        self.check_snapshot(volumes, new, ENTRIES_MAX)?;
+        self.check_points((volumes, new), ENTRIES_MAX, |row| self.check_not_left(row))?;
         let branches = self.branches_of(volumes);
         let stamp = match given {
             Some(stamp) => self.shared.state.borrow_mut().take_point_stamp(&branches, stamp)?,
@@ -199,13 +199,22 @@ impl Pool {
         new: &NewSnapshot<'_>,
         at_most: usize,
     ) -> Result<()> {
+        self.check_points((volumes, new), at_most, |row| self.check_changeable(row))
+    }
+
+    fn check_points(
+        &self,
+        (volumes, new): (&[VolumeNumber], &NewSnapshot<'_>),
+        at_most: usize,
+        check: impl Fn(&VolumeRow) -> Result<()>,
+    ) -> Result<()> {
         if volumes.len() > at_most {
             return Err(Error::TooManyAtOnce { volumes: volumes.len(), at_most });
         }
         let state = self.shared.state.borrow();
         for &number in volumes {
             let row = state.catalogue.volume(number).expect("numbers of volumes stay");
-            self.check_changeable(row)?;
+            check(row)?;
             let mut snapshots = state.catalogue.unsorted_snapshots_of(number);
             if snapshots.any(|(_, _, row)| row.name == new.name) {
                 return Err(Error::NameTaken(new.name.to_owned()));

@@ -2,8 +2,14 @@
 
 use super::{Pool, VolumeKey};
 use crate::{error::Result, format::Stamp};
+use world::World;
 
 impl Pool {
+    /// The world of the pool.
+    pub fn world(&self) -> &World {
+        &self.shared.world
+    }
+
     /// The highest stamp that the branch of a volume's head may have; a command that got it may still be on its way.
     ///
     /// # Errors

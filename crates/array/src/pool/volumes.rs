@@ -261,6 +261,7 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         self.check_changeable(&before)?;
+        self.check_not_replicated(&before)?;
         // The end is discarded before anyone can grow the volume again and read it.
         let (no_writes, tail) = self.end_of(number, &before, sectors).await?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
@@ -318,6 +319,7 @@ impl Pool {
         if self.shared.state.borrow().catalogue.is_replica(&row) {
             return Err(Error::Replica(row.name));
         }
+        self.check_not_replicated(&row)?;
         self.check_deletable((number, &row), with_snapshots)?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([row.branch]);
         let parts = self.parts_of_deletion((number, row), stamp);

@@ -10,8 +10,9 @@ use array::format::{
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
-        PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow, SegmentRow, SegmentState, SharedDecision,
-        SiteHeadRow, SitePartRow, VolumeRow, VolumeState, WithheldClient, WithholdingRow, WriteCache,
+        PointRow, PointUses, ReplicationHeadRow, ReplicationPartRow, ScrubCounts, ScrubPlace, ScrubRow,
+        SegmentRow, SegmentState, SharedDecision, SiteHeadRow, SitePartRow, VolumeRow, VolumeState,
+        WithheldClient, WithholdingRow, WriteCache,
     },
     *,
 };
@@ -443,6 +444,19 @@ pub fn site_head_row() -> SiteHeadRow {
 
 pub fn site_part_row() -> SitePartRow {
     SitePartRow { bytes: b"version = 1\ngroup = \"mail\"\n".to_vec() }
+}
+
+pub fn replication_head_row() -> ReplicationHeadRow {
+    ReplicationHeadRow {
+        group: GroupId([0x6b; 16]),
+        length: 1_500,
+        checksum: 0xfeed_beef,
+        bytes: (0..992).map(|index| (index % 251) as u8).collect(),
+    }
+}
+
+pub fn replication_part_row() -> ReplicationPartRow {
+    ReplicationPartRow { bytes: b"the rest of a record".to_vec() }
 }
 
 pub fn epoch_row() -> EpochRow {

@@ -8,7 +8,7 @@ use array::format::{
     BlockLocation, DecodeError, DecodeFault, LogRecord, SlotHeader, Structure, SummaryBlock, Superblock,
     TreeNode,
     checkpoint::Checkpoint,
-    row::{SiteHeadRow, SitePartRow, WithholdingRow},
+    row::{ReplicationHeadRow, ReplicationPartRow, SiteHeadRow, SitePartRow, WithholdingRow},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -218,6 +218,39 @@ fn rows_of_a_site_that_make_no_sense_are_refused() {
         (part_of(&[1, 0, 0, 0, 0, 0, 0, 0]), "length is 0; 1 to 1016"),
         (part_of(&[&[1, 0, 0xf9, 3, 0, 0, 0, 0], &[0; 1017][..]].concat()), "length is 1017; 1 to 1016"),
         (part_of(&[&part[..4], &[1], &part[5..]].concat()), "zero"),
+    ];
+    for (said, problem) in cases {
+        assert!(said.contains(problem), "{said}, not {problem}");
+    }
+}
+
+#[test]
+fn rows_of_replication_that_make_no_sense_are_refused() {
+    let head = examples::replication_head_row().encode();
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut forged = head.clone();
+        forged[at..at + bytes.len()].copy_from_slice(bytes);
+        ReplicationHeadRow::decode(&forged).expect_err("it makes no sense").to_string()
+    };
+    let head_of =
+        |bytes: &[u8]| ReplicationHeadRow::decode(bytes).expect_err("it makes no sense").to_string();
+    let part_of =
+        |bytes: &[u8]| ReplicationPartRow::decode(bytes).expect_err("it makes no sense").to_string();
+    let cases = [
+        (changed(0, &[2]), "version"),
+        (changed(2, &[1]), "number of parts is 1"),
+        (changed(2, &[0xff, 0xff]), "number of parts is 65535"),
+        (changed(4, &[0; 4]), "length is 0; 1 to 65536"),
+        (changed(4, &[1, 0, 1, 0]), "length is 65537; 1 to 65536"),
+        (changed(4, &[0xff; 4]), "length is 4294967295"),
+        (changed(8, &[0; 16]), "UUID of the group is not zero"),
+        (changed(28, &[1]), "zero"),
+        (head_of(&head[..head.len() - 1]), "the first part is full"),
+        (head_of(&[&head[..], b"x"].concat()), "the first part is full"),
+        (part_of(&[1, 0, 0, 0, 0, 0, 0, 0]), "length is 0; 1 to 1016"),
+        (part_of(&[1, 0, 2, 0, 0, 0, 0, 0, 7]), "length is 2; 1 to 1016"),
+        (part_of(&[&[1, 0, 0xf9, 3, 0, 0, 0, 0], &[0; 1017][..]].concat()), "length is 1017; 1 to 1016"),
+        (part_of(&[1, 0, 1, 0, 1, 0, 0, 0, 7]), "zero"),
     ];
     for (said, problem) in cases {
         assert!(said.contains(problem), "{said}, not {problem}");

@@ -7,8 +7,8 @@ use array::format::{
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
     row::{
-        BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ScrubRow, SegmentRow,
-        SiteHeadRow, SitePartRow, VolumeRow, WithholdingRow,
+        BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ReplicationHeadRow,
+        ReplicationPartRow, ScrubRow, SegmentRow, SiteHeadRow, SitePartRow, VolumeRow, WithholdingRow,
     },
 };
 
@@ -102,7 +102,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 20] {
+fn rows() -> [Image; 22] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -132,6 +132,8 @@ fn rows() -> [Image; 20] {
         row!("row-withholding-nbd-1", WithholdingRow, examples::nbd_withholding_row()),
         row!("row-site-head-1", SiteHeadRow, examples::site_head_row()),
         row!("row-site-part-1", SitePartRow, examples::site_part_row()),
+        row!("row-replication-head-1", ReplicationHeadRow, examples::replication_head_row()),
+        row!("row-replication-part-1", ReplicationPartRow, examples::replication_part_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
         row!("row-scrub-1", ScrubRow, examples::scrub_row()),

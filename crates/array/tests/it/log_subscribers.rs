@@ -225,6 +225,39 @@ fn a_held_command_fails_when_the_pool_closes() {
     });
 }
 
+#[test]
+fn held_commands_of_a_subscriber_that_refuses_fail_also_after_its_end_and_no_others() {
+    let mut scene = Scene::new(78, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let held = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let other = make_volume(&pool, "b", MIB).await.expect("it is made");
+        for ends_before_they_look in [true, false] {
+            let holder = Rc::new(Holder::default());
+            let subscription = pool.subscribe(Rc::clone(&holder) as Rc<dyn LogSubscriber>);
+            subscription.limit_holds([VolumeId([b'a'; 16])]);
+            let written = held.discard(ByteOffset(0), ByteCount(8192));
+            let mut written = Box::pin(written);
+            let is_answered =
+                world::with_deadline(world.sleep(Duration::from_millis(200)), &mut written).await.is_some();
+            assert!(!is_answered, "it is held");
+            subscription.refuse_held();
+            if ends_before_they_look {
+                holder.holds.borrow_mut().clear();
+                drop(subscription);
+                assert!(written.await.is_err(), "it was refused");
+            } else {
+                assert!(written.await.is_err(), "it was refused");
+                drop(subscription);
+            }
+            write(&other, 0, 7, 4096).await;
+            other.flush().await.expect("others are answered");
+            write(&held, 0, 9, 4096).await;
+            held.flush().await.expect("later commands are answered");
+        }
+    });
+}
+
 /// Overwrites a volume of 1 MiB.
 async fn overwrite(volume: &impl BlockDevice, byte: u8) {
     for at in (0..MIB).step_by(64 << 10) {

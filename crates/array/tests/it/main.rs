@@ -47,6 +47,7 @@ mod pool;
 mod raid0;
 mod rebuild;
 mod replica_cuts;
+mod replication_rows;
 mod retire;
 mod returning;
 mod rollback;

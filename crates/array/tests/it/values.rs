@@ -66,6 +66,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Cut,
         CatalogueTable::Withholding,
         CatalogueTable::Site,
+        CatalogueTable::Replication,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -17,6 +17,7 @@ mod branching;
 mod cuts;
 mod forks;
 mod groups;
+mod replication_rows;
 mod site_rows;
 mod withholding;
 
@@ -59,8 +60,8 @@ pub(crate) struct Catalogue {
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
     noted: BTreeSet<(BranchNumber, Stamp)>,
-    /// Rows that are kept as they are: of tables that this version does not interpret, and of the site, which are decoded
-    /// when somebody asks, so that a damaged one keeps no pool from opening.
+    /// Rows that are kept as they are: of tables that this version does not interpret, of the site, and of DR groups, which
+    /// are decoded on demand, so that a damaged one keeps no pool from opening.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
     reserved: BTreeSet<VolumeNumber>,
@@ -132,7 +133,10 @@ impl Catalogue {
                 let row = WithholdingRow::decode(bytes)?;
                 self.put_withholding(VolumeNumber(key.id as u32), key.sub, row);
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
+            CatalogueTable::Segment
+            | CatalogueTable::Epoch
+            | CatalogueTable::Site
+            | CatalogueTable::Replication => {
                 self.others.insert(key, bytes.to_vec());
             }
         }
@@ -226,7 +230,10 @@ impl Catalogue {
             CatalogueTable::Withholding => {
                 self.withheld.remove(&(VolumeNumber(key.id as u32), key.sub));
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
+            CatalogueTable::Segment
+            | CatalogueTable::Epoch
+            | CatalogueTable::Site
+            | CatalogueTable::Replication => {
                 self.others.remove(&key);
             }
         }
@@ -363,9 +370,10 @@ impl Catalogue {
             CatalogueTable::Withholding => {
                 Some(self.withheld.get(&(VolumeNumber(key.id as u32), key.sub))?.encode())
             }
-            CatalogueTable::Segment | CatalogueTable::Epoch | CatalogueTable::Site => {
-                self.others.get(&key).cloned()
-            }
+            CatalogueTable::Segment
+            | CatalogueTable::Epoch
+            | CatalogueTable::Site
+            | CatalogueTable::Replication => self.others.get(&key).cloned(),
         }
     }
 

@@ -11,6 +11,7 @@ mod group;
 mod intent;
 mod point;
 mod pools;
+mod replication;
 mod scrub;
 mod segment;
 mod site;
@@ -24,6 +25,10 @@ pub use group::{EpochRow, GroupRow};
 pub use intent::{GroupOperation, IdSeed, IntentRow, SharedDecision};
 pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use pools::CUT_POOLS_MAX;
+pub use replication::{
+    REPLICATION_BYTES_MAX, REPLICATION_HEAD_BYTES_MAX, REPLICATION_PART_BYTES_MAX, ReplicationHeadRow,
+    ReplicationPartRow, ReplicationRecord,
+};
 pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use site::{
@@ -68,6 +73,8 @@ pub enum CatalogueTable {
     Withholding = 11,
     /// The site that serves the pool: id: 0 of the head, or the number of a set of parts; sub: index of the part.
     Site = 12,
+    /// Records of DR groups: id: number of the record; sub: index of the part.
+    Replication = 13,
 }
 
 impl CatalogueTable {
@@ -85,8 +92,9 @@ impl CatalogueTable {
             10 => Self::Cut,
             11 => Self::Withholding,
             12 => Self::Site,
+            13 => Self::Replication,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 12")?;
+                structure.value(false, at, "table", byte, "1 to 13")?;
                 unreachable!("refused above")
             }
         })

@@ -170,6 +170,7 @@ impl<'p> SourceSession<'p> {
         let (pool, number) = (self.pool, self.number(volume)?);
         let row = pool.volume_row(number);
         pool.check_changeable(&row)?;
+        pool.check_not_replicated(&row)?;
         pool.check_ungrouped(&row)?;
         pool.check_no_cuts_of(number)?;
         pool.check_unused(number, self.hosts.is_some())?;

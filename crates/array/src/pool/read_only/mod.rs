@@ -15,16 +15,18 @@ use copies::{Copies, RunBlocks};
 pub(super) use shield::{WriteAnswer, WriteShield};
 pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 
-use super::{Snapshot, VolumeInfo, site_rows::document_of, snapshots::no_snapshot};
+use super::{
+    Snapshot, VolumeInfo, replication_rows::records_of, site_rows::document_of, snapshots::no_snapshot,
+};
 use crate::{
     drive::Drives,
     election::{DriveSuperblock, KNOWN, OpenRefusal, check_layout, newest},
     engine::State,
     error::{Error, Result},
     format::{
-        BlockIndex, BranchNumber, CatalogueTable, DriveId, FeatureAccess, MemberIndex, MirroredSegment,
-        PoolId, Position, Roots, RowKey, SegmentNumber, SegmentUse, Stamp, Superblock, TreeKind,
-        VolumeNumber,
+        BlockIndex, BranchNumber, CatalogueTable, DriveId, FeatureAccess, GroupId, MemberIndex,
+        MirroredSegment, PoolId, Position, Roots, RowKey, SegmentNumber, SegmentUse, Stamp, Superblock,
+        TreeKind, VolumeNumber,
         row::{SegmentRow, SiteDocument, VolumeState},
     },
     log::{ReplayStart, replay_for_reading},
@@ -376,6 +378,11 @@ impl ReadOnlyPool {
     /// Its rows are damaged.
     pub fn site_document(&self) -> Result<Option<SiteDocument>> {
         document_of(&self.state.catalogue)
+    }
+
+    /// The records of DR groups, as [`Pool::replication_records`](super::Pool::replication_records).
+    pub fn replication_records(&self) -> Vec<(GroupId, Result<Vec<u8>>)> {
+        records_of(&self.state.catalogue)
     }
 
     fn number_of(&self, volume: &str) -> Result<VolumeNumber> {

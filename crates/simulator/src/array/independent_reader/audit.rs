@@ -123,6 +123,9 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     if catalogue.has_site && !superblock.may_have_site {
         return Err("there are rows of the site, and the superblock's features do not say so".to_owned());
     }
+    if catalogue.has_replication && !superblock.may_have_replication {
+        return Err("there are records of DR groups, and the superblock's features do not say so".to_owned());
+    }
     check_fillings(&catalogue, &head, &history)?;
     if superblock.has_branch_stamps {
         catalogue.check_stamps(superblock.stamp_next)?;

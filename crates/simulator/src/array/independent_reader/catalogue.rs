@@ -67,6 +67,8 @@ pub struct RawCatalogue {
     pub withheld: BTreeSet<(u32, Vec<u8>)>,
     /// There are rows of the site that serves the pool.
     pub has_site: bool,
+    /// There are records of DR groups.
+    pub has_replication: bool,
     /// Unfinished discards: branch, first block and number of blocks.
     pub discards: Vec<(u32, u64, u64)>,
 }
@@ -162,6 +164,7 @@ impl RawCatalogue {
                     }
                 }
                 12 => catalogue.has_site = true,
+                13 => catalogue.has_replication = true,
                 6 | 8 => {}
                 _ => return Err(format!("table {table}")),
             }

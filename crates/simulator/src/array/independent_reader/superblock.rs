@@ -80,6 +80,8 @@ pub struct RawSuperblock {
     pub may_withhold: bool,
     /// Its features say that there may be rows of the site.
     pub may_have_site: bool,
+    /// Its features say that there may be records of DR groups.
+    pub may_have_replication: bool,
     /// Start of the slots, in bytes.
     pub data_start: u64,
     pub slot_bytes: u32,
@@ -241,6 +243,7 @@ impl RawSuperblock {
             may_have_shared_groups: u64_at(image, 72) & 1 << 16 != 0,
             may_withhold: u64_at(image, 72) & 1 << 17 != 0,
             may_have_site: u64_at(image, 72) & 1 << 18 != 0,
+            may_have_replication: u64_at(image, 72) & 1 << 20 != 0,
             data_start: u64_at(image, 80),
             slot_bytes: u32_at(image, 96),
             members: members.collect(),
