@@ -311,7 +311,7 @@ impl<'i> Introductions<'i> {
         let resumes = !receiver_forks && receiver.unfinished.as_ref().is_some_and(resumes);
         // Of a command in doubt the receiver may have other blocks than the sender, which records do not show.
         let has_log =
-            sender.log_from.is_within(since) && way_back != WayBack::ByBlocks && !sender.last_in_doubt;
+            has_log_for(sender, receiver, since) && way_back != WayBack::ByBlocks && !sender.last_in_doubt;
         let way = match has_log {
             // Blocks that the pass brought already need not come as records again.
             true if !resumes => TransferWay::Log,
@@ -319,6 +319,15 @@ impl<'i> Introductions<'i> {
             _ => TransferWay::BornSince,
         };
         Transfer { to, since: since.clone(), way, way_back, resumes }
+    }
+}
+
+/// True if the sender's log has every record that the receiver needs: those above what both have, and its last command if
+/// that is in doubt.
+fn has_log_for(sender: &Introduction, receiver: &Introduction, since: &GroupCut) -> bool {
+    match receiver.last_in_doubt {
+        true => sender.log_from.is_within(&since.before_last()),
+        false => sender.log_from.is_within(since),
     }
 }
 
@@ -399,8 +408,9 @@ pub fn decide(ours: &Introduction, theirs: &Introduction) -> ConnectOutcome {
     let mut transfers: Vec<_> =
         receivers.iter().map(|&side| both.transfer(side, &common.cut, forks)).collect();
     // The primary's version of a command in doubt counts: if its host was answered, it has all of it.
+    // One that the secondary has in doubt comes again, by a pass if the log does not have it.
     if let (ConnectFinding::Equal, HostService::AtOnce(side)) = (finding, service)
-        && both.of(side).last_in_doubt
+        && (both.of(side).last_in_doubt || !has_log_for(both.of(side), both.of(side.other()), &common.cut))
     {
         transfers.push(both.transfer(side.other(), &common.cut, false));
     }
@@ -500,6 +510,17 @@ mod tests {
         let too_late = Introduction { log_from: at(501), ..source };
         assert_eq!(way(&too_late, &target).0, TransferWay::BornSince);
         assert_eq!(way(&side(SiteRole::Primary, 900), &new_replica()).0, TransferWay::Everything);
+    }
+
+    #[test]
+    fn a_command_in_doubt_comes_again() {
+        let target = Introduction { last_in_doubt: true, ..side(SiteRole::Secondary, 500) };
+        let source = |has, from| Introduction { log_from: at(from), ..side(SiteRole::Primary, has) };
+        assert_eq!(way(&source(900, 499), &target).0, TransferWay::Log);
+        assert_eq!(way(&source(900, 500), &target).0, TransferWay::BornSince);
+        assert_eq!(way(&source(500, 500), &target).0, TransferWay::BornSince);
+        let by_log = decide(&source(500, 499), &target);
+        assert_eq!((by_log.finding, by_log.transfers.len()), (ConnectFinding::Equal, 0));
     }
 
     #[test]

@@ -57,6 +57,12 @@ impl GroupCut {
         Self(self.zip(other).map(|(own, other)| own.max(other)).collect())
     }
 
+    /// The cut before the last command of each part.
+    #[must_use]
+    pub fn before_last(&self) -> Self {
+        Self(self.0.iter().map(|stamp| Stamp(stamp.0.saturating_sub(1))).collect())
+    }
+
     fn zip<'c>(&'c self, other: &'c Self) -> impl Iterator<Item = (Stamp, Stamp)> + 'c {
         assert_eq!(self.parts(), other.parts(), "cuts of one group have the same parts");
         self.0.iter().copied().zip(other.0.iter().copied())

@@ -44,6 +44,16 @@ pub(crate) async fn receive(channel: &impl FrameChannel) -> Result<FrameBody, Ch
     }
 }
 
+/// The next frame in order: a word overtakes such frames, and says nothing that the next one does not say.
+async fn receive_ordered(channel: &impl FrameChannel) -> Result<FrameBody, ChannelEnd> {
+    loop {
+        match receive(channel).await? {
+            FrameBody::Word(_) => {}
+            body => return Ok(body),
+        }
+    }
+}
+
 /// Introduces a side, and compares what both computed.
 ///
 /// # Errors
@@ -52,7 +62,7 @@ pub(crate) async fn receive(channel: &impl FrameChannel) -> Result<FrameBody, Ch
 pub async fn agree(channel: &impl FrameChannel, ours: &Introduction) -> Result<Agreement, ChannelEnd> {
     ours.check().expect("a side does not contradict itself");
     channel.send(FrameBody::Introduction(Box::new(ours.clone()))).await?;
-    let theirs = match receive(channel).await? {
+    let theirs = match receive_ordered(channel).await? {
         FrameBody::Introduction(theirs) => *theirs,
         body => return Err(unexpected(channel, &body).await),
     };
@@ -62,7 +72,7 @@ pub async fn agree(channel: &impl FrameChannel, ours: &Introduction) -> Result<A
     }
     let outcome = decide(ours, &theirs);
     channel.send(FrameBody::Agreement(AgreementFrame { outcome: outcome.clone() })).await?;
-    let computed = match receive(channel).await? {
+    let computed = match receive_ordered(channel).await? {
         FrameBody::Agreement(AgreementFrame { outcome }) => outcome,
         body => return Err(unexpected(channel, &body).await),
     };

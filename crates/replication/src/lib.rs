@@ -11,6 +11,7 @@ pub mod connect;
 pub mod cut;
 pub mod exchange;
 pub mod frame;
+pub mod group_record;
 pub mod group_state;
 pub mod held_answers;
 pub mod lineage;

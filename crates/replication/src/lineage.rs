@@ -211,16 +211,24 @@ impl Lineage {
         };
         let spans = has.stamps().iter().map(span).collect::<Result<_, _>>()?;
         // An epoch without writes is no parent: the new one forks from the epoch before it.
-        let mut epochs = self.epochs.clone();
-        let is_unwritten = |epoch: &GroupEpoch| {
-            epoch.spans.iter().zip(has.stamps()).all(|(span, &stamp)| stamp < span.start)
-        };
-        while epochs.len() > 1 && epochs.last().is_some_and(is_unwritten) {
-            epochs.pop();
-        }
+        let mut epochs = self.written(has).epochs;
         epochs.push(GroupEpoch { epoch, spans });
         *self = Self::from_epochs(epochs)?;
         Ok(())
+    }
+
+    /// This history without its last epochs if nothing was written in them, for a side that has `has`. A side that
+    /// gives up its right without a write has not diverged from the next one that gets it.
+    #[must_use]
+    pub fn written(&self, has: &GroupCut) -> Self {
+        let is_unwritten = |epoch: &GroupEpoch| {
+            epoch.spans.iter().zip(has.stamps()).all(|(span, &stamp)| stamp < span.start)
+        };
+        let mut epochs = self.epochs.clone();
+        while epochs.len() > 1 && epochs.last().is_some_and(is_unwritten) {
+            epochs.pop();
+        }
+        Self { epochs }
     }
 
     /// The epoch of a stamp of a part of this history; none if it is in a gap between two.

@@ -18,6 +18,8 @@ pub struct GroupMember {
     pub(crate) volumes: BTreeSet<VolumeId>,
     records: Rc<dyn GroupRecords>,
     state: RefCell<GroupState>,
+    /// Held while a change becomes stable: two at one time would each record a state without the other.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl GroupMember {
@@ -29,11 +31,15 @@ impl GroupMember {
         let one_part = state.lineage.as_ref().is_none_or(|lineage| lineage.parts() == 1);
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
-        Rc::new(Self { pool, group, volumes, records, state })
+        Rc::new(Self { pool, group, volumes, records, state, changing: tokio::sync::Mutex::default() })
     }
 
     pub fn pool(&self) -> &Rc<Pool> {
         &self.pool
+    }
+
+    pub fn group(&self) -> GroupId {
+        self.group
     }
 
     pub fn state(&self) -> GroupState {
@@ -46,6 +52,10 @@ impl GroupMember {
 
     pub(crate) fn role(&self) -> SiteRole {
         self.state.borrow().role
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.state.borrow().is_alone
     }
 
     pub(crate) fn lineage(&self) -> Option<Lineage> {
@@ -68,6 +78,7 @@ impl GroupMember {
 
     /// Changes the state once it is stable.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut GroupState)) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
         let mut state = self.state();
         change(&mut state);
         self.records.put(&state).await?;

@@ -17,10 +17,19 @@ pub enum ReplicationBug {
     LogNotRead,
     /// The secondary says after a crash that it has all of its last command.
     PartTakenForAll,
+    /// A hand over is sent before it is recorded here that this side is secondary.
+    HandOverSentFirst,
+    /// The group is handed over before the peer confirmed everything.
+    HandedOverUnconfirmed,
+    /// The secondary takes over with less than the primary handed over.
+    TakenOverWithLess,
+    /// A side keeps an epoch in which it wrote nothing when it gives up its right.
+    EmptyEpochKept,
 }
 
 impl ReplicationBug {
-    pub const ALL: [Self; 6] = [
+    /// Bugs that a stream alone shows.
+    pub const OF_STREAMS: [Self; 6] = [
         Self::AnsweredUnconfirmed,
         Self::ConfirmedTooEarly,
         Self::PartConfirmed,
@@ -28,6 +37,9 @@ impl ReplicationBug {
         Self::LogNotRead,
         Self::PartTakenForAll,
     ];
+
+    /// Bugs of planned failovers that crashes show.
+    pub const OF_HAND_OVERS: [Self; 2] = [Self::HandOverSentFirst, Self::HandedOverUnconfirmed];
 }
 
 #[cfg(debug_assertions)]

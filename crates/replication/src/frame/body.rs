@@ -8,7 +8,7 @@ use crate::{
 use array::format::Stamp;
 
 /// Reads a body from its start to its end.
-pub(super) struct BodyReader<'b> {
+pub(crate) struct BodyReader<'b> {
     bytes: &'b [u8],
     at: usize,
 }
@@ -120,7 +120,7 @@ impl<'b> BodyReader<'b> {
 
 /// Writes a body.
 #[derive(Default)]
-pub(super) struct BodyWriter(pub Vec<u8>);
+pub(crate) struct BodyWriter(pub Vec<u8>);
 
 impl BodyWriter {
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {

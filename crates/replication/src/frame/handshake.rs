@@ -212,6 +212,13 @@ pub struct AttachFrame {
     pub part: Option<u8>,
 }
 
+impl AttachFrame {
+    /// The channel on which the programs of two sites talk about their groups.
+    pub fn of_sites() -> Self {
+        Self { group: GroupId([0xff; 16]), part: None }
+    }
+}
+
 impl BodyCodec for AttachFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
         writer.bytes(&self.group.0).u8(self.part.unwrap_or(PART_NONE));
@@ -229,6 +236,29 @@ impl BodyCodec for AttachFrame {
             return Err(reader.fault(FrameFault::Value("the index of the part")));
         }
         Ok(Self { group, part })
+    }
+}
+
+/// A message of one site's program to the other's, as JSON, on the channel of no group ([`AttachFrame::of_sites`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteMessageFrame {
+    /// At most [`SITE_MESSAGE_BYTES_MAX`].
+    pub text: String,
+}
+
+/// Bytes of a message between two sites.
+pub const SITE_MESSAGE_BYTES_MAX: usize = 60_000;
+
+impl BodyCodec for SiteMessageFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        assert!(self.text.len() <= SITE_MESSAGE_BYTES_MAX, "a message is short");
+        writer.text(&self.text);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        Ok(Self { text: reader.text(SITE_MESSAGE_BYTES_MAX)? })
     }
 }
 

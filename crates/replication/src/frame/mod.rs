@@ -20,7 +20,7 @@
 //! 4. An ordered kind has a sequence from 1 on, any other has 0. Kinds of the session have channel 0, kinds of a
 //!    group another one; a refusal may have either.
 
-mod body;
+pub(crate) mod body;
 mod handshake;
 mod introduction;
 mod pass;
@@ -28,7 +28,7 @@ mod stream;
 
 pub use handshake::{
     AliveFrame, AttachFrame, CONNECTIONS_MAX, HelloFrame, PairingFrame, ReceiptFrame, RefusalCode,
-    RefusalFrame, VersionRange,
+    RefusalFrame, SITE_MESSAGE_BYTES_MAX, SiteMessageFrame, VersionRange,
 };
 pub use introduction::AgreementFrame;
 pub use pass::{
@@ -172,6 +172,7 @@ frames! {
     17 Introduction(Box<Introduction>) Group ordered;
     18 Agreement(AgreementFrame) Group ordered;
     19 Receipt(ReceiptFrame) Group unordered;
+    20 SiteMessage(SiteMessageFrame) Group ordered;
     32 Record(RecordFrame) Group ordered;
     33 Cut(CutFrame) Group ordered;
     34 Word(WordFrame) Group unordered;

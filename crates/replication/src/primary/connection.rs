@@ -7,7 +7,7 @@ use crate::{
     cut::GroupCut,
     exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
     frame::{ConfirmationFrame, FrameBody, RefusalCode},
-    lineage::Side,
+    lineage::{GroupEpoch, Side},
     pass::{BlockRanges, PassEnd, PassFault, PassInbox, before},
     session::SessionState,
 };
@@ -24,6 +24,13 @@ pub enum PrimaryEnd {
     Channel(ChannelEnd),
     /// The other side has the right: this one is secondary from now on. Its volumes are not to be written.
     StoodDown,
+    /// The owner handed the group over: this side is secondary from now on, and has everything up to `has`.
+    HandedOver {
+        has: Stamp,
+        /// The epoch of the other side, which has taken over; or the end of the channel before it said so. Then it is not
+        /// known whether it did, unless it refused.
+        taken_over: Result<GroupEpoch, ChannelEnd>,
+    },
     /// It has what it had lost, up to this stamp: it begins again, and compares again.
     Fetched(Stamp),
     /// The pool or the records of this side failed.
@@ -59,26 +66,38 @@ pub(super) struct WantedBlocks {
     pub is_expected: bool,
 }
 
+/// End of the sending side of a connection.
+pub(super) enum SendEnd {
+    Ended(PrimaryEnd),
+    /// The peer has everything, and the group is handed over.
+    StoodDown,
+}
+
 impl PrimaryGroup {
-    /// Serves the peer over one channel until that ends.
+    /// Serves the peer over one channel until that ends. Once a hand over is under way it is not to be dropped before its
+    /// end: nobody would know which role was recorded.
     pub async fn run(&self, channel: &impl FrameChannel) -> PrimaryEnd {
         self.session.borrow_mut().note_connected();
         let end = match self.begin_channel(channel).await {
-            Ok(agreement) => {
-                let is_expected = names_changed(&agreement, self.is_in_doubt.get());
-                let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
-                let received = pin!(self.receive_all(channel, (&agreement, &wanted)));
-                let sent = pin!(self.send_all(channel, (&agreement, &wanted)));
-                match select(received, sent).await {
-                    Either::Left((end, _)) | Either::Right((end, _)) => end,
-                }
-            }
+            Ok(agreement) => self.serve_channel(channel, &agreement).await,
             Err(end) => end,
         };
         self.outbox.borrow_mut().close();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.changed.notify_waiters();
         end
+    }
+
+    async fn serve_channel(&self, channel: &impl FrameChannel, agreement: &Agreement) -> PrimaryEnd {
+        let is_expected = names_changed(agreement, self.is_in_doubt.get());
+        let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
+        let mut received = pin!(self.receive_and_report(channel, (agreement, &wanted)));
+        let sent = pin!(self.send_all(channel, (agreement, &wanted)));
+        match select(received.as_mut(), sent).await {
+            Either::Left((end, _)) | Either::Right((SendEnd::Ended(end), _)) => return end,
+            Either::Right((SendEnd::StoodDown, _)) => {}
+        }
+        self.give_right(channel, received).await
     }
 
     /// The introduction of this side.
@@ -91,7 +110,7 @@ impl PrimaryGroup {
             None => has.clone(),
         };
         // Until it has what it had lost, it claims no right.
-        let role = if state.unfinished.is_some() { SiteRole::Secondary } else { SiteRole::Primary };
+        let role = if state.unfinished.is_some() { SiteRole::Secondary } else { state.role };
         Introduction {
             group: self.member.group,
             role,
@@ -137,7 +156,12 @@ impl PrimaryGroup {
             self.member.change(|state| state.fence = fence).await?;
         }
         let now = self.world.now();
-        self.session.borrow_mut().note_outcome(outcome, now);
+        let mut noted = outcome.clone();
+        if let Some(common) = noted.common.as_mut().filter(|_| agreement.theirs.last_in_doubt) {
+            // It may have a part of the last command.
+            common.cut = common.cut.before_last();
+        }
+        self.session.borrow_mut().note_outcome(&noted, now);
         self.release();
         match self.session.borrow().state() {
             SessionState::StoodDown => Err(PrimaryEnd::StoodDown),
@@ -162,8 +186,22 @@ impl PrimaryGroup {
     /// Pins the log from now on.
     pub(super) fn renew_pin(&self) {
         let tail = self.tail();
-        tail.pin.replace(new_pin(&tail.subscription));
+        if let Some(subscription) = &*tail.subscription.borrow() {
+            tail.pin.replace(new_pin(subscription));
+        }
         tail.above.set(self.taken.borrow().complete());
+    }
+
+    async fn receive_and_report(
+        &self,
+        channel: &impl FrameChannel,
+        expected: (&Agreement, &WantedBlocks),
+    ) -> PrimaryEnd {
+        let received = pin!(self.receive_all(channel, expected));
+        match select(received, pin!(self.send_words(channel))).await {
+            Either::Left((end, _)) => end,
+            Either::Right((never, _)) => match never {},
+        }
     }
 
     async fn receive_all(
@@ -189,6 +227,10 @@ impl PrimaryGroup {
                     self.changed.notify_waiters();
                     Ok(())
                 }
+                FrameBody::TakenOver(taken) => match self.check_taken_over(taken) {
+                    Ok(end) => return end,
+                    Err(text) => Err(PassFault::Frame(text)),
+                },
                 frame if self.session.borrow().state() == SessionState::Fetching => {
                     // The pass brings what this side had lost.
                     let has = self.session.borrow().has().stamps()[0];
@@ -231,7 +273,7 @@ impl PrimaryGroup {
         &self,
         channel: &impl FrameChannel,
         (agreement, wanted): (&Agreement, &WantedBlocks),
-    ) -> PrimaryEnd {
+    ) -> SendEnd {
         let mut since = agreement.outcome.common.as_ref().map_or(Stamp(0), |common| common.cut.stamps()[0]);
         if agreement.theirs.last_in_doubt {
             // It may have a part of the command.
@@ -242,6 +284,7 @@ impl PrimaryGroup {
             let state = self.session.borrow().state();
             let done = match state {
                 SessionState::Streaming => self.stream(channel, since).await,
+                SessionState::StoodDown => return SendEnd::StoodDown,
                 SessionState::Merging if self.is_pass_due() => {
                     self.run_pass(channel, (since, transfer, wanted), &agreement.theirs).await
                 }
@@ -251,7 +294,7 @@ impl PrimaryGroup {
                 }
             };
             if let Err(end) = done {
-                return end;
+                return SendEnd::Ended(end);
             }
             if matches!(state, SessionState::Streaming | SessionState::Merging) {
                 since = since.max(self.session.borrow().confirmed().stamps()[0]);

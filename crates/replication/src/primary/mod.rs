@@ -12,10 +12,14 @@
 //! 2. Records that the session may still stream are in the outbox, or in the pinned log.
 
 mod connection;
+mod hand_over;
 mod passes;
 mod stream;
+mod words;
 
 pub use connection::PrimaryEnd;
+pub use hand_over::HandOverError;
+use hand_over::RoleRecord;
 
 use crate::{
     connect::SiteRole,
@@ -67,11 +71,15 @@ pub struct PrimaryGroup {
     passes: Cell<u64>,
     /// The last command that it had when it was opened may not be whole.
     is_in_doubt: Cell<bool>,
+    /// The highest stamp of a record that was taken. What is above it in `has` is of cuts.
+    recorded: Cell<Stamp>,
+    role_record: Cell<RoleRecord>,
 }
 
 /// The part of the log that may still be sent.
 struct PinnedTail {
-    subscription: LogSubscription,
+    /// `None` once the group has ended.
+    subscription: RefCell<Option<LogSubscription>>,
     pin: RefCell<Rc<LogPin>>,
     /// The pin keeps all records above this stamp.
     above: Cell<Stamp>,
@@ -112,11 +120,14 @@ impl PrimaryGroup {
             sent: Cell::new(Stamp(0)),
             passes: Cell::new(0),
             is_in_doubt: Cell::new(returns),
+            recorded: Cell::new(Stamp(0)),
+            role_record: Cell::default(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
         subscription.limit_holds(volumes());
         let pin = RefCell::new(new_pin(&subscription));
+        let subscription = RefCell::new(Some(subscription));
         let tail = PinnedTail { subscription, pin, above: Cell::new(has) };
         assert!(group.tail.set(tail).is_ok(), "it is set once");
         drop(world.spawn("tending of a group", tend(Rc::downgrade(&group))));
@@ -131,9 +142,25 @@ impl PrimaryGroup {
         &self.member
     }
 
-    /// True once hosts may write: this side knows that it has every answered write.
+    /// True once hosts may write: this side knows that it has every answered write. Not while it hands over.
     pub fn serves(&self) -> bool {
-        !matches!(self.session.borrow().rule(self.world.now()), AnswerRule::Wait | AnswerRule::Refuse)
+        let session = self.session.borrow();
+        !session.is_handing_over()
+            && !matches!(session.rule(self.world.now()), AnswerRule::Wait | AnswerRule::Refuse)
+    }
+
+    /// Commands of hosts that were not answered get an error from now on: this side is about to lose the right to answer
+    /// them.
+    pub fn refuse_hosts(&self) {
+        if let Some(subscription) = &*self.tail().subscription.borrow() {
+            subscription.refuse_held();
+        }
+    }
+
+    /// Follows the log no more. Commands that were not refused are answered.
+    pub fn end(&self) {
+        self.tail().subscription.take();
+        self.changed.notify_waiters();
     }
 
     /// True while this side gets what it had lost: what is written then is not its own.
@@ -243,6 +270,7 @@ impl PrimaryGroup {
         }
         let changes = changes_of(record, &self.member.volumes);
         if let Some((stamp, _)) = changes.last() {
+            self.recorded.set(*stamp);
             self.held.borrow_mut().hold(*stamp, hold);
         }
         self.bytes.update(|bytes| bytes + changes.iter().map(|(_, change)| bytes_of(change)).sum::<u64>());

@@ -146,6 +146,9 @@ impl PrimaryGroup {
                 Some(record) => sender.add(record).await?,
                 None => {
                     sender.flush().await?;
+                    if self.stand_down_if_quiet() {
+                        break;
+                    }
                     let changed = self.changed.notified();
                     // It may have come while the frame was being sent.
                     if self.outbox.borrow().first().is_none() {

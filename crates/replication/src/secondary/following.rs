@@ -3,7 +3,7 @@
 use super::{SecondaryEnd, SecondaryGroup, apply, forks};
 use crate::{
     channel::FrameChannel,
-    connect::{Transfer, TransferWay, WayBack},
+    connect::{ConnectFinding, ConnectOutcome, Transfer, TransferWay, WayBack},
     exchange::{Agreement, agree, names_changed, receive, refuse},
     frame::{ChangedRangesFrame, FrameBody, RecordFrame, RefusalCode, SentRange},
     lineage::{Lineage, Side},
@@ -31,6 +31,7 @@ impl SecondaryGroup {
         if fence > self.member.fence() {
             self.member.change(|state| state.fence = fence).await?;
         }
+        self.begin_history(&agreement.outcome);
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
                 self.give_back(channel, &agreement, transfer).await?
@@ -47,14 +48,19 @@ impl SecondaryGroup {
                     Ok(())
                 }
                 FrameBody::Word(word) => {
-                    self.told.set(self.told.get().max(word.told.stamps()[0]));
+                    self.note_told(word.said_at, word.told.stamps()[0]);
+                    let mut answers = self.told_answers.get();
+                    answers.note_sync(word.is_in_sync && self.is_of_history.get());
+                    self.told_answers.set(answers);
                     *self.word.borrow_mut() = Some(word);
                     Ok(())
                 }
+                FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),
                 body => match pass.take((&self.member, self.has.get()), body, &agreement.theirs).await {
                     Ok(Some(has)) => {
                         self.has.set(has);
                         self.is_in_doubt.set(false);
+                        self.is_of_history.set(true);
                         self.confirm(channel).await?;
                         Ok(())
                     }
@@ -68,6 +74,28 @@ impl SecondaryGroup {
                 }
                 Err(PassFault::Pool(error)) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Notes whether what this side has is of the primary's history. If not, a pass makes it so.
+    fn begin_history(&self, outcome: &ConnectOutcome) {
+        let is_of_history = match outcome.finding {
+            ConnectFinding::Equal
+            | ConnectFinding::Behind(_)
+            | ConnectFinding::ReturnedWithLess(_)
+            | ConnectFinding::Crossed(_)
+            | ConnectFinding::FirstCopy(_) => true,
+            ConnectFinding::TailNeverAcknowledged(_)
+            | ConnectFinding::Diverged
+            | ConnectFinding::TwoPrimaries
+            | ConnectFinding::Unrelated
+            | ConnectFinding::OtherShape => false,
+        };
+        self.is_of_history.set(is_of_history);
+        if !is_of_history {
+            let mut answers = self.told_answers.get();
+            answers.forget_pending();
+            self.told_answers.set(answers);
         }
     }
 
@@ -190,7 +218,7 @@ impl SecondaryGroup {
 
     /// Applies a record.
     async fn take(&self, channel: &impl FrameChannel, record: RecordFrame) -> Result<(), SecondaryEnd> {
-        let RecordFrame { changes, goes_on, told, .. } = record;
+        let RecordFrame { changes, goes_on, told, accepted_at, .. } = record;
         let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
         let is_new = first > self.has.get() || first == self.has.get() && self.is_in_doubt.get();
         if !is_new || self.member.is_in_pass() {
@@ -198,24 +226,21 @@ impl SecondaryGroup {
             return Err(refuse(channel, RefusalCode::Frame, text).await.into());
         }
         let complete = match goes_on && !planted::is(ReplicationBug::PartConfirmed) {
-            false => last,
+            false => Some(last),
             // All before the last command is complete.
-            true => {
-                let before = changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last);
-                before.unwrap_or(self.has.get())
-            }
+            true => changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last),
         };
-        if planted::is(ReplicationBug::ConfirmedTooEarly) {
+        if let Some(complete) = complete.filter(|_| planted::is(ReplicationBug::ConfirmedTooEarly)) {
             self.has.set(complete);
             self.confirm(channel).await?;
         }
         apply::apply(&self.member.pool, changes).await?;
-        if complete >= first {
-            // It was sent again, if this side had a part of it.
+        if let Some(complete) = complete {
+            // The command in doubt was sent again, if this side had a part of it.
             self.is_in_doubt.set(false);
+            self.has.set(self.has.get().max(complete));
         }
-        self.has.set(self.has.get().max(complete));
-        self.told.set(self.told.get().max(told));
+        self.note_told(accepted_at, told);
         Ok(())
     }
 }

@@ -11,6 +11,11 @@
 mod apply;
 mod following;
 mod forks;
+mod loss_bound;
+mod take_over;
+
+pub use loss_bound::LossBound;
+use loss_bound::ToldAnswers;
 
 use crate::{
     channel::{ChannelEnd, FrameChannel},
@@ -20,22 +25,25 @@ use crate::{
     group_state::GroupState,
     lineage::LineageError,
     member::GroupMember,
-    pass::PassEnd,
+    pass::{PassEnd, before},
     planted::{self, ReplicationBug},
 };
 use array::{
     error::Error,
-    format::{EpochId, Fence, Stamp},
+    format::{EpochId, Fence, Stamp, WallNanoseconds},
 };
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
+use world::World;
 
 /// End of a connection of a secondary.
 #[derive(Debug)]
 pub enum SecondaryEnd {
     Channel(ChannelEnd),
+    /// The primary handed the group over: this side is primary from now on, in this state, and has not served before.
+    TakenOver(Box<GroupState>),
     /// The pool or the records of this side failed.
     Failed(Error),
 }
@@ -62,6 +70,7 @@ impl From<Error> for SecondaryEnd {
 }
 
 pub struct SecondaryGroup {
+    world: World,
     member: Rc<GroupMember>,
     has: Cell<Stamp>,
     /// A crash may have left a part of the command `has`.
@@ -69,29 +78,41 @@ pub struct SecondaryGroup {
     /// Hosts were answered at least this.
     told: Cell<Stamp>,
     word: RefCell<Option<WordFrame>>,
+    told_answers: Cell<ToldAnswers>,
+    /// What it has is of the history that the primary leads: both have the same stamps.
+    is_of_history: Cell<bool>,
 }
 
 impl SecondaryGroup {
-    /// A replica whose volumes have everything up to `has`, as they were found when the pool was opened.
+    /// A replica whose volumes have everything up to `has`. `is_in_doubt`: of the last command they may have a part, since
+    /// the pool was opened after a crash and nothing came since. A side that was handed over, and never stopped, is not.
     ///
     /// # Panics
     ///
     /// If the state is that of a primary.
-    pub fn new(member: &Rc<GroupMember>, has: Stamp) -> Self {
+    pub fn new(world: &World, member: &Rc<GroupMember>, (has, is_in_doubt): (Stamp, bool)) -> Self {
         assert_eq!(member.role(), SiteRole::Secondary, "the group is secondary here");
-        let is_in_doubt = Cell::new(!planted::is(ReplicationBug::PartTakenForAll));
+        let is_in_doubt = Cell::new(is_in_doubt && !planted::is(ReplicationBug::PartTakenForAll));
         let has = Cell::new(has);
         Self {
+            world: world.clone(),
             member: Rc::clone(member),
             has,
             is_in_doubt,
             told: Cell::new(Stamp(0)),
             word: RefCell::new(None),
+            told_answers: Cell::default(),
+            is_of_history: Cell::new(false),
         }
     }
 
     pub fn has(&self) -> Stamp {
         self.has.get()
+    }
+
+    /// True while the volumes may have a part of the command `has` alone.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.get()
     }
 
     pub fn member(&self) -> &Rc<GroupMember> {
@@ -101,6 +122,29 @@ impl SecondaryGroup {
     /// The last word of the primary on itself.
     pub fn last_word(&self) -> Option<WordFrame> {
         self.word.borrow().clone()
+    }
+
+    /// Bound of what a promotion now may lose: the answers that the primary gave after a moment. `None` if nothing is
+    /// known, as the primary said nothing since this side was opened, or its history is not here.
+    pub fn loss_bound(&self, now: WallNanoseconds) -> Option<LossBound> {
+        self.told_answers.get().bound(now)
+    }
+
+    /// The primary says that hosts were answered up to a stamp by then.
+    fn note_told(&self, at: WallNanoseconds, told: Stamp) {
+        // Stamps of two histories cannot be compared.
+        if self.is_of_history.get() {
+            self.told.set(self.told.get().max(told));
+            let mut answers = self.told_answers.get();
+            answers.note_told(at, told, self.whole());
+            self.told_answers.set(answers);
+        }
+    }
+
+    /// Everything up to this stamp is here, all of each command.
+    fn whole(&self) -> Stamp {
+        let has = self.has.get();
+        if self.is_in_doubt.get() { before(has) } else { has }
     }
 
     /// The introduction of this side.
@@ -131,6 +175,15 @@ impl SecondaryGroup {
     /// It has nothing; the fence is not above the one that is known here; the stamps are used up; or the state cannot be
     /// recorded. Then it is secondary as before.
     pub async fn promote(&self, epoch: EpochId, fence: Fence) -> Result<GroupState, PromotionError> {
+        self.become_primary(epoch, fence, true).await
+    }
+
+    async fn become_primary(
+        &self,
+        epoch: EpochId,
+        fence: Fence,
+        is_alone: bool,
+    ) -> Result<GroupState, PromotionError> {
         let known = self.member.fence();
         if fence <= known {
             return Err(PromotionError::Fence { ours: known, given: fence });
@@ -139,7 +192,7 @@ impl SecondaryGroup {
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
         self.member.abandon_pass().await?;
         let promote = |state: &mut GroupState| {
-            (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, true);
+            (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
             (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
         };
         self.member.change(promote).await?;
@@ -147,7 +200,10 @@ impl SecondaryGroup {
     }
 
     async fn confirm(&self, channel: &impl FrameChannel) -> Result<(), ChannelEnd> {
-        let confirmed = GroupCut::new(vec![self.has.get()]);
+        let confirmed = GroupCut::new(vec![self.whole()]);
+        let mut answers = self.told_answers.get();
+        answers.note_has(self.whole());
+        self.told_answers.set(answers);
         let confirmation = ConfirmationFrame { confirmed, shown: 0, window_end: 0 };
         channel.send(crate::frame::FrameBody::Confirmation(confirmation)).await
     }

@@ -152,6 +152,8 @@ pub struct GroupSession {
     slow_passes: u32,
     remaining_bytes: Option<u64>,
     pass_due: Moment,
+    /// The owner gives its right to the peer once that has everything.
+    is_handing_over: bool,
 }
 
 impl GroupSession {
@@ -172,6 +174,7 @@ impl GroupSession {
             slow_passes: 0,
             remaining_bytes: None,
             pass_due: now,
+            is_handing_over: false,
         }
     }
 
@@ -216,6 +219,8 @@ impl GroupSession {
             _ => {}
         }
         match self.mode {
+            // Nothing more is answered that the peer would lack.
+            _ if self.is_handing_over => AnswerRule::Confirmed,
             ReplicationMode::Sync { hold, is_failsafe } => match self.standing {
                 SyncStanding::Alone => AnswerRule::AtOnce,
                 SyncStanding::RecordingSync => AnswerRule::Confirmed,
@@ -271,17 +276,25 @@ impl GroupSession {
     pub fn note_confirmed(&mut self, cut: &GroupCut, now: Moment) {
         self.confirmed = self.confirmed.union(cut);
         self.backlog.confirm(&self.confirmed);
-        let is_close = self.backlog.age(now) <= CLOSE;
-        if self.state == SessionState::Streaming && self.standing == SyncStanding::Alone && is_close {
-            self.standing = SyncStanding::RecordingSync;
-        }
+        self.wait_for_peer_if_close(now);
         if self.state == SessionState::Streaming && !self.is_over(now) {
             self.is_behind = false;
         }
     }
 
+    /// A group that is alone waits for its peer again once that is close.
+    fn wait_for_peer_if_close(&mut self, now: Moment) {
+        let is_close = self.backlog.age(now) <= CLOSE;
+        if self.state == SessionState::Streaming && self.standing == SyncStanding::Alone && is_close {
+            self.standing = SyncStanding::RecordingSync;
+        }
+    }
+
     /// Time has passed.
     pub fn note_time(&mut self, now: Moment) {
+        if matches!(self.mode, ReplicationMode::Sync { .. }) {
+            self.wait_for_peer_if_close(now);
+        }
         if let ReplicationMode::Sync { hold, is_failsafe: false } = self.mode
             && self.standing == SyncStanding::InSync
             && self.has_compared
@@ -425,6 +438,33 @@ impl GroupSession {
         }
     }
 
+    /// The owner wants to give its right to the peer. False if the group does not stream. Any end of the stream ends this,
+    /// too.
+    pub fn begin_hand_over(&mut self) -> bool {
+        self.is_handing_over = self.state == SessionState::Streaming;
+        self.is_handing_over
+    }
+
+    /// True from [`GroupSession::begin_hand_over`] until the stream ends, or this side stands down.
+    pub fn is_handing_over(&self) -> bool {
+        self.is_handing_over
+    }
+
+    /// The owner keeps its right.
+    pub fn cancel_hand_over(&mut self) {
+        self.is_handing_over = false;
+    }
+
+    /// The owner is about to record that it is secondary: nothing is answered from now on.
+    ///
+    /// # Panics
+    ///
+    /// If no hand over is under way.
+    pub fn stand_down(&mut self) {
+        assert!(self.is_handing_over, "a side gives up its right while it hands over");
+        self.leave_stream(SessionState::StoodDown);
+    }
+
     pub fn suspend(&mut self, reason: SuspensionReason) {
         if self.state != SessionState::StoodDown {
             self.leave_stream(SessionState::Suspended(reason));
@@ -442,6 +482,7 @@ impl GroupSession {
     pub fn demands(&self, now: Moment) -> Vec<SessionDemand> {
         let mut demands = Vec::new();
         match self.standing {
+            _ if self.state == SessionState::StoodDown => {}
             SyncStanding::RecordingAlone => demands.push(SessionDemand::RecordAlone),
             SyncStanding::RecordingSync if self.told.is_within(&self.confirmed) => {
                 demands.push(SessionDemand::RecordSync);
@@ -468,6 +509,7 @@ impl GroupSession {
     fn leave_stream(&mut self, state: SessionState) {
         self.state = state;
         self.backlog.collapse();
+        self.is_handing_over = false;
         (self.slow_passes, self.remaining_bytes) = (0, None);
         // The record may be gone already.
         if self.standing == SyncStanding::RecordingSync {

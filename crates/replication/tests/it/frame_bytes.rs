@@ -12,8 +12,8 @@ use replication::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PairingFrame,
         PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame,
-        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, TakenOverFrame,
-        VersionRange, WordFrame,
+        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame,
+        TakenOverFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
 };
@@ -139,6 +139,7 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::Pairing(PairingFrame { site, proof: [8; 32] }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: None }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: Some(3) }),
+        FrameBody::SiteMessage(SiteMessageFrame { text: "{\"groups\":[]}".to_owned() }),
         FrameBody::Receipt(ReceiptFrame { received: 12, window_end: 1 << 23 }),
         FrameBody::Introduction(Box::new(ours)),
         FrameBody::Introduction(Box::new(replica)),

@@ -1,174 +1,24 @@
 //! Two sites that live through everything: lines that are cut, either side that crashes or loses power, failovers after
-//! which the old primary returns, first copies. In sync nothing that was answered is lost while the primary is not alone;
-//! what a failover lost is kept as a fork; in the end both sides are alike.
+//! which the old primary returns, planned failovers that anything interrupts, first copies. In sync nothing that was
+//! answered is lost while the primary is not alone, and a planned failover loses nothing in any mode; two sides never serve
+//! at one moment; what a failover lost is kept as a fork; in the end both sides are alike.
 
-use crate::sites::{HostLedger, Line, LineEnd, Site, Stop, WRITERS, contents, line, volumes_of};
-use array::format::{EpochId, Fence};
+use crate::{
+    living_site::{LivingSite, Running, SiteOrder},
+    sites::{HostLedger, Line, Site, contents, line, volumes_of},
+};
 use replication::{
     connect::SiteRole,
     group_state::GroupState,
-    member::GroupMember,
-    primary::{PrimaryEnd, PrimaryGroup},
-    secondary::SecondaryGroup,
+    planted::{ReplicationBug, with_replication_bug},
+    primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use world::{
     Random, World,
     sim::{SimLimits, Simulation},
 };
-
-/// A task of a site, done between two connections.
-enum SiteOrder {
-    Connect(LineEnd),
-    Promote,
-    /// Its own history becomes a fork.
-    Yield,
-}
-
-/// The group at a site that is up.
-#[derive(Clone)]
-enum Running {
-    Primary(Rc<PrimaryGroup>),
-    Secondary(Rc<SecondaryGroup>),
-}
-
-impl Running {
-    fn member(&self) -> &Rc<GroupMember> {
-        match self {
-            Self::Primary(group) => group.member(),
-            Self::Secondary(group) => group.member(),
-        }
-    }
-}
-
-struct LivingSite {
-    site: Rc<Site>,
-    running: RefCell<Option<Running>>,
-    orders: RefCell<UnboundedSender<SiteOrder>>,
-}
-
-impl LivingSite {
-    fn start(self: &Rc<Self>, mode: ReplicationMode, ledger: &Rc<HostLedger>) {
-        let (orders, taken) = unbounded_channel();
-        *self.orders.borrow_mut() = orders;
-        self.running.take();
-        let (own, ledger) = (Rc::clone(self), Rc::clone(ledger));
-        self.site.node.start(move |world| async move { own.live(world, mode, ledger, taken).await });
-    }
-
-    async fn live(
-        &self,
-        world: World,
-        mode: ReplicationMode,
-        ledger: Rc<HostLedger>,
-        mut orders: UnboundedReceiver<SiteOrder>,
-    ) {
-        let member = self.site.open_member(&world).await;
-        let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
-        loop {
-            let more = match member.state().role {
-                SiteRole::Primary => {
-                    let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
-                    *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
-                    let stop = Rc::new(Stop::default());
-                    let hosts = serve(world.clone(), Rc::clone(&group), Rc::clone(&stop), Rc::clone(&ledger));
-                    drop(world.spawn("hosts", hosts));
-                    let end = lead(&group, &mut orders).await;
-                    // Its hosts are gone before its group.
-                    stop.set();
-                    for _ in 0..4 {
-                        world.yield_now().await;
-                    }
-                    (has, returns) = (end.unwrap_or(group.session().has().stamps()[0]), true);
-                    self.running.take();
-                    true
-                }
-                SiteRole::Secondary => {
-                    let group = Rc::new(SecondaryGroup::new(&member, has));
-                    *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
-                    let more = follow(&world, &group, &mut orders).await;
-                    (has, returns) = (group.has(), false);
-                    more
-                }
-            };
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn is_primary(&self) -> bool {
-        self.site.kept.borrow().role == SiteRole::Primary
-    }
-}
-
-/// Hosts write once the primary serves.
-async fn serve(world: World, group: Rc<PrimaryGroup>, stop: Rc<Stop>, ledger: Rc<HostLedger>) {
-    let begins = world.now();
-    while !group.serves() {
-        if stop.is_set.get() || ledger.is_over.get() {
-            return;
-        }
-        world.sleep(Duration::from_millis(1)).await;
-    }
-    let volumes = volumes_of(group.member().pool());
-    // Hosts go on from the state that a crash or a failover left.
-    let counts = ledger.check_prefix(&volumes, None).await.unwrap();
-    ledger.go_on_from(&counts);
-    drop(group);
-    for writer in 0..WRITERS {
-        let random = world.random(&format!("writer {writer} {begins:?}"));
-        let place = (world.clone(), Rc::clone(&stop));
-        drop(world.spawn("host", Rc::clone(&ledger).write(place, writer, volumes.clone(), random)));
-    }
-}
-
-/// Leads until it stands down, or has fetched what it had lost.
-async fn lead(
-    group: &Rc<PrimaryGroup>,
-    orders: &mut UnboundedReceiver<SiteOrder>,
-) -> Option<array::format::Stamp> {
-    while let Some(order) = orders.recv().await {
-        match order {
-            SiteOrder::Connect(line) => match group.run(&line).await {
-                PrimaryEnd::Channel(_) => {}
-                PrimaryEnd::Fetched(has) => return Some(has),
-                PrimaryEnd::StoodDown => return None,
-                PrimaryEnd::Failed(error) => panic!("the primary failed: {error}"),
-            },
-            SiteOrder::Yield => {
-                group.member().yield_to_peer().await.unwrap();
-                return None;
-            }
-            SiteOrder::Promote => {}
-        }
-    }
-    std::future::pending().await
-}
-
-/// Follows until it is promoted.
-async fn follow(world: &World, group: &SecondaryGroup, orders: &mut UnboundedReceiver<SiteOrder>) -> bool {
-    while let Some(order) = orders.recv().await {
-        match order {
-            SiteOrder::Connect(line) => {
-                let end = group.run(&line).await;
-                assert!(matches!(end, replication::secondary::SecondaryEnd::Channel(_)), "{end:?}");
-            }
-            SiteOrder::Promote => {
-                let mut epoch = [0; 16];
-                world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
-                let fence = Fence(group.member().state().fence.0 + 1);
-                if group.promote(EpochId(epoch), fence).await.is_ok() {
-                    return true;
-                }
-            }
-            SiteOrder::Yield => group.member().yield_to_peer().await.unwrap(),
-        }
-    }
-    false
-}
 
 struct Sites {
     world: World,
@@ -218,15 +68,13 @@ impl Sites {
         if theirs.role == SiteRole::Primary || !is_copy || theirs.unfinished.is_some() {
             return;
         }
-        let node = &self.sites[old].site.node;
-        match random.below(2) {
-            0 => node.crash(),
-            _ => node.cut_power(),
-        }
+        self.sites[old].crash(random);
         self.pause(random).await;
         self.cut();
         let answered = self.ledger.answered.borrow().clone();
         let was_alone = self.sites[old].site.kept.borrow().is_alone;
+        self.sites[new].loss_bound.set(None);
+        let answer_times = self.ledger.answer_times.borrow().clone();
         let _ = self.sites[new].orders.borrow().send(SiteOrder::Promote);
         self.wait("the other side serves", |sites| {
             sites.sites[new].is_primary() && sites.primary().is_some()
@@ -240,7 +88,83 @@ impl Sites {
                 assert!(begun[writer].len() >= answered, "writer {writer} lost an answered command in sync");
             }
         }
+        if let Some(bound) = self.sites[new].loss_bound.get() {
+            let begun = self.ledger.begun.borrow();
+            for (writer, times) in answer_times.iter().enumerate() {
+                let known = times.iter().filter(|(at, _)| *at <= bound.since).map(|(_, index)| *index).max();
+                let there = begun[writer].len();
+                assert!(
+                    known.unwrap_or(0) <= there,
+                    "writer {writer}: {known:?} were said to be there, not {there}"
+                );
+            }
+        }
         self.sites[old].start(self.mode, &self.ledger);
+    }
+
+    /// A planned change of the primary, in which anything may happen.
+    async fn hand_over(&self, random: &mut Random) {
+        let begun = |site: &Rc<LivingSite>| site.serves() && site.hosts.borrow().have_begun.get();
+        let Some(old) = self.sites.iter().position(begun) else { return };
+        let (from, to) = (&self.sites[old], &self.sites[1 - old]);
+        if to.is_primary() {
+            // Two that were promoted: a connection decides.
+            return;
+        }
+        if self.line.borrow().is_none() || random.percent(50.0) {
+            self.connect(random);
+            self.pause(random).await;
+        }
+        from.hands_over.set(true);
+        if random.percent(60.0) {
+            let fate = random.below(3);
+            if random.percent(50.0) {
+                // Somewhere around the record of the new role.
+                for _ in 0..2_000 {
+                    let is_changing = match &*from.running.borrow() {
+                        Some(Running::Primary(group)) => group.session().state() == SessionState::StoodDown,
+                        _ => true,
+                    };
+                    if is_changing || !from.hands_over.get() {
+                        break;
+                    }
+                    self.world.sleep(Duration::from_micros(50)).await;
+                }
+                self.world.sleep(Duration::from_micros(random.below(900))).await;
+            } else {
+                self.world.sleep(Duration::from_micros(random.below(60_000))).await;
+            }
+            match fate {
+                0 => self.cut(),
+                fate => {
+                    let site = &self.sites[fate as usize - 1];
+                    site.crash(random);
+                    // What it had sent still arrives.
+                    self.pause(random).await;
+                    self.cut();
+                    site.start(self.mode, &self.ledger);
+                }
+            }
+        } else {
+            self.world.sleep(Duration::from_millis(400)).await;
+            if from.is_primary() {
+                self.cut();
+            }
+        }
+        let is_up = |site: &Rc<LivingSite>| site.running.borrow().is_some();
+        self.wait("both are up", |sites| sites.sites.iter().all(is_up)).await;
+        self.world.sleep(Duration::from_millis(5)).await;
+        if self.sites.iter().any(|site| site.is_primary()) {
+            return;
+        }
+        // A person promotes one of them, and each has everything.
+        self.cut();
+        self.world.sleep(Duration::from_millis(5)).await;
+        assert!(!self.sites.iter().any(|site| site.is_primary()), "nobody has the right");
+        let site = &self.sites[random.below(2) as usize];
+        site.is_lossless.set(true);
+        let _ = site.orders.borrow().send(SiteOrder::Promote);
+        self.wait("it is promoted", |_| site.is_primary() && !site.is_lossless.get()).await;
     }
 
     async fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
@@ -310,42 +234,40 @@ impl Sites {
 
 async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usize {
     let mut random = world.random("the life");
-    for site in &sites {
-        let (made, (done, finished)) = (Rc::clone(site), tokio::sync::oneshot::channel());
-        site.node.start(|world| async move {
-            made.make(&world).await;
-            assert!(done.send(()).is_ok(), "the test waits for it");
-        });
-        finished.await.unwrap();
-        site.node.crash();
+    let living = LivingSite::both(sites);
+    for site in &living {
+        site.make().await;
     }
-    let living = sites.map(|site| {
-        let (running, orders) = (RefCell::default(), RefCell::new(unbounded_channel().0));
-        Rc::new(LivingSite { site, running, orders })
-    });
     let ledger = HostLedger::new();
     let line = RefCell::default();
     let all = Sites { world: world.clone(), sites: living, mode, ledger: Rc::clone(&ledger), line };
     all.sites.iter().for_each(|site| site.start(mode, &ledger));
     all.wait("both are open", |all| all.sites.iter().all(|site| site.running.borrow().is_some())).await;
     all.connect(&mut random);
-    for _ in 0..14 {
+    let watched = all.sites.clone();
+    let clock = world.clone();
+    drop(world.spawn("watch", async move {
+        loop {
+            let serving = watched.iter().filter(|site| site.serves()).count();
+            assert!(serving < 2, "two sides serve hosts");
+            clock.sleep(Duration::from_micros(500)).await;
+        }
+    }));
+    for _ in 0..16 {
         all.pause(&mut random).await;
-        match random.below(10) {
+        match random.below(12) {
             0..3 => all.cut(),
             3..6 => all.connect(&mut random),
             6..8 => {
                 let site = &all.sites[random.below(2) as usize];
-                match random.below(2) {
-                    0 => site.site.node.crash(),
-                    _ => site.site.node.cut_power(),
-                }
+                site.crash(&mut random);
                 site.start(mode, &ledger);
                 if random.percent(70.0) {
                     all.connect(&mut random);
                 }
             }
             8 => all.fail_over(&mut random).await,
+            9 | 10 => all.hand_over(&mut random).await,
             _ => world.sleep(Duration::from_millis(1_500)).await,
         }
     }
@@ -395,4 +317,21 @@ fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
         println!("SPINDLE_SEED={seed}");
         live(seed);
     }
+}
+
+#[test]
+fn planted_bugs_of_planned_failovers_are_noticed() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut escaped = Vec::new();
+    for bug in ReplicationBug::OF_HAND_OVERS {
+        let is_noticed =
+            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
+        match (0..100).find(|&seed| is_noticed(seed)) {
+            Some(seed) => println!("{bug:?}: seed {seed}"),
+            None => escaped.push(bug),
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(escaped.is_empty(), "{escaped:?} escaped 100 seeds");
 }

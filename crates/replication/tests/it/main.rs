@@ -3,6 +3,7 @@
 mod connect;
 mod frame_bytes;
 mod frames;
+mod hand_overs;
 mod held_answers;
 mod lineage;
 mod link;
@@ -10,6 +11,7 @@ mod link_hello;
 mod link_scene;
 mod link_tls;
 mod lives;
+mod living_site;
 mod session;
 mod sites;
 mod streams;

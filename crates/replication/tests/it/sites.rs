@@ -2,7 +2,9 @@
 
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, DriveId, EpochId, Fence, GroupId, PoolId, SparingLevel, VolumeId},
+    format::{
+        BLOCK_BYTES, DriveId, EpochId, Fence, GroupId, PoolId, SparingLevel, VolumeId, WallNanoseconds,
+    },
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
     volume::{Volume, VolumeDevice},
 };
@@ -236,6 +238,8 @@ pub struct HostLedger {
     pub begun: RefCell<Vec<Vec<HostWrite>>>,
     /// Of each writer, the number of answered commands.
     pub answered: RefCell<Vec<usize>>,
+    /// Times of the answers of each writer, by the clock of its site, with the number of answered commands.
+    pub answer_times: RefCell<Vec<Vec<(WallNanoseconds, usize)>>>,
     pub is_over: Cell<bool>,
     number_next: Numbers,
 }
@@ -261,6 +265,7 @@ impl HostLedger {
         let ledger = Self::default();
         *ledger.begun.borrow_mut() = vec![Vec::new(); WRITERS];
         *ledger.answered.borrow_mut() = vec![0; WRITERS];
+        *ledger.answer_times.borrow_mut() = vec![Vec::new(); WRITERS];
         Rc::new(ledger)
     }
 
@@ -272,7 +277,8 @@ impl HostLedger {
         volumes: Vec<Rc<Volume>>,
         mut random: Random,
     ) {
-        while !self.is_over.get() && !stop.is_set.get() {
+        let _writing = stop.begin_writing();
+        while !self.is_over.get() && !stop.is_set.get() && !stop.is_draining.get() {
             let count =
                 if random.percent(10.0) { 1 + random.below(WRITER_BLOCKS) } else { 1 + random.below(4) };
             let first = writer as u64 * WRITER_BLOCKS + random.below(WRITER_BLOCKS - count + 1);
@@ -298,6 +304,7 @@ impl HostLedger {
                 Either::Right(_) => return,
             }
             self.answered.borrow_mut()[writer] = index;
+            self.answer_times.borrow_mut()[writer].push((WallNanoseconds::of(world.wall()), index));
             world.sleep(Duration::from_micros(random.below(20_000))).await;
         }
     }
@@ -311,6 +318,20 @@ impl HostLedger {
                 last.is_partial = true;
             }
             self.answered.borrow_mut()[writer] = count;
+            self.answer_times.borrow_mut()[writer].retain(|(_, index)| *index <= count);
+        }
+    }
+
+    /// Checks that a side has every answered command, all of each.
+    ///
+    /// # Panics
+    ///
+    /// If it lacks one.
+    pub async fn check_nothing_lost(&self, volumes: &[Rc<Volume>]) {
+        let answered = self.answered.borrow().clone();
+        let counts = self.check_prefix(volumes, Some(&answered)).await.unwrap();
+        for (writer, (&there, &answered)) in counts.iter().zip(&answered).enumerate() {
+            assert!(there >= answered, "writer {writer} was answered {answered}, and {there} is there");
         }
     }
 
@@ -398,10 +419,22 @@ fn possible(commands: &[HostWrite], (volume, index): (usize, u64), whole: usize)
 #[derive(Default)]
 pub struct Stop {
     pub is_set: Cell<bool>,
+    /// Writers end after the command that they have under way.
+    pub is_draining: Cell<bool>,
+    writers: Rc<()>,
     changed: Notify,
 }
 
 impl Stop {
+    fn begin_writing(&self) -> Rc<()> {
+        Rc::clone(&self.writers)
+    }
+
+    /// Writers that have not ended.
+    pub fn writers(&self) -> usize {
+        Rc::strong_count(&self.writers) - 1
+    }
+
     pub fn set(&self) {
         self.is_set.set(true);
         self.changed.notify_waiters();

@@ -64,7 +64,8 @@ async fn secondary_main(
 ) {
     let member = site.open_member(&world).await;
     let has = member.position_after_opening().unwrap();
-    let (pool, group) = (Rc::clone(member.pool()), Rc::new(SecondaryGroup::new(&member, has)));
+    let (pool, group) =
+        (Rc::clone(member.pool()), Rc::new(SecondaryGroup::new(&world, &member, (has, true))));
     let side = Rc::new(RunningSecondary { pool, group: Rc::clone(&group), ended: RefCell::new(0) });
     *running.borrow_mut() = Some(Rc::clone(&side));
     while let Some(line) = lines.recv().await {
@@ -257,7 +258,7 @@ fn planted_bugs_of_streams_are_noticed() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut escaped = Vec::new();
-    for bug in ReplicationBug::ALL {
+    for bug in ReplicationBug::OF_STREAMS {
         let is_noticed =
             |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed, (10, 90.0))).is_err());
         match (0..200).find(|&seed| is_noticed(seed)) {

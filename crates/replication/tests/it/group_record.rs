@@ -1,0 +1,148 @@
+//! Records of groups: one encoding each, and nothing that is believed although it contradicts itself.
+
+use array::format::{EpochId, Fence, GroupId, SiteId, Stamp, VolumeId};
+use expect_test::expect;
+use replication::{
+    connect::{SiteRole, UnfinishedPass},
+    cut::GroupCut,
+    group_record::{GroupRecord, GroupSettings, RecordError},
+    group_state::GroupState,
+    lineage::Lineage,
+    session::{BoundPolicy, ReplicationMode},
+};
+use std::time::Duration;
+use world::Random;
+
+fn record(random: &mut Random) -> GroupRecord {
+    let mode = match random.below(3) {
+        0 => ReplicationMode::Sync {
+            hold: Duration::from_millis(random.below(30_000)),
+            is_failsafe: random.percent(50.0),
+        },
+        1 => ReplicationMode::Async {
+            behind_max: Duration::from_secs(random.below(100)),
+            behind_bytes_max: random.below(1 << 40),
+            over: if random.percent(50.0) { BoundPolicy::Behind } else { BoundPolicy::PushBack },
+        },
+        _ => ReplicationMode::Periodic { every: Duration::from_secs(60) },
+    };
+    let volumes = (1..=1 + random.below(123) as u8).map(|number| VolumeId([number; 16])).collect();
+    let mut lineage = Lineage::new(EpochId([1; 16]), 1);
+    for number in 2..2 + random.below(5) as u8 {
+        let at = lineage.current().spans[0].start.0 + random.below(1 << 20);
+        lineage.promote(EpochId([number; 16]), &GroupCut::new(vec![Stamp(at)])).unwrap();
+    }
+    let is_primary = random.percent(50.0);
+    let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
+    let unfinished = random.percent(30.0).then(|| UnfinishedPass { since: cut(7), until: cut(9) });
+    GroupRecord {
+        group: GroupId([9; 16]),
+        settings: GroupSettings { name: "Postfächer".to_owned(), mode, peer: SiteId([5; 16]), volumes },
+        state: GroupState {
+            role: if is_primary { SiteRole::Primary } else { SiteRole::Secondary },
+            fence: Fence(random.below(1 << 50)),
+            lineage: (is_primary || random.percent(80.0)).then_some(lineage),
+            is_alone: random.percent(50.0),
+            unfinished,
+            told: Stamp(random.below(1 << 60)),
+            forked_at: random.percent(50.0).then(|| Stamp(random.below(1 << 60))),
+        },
+    }
+}
+
+#[test]
+fn records_are_read_as_they_were_written() {
+    let mut random = Random::new(1, "records");
+    for _ in 0..2_000 {
+        let record = record(&mut random);
+        assert_eq!(GroupRecord::decode(&record.encode()).unwrap(), record);
+    }
+}
+
+#[test]
+fn bytes_that_decode_encode_to_the_same_bytes() {
+    let mut random = Random::new(2, "hostile records");
+    let mut decoded = 0;
+    for _ in 0..20_000 {
+        let mut bytes = record(&mut random).encode();
+        match random.below(3) {
+            0 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+            1 => bytes.push(random.below(256) as u8),
+            _ => {
+                for _ in 0..1 + random.below(4) {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] = random.below(256) as u8;
+                }
+            }
+        }
+        if let Ok(record) = GroupRecord::decode(&bytes) {
+            assert_eq!(record.encode(), bytes);
+            decoded += 1;
+        }
+    }
+    assert!(decoded > 1_000, "many changes are of fields that may have any value: {decoded}");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let mut random = Random::new(3, "contradictions");
+    let valid = record(&mut random);
+    let refused = |change: &dyn Fn(&mut GroupRecord)| {
+        let mut wrong = valid.clone();
+        change(&mut wrong);
+        GroupRecord::decode(&wrong.encode()).unwrap_err().to_string()
+    };
+    let all = [
+        refused(&|record| record.settings.volumes.clear()),
+        refused(&|record| record.settings.volumes.push(record.settings.volumes[0])),
+        refused(&|record| record.settings.name.clear()),
+        refused(&|record| record.settings.peer = SiteId::NONE),
+        refused(&|record| (record.state.role, record.state.lineage) = (SiteRole::Primary, None)),
+        refused(&|record| record.state.lineage = Some(Lineage::new(EpochId([1; 16]), 2))),
+        refused(&|record| {
+            let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
+            record.state.unfinished = Some(UnfinishedPass { since: cut(9), until: cut(7) });
+        }),
+    ];
+    let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
+    expect![[r#"
+        [
+            "the number of volumes has a value that is not allowed",
+            "a volume that is there twice has a value that is not allowed",
+            "the name has a value that is not allowed",
+            "a UUID has a value that is not allowed",
+            "a primary without a history has a value that is not allowed",
+            "the number of parts has a value that is not allowed",
+            "an unfinished pass has a value that is not allowed",
+        ]
+    "#]]
+    .assert_debug_eq(&words);
+    let mut newer = valid.encode();
+    newer[2 + 16 * valid.settings.volumes.len()] = 2;
+    assert!(matches!(GroupRecord::decode(&newer), Err(RecordError::Version(2))));
+}
+
+#[test]
+fn a_record_of_version_1_is_read() {
+    let lineage = Lineage::new(EpochId([0xe; 16]), 1);
+    let record = GroupRecord {
+        group: GroupId([7; 16]),
+        settings: GroupSettings {
+            name: "sg1".to_owned(),
+            mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
+            peer: SiteId([5; 16]),
+            volumes: vec![VolumeId([b'a'; 16])],
+        },
+        state: GroupState {
+            role: SiteRole::Primary,
+            fence: Fence(3),
+            lineage: Some(lineage),
+            is_alone: true,
+            unfinished: None,
+            told: Stamp(0),
+            forked_at: None,
+        },
+    };
+    let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    expect!["0100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010000006161616161616161616161616161616101030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex);
+}
